@@ -1,0 +1,1 @@
+"""Programs made of the parts below; the only place that reads the environment."""

@@ -1,0 +1,1 @@
+"""Branch to model request: what a model is sent, and what is summarised. Pure."""

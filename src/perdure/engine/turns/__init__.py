@@ -1,0 +1,1 @@
+"""Turns: a pure machine, the runner that performs its effects, and recovery."""

@@ -1,0 +1,1 @@
+"""One module per session format: lines to entries and back."""

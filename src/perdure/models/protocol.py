@@ -1,0 +1,100 @@
+"""The seam between perdure and language models: one request in, a stream of deltas out.
+
+A client never sees the log and perdure never sees a provider's types. Everything a client raises
+is a `perdure.errors.ModelError`; its class alone decides what the engine does next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from perdure.session.messages import Message, StopReason, Usage
+
+ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
+class ToolDeclaration(msgspec.Struct, frozen=True):
+    """A tool as the model is told of it. `parameters` is a JSON Schema of type object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """What is known of a model. Units: tokens; None where unknown."""
+
+    model: str
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """One call of a model (``provider:name``).
+
+    Shape: `messages` are valid for every provider (``context.validity``): user and assistant
+    alternate, every tool call is answered. `media` maps the handles in them to their bytes.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    system: str | None = None
+    tools: tuple[ToolDeclaration, ...] = ()
+    thinking_level: ThinkingLevel = "off"
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    media: Mapping[str, bytes] = {}
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    """More text of the answer."""
+
+    text: str
+
+
+class ThinkingDelta(msgspec.Struct, frozen=True):
+    """More of the reasoning."""
+
+    text: str
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True):
+    """The start or more of a tool call's arguments; calls of one answer differ by `index`.
+
+    Shape: `id` and `name` come with the first delta of a call; `json` pieces join to its arguments.
+    """
+
+    index: int
+    id: str = ""
+    name: str = ""
+    json: str = ""
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """The end of a clean stream; always the last delta, exactly once."""
+
+    stop_reason: StopReason
+    usage: Usage | None = None
+
+
+Delta = TextDelta | ThinkingDelta | ToolCallDelta | Finished
+
+
+class ModelClient(Protocol):
+    """Calls models. One client may serve many models and many calls at once."""
+
+    def info(self, model: str) -> ModelInfo:
+        """What is known of `model`; never fails, never calls out."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Call the model; nothing is sent before the first item is asked for.
+
+        Cancelling the task, or closing the iterator, ends the call at once.
+        Raises: ModelError (ModelUnavailable, RateLimited, ContextOverflow, ModelRefused,
+        MalformedResponse), before the first delta or in the middle.
+        """
+        ...

@@ -1,0 +1,241 @@
+"""Bodies to bytes and back, and entries to single JSON lines and back.
+
+The log keeps the bytes a body was written with; they are decoded when somebody looks, and never
+written again from what was decoded, so unknown kinds and unknown fields survive everything.
+Decoding is lenient where a log must stay readable: an unknown kind gives an `Unknown`, an unknown
+part of a message an `UnknownPart`. It is strict where guessing would do harm: a newer version of a
+known kind raises.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from perdure.errors import CorruptLog, InvalidEntry
+from perdure.session import kinds, ledger, notes
+from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref
+from perdure.session.ids import EntryId, entry_place
+from perdure.session.kinds import MESSAGE, OPAQUE, TreeBody
+from perdure.session.messages import Message, Part, UnknownPart
+from perdure.session.notes import SideBody
+from perdure.session.upgrade import upgraded
+
+MESSAGE_VERSION = 1
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """A body of a kind this version does not know (or one that is not JSON), untouched."""
+
+    kind: str
+    v: int
+    raw: bytes
+
+
+Body = Message | TreeBody | SideBody | Unknown
+
+_TREE: tuple[type[TreeBody], ...] = (
+    kinds.Compaction,
+    kinds.BranchSummary,
+    kinds.ModelChange,
+    kinds.ThinkingChange,
+    kinds.Custom,
+    kinds.CustomMessage,
+)
+_SIDE: tuple[type[SideBody], ...] = (
+    notes.LeafMoved,
+    notes.Label,
+    notes.SessionInfoChanged,
+    notes.SessionStarted,
+    notes.AgentBound,
+    notes.SessionEnded,
+    notes.SessionReopened,
+    notes.CompactionUndone,
+    notes.Queued,
+    notes.Adopted,
+    notes.ImportSource,
+    notes.Question,
+    notes.Answer,
+    ledger.TurnStarted,
+    ledger.ModelCalled,
+    ledger.ModelFinished,
+    ledger.ToolStarted,
+    ledger.ToolFinished,
+    ledger.TurnFinished,
+    ledger.Interrupted,
+    ledger.LateOutcome,
+    ledger.Trimmed,
+)
+BODIES: dict[str, type[TreeBody] | type[SideBody]] = {c.kind: c for c in (*_TREE, *_SIDE)}
+"""Kind -> class of its body, for every kind but ``message`` and ``opaque``."""
+
+_encoder = msgspec.json.Encoder()
+_message = msgspec.json.Decoder(Message)
+_part = msgspec.json.Decoder(Part)
+_object = msgspec.json.Decoder(dict[str, Any])
+
+
+class _LooseMessage(msgspec.Struct):
+    parts: tuple[msgspec.Raw, ...] = ()
+
+
+class _RoleOnly(msgspec.Struct):
+    role: str = ""
+
+
+_loose_message = msgspec.json.Decoder(_LooseMessage)
+_role_only = msgspec.json.Decoder(_RoleOnly)
+
+
+def encode(value: object) -> bytes:
+    """`value` (a body, a message, plain data) as compact JSON.
+
+    Raises: InvalidEntry when it holds what JSON cannot say.
+    """
+    try:
+        return _encoder.encode(value)
+    except (TypeError, UnicodeEncodeError, msgspec.MsgspecError) as error:
+        raise InvalidEntry(f"its body cannot be written as JSON ({error})") from error
+
+
+def decode_message(body: bytes) -> Message:
+    """The message in the body of a ``message`` entry; parts of unknown types are kept as such.
+
+    Raises: ValueError when it is no message at all.
+    """
+    try:
+        return _message.decode(body)
+    except msgspec.ValidationError:
+        return _decoded_leniently(body)
+
+
+def _decoded_leniently(body: bytes) -> Message:
+    fields = _object.decode(body)
+    fields["parts"] = [_part_or_unknown(raw) for raw in _loose_message.decode(body).parts]
+    return msgspec.convert(fields, Message)
+
+
+def _part_or_unknown(raw: msgspec.Raw) -> object:
+    try:
+        return _part.decode(raw)
+    except msgspec.ValidationError:
+        return UnknownPart(msgspec.Raw(bytes(raw)))
+
+
+def role_of(entry: Entry) -> str:
+    """Role of a ``message`` entry, without decoding the rest; "" for any other entry."""
+    if entry.kind != MESSAGE:
+        return ""
+    try:
+        return _role_only.decode(entry.body).role
+    except msgspec.MsgspecError:
+        return ""
+
+
+def body_of(entry: Entry) -> Body:
+    """The body of `entry` as a value of its kind's class; `Unknown` for kinds of the future.
+
+    Raises: UnsupportedVersion for a newer version of a known kind; CorruptLog when a body of a
+    known kind cannot be read.
+    """
+    if entry.kind == MESSAGE:
+        known: type[Message] | type[TreeBody] | type[SideBody] = Message
+        current = MESSAGE_VERSION
+    elif entry.kind in BODIES:
+        known = BODIES[entry.kind]
+        current = known.version
+    else:
+        return Unknown(entry.kind, entry.v, entry.body)
+    try:
+        if entry.v != current:
+            old = _object.decode(entry.body)
+            return msgspec.convert(upgraded(entry.kind, entry.v, current, old), known)
+        if known is Message:
+            return decode_message(entry.body)
+        return msgspec.json.decode(entry.body, type=known)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise CorruptLog(entry.stream, entry.seq, f"its {entry.kind} body is not valid") from error
+
+
+def message_of(entry: Entry) -> Message | None:
+    """The message of a ``message`` entry, None for any other entry.
+
+    Raises: as `body_of`.
+    """
+    body = body_of(entry) if entry.kind == MESSAGE else None
+    return body if isinstance(body, Message) else None
+
+
+def new_tree(
+    body: Message | TreeBody,
+    parent: ParentRef = LEAF,
+    *,
+    at: int | None = None,
+    alias: str | None = None,
+) -> NewEntry:
+    """`body` as an entry of the tree, to be appended after `parent`."""
+    kind, version = (MESSAGE, MESSAGE_VERSION) if isinstance(body, Message) else _kind(body)
+    return NewEntry(kind, encode(body), version, "tree", parent, None, at, alias)
+
+
+def new_side(body: SideBody, about: Ref | None = None, *, at: int | None = None) -> NewEntry:
+    """`body` as a side entry about `about`."""
+    kind, version = _kind(body)
+    return NewEntry(kind, encode(body), version, "side", None, about, at)
+
+
+def _kind(body: TreeBody | SideBody) -> tuple[str, int]:
+    return type(body).kind, type(body).version
+
+
+_NO_BODY = msgspec.Raw()
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    seq: int
+    id: str
+    lane: Lane
+    at: int
+    kind: str
+    v: int
+    parent_id: str | None = None
+    about: str | None = None
+    body: msgspec.Raw = _NO_BODY
+    body_base64: bytes | None = None
+
+
+_line = msgspec.json.Decoder(_Line)
+
+
+def line_of(entry: Entry) -> bytes:
+    """`entry` as one line of JSON, without the line's end.
+
+    Shape: the header fields, then ``body``, the stored JSON itself; a body that is not JSON (kind
+    ``opaque``) stands as ``body_base64``. LF never occurs inside; U+2028 and U+0085 may.
+    """
+    header = _Line(
+        entry.seq, entry.id, entry.lane, entry.at, entry.kind, entry.v, entry.parent_id, entry.about
+    )
+    if entry.kind == OPAQUE or b"\n" in entry.body:
+        header.body_base64 = entry.body
+    else:
+        header.body = msgspec.Raw(entry.body)
+    return encode(header)
+
+
+def entry_of_line(line: bytes) -> Entry:
+    """The entry that `line_of` wrote.
+
+    Raises: ValueError when `line` is not one.
+    """
+    fields = _line.decode(line)
+    stream, seq = entry_place(fields.id)
+    if seq != fields.seq:
+        raise ValueError(f"{fields.id!r} is not the id of entry {fields.seq}")
+    body = bytes(fields.body) or fields.body_base64 or b""
+    parent = None if fields.parent_id is None else EntryId(fields.parent_id)
+    about = None if fields.about is None else EntryId(fields.about)
+    return Entry(
+        stream, seq, fields.lane, parent, about, fields.at, fields.kind, fields.v, body
+    )

@@ -1,0 +1,79 @@
+"""The entry: one immutable record of a log, and the form it has before it is appended.
+
+Two lanes share one dense ``seq``. *Tree* entries are the conversation: each has a parent (None at
+a root) and moves the leaf. *Side* entries speak about it (``about`` names an entry, or nothing)
+and are nobody's parent; of them only ``leaf`` moves the leaf. Order is always ``seq``, never time.
+What the kinds mean is in ``kinds`` (tree), ``notes`` and ``ledger`` (side).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+import msgspec
+
+from perdure.session.ids import EntryId, StreamId, entry_id
+
+Lane = Literal["tree", "side"]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One record as the log holds it.
+
+    Units: `at` is Unix milliseconds, of the event it records (an import keeps the source's times).
+    Shape: `body` is the JSON it was written with, byte for byte, unknown fields included; `v` is
+    the version of its kind. A side entry's `about` and a tree entry's `parent_id` may lie in
+    another stream, from which this one was forked.
+    """
+
+    stream: StreamId
+    seq: int
+    lane: Lane
+    parent_id: EntryId | None
+    about: EntryId | None
+    at: int
+    kind: str
+    v: int
+    body: bytes
+
+    @property
+    def id(self) -> EntryId:
+        """``<stream>/<seq>``."""
+        return entry_id(self.stream, self.seq)
+
+
+class Here(Enum):
+    """The parent that is only known inside the commit."""
+
+    LEAF = "leaf"
+
+
+LEAF = Here.LEAF
+
+
+class Sibling(msgspec.Struct, frozen=True):
+    """The entry at `index` (from 0) of the same write; it must come earlier in it."""
+
+    index: int
+
+
+Ref = EntryId | Sibling
+ParentRef = EntryId | Sibling | Here | None
+
+
+class NewEntry(msgspec.Struct, frozen=True):
+    """An entry before the store gave it its place.
+
+    `parent` (tree lane) is `LEAF`, None for a new root, an entry's id or a sibling. `at` None means
+    the commit's time. `alias` is the id another program knows the entry by.
+    """
+
+    kind: str
+    body: bytes
+    v: int = 1
+    lane: Lane = "tree"
+    parent: ParentRef = LEAF
+    about: Ref | None = None
+    at: int | None = None
+    alias: str | None = None

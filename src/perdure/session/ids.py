@@ -1,0 +1,60 @@
+"""Ids of streams and entries.
+
+A stream id is chosen by the client or made from a time and random bytes; an entry's id is
+computed from where it lives, ``<stream>/<seq>``, so no two entries ever share one, forks
+included. Ids that other programs gave to entries live in a store's alias table, never here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NewType
+
+StreamId = NewType("StreamId", str)
+EntryId = NewType("EntryId", str)
+
+# Ids appear in the hash chain, in file names and in addresses: one line, no separator, no slash.
+_STREAM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford base 32: sorts as its value does
+
+
+def stream_id(text: str) -> StreamId:
+    """`text` as a stream id.
+
+    Raises: ValueError when it is not 1 to 128 characters out of ``A-Z a-z 0-9 . _ : @ -`` that
+    begin with a letter or digit.
+    """
+    if not _STREAM_ID.fullmatch(text):
+        raise ValueError(
+            f"{text!r} cannot be a session id: use 1 to 128 letters, digits, . _ : @ or -, "
+            "beginning with a letter or digit"
+        )
+    return StreamId(text)
+
+
+def generated_stream_id(at: int, random: bytes) -> StreamId:
+    """A new id that sorts by time of creation and cannot be guessed.
+
+    Units: `at` is Unix milliseconds, `random` at least 10 bytes.
+    Shape: 26 characters, the first 10 from the time, the rest 80 random bits (the layout of a ULID).
+    """
+    if len(random) < 10:
+        raise ValueError("a generated id needs 10 random bytes")
+    value = (at << 80) | int.from_bytes(random[:10], "big")
+    return StreamId("".join(_ALPHABET[(value >> shift) & 31] for shift in range(125, -1, -5)))
+
+
+def entry_id(stream: str, seq: int) -> EntryId:
+    """The id of the entry `seq` of `stream`."""
+    return EntryId(f"{stream}/{seq}")
+
+
+def entry_place(entry: str) -> tuple[StreamId, int]:
+    """Stream and seq of an entry id.
+
+    Raises: ValueError when `entry` is not ``<stream>/<seq>``.
+    """
+    stream, slash, seq = entry.rpartition("/")
+    if not slash or not seq.isascii() or not seq.isdigit() or (seq != "0" and seq[0] == "0"):
+        raise ValueError(f"{entry!r} is not an entry id")
+    return StreamId(stream), int(seq)

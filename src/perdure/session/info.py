@@ -1,0 +1,167 @@
+"""What a session is called, where it belongs and how big it is: the fold behind every list.
+
+A store keeps one `SessionInfo` per stream and, inside each commit, replaces it by `info_after`;
+so lists never read entries, and every backend agrees on what a title or a count is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from perdure.errors import CorruptLog, UnsupportedVersion
+from perdure.session.codec import body_of, decode_message, role_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import MESSAGE
+from perdure.session.notes import SessionEnded, SessionInfoChanged, SessionReopened
+
+StreamKind = Literal["session", "flow"]
+Origin = Literal["user", "role", "subagent", "import"]
+Status = Literal["active", "ended"]
+
+TITLE_LENGTH = 60
+"""Characters of the first user message that stand in for a missing title."""
+
+
+class ForkPoint(msgspec.Struct, frozen=True):
+    """Where a stream was forked from.
+
+    `leaf` is the entry the fork continues from (None: before the root). `head` is the origin's
+    head at that moment: its labels up to there are inherited, later ones are not. `scope` "tree"
+    shares every branch up to `head`, "path" only the branch that ends at `leaf`.
+    """
+
+    stream: StreamId
+    leaf: EntryId | None
+    head: int
+    scope: Literal["tree", "path"]
+
+
+class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is fixed when a stream is created; part of its genesis hash.
+
+    Units: `created_at` is Unix milliseconds. Shape: `metadata` is the client's own JSON object.
+    """
+
+    id: StreamId
+    created_at: int
+    kind: StreamKind = "session"
+    origin: Origin = "user"
+    cwd: str | None = None
+    title: str | None = None
+    parent: StreamId | None = None
+    fork: ForkPoint | None = None
+    metadata: dict[str, object] | None = None
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """One row of a list of sessions.
+
+    Units: times are Unix milliseconds. Shape: `updated_at` is the time of the newest user or
+    assistant message (the creation, before there is one), so that looking at a session or naming
+    it does not reorder the list. `messages` counts every message entry, tool results included, a
+    fork's shared ones too; `entries` counts the stream's own log. `first_text` is the start of
+    the first user message, which names a session that has no title.
+    """
+
+    id: StreamId
+    kind: StreamKind
+    origin: Origin
+    created_at: int
+    updated_at: int
+    title: str | None = None
+    first_text: str | None = None
+    cwd: str | None = None
+    parent: StreamId | None = None
+    messages: int = 0
+    entries: int = 0
+    status: Status = "active"
+
+    @property
+    def name(self) -> str:
+        """The title, else how its first user message begins, else ""."""
+        return self.title or self.first_text or ""
+
+
+def info_of(header: StreamHeader, shared: SessionInfo | None = None) -> SessionInfo:
+    """The info of a stream that has no entries of its own.
+
+    `shared` is the origin's info where `header` is a fork: its counts and names are inherited.
+    """
+    parent = header.fork.stream if header.fork else header.parent
+    start = SessionInfo(
+        id=header.id,
+        kind=header.kind,
+        origin=header.origin,
+        created_at=header.created_at,
+        updated_at=header.created_at,
+        title=clean_title(header.title),
+        cwd=header.cwd,
+        parent=parent,
+    )
+    if shared is None:
+        return start
+    return msgspec.structs.replace(
+        start,
+        title=start.title or shared.title,
+        first_text=shared.first_text,
+        cwd=start.cwd or shared.cwd,
+        messages=shared.messages,
+    )
+
+
+def info_after(info: SessionInfo, entries: Iterable[Entry]) -> SessionInfo:
+    """`info` once `entries` were appended. Entries that cannot be read only count."""
+    for entry in entries:
+        info = _after_one(info, entry)
+    return info
+
+
+def _after_one(info: SessionInfo, entry: Entry) -> SessionInfo:
+    grown = msgspec.structs.replace(info, entries=info.entries + 1)
+    try:
+        if entry.kind == MESSAGE:
+            return _after_message(grown, entry)
+        if entry.kind == SessionInfoChanged.kind:
+            return _after_change(grown, entry)
+    except (CorruptLog, UnsupportedVersion, ValueError):
+        return grown
+    if entry.kind == SessionEnded.kind:
+        return msgspec.structs.replace(grown, status="ended")
+    if entry.kind == SessionReopened.kind:
+        return msgspec.structs.replace(grown, status="active")
+    return grown
+
+
+def _after_message(info: SessionInfo, entry: Entry) -> SessionInfo:
+    role = role_of(entry)
+    first_text = info.first_text
+    if role == "user" and first_text is None:
+        first_text = clean_title(decode_message(entry.body).text)
+    is_activity = role in ("user", "assistant")
+    return msgspec.structs.replace(
+        info,
+        messages=info.messages + 1,
+        first_text=first_text,
+        updated_at=max(info.updated_at, entry.at) if is_activity else info.updated_at,
+    )
+
+
+def _after_change(info: SessionInfo, entry: Entry) -> SessionInfo:
+    body = body_of(entry)
+    if not isinstance(body, SessionInfoChanged):
+        return info
+    title = info.title if body.title is msgspec.UNSET else clean_title(body.title)
+    cwd = info.cwd if body.cwd is msgspec.UNSET else body.cwd
+    return msgspec.structs.replace(info, title=title, cwd=cwd)
+
+
+def clean_title(text: str | None) -> str | None:
+    """`text` on one line, trimmed, cut to `TITLE_LENGTH` characters; None when nothing is left."""
+    words = " ".join((text or "").split())
+    if len(words) > TITLE_LENGTH:
+        words = words[: TITLE_LENGTH - 1].rstrip() + "…"
+    return words or None

@@ -1,0 +1,107 @@
+"""Bodies of the tree kinds: what a conversation is made of.
+
+Every body class names its ``kind``, its ``version`` and its ``lane``; ``codec`` turns bodies into
+entries and back. A body may carry the field ``source`` besides its own (see ``notes.Source``).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from perdure.session.entries import Lane
+from perdure.session.ids import EntryId
+from perdure.session.messages import Message, Part, Usage
+
+CompactionReason = Literal["manual", "threshold", "overflow", "import", "hook"]
+
+
+class TreeBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What all bodies of the tree lane have in common."""
+
+    kind: ClassVar[str]
+    version: ClassVar[int] = 1
+    lane: ClassVar[Lane] = "tree"
+
+
+class Compaction(TreeBody, frozen=True, omit_defaults=True):
+    """A summary that stands for everything before `first_kept` when a context is built.
+
+    `first_kept` None keeps nothing before the compaction. `retained` holds messages kept verbatim
+    instead (newer pi). Nothing is deleted: the entries it hides stay on the branch.
+    """
+
+    kind: ClassVar[str] = "compaction"
+
+    summary: str
+    first_kept: EntryId | None = None
+    tokens_before: int | None = None
+    reason: CompactionReason = "manual"
+    read_files: tuple[str, ...] = ()
+    modified_files: tuple[str, ...] = ()
+    usage: Usage | None = None
+    retained: tuple[Message, ...] | None = None
+
+
+class BranchSummary(TreeBody, frozen=True, omit_defaults=True):
+    """What happened on a branch that was left; in the context as a message of the user's.
+
+    `from_id` is where the new branch grows from, None for before the root.
+    """
+
+    kind: ClassVar[str] = "branch_summary"
+
+    summary: str
+    from_id: EntryId | None = None
+    read_files: tuple[str, ...] = ()
+    modified_files: tuple[str, ...] = ()
+    usage: Usage | None = None
+
+
+class ModelChange(TreeBody, frozen=True):
+    """From here on the branch uses another model (``provider:name``)."""
+
+    kind: ClassVar[str] = "model_change"
+
+    model: str
+
+
+class ThinkingChange(TreeBody, frozen=True):
+    """From here on the branch uses another thinking level (``off`` to ``max``)."""
+
+    kind: ClassVar[str] = "thinking_change"
+
+    level: str
+
+
+class Custom(TreeBody, frozen=True, omit_defaults=True):
+    """State of an extension; never in the context. `data` is any JSON."""
+
+    kind: ClassVar[str] = "custom"
+
+    custom_type: str
+    data: object = None
+
+
+class CustomMessage(TreeBody, frozen=True, omit_defaults=True):
+    """A message written by an extension; in the context as the user's.
+
+    `is_displayed` only tells user interfaces whether to show it. `in_context` False keeps it out
+    of the context (a shell command that a person marked as private).
+    """
+
+    kind: ClassVar[str] = "custom_message"
+
+    custom_type: str
+    parts: tuple[Part, ...]
+    is_displayed: bool = True
+    in_context: bool = True
+    details: object = None
+
+
+OPAQUE = "opaque"
+"""Kind of an entry whose body is not JSON we can read; kept, exported, never in a context."""
+
+MESSAGE = "message"
+"""Kind of an entry whose body is a ``messages.Message``."""

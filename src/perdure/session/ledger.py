@@ -1,0 +1,149 @@
+"""Bodies of the side kinds a turn writes: its intents before effects, and their outcomes after.
+
+Rule: an effect happens only after its intent is in the log, and its outcome is a later entry
+about that intent. An intent without an outcome means: it may have happened.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from perdure.session.ids import EntryId
+from perdure.session.messages import Message, StopReason, Usage
+from perdure.session.notes import SideBody
+
+Effect = Literal["read", "write", "external"]
+UnknownPolicy = Literal["retry", "ask", "never"]
+InterruptPolicy = Literal["retry", "continue", "rollback", "ask"]
+CallPurpose = Literal["answer", "summary"]
+ToolOutcome = Literal["ok", "error", "refused", "timeout", "aborted", "unknown"]
+TurnEnd = Literal["stop", "length", "content_filter", "aborted", "error", "interrupted"]
+Failure = Literal[
+    "turn_limit",
+    "tool_failed",
+    "context_overflow",
+    "provider_unavailable",
+    "provider_rate_limit",
+    "provider_refused",
+    "content_filter",
+    "cancelled",
+    "internal",
+]
+
+class TurnStarted(SideBody, frozen=True, omit_defaults=True):
+    """A turn begins; the user's message follows in the same commit, if it brings one.
+
+    `number` counts the turns run under the session's own agent, from 1. `base` is the leaf the
+    turn began at, where `rollback` returns to.
+    """
+
+    kind: ClassVar[str] = "turn_started"
+
+    number: int
+    agent: str
+    base: EntryId | None = None
+    on_interrupt: InterruptPolicy = "retry"
+
+
+class ModelCalled(SideBody, frozen=True, omit_defaults=True):
+    """A model is about to be called: attempt `attempt` (from 1) of the turn's call `call`."""
+
+    kind: ClassVar[str] = "model_called"
+
+    call: int
+    model: str
+    attempt: int = 1
+    purpose: CallPurpose = "answer"
+    tokens_estimated: int | None = None
+
+
+class ModelFinished(SideBody, frozen=True, omit_defaults=True):
+    """How the model call it is about ended. The answer itself is a ``message`` in the same commit.
+
+    `stop_reason` None with an `error` means that no usable answer came. `wait_s` is how long the
+    turn waits before it tries again.
+    """
+
+    kind: ClassVar[str] = "model_finished"
+
+    stop_reason: StopReason | None = None
+    usage: Usage | None = None
+    error: str | None = None
+    error_code: str | None = None
+    wait_s: float | None = None
+
+
+class ToolStarted(SideBody, frozen=True, omit_defaults=True):
+    """A tool is about to run. `idempotency_key` is the same on every attempt of the same call."""
+
+    kind: ClassVar[str] = "tool_started"
+
+    id: str
+    tool: str
+    input: dict[str, object]
+    called_at: int
+    effect: Effect
+    on_unknown: UnknownPolicy
+    idempotency_key: str
+    attempt: int = 1
+
+
+class ToolFinished(SideBody, frozen=True, omit_defaults=True):
+    """How the tool call it is about ended; its output is the tool message `result`, same commit.
+
+    Also written for calls that never ran (refused, aborted) and for those nobody knows about.
+    """
+
+    kind: ClassVar[str] = "tool_finished"
+
+    id: str
+    tool: str
+    outcome: ToolOutcome
+    succeeded: bool
+    result: EntryId | None = None
+    error: str | None = None
+    error_code: str | None = None
+    duration_ms: int | None = None
+    ends_session: bool = False
+
+
+class TurnFinished(SideBody, frozen=True, omit_defaults=True):
+    """The turn is over. About its ``turn_started``. `usage` is the sum of all its calls."""
+
+    kind: ClassVar[str] = "turn_finished"
+
+    end: TurnEnd
+    usage: Usage | None = None
+    failure: Failure | None = None
+    error: str | None = None
+
+
+class Interrupted(SideBody, frozen=True, omit_defaults=True):
+    """The part of an answer that had arrived when the process died; about its ``model_called``.
+
+    Never in a context by itself; ``on_interrupt: continue`` uses it, and user interfaces show it.
+    """
+
+    kind: ClassVar[str] = "interrupted"
+
+    partial: Message
+
+
+class LateOutcome(SideBody, frozen=True, omit_defaults=True):
+    """An outcome that arrived after its process had lost the session; kept, without effect."""
+
+    kind: ClassVar[str] = "late_outcome"
+
+    epoch: int
+    outcome: msgspec.Raw
+
+
+class Trimmed(SideBody, frozen=True):
+    """The context of the model call it is about left out the oldest `dropped` messages."""
+
+    kind: ClassVar[str] = "trimmed"
+
+    dropped: int
+    kept: int

@@ -1,0 +1,166 @@
+"""Messages and the parts they are made of: the durable form of what people, models and tools say.
+
+Everything here can be written to the log as it stands. So there is no signature of a provider
+and no inline media: a ``MediaPart`` names bytes by their hash and the store keeps them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Role = Literal["system", "context", "user", "assistant", "tool"]
+StopReason = Literal["stop", "length", "tool_calls", "content_filter", "aborted", "error"]
+"""Why an assistant message ended; only the first three are clean ends."""
+
+
+class TextPart(msgspec.Struct, frozen=True, tag="text"):
+    """Plain text."""
+
+    text: str
+
+
+class ThinkingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="thinking"):
+    """Reasoning a model showed. Kept for people; it never crosses to another provider."""
+
+    text: str
+    is_redacted: bool = False
+
+
+class MediaPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="media"):
+    """Bytes kept elsewhere, named by hash.
+
+    Shape: `handle` is ``media://sha256-<64 lowercase hex digits>``.
+    """
+
+    mime_type: str
+    handle: str
+    byte_length: int
+    name: str | None = None
+
+
+class ToolCallPart(msgspec.Struct, frozen=True, tag="tool_call"):
+    """A model's request to run a tool. `id` is unique within its branch, as the provider gave it."""
+
+    id: str
+    name: str
+    args: dict[str, object]
+
+
+class ToolResultPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_result"):
+    """What the tool call `call_id` gave back, as the model is told."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
+    name: str | None = None
+    media: tuple[MediaPart, ...] = ()
+
+
+class UnknownPart(msgspec.Struct, frozen=True, tag="unknown"):
+    """A part of a type this version does not know, kept as the JSON it came in."""
+
+    raw: msgspec.Raw
+
+
+Part = TextPart | ThinkingPart | MediaPart | ToolCallPart | ToolResultPart | UnknownPart
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens of one model call as the provider counted them.
+
+    Units: tokens; `cost_microcents` in 1e-8 US dollars, None when nobody knows the price.
+    Shape: the four token classes do not overlap; their sum is the context the call used.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_microcents: int | None = None
+
+    @property
+    def total_tokens(self) -> int:
+        """All tokens that were in the window when the call ended."""
+        return (
+            self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+        )
+
+    def __add__(self, other: Usage) -> Usage:
+        costs = [c for c in (self.cost_microcents, other.cost_microcents) if c is not None]
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            sum(costs) if costs else None,
+        )
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message of a conversation; the body of ``message`` entries.
+
+    `model` (``provider:name``), `stop_reason`, `usage` and `error` belong to assistant messages.
+    """
+
+    role: Role
+    parts: tuple[Part, ...]
+    model: str | None = None
+    stop_reason: StopReason | None = None
+    usage: Usage | None = None
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Its text parts, joined by blank lines; for a tool message, the results' text."""
+        texts = [
+            part.text for part in self.parts if isinstance(part, TextPart | ToolResultPart)
+        ]
+        return "\n\n".join(text for text in texts if text)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCallPart, ...]:
+        """The tool calls it asks for, in order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
+
+
+def user(content: str | MediaPart, *more: str | MediaPart) -> Message:
+    """A message from the person: texts and media in the order given."""
+    parts = tuple(TextPart(c) if isinstance(c, str) else c for c in (content, *more))
+    return Message("user", parts)
+
+
+def assistant(
+    *content: str | ThinkingPart | ToolCallPart,
+    model: str | None = None,
+    usage: Usage | None = None,
+    stop_reason: StopReason | None = None,
+) -> Message:
+    """A message from the model. Without `stop_reason` it is a clean end: for calls, or for good."""
+    parts = tuple(TextPart(c) if isinstance(c, str) else c for c in content)
+    has_calls = any(isinstance(part, ToolCallPart) for part in parts)
+    reason = stop_reason or ("tool_calls" if has_calls else "stop")
+    return Message("assistant", parts, model=model, stop_reason=reason, usage=usage)
+
+
+def system(text: str) -> Message:
+    """Instructions."""
+    return Message("system", (TextPart(text),))
+
+
+def thinking(text: str) -> ThinkingPart:
+    """Reasoning, as a part of an assistant message."""
+    return ThinkingPart(text)
+
+
+def tool_call(call_id: str, name: str, args: dict[str, object] | None = None) -> ToolCallPart:
+    """A request to run a tool, as a part of an assistant message."""
+    return ToolCallPart(call_id, name, args or {})
+
+
+def tool_result(
+    call_id: str, text: str, *, is_error: bool = False, name: str | None = None
+) -> Message:
+    """The message that answers the tool call `call_id`."""
+    return Message("tool", (ToolResultPart(call_id, text, is_error=is_error, name=name),))

@@ -1,0 +1,171 @@
+"""Bodies of the side kinds that are about a session rather than about a turn."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from perdure.session.entries import Lane
+from perdure.session.ids import EntryId
+
+EndedBy = Literal["user", "idle", "agent"]
+QueueMode = Literal["steer", "follow_up"]
+
+
+class SideBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What all bodies of the side lane have in common."""
+
+    kind: ClassVar[str]
+    version: ClassVar[int] = 1
+    lane: ClassVar[Lane] = "side"
+
+
+class LeafMoved(SideBody, frozen=True):
+    """The conversation goes on from `target` (None: before the root)."""
+
+    kind: ClassVar[str] = "leaf"
+
+    target: EntryId | None
+
+
+class Label(SideBody, frozen=True, omit_defaults=True):
+    """A name for the entry it is about; None removes the name."""
+
+    kind: ClassVar[str] = "label"
+
+    text: str | None = None
+
+
+class SessionInfoChanged(SideBody, frozen=True, omit_defaults=True):
+    """A new title (None clears it) or working directory of the session."""
+
+    kind: ClassVar[str] = "session_info"
+
+    title: str | None | msgspec.UnsetType = msgspec.UNSET
+    cwd: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class SessionStarted(SideBody, frozen=True, omit_defaults=True):
+    """A runtime opened the session: its agent as it was then, its workspace, its system prompt.
+
+    `agent` and `workspace` are the snapshots as plain data, frozen for the session's life.
+    """
+
+    kind: ClassVar[str] = "session_started"
+
+    agent: dict[str, object] | None = None
+    workspace: dict[str, object] | None = None
+    system_prompt: str | None = None
+
+
+class AgentBound(SideBody, frozen=True, omit_defaults=True):
+    """An agent was given to a session that had none (an import), once."""
+
+    kind: ClassVar[str] = "agent_bound"
+
+    agent: dict[str, object]
+    workspace: dict[str, object] | None = None
+    system_prompt: str | None = None
+
+
+class SessionEnded(SideBody, frozen=True, omit_defaults=True):
+    """The session is closed; the next turn opens it again by a ``session_reopened``."""
+
+    kind: ClassVar[str] = "session_ended"
+
+    by: EndedBy = "user"
+    reason: str | None = None
+
+
+class SessionReopened(SideBody, frozen=True):
+    """A session that had ended goes on."""
+
+    kind: ClassVar[str] = "session_reopened"
+
+
+class CompactionUndone(SideBody, frozen=True):
+    """The compaction it is about no longer hides anything."""
+
+    kind: ClassVar[str] = "compaction_undone"
+
+
+class Queued(SideBody, frozen=True, omit_defaults=True):
+    """A conversation entry that arrived while somebody else's turn was open.
+
+    Kept until the turn's owner, or recovery, adopts it into the tree (``Adopted``). `entry_kind`,
+    `entry_v` and `entry_body` are the entry as it was to be appended; the parent it asked for is
+    not kept, since it goes where the conversation then stands.
+    """
+
+    kind: ClassVar[str] = "queued"
+
+    entry_kind: str
+    entry_body: msgspec.Raw
+    entry_v: int = 1
+    mode: QueueMode = "steer"
+
+
+class Adopted(SideBody, frozen=True):
+    """The queued entry it is about has become the tree entry `as_id`."""
+
+    kind: ClassVar[str] = "adopted"
+
+    as_id: EntryId
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where in its import original an entry stands: `part` is the seq of its ``import_source``."""
+
+    part: int
+    offset: int
+    length: int
+
+
+class ImportSource(SideBody, frozen=True, omit_defaults=True):
+    """One stretch of a file that was imported, kept whole.
+
+    Units: bytes. `blob` is the hash of the stretch's bytes, `offset` where in the file it began.
+    Shape: `malformed` are the numbers (from 1, in the file) of the lines that could not be read;
+    `first_line` is the number of the stretch's first line.
+    """
+
+    kind: ClassVar[str] = "import_source"
+
+    format: str
+    name: str
+    blob: str
+    offset: int
+    length: int
+    first_line: int
+    lines: int
+    malformed: tuple[int, ...] = ()
+    file_session: str | None = None
+
+
+class Question(SideBody, frozen=True, omit_defaults=True):
+    """Something that waits for a person. It is about the entry that asked.
+
+    Shape: `choices` are the answers that are understood; `args_hash` binds the question to the
+    exact arguments asked about (BLAKE2b-256, hex).
+    Units: `expires_at` is Unix milliseconds; None never expires.
+    """
+
+    kind: ClassVar[str] = "question"
+
+    topic: Literal["unknown_outcome", "interrupted"]
+    text: str
+    choices: tuple[str, ...]
+    call_id: str | None = None
+    args_hash: str | None = None
+    expires_at: int | None = None
+
+
+class Answer(SideBody, frozen=True, omit_defaults=True):
+    """A person's answer to the question it is about; the first one counts."""
+
+    kind: ClassVar[str] = "answer"
+
+    choice: str
+    by: str
+    note: str | None = None

@@ -1,0 +1,110 @@
+"""The shape of a conversation: parents, children, branches, nested nodes.
+
+Works on any set of entries: a parent that is missing, the entry itself, or part of a cycle makes
+an entry a root, so that damaged or partial logs still show everything they hold, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
+
+
+class TreeNode(msgspec.Struct, frozen=True):
+    """An entry with what grows from it, oldest first (by seq), and its label if it has one."""
+
+    entry: Entry
+    label: str | None
+    children: tuple[TreeNode, ...]
+
+
+class TreeIndex(msgspec.Struct, frozen=True):
+    """Entries of the tree lane by id, with their children.
+
+    Shape: `roots` and each value of `children` are in log order; every entry is reachable from
+    exactly one root.
+    """
+
+    by_id: Mapping[EntryId, Entry]
+    children: Mapping[EntryId, Sequence[EntryId]]
+    roots: Sequence[EntryId]
+
+
+def index_of(entries: Iterable[Entry]) -> TreeIndex:
+    """The index of the tree entries among `entries` (in log order, a fork's origin first)."""
+    by_id = {entry.id: entry for entry in entries if entry.lane == "tree"}
+    loops = _first_of_each_cycle(by_id)
+    children: dict[EntryId, list[EntryId]] = {}
+    roots: list[EntryId] = []
+    for entry in by_id.values():
+        if entry.parent_id is None or entry.parent_id not in by_id or entry.id in loops:
+            roots.append(entry.id)
+        else:
+            children.setdefault(entry.parent_id, []).append(entry.id)
+    return TreeIndex(by_id, children, roots)
+
+
+def _first_of_each_cycle(by_id: Mapping[EntryId, Entry]) -> set[EntryId]:
+    """The entry of each cycle that is first in the log: cutting there opens the cycle."""
+    settled: set[EntryId] = set()
+    firsts: set[EntryId] = set()
+    order = {id_: n for n, id_ in enumerate(by_id)}
+    for start in by_id:
+        walked: dict[EntryId, None] = {}
+        cursor: EntryId | None = start
+        while cursor is not None and cursor in by_id and cursor not in settled:
+            if cursor in walked:
+                trail = list(walked)
+                firsts.add(min(trail[trail.index(cursor) :], key=order.__getitem__))
+                break
+            walked[cursor] = None
+            cursor = by_id[cursor].parent_id
+        settled.update(walked)
+    return firsts
+
+
+def branch_to(leaf: EntryId | None, by_id: Mapping[EntryId, Entry]) -> list[Entry]:
+    """The entries root -> `leaf`; empty for None. Stops at a missing parent and at a cycle."""
+    path: list[Entry] = []
+    seen: set[EntryId] = set()
+    cursor = leaf
+    while cursor is not None and cursor in by_id and cursor not in seen:
+        seen.add(cursor)
+        entry = by_id[cursor]
+        path.append(entry)
+        cursor = entry.parent_id
+    path.reverse()
+    return path
+
+
+def common_ancestor(
+    left: EntryId | None, right: EntryId | None, by_id: Mapping[EntryId, Entry]
+) -> EntryId | None:
+    """The deepest entry on both branches; None when they share none."""
+    on_left = {entry.id for entry in branch_to(left, by_id)}
+    for entry in reversed(branch_to(right, by_id)):
+        if entry.id in on_left:
+            return entry.id
+    return None
+
+
+def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
+    """The whole tree as nested nodes, roots first; built without recursion, whatever the depth."""
+    finished: dict[EntryId, TreeNode] = {}
+    stack: list[EntryId] = list(index.roots)
+    while stack:
+        current = stack[-1]
+        below = index.children.get(current, ())
+        waiting = [child for child in below if child not in finished]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        finished[current] = TreeNode(
+            index.by_id[current], labels.get(current), tuple(finished[child] for child in below)
+        )
+    return tuple(finished[root] for root in index.roots)

@@ -1,0 +1,35 @@
+"""Old bodies read as the newest version of their kind; what is stored is never rewritten.
+
+A step turns the JSON object of version n into that of version n + 1. Steps work on plain dicts,
+because the classes of old versions are gone. To change a kind: raise its ``version``, add the
+step here, and put an entry of the old version into ``tests/golden``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from perdure.errors import UnsupportedVersion
+
+Step = Callable[[dict[str, object]], dict[str, object]]
+Steps = Mapping[tuple[str, int], Step]
+
+STEPS: Steps = {}
+"""(kind, version it starts from) -> step. Empty while every kind is at version 1."""
+
+
+def upgraded(
+    kind: str, version: int, current: int, body: dict[str, object], steps: Steps = STEPS
+) -> dict[str, object]:
+    """`body` of `version` as a body of version `current`.
+
+    Raises: UnsupportedVersion when it was written by a newer perdure, or when a step is missing.
+    """
+    if version > current:
+        raise UnsupportedVersion(kind, version, current)
+    for from_version in range(version, current):
+        step = steps.get((kind, from_version))
+        if step is None:
+            raise UnsupportedVersion(kind, from_version, current)
+        body = step(body)
+    return body

@@ -1,0 +1,1 @@
+"""Where logs live: the protocol every store keeps, and the stores themselves."""

@@ -1,0 +1,74 @@
+"""The hash chain: one hash per commit and stream, over the one before and the entries' headers.
+
+Bodies enter as salted digests, so that an erased body leaves a chain that still verifies and a
+digest that tells nothing. ``docs/log-format.md`` is the normative text of what is computed here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+
+from perdure.session.codec import encode
+from perdure.session.entries import Entry
+from perdure.session.info import StreamHeader
+from perdure.stores.protocol import Commit
+
+SALT_BYTES = 16
+HASH_BYTES = 32
+
+
+def body_digest(body: bytes, salt: bytes) -> bytes:
+    """BLAKE2b-256 of `body`, keyed with its salt."""
+    return hashlib.blake2b(body, digest_size=HASH_BYTES, key=salt).digest()
+
+
+def genesis_hash(header: StreamHeader, origin_hash: bytes = b"") -> bytes:
+    """The hash before a stream's first commit.
+
+    `origin_hash` is, for a fork, the chain's head of the origin at the fork.
+    """
+    state = hashlib.blake2b(digest_size=HASH_BYTES, person=b"perdure-genesis")
+    state.update(encode(header))
+    state.update(origin_hash)
+    return state.digest()
+
+
+def header_line(entry: Entry, digest: bytes) -> bytes:
+    """The line that stands for `entry` in its commit's hash."""
+    about = entry.parent_id if entry.lane == "tree" else entry.about
+    fields = (
+        str(entry.seq),
+        entry.lane,
+        about or "-",
+        str(entry.at),
+        entry.kind,
+        str(entry.v),
+        digest.hex(),
+    )
+    return " ".join(fields).encode() + b"\n"
+
+
+def commit_hash(before: bytes, at: int, epoch: int, lines: Iterable[bytes]) -> bytes:
+    """The hash after a commit at `at` under lease epoch `epoch` (0: without lease)."""
+    state = hashlib.blake2b(before, digest_size=HASH_BYTES, person=b"perdure-commit")
+    state.update(f"{at} {epoch}\n".encode())
+    for line in lines:
+        state.update(line)
+    return state.digest()
+
+
+def blob_hash(content: bytes) -> str:
+    """The name of a content: ``sha256-`` and 64 hex digits."""
+    return "sha256-" + hashlib.sha256(content).hexdigest()
+
+
+def fingerprint(commit: Commit) -> bytes:
+    """What an idempotency key is bound to: everything the caller asked to append, times left out."""
+    asked = [
+        (write.stream, [(new.kind, new.v, new.lane, new.body) for new in write.entries])
+        for write in commit.writes
+    ]
+    return hashlib.blake2b(msgspec.msgpack.encode(asked), digest_size=16).digest()

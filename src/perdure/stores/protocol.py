@@ -1,0 +1,360 @@
+"""The contract between perdure and a store: what a commit promises, and what can be read back.
+
+A store holds streams; a stream is one append-only log with a dense ``seq`` from 0. Everything
+above it (sessions, turns, flows) is folded from entries. What each method promises is written
+here once; ``tests/conformance/store`` holds every backend to it.
+
+The rules of an append, the same in every backend:
+
+1. A tree entry with parent ``LEAF`` gets the stream's leaf as its parent, inside the commit; any
+   tree entry becomes the leaf. A side entry of kind ``leaf`` makes its target the leaf.
+2. A parent must be a tree entry that the stream sees: its own, or one its fork shares.
+3. ``seq`` is dense per stream, in commit order; a commit's entries are consecutive.
+4. While a turn is open (see `StreamState.open_turn`) only writes that carry its lease may append
+   tree entries. Anybody else's tree entry is kept as side entry ``queued``, in its place; anybody
+   else's ``leaf`` raises `TurnOpen`.
+5. A ``turn_started`` opens a turn and needs a lease; a ``turn_finished`` closes it.
+6. Every stream's share of a commit extends that stream's hash chain (``stores.chain``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from perdure.session.entries import Entry, NewEntry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import SessionInfo, StreamHeader
+
+EMPTY = -1
+"""Head of a stream without entries."""
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to run turns in a stream. `epoch` grows with every new holder and fences old ones.
+
+    Units: `until` is Unix milliseconds by the store's clock.
+    """
+
+    stream: StreamId
+    owner: str
+    epoch: int
+    until: int
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """One stream's share of a commit.
+
+    `create` makes the stream first. `expected_head` (a seq, -1 for empty) and `expected_leaf` (an
+    id, None for before the root) make the whole commit fail when another writer was there first.
+    `lease` says that the writer runs the open turn.
+    """
+
+    stream: StreamId
+    entries: tuple[NewEntry, ...] = ()
+    create: StreamHeader | None = None
+    expected_head: int | None = None
+    expected_leaf: EntryId | None | msgspec.UnsetType = msgspec.UNSET
+    lease: Lease | None = None
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """What is appended at once, all or nothing, to one or several streams.
+
+    Units: `at` is Unix milliseconds. `blobs` are contents the entries refer to by `blob_hash`.
+    """
+
+    writes: tuple[Write, ...]
+    at: int
+    idempotency_key: str | None = None
+    blobs: tuple[bytes, ...] = ()
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """What a commit appended.
+
+    Shape: one tuple of entries per write, in the order given. `is_replay` says that the
+    idempotency key was known and these are the entries of the first time.
+    """
+
+    entries: tuple[tuple[Entry, ...], ...]
+    is_replay: bool = False
+
+
+class StreamState(msgspec.Struct, frozen=True):
+    """Where a stream stands. `open_turn` is the seq of the ``turn_started`` of the turn that is open.
+
+    Shape: `hash` is the 32 bytes of the chain's head; `head` is -1 while there is no entry.
+    """
+
+    header: StreamHeader
+    head: int
+    leaf: EntryId | None
+    hash: bytes
+    epoch: int
+    open_turn: int | None
+    info: SessionInfo
+
+
+class BranchState(msgspec.Struct, frozen=True):
+    """What the branch that ends at an entry has inherited: the newest entries of their kinds.
+
+    `compaction` is the newest that was not undone. Each is None where the branch has none.
+    """
+
+    compaction: Entry | None = None
+    model_change: Entry | None = None
+    thinking_change: Entry | None = None
+
+
+class ContextWindow(msgspec.Struct, frozen=True):
+    """The end of a branch that a context is built from.
+
+    Shape: `entries` root -> leaf: from the first entry the newest compaction keeps (the root, where
+    there is none) to the leaf, the compaction itself in its place, side entries left out.
+    `hidden` counts the tree entries before them. `leaf` is where it ends.
+    """
+
+    leaf: EntryId | None
+    entries: tuple[Entry, ...]
+    state: BranchState
+    hidden: int
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A fault that `verify` found. `seq` is None where it concerns the whole stream or store."""
+
+    stream: str | None
+    seq: int | None
+    problem: str
+
+
+class Verification(msgspec.Struct, frozen=True):
+    """What `verify` looked at, and what it found."""
+
+    streams: int
+    entries: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def is_ok(self) -> bool:
+        """No fault was found."""
+        return not self.problems
+
+
+class StoreInfo(msgspec.Struct, frozen=True):
+    """Facts about the store as a whole. Units: bytes."""
+
+    address: str
+    backend: str
+    namespace: str
+    durability: str
+    schema_version: int
+    streams: int
+    entries: int
+    size_bytes: int
+    payload_bytes: int
+    is_encrypted: bool
+    engine: str
+
+
+class Positioned(msgspec.Struct, frozen=True):
+    """An entry with its place in the order of all entries of the namespace."""
+
+    position: int
+    entry: Entry
+
+
+SessionScope = Literal["listed", "all"]
+"""``listed``: sessions of origin user and import; ``all``: every session. Flows never."""
+
+
+class SessionStore(Protocol):
+    """One namespace of a store. Every method may be called from any task of one event loop."""
+
+    address: str
+    namespace: str
+
+    # -- writing
+
+    async def commit(self, commit: Commit) -> Committed:
+        """Append `commit`, all or nothing.
+
+        Durable: on return it survives ``kill -9`` and, at durability "full", power loss.
+        Raises: SessionExists, SessionNotFound; HeadConflict, LeafConflict; LeaseLost when a lease's
+        epoch is not the current one; TurnOpen for a ``leaf`` without the open turn's lease, and for
+        a second ``turn_started``; InvalidParent; InvalidEntry (unknown lane use, a ``turn_started``
+        without lease, a sibling that does not come earlier); IdempotencyMismatch when the key was
+        used for other content; StoreReadOnly, StoreFull, StoreCorrupt, StoreUnavailable. Whatever
+        is raised, nothing was appended, but for StoreUnavailable, where nobody can know.
+        """
+        ...
+
+    async def acquire_lease(self, stream: StreamId, owner: str, ttl_ms: int) -> Lease:
+        """Take the lease of `stream` with a new, higher epoch, if it is free or has run out.
+
+        Raises: LeaseHeld(owner, until) while another (or the same) owner holds it; SessionNotFound.
+        """
+        ...
+
+    async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
+        """The same lease, held for longer; also after it ran out, if nobody took it.
+
+        Raises: LeaseLost when somebody did.
+        """
+        ...
+
+    async def release_lease(self, lease: Lease) -> None:
+        """Give `lease` back at once; nothing happens when it was taken over already."""
+        ...
+
+    async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
+        """Keep `content` as the part that has arrived of the answer to the model call `seq`.
+
+        Durable: against ``kill -9``; replaces the former one; gone once the turn is finished.
+        Raises: LeaseLost.
+        """
+        ...
+
+    # -- reading one stream
+
+    async def state(self, stream: StreamId) -> StreamState:
+        """Where `stream` stands now.
+
+        Raises: SessionNotFound.
+        """
+        ...
+
+    async def entries(
+        self, stream: StreamId, after: int = EMPTY, limit: int | None = None
+    ) -> list[Entry]:
+        """The stream's own log in order, from the first entry after seq `after`.
+
+        Raises: SessionNotFound.
+        """
+        ...
+
+    async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
+        """An entry that `stream` sees: its own, or one a fork shares.
+
+        Raises: EntryNotFound, SessionNotFound.
+        """
+        ...
+
+    async def branch(
+        self,
+        stream: StreamId,
+        leaf: EntryId | None,
+        *,
+        limit: int | None = None,
+        kind: str | None = None,
+    ) -> list[Entry]:
+        """The tree entries root -> `leaf`; with `kind` only those, with `limit` only the newest.
+
+        Costs what it returns, not what the branch is long. `leaf` None gives [].
+        Raises: EntryNotFound, SessionNotFound.
+        """
+        ...
+
+    async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
+        """The end of the branch to `leaf` that its context is built from.
+
+        Costs what it returns, however long the branch is before the compaction.
+        Raises: EntryNotFound, SessionNotFound.
+        """
+        ...
+
+    async def tree(self, stream: StreamId) -> list[Entry]:
+        """Every tree entry the stream sees, in log order, a fork's origin first.
+
+        Raises: SessionNotFound.
+        """
+        ...
+
+    async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
+        """The side entries of `kinds` the stream sees (a fork: its origin's up to the fork), in order.
+
+        Raises: SessionNotFound.
+        """
+        ...
+
+    async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
+        """Seq of the model call and content of the last `put_partial` of the open turn, if any."""
+        ...
+
+    async def resolve(self, stream: StreamId, reference: str) -> EntryId:
+        """The entry that `reference` means: an id, a bare seq of this stream, a foreign id, or a
+        unique prefix of a foreign id.
+
+        Raises: EntryNotFound, AmbiguousId, SessionNotFound.
+        """
+        ...
+
+    async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
+        """Foreign id -> entry, for the entries of this stream's own log."""
+        ...
+
+    # -- reading the namespace
+
+    async def find(self, prefix: str) -> StreamId:
+        """The stream whose id is `prefix`, or begins with it if only one does.
+
+        Raises: SessionNotFound, AmbiguousId.
+        """
+        ...
+
+    async def sessions(
+        self,
+        *,
+        limit: int | None = 50,
+        scope: SessionScope = "listed",
+        cwd: str | None = None,
+        query: str | None = None,
+    ) -> list[SessionInfo]:
+        """Sessions, newest activity first (ties: by id, descending).
+
+        `cwd` keeps those of that directory, `query` those whose name or id contains it, in any
+        letter case.
+        """
+        ...
+
+    async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
+        """Entries of all streams in commit order, from the first after position `after` (0: all).
+
+        Positions grow with every entry; they may have gaps but never fill one later.
+        """
+        ...
+
+    async def position(self) -> int:
+        """The position of the newest entry of the namespace; 0 when there is none."""
+        ...
+
+    def changes(self) -> AsyncIterator[None]:
+        """Yields at least once after every commit by anybody, in this process or another.
+
+        A wake-up only: read again by seq or position. Commits may be taken together.
+        """
+        ...
+
+    async def blob(self, digest: str) -> bytes:
+        """The content whose `blob_hash` is `digest`.
+
+        Raises: EntryNotFound when it is not here; CorruptLog when it no longer has that hash.
+        """
+        ...
+
+    # -- the store as a whole
+
+    async def verify(self) -> Verification:
+        """Check every hash, parent, count and span of the namespace; changes nothing."""
+        ...
+
+    async def info(self) -> StoreInfo:
+        """Facts and figures."""
+        ...
+
+    async def close(self) -> None:
+        """Finish the commits under way and let go of the store. May be called twice."""
+        ...
