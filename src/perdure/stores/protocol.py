@@ -25,6 +25,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from perdure.session.entries import Entry, NewEntry
+from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, StreamHeader
 
@@ -96,31 +97,6 @@ class StreamState(msgspec.Struct, frozen=True):
     epoch: int
     open_turn: int | None
     info: SessionInfo
-
-
-class BranchState(msgspec.Struct, frozen=True):
-    """What the branch that ends at an entry has inherited: the newest entries of their kinds.
-
-    `compaction` is the newest that was not undone. Each is None where the branch has none.
-    """
-
-    compaction: Entry | None = None
-    model_change: Entry | None = None
-    thinking_change: Entry | None = None
-
-
-class ContextWindow(msgspec.Struct, frozen=True):
-    """The end of a branch that a context is built from.
-
-    Shape: `entries` root -> leaf: from the first entry the newest compaction keeps (the root, where
-    there is none) to the leaf, the compaction itself in its place, side entries left out.
-    `hidden` counts the tree entries before them. `leaf` is where it ends.
-    """
-
-    leaf: EntryId | None
-    entries: tuple[Entry, ...]
-    state: BranchState
-    hidden: int
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -259,7 +235,7 @@ class SessionStore(Protocol):
         ...
 
     async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
-        """The end of the branch to `leaf` that its context is built from.
+        """The end of the branch to `leaf` that its context is built from (`fold.window_of`).
 
         Costs what it returns, however long the branch is before the compaction.
         Raises: EntryNotFound, SessionNotFound.

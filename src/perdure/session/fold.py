@@ -1,0 +1,97 @@
+"""A branch folded into what a context is built from: settings in force, compaction, window.
+
+`window_of` is the definition. A store that finds the same window without reading the whole branch
+is faster, and is tested against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.errors import CorruptLog, UnsupportedVersion
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
+from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
+
+
+class BranchState(msgspec.Struct, frozen=True):
+    """What the branch that ends at an entry has inherited: the newest entries of their kinds.
+
+    `compaction` is the newest that was not undone. Each is None where the branch has none.
+    """
+
+    compaction: Entry | None = None
+    model_change: Entry | None = None
+    thinking_change: Entry | None = None
+
+
+class ContextWindow(msgspec.Struct, frozen=True):
+    """The end of a branch that a context is built from.
+
+    Shape: `entries` root -> leaf: from the first entry the newest compaction keeps (the root, where
+    there is none) to the leaf, compactions in their places. `hidden` counts the tree entries of the
+    branch before them. `leaf` is where it ends. `undone` are compactions among `entries` that
+    were taken back.
+    """
+
+    leaf: EntryId | None
+    entries: tuple[Entry, ...]
+    state: BranchState
+    hidden: int
+    undone: frozenset[EntryId] = frozenset()
+
+
+def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -> ContextWindow:
+    """The window of the branch `path` (tree entries root -> leaf).
+
+    A compaction whose first kept entry is not on the branch before it keeps nothing: the window
+    then begins with the compaction itself.
+    """
+    state = BranchState()
+    for entry in path:
+        state = state_after(state, entry, undone)
+    start = _first_of_window(path, state.compaction)
+    shown = tuple(path[start:])
+    return ContextWindow(
+        leaf=path[-1].id if path else None,
+        entries=shown,
+        state=state,
+        hidden=start,
+        undone=frozenset(entry.id for entry in shown if entry.id in undone),
+    )
+
+
+def state_after(
+    state: BranchState, entry: Entry, undone: frozenset[EntryId] = frozenset()
+) -> BranchState:
+    """What a branch has inherited once it goes on with `entry`."""
+    if entry.kind == Compaction.kind and entry.id not in undone:
+        return msgspec.structs.replace(state, compaction=entry)
+    if entry.kind == ModelChange.kind:
+        return msgspec.structs.replace(state, model_change=entry)
+    if entry.kind == ThinkingChange.kind:
+        return msgspec.structs.replace(state, thinking_change=entry)
+    return state
+
+
+def first_kept_by(compaction: Entry) -> EntryId | None:
+    """The first entry that `compaction` keeps; None when it keeps nothing or cannot be read."""
+    try:
+        body = body_of(compaction)
+    except (CorruptLog, UnsupportedVersion):
+        return None
+    return body.first_kept if isinstance(body, Compaction) else None
+
+
+def _first_of_window(path: Sequence[Entry], compaction: Entry | None) -> int:
+    if compaction is None:
+        return 0
+    first_kept = first_kept_by(compaction)
+    at_compaction = next(i for i, entry in enumerate(path) if entry.id == compaction.id)
+    for position in range(at_compaction):
+        if path[position].id == first_kept:
+            return position
+    return at_compaction
