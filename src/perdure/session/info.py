@@ -16,6 +16,7 @@ from perdure.session.codec import body_of, decode_message, role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE
+from perdure.session.ledger import TurnStarted
 from perdure.session.notes import SessionEnded, SessionInfoChanged, SessionReopened
 
 StreamKind = Literal["session", "flow"]
@@ -63,7 +64,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     Units: times are Unix milliseconds. Shape: `updated_at` is the time of the newest user or
     assistant message (the creation, before there is one), so that looking at a session or naming
     it does not reorder the list. `messages` counts every message entry, tool results included, a
-    fork's shared ones too; `entries` counts the stream's own log. `first_text` is the start of
+    fork's shared ones too; `entries` counts the stream's own log, `turns` the turns begun in it
+    (an import's turns were run elsewhere, a fork starts anew). `first_text` is the start of
     the first user message, which names a session that has no title.
     """
 
@@ -78,6 +80,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     parent: StreamId | None = None
     messages: int = 0
     entries: int = 0
+    turns: int = 0
     status: Status = "active"
 
     @property
@@ -129,6 +132,8 @@ def _after_one(info: SessionInfo, entry: Entry) -> SessionInfo:
             return _after_change(grown, entry)
     except (CorruptLog, UnsupportedVersion, ValueError):
         return grown
+    if entry.kind == TurnStarted.kind:
+        return msgspec.structs.replace(grown, turns=info.turns + 1)
     if entry.kind == SessionEnded.kind:
         return msgspec.structs.replace(grown, status="ended")
     if entry.kind == SessionReopened.kind:
