@@ -17,12 +17,10 @@ from perdure.errors import CorruptLog, InvalidEntry
 from perdure.session import kinds, ledger, notes
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref
 from perdure.session.ids import EntryId, entry_place
-from perdure.session.kinds import MESSAGE, OPAQUE, TreeBody
-from perdure.session.messages import Message, Part, UnknownPart
+from perdure.session.kinds import OPAQUE, TreeBody
+from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
 from perdure.session.notes import SideBody
 from perdure.session.upgrade import upgraded
-
-MESSAGE_VERSION = 1
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -71,20 +69,13 @@ BODIES: dict[str, type[TreeBody] | type[SideBody]] = {c.kind: c for c in (*_TREE
 """Kind -> class of its body, for every kind but ``message`` and ``opaque``."""
 
 _encoder = msgspec.json.Encoder()
-_message = msgspec.json.Decoder(Message)
-_part = msgspec.json.Decoder(Part)
 _object = msgspec.json.Decoder(dict[str, Any])
-
-
-class _LooseMessage(msgspec.Struct):
-    parts: tuple[msgspec.Raw, ...] = ()
 
 
 class _RoleOnly(msgspec.Struct):
     role: str = ""
 
 
-_loose_message = msgspec.json.Decoder(_LooseMessage)
 _role_only = msgspec.json.Decoder(_RoleOnly)
 
 
@@ -97,30 +88,6 @@ def encode(value: object) -> bytes:
         return _encoder.encode(value)
     except (TypeError, UnicodeEncodeError, msgspec.MsgspecError) as error:
         raise InvalidEntry(f"its body cannot be written as JSON ({error})") from error
-
-
-def decode_message(body: bytes) -> Message:
-    """The message in the body of a ``message`` entry; parts of unknown types are kept as such.
-
-    Raises: ValueError when it is no message at all.
-    """
-    try:
-        return _message.decode(body)
-    except msgspec.ValidationError:
-        return _decoded_leniently(body)
-
-
-def _decoded_leniently(body: bytes) -> Message:
-    fields = _object.decode(body)
-    fields["parts"] = [_part_or_unknown(raw) for raw in _loose_message.decode(body).parts]
-    return msgspec.convert(fields, Message)
-
-
-def _part_or_unknown(raw: msgspec.Raw) -> object:
-    try:
-        return _part.decode(raw)
-    except msgspec.ValidationError:
-        return UnknownPart(msgspec.Raw(bytes(raw)))
 
 
 def role_of(entry: Entry) -> str:
@@ -139,32 +106,18 @@ def body_of(entry: Entry) -> Body:
     Raises: UnsupportedVersion for a newer version of a known kind; CorruptLog when a body of a
     known kind cannot be read.
     """
-    if entry.kind == MESSAGE:
-        known: type[Message] | type[TreeBody] | type[SideBody] = Message
-        current = MESSAGE_VERSION
-    elif entry.kind in BODIES:
-        known = BODIES[entry.kind]
-        current = known.version
-    else:
+    if (message := entry.message) is not None:
+        return message
+    known = BODIES.get(entry.kind)
+    if known is None:
         return Unknown(entry.kind, entry.v, entry.body)
     try:
-        if entry.v != current:
-            old = _object.decode(entry.body)
-            return msgspec.convert(upgraded(entry.kind, entry.v, current, old), known)
-        if known is Message:
-            return decode_message(entry.body)
-        return msgspec.json.decode(entry.body, type=known)
-    except (msgspec.MsgspecError, ValueError) as error:
+        if entry.v == known.version:
+            return msgspec.json.decode(entry.body, type=known)
+        old = _object.decode(entry.body)
+        return msgspec.convert(upgraded(entry.kind, entry.v, known.version, old), known)
+    except (ValueError, RecursionError) as error:
         raise CorruptLog(entry.stream, entry.seq, f"its {entry.kind} body is not valid") from error
-
-
-def message_of(entry: Entry) -> Message | None:
-    """The message of a ``message`` entry, None for any other entry.
-
-    Raises: as `body_of`.
-    """
-    body = body_of(entry) if entry.kind == MESSAGE else None
-    return body if isinstance(body, Message) else None
 
 
 def new_tree(
@@ -236,6 +189,4 @@ def entry_of_line(line: bytes) -> Entry:
     body = bytes(fields.body) or fields.body_base64 or b""
     parent = None if fields.parent_id is None else EntryId(fields.parent_id)
     about = None if fields.about is None else EntryId(fields.about)
-    return Entry(
-        stream, seq, fields.lane, parent, about, fields.at, fields.kind, fields.v, body
-    )
+    return Entry(stream, seq, fields.lane, parent, about, fields.at, fields.kind, fields.v, body)

@@ -13,7 +13,9 @@ from typing import Literal
 
 import msgspec
 
+from perdure.errors import CorruptLog
 from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.messages import MESSAGE, Message, decode_message
 
 Lane = Literal["tree", "side"]
 
@@ -41,6 +43,19 @@ class Entry(msgspec.Struct, frozen=True):
     def id(self) -> EntryId:
         """``<stream>/<seq>``."""
         return entry_id(self.stream, self.seq)
+
+    @property
+    def message(self) -> Message | None:
+        """The message of a ``message`` entry, decoded anew at each use; None for other kinds.
+
+        Raises: UnsupportedVersion when a newer perdure wrote it; CorruptLog when it is no message.
+        """
+        if self.kind != MESSAGE:
+            return None
+        try:
+            return decode_message(self.body, self.v)
+        except (ValueError, RecursionError) as error:
+            raise CorruptLog(self.stream, self.seq, "its message body is not valid") from error
 
 
 class Here(Enum):

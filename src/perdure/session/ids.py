@@ -36,7 +36,7 @@ def generated_stream_id(at: int, random: bytes) -> StreamId:
     """A new id that sorts by time of creation and cannot be guessed.
 
     Units: `at` is Unix milliseconds, `random` at least 10 bytes.
-    Shape: 26 characters, the first 10 from the time, the rest 80 random bits (the layout of a ULID).
+    Shape: 26 characters: 10 from the time, 16 from 80 random bits (the layout of a ULID).
     """
     if len(random) < 10:
         raise ValueError("a generated id needs 10 random bytes")

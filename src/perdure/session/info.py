@@ -12,11 +12,11 @@ from typing import Literal
 import msgspec
 
 from perdure.errors import CorruptLog, UnsupportedVersion
-from perdure.session.codec import body_of, decode_message, role_of
+from perdure.session.codec import body_of, role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.kinds import MESSAGE
 from perdure.session.ledger import TurnStarted
+from perdure.session.messages import MESSAGE
 from perdure.session.notes import SessionEnded, SessionInfoChanged, SessionReopened
 
 StreamKind = Literal["session", "flow"]
@@ -130,7 +130,7 @@ def _after_one(info: SessionInfo, entry: Entry) -> SessionInfo:
             return _after_message(grown, entry)
         if entry.kind == SessionInfoChanged.kind:
             return _after_change(grown, entry)
-    except (CorruptLog, UnsupportedVersion, ValueError):
+    except (CorruptLog, UnsupportedVersion):
         return grown
     if entry.kind == TurnStarted.kind:
         return msgspec.structs.replace(grown, turns=info.turns + 1)
@@ -144,8 +144,8 @@ def _after_one(info: SessionInfo, entry: Entry) -> SessionInfo:
 def _after_message(info: SessionInfo, entry: Entry) -> SessionInfo:
     role = role_of(entry)
     first_text = info.first_text
-    if role == "user" and first_text is None:
-        first_text = clean_title(decode_message(entry.body).text)
+    if role == "user" and first_text is None and (message := entry.message) is not None:
+        first_text = clean_title(message.text)
     is_activity = role in ("user", "assistant")
     return msgspec.structs.replace(
         info,

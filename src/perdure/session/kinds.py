@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from perdure.session import messages
 from perdure.session.entries import Lane
 from perdure.session.ids import EntryId
 from perdure.session.messages import Message, Part, Usage
@@ -100,8 +101,8 @@ class CustomMessage(TreeBody, frozen=True, omit_defaults=True):
     details: object = None
 
 
+MESSAGE = messages.MESSAGE
+"""Kind of an entry whose body is a ``messages.Message``."""
+
 OPAQUE = "opaque"
 """Kind of an entry whose body is not JSON we can read; kept, exported, never in a context."""
-
-MESSAGE = "message"
-"""Kind of an entry whose body is a ``messages.Message``."""

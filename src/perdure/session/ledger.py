@@ -32,6 +32,7 @@ Failure = Literal[
     "internal",
 ]
 
+
 class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     """A turn begins; the user's message follows in the same commit, if it brings one.
 

@@ -2,13 +2,21 @@
 
 Everything here can be written to the log as it stands. So there is no signature of a provider
 and no inline media: a ``MediaPart`` names bytes by their hash and the store keeps them.
+`decode_message` reads the body of a ``message`` entry; all other bodies are read in ``codec``.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
+
+from perdure.session.upgrade import upgraded
+
+MESSAGE = "message"
+"""Kind of an entry whose body is a `Message`."""
+
+MESSAGE_VERSION = 1
 
 Role = Literal["system", "context", "user", "assistant", "tool"]
 StopReason = Literal["stop", "length", "tool_calls", "content_filter", "aborted", "error"]
@@ -41,7 +49,7 @@ class MediaPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="media"):
 
 
 class ToolCallPart(msgspec.Struct, frozen=True, tag="tool_call"):
-    """A model's request to run a tool. `id` is unique within its branch, as the provider gave it."""
+    """A model's request to run a tool; `id`, the provider's, is unique within its branch."""
 
     id: str
     name: str
@@ -84,7 +92,10 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     def total_tokens(self) -> int:
         """All tokens that were in the window when the call ended."""
         return (
-            self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+            self.input_tokens
+            + self.output_tokens
+            + self.cache_read_tokens
+            + self.cache_write_tokens
         )
 
     def __add__(self, other: Usage) -> Usage:
@@ -114,9 +125,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def text(self) -> str:
         """Its text parts, joined by blank lines; for a tool message, the results' text."""
-        texts = [
-            part.text for part in self.parts if isinstance(part, TextPart | ToolResultPart)
-        ]
+        texts = [part.text for part in self.parts if isinstance(part, TextPart | ToolResultPart)]
         return "\n\n".join(text for text in texts if text)
 
     @property
@@ -164,3 +173,43 @@ def tool_result(
 ) -> Message:
     """The message that answers the tool call `call_id`."""
     return Message("tool", (ToolResultPart(call_id, text, is_error=is_error, name=name),))
+
+
+_encoder = msgspec.json.Encoder()
+_message = msgspec.json.Decoder(Message)
+_part = msgspec.json.Decoder(Part)
+_object = msgspec.json.Decoder(dict[str, Any])
+
+
+class _LooseMessage(msgspec.Struct):
+    parts: tuple[msgspec.Raw, ...] = ()
+
+
+_loose_message = msgspec.json.Decoder(_LooseMessage)
+
+
+def decode_message(body: bytes, version: int = MESSAGE_VERSION) -> Message:
+    """The message in the body of a ``message`` entry; parts of unknown types are kept as such.
+
+    Raises: UnsupportedVersion for a newer `version`; ValueError when it is no message at all.
+    """
+    if version != MESSAGE_VERSION:
+        body = _encoder.encode(upgraded(MESSAGE, version, MESSAGE_VERSION, _object.decode(body)))
+    try:
+        return _message.decode(body)
+    except msgspec.ValidationError:
+        return _decoded_leniently(body)
+
+
+def _decoded_leniently(body: bytes) -> Message:
+    fields = _object.decode(body)
+    fields["parts"] = [part_or_unknown(raw) for raw in _loose_message.decode(body).parts]
+    return msgspec.convert(fields, Message)
+
+
+def part_or_unknown(raw: msgspec.Raw) -> Part:
+    """The part that `raw` is, an `UnknownPart` if this version does not know its type."""
+    try:
+        return _part.decode(raw)
+    except msgspec.ValidationError:
+        return UnknownPart(msgspec.Raw(bytes(raw)))

@@ -42,7 +42,7 @@ class SessionInfoChanged(SideBody, frozen=True, omit_defaults=True):
 
     kind: ClassVar[str] = "session_info"
 
-    title: str | None | msgspec.UnsetType = msgspec.UNSET
+    title: str | msgspec.UnsetType | None = msgspec.UNSET
     cwd: str | msgspec.UnsetType = msgspec.UNSET
 
 
