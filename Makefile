@@ -1,0 +1,80 @@
+# Everything here needs python3 (3.11 or newer) with pip; the tools go into .venv.
+# PYTHON=python3.13 make test   another interpreter (after `make clean`)
+# JOBS=4 make test              more test processes
+# ARGS="-k lease" make test     arguments for pytest, the demo or the benchmarks
+
+PYTHON ?= python3
+JOBS ?= 2
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
+RUNNABLE := $(VENV)/.runnable
+INSTALLED := $(VENV)/.installed
+LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --custom-compile-command "make lock" --quiet
+UNIT := $(wildcard tests/unit tests/scripts tests/conformance)
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check check-all fix bench lock clean
+
+help:
+	@echo "make demo       run the demonstration"
+	@echo "make test       run the whole test suite"
+	@echo "make check      format, lint, types, imports, shape, unit and conformance tests"
+	@echo "make check-all  check, then the whole suite"
+	@echo "make fix        format, and repair what ruff can repair"
+	@echo "make bench      run the benchmarks"
+	@echo "make lock       resolve requirements/*.txt again"
+	@echo "make clean      remove .venv and every cache"
+
+# The stamps make a second call free; a changed pyproject.toml or lock file installs again.
+# The demonstration needs only what users get; the tools are three times as much.
+$(RUNNABLE): pyproject.toml requirements/run.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "perdure needs Python 3.11 or newer")'
+	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear --without-pip $(VENV)
+	@echo "installing perdure into $(VENV)"
+	@$(PIP) install -qq --no-compile --require-hashes -r requirements/run.txt
+	@$(PIP) install -qq --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(INSTALLED): $(RUNNABLE) requirements/dev.txt
+	@echo "installing the tools into $(VENV)"
+	@$(PIP) install -qq --no-compile --require-hashes -r requirements/dev.txt
+	@touch $@
+
+install: $(INSTALLED)
+
+demo: $(RUNNABLE)
+	@$(BIN)/perdure demo $(ARGS)
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+check: $(INSTALLED)
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/ruff check --quiet
+	$(BIN)/python scripts/check_shape.py
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/basedpyright
+	$(BIN)/python -m pytest -q -n $(JOBS) $(UNIT)
+
+check-all: check test
+
+fix: $(INSTALLED)
+	$(BIN)/ruff check --fix --quiet || true
+	$(BIN)/ruff format
+	$(BIN)/ruff check
+
+bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# Versions stay unless asked for: `make lock ARGS=--upgrade`, or ARGS="--upgrade-package ruff".
+lock: $(INSTALLED)
+	$(BIN)/uv pip compile pyproject.toml --group build $(LOCK) -o requirements/run.txt $(ARGS)
+	$(BIN)/uv pip compile pyproject.toml --extra models --group build --group dev $(LOCK) \
+		--constraint requirements/run.txt -o requirements/dev.txt $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests scripts benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,49 @@
+"""What every test shares: hypothesis profiles, and the recordings of real agent sessions."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+NO_RECORDINGS = "recordings are not here"
+
+# Random on purpose: each run looks somewhere new. A failure prints the `@reproduce_failure` line
+# that repeats it. No deadline: a shared machine stalls for longer than any useful one.
+hypothesis.settings.register_profile(
+    "default", derandomize=False, print_blob=True, deadline=None, max_examples=100
+)
+hypothesis.settings.register_profile(
+    "thorough", hypothesis.settings.get_profile("default"), max_examples=2_000
+)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def recordings() -> Path:
+    """The folder of recorded sessions; the test is skipped, and counted, where there is none.
+
+    A folder named by $PERDURE_RECORDINGS must exist: who names one wants these tests to run.
+    """
+    named = os.environ.get("PERDURE_RECORDINGS")
+    folder = Path(named) if named else REPOSITORY.parent / "shared" / "data" / "recordings"
+    if folder.is_dir():
+        return folder
+    if named:
+        pytest.fail(f"PERDURE_RECORDINGS names no folder: {named}")
+    pytest.skip(f"{NO_RECORDINGS} (set PERDURE_RECORDINGS)")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests did not run for want of the recordings."""
+    reports = terminalreporter.getreports("skipped")
+    missing = sum(NO_RECORDINGS in str(report.longrepr) for report in reports)
+    if missing:
+        terminalreporter.write_line(
+            f"RECORDINGS MISSING: {missing} tests skipped; set PERDURE_RECORDINGS to their folder",
+            yellow=True,
+            bold=True,
+        )
