@@ -1,11 +1,13 @@
 """Every exception perdure raises; this module imports nothing.
 
     PerdureError                 code (stable), retryable, facts()
-    ├ SessionError   EntryNotFound · AmbiguousId · InvalidEntry · InvalidParent · CorruptLog · UnsupportedVersion
-    ├ StoreError     SessionNotFound · SessionExists · HeadConflict · LeafConflict · LeaseHeld · LeaseLost
-    │                TurnOpen · IdempotencyMismatch · StoreTooNew · StoreCorrupt · StoreReadOnly
-    │                StoreFull · StoreUnavailable · NotAStore
-    ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused · MalformedResponse
+    ├ SessionError   EntryNotFound · AmbiguousId · InvalidEntry · InvalidParent · CorruptLog
+    │                UnsupportedVersion
+    ├ StoreError     SessionNotFound · SessionExists · HeadConflict · LeafConflict · LeaseHeld
+    │                LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew · NotAStore
+    │                StoreCorrupt · StoreReadOnly · StoreFull · StoreUnavailable
+    ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
+    │                MalformedResponse
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied
     ├ EngineError    InvalidTransition · TurnFailed · UnsafeReplay
     ├ FormatError    a file that cannot be imported, or a session that cannot be exported
@@ -190,7 +192,7 @@ class LeaseHeld(StoreError):
 
     def __init__(self, stream: str, owner: str, until: int) -> None:
         super().__init__(
-            f"session {stream!r} is in use by {owner}; wait for its turn to end or stop that process"
+            f"session {stream!r} is in use by {owner}; wait for its turn to end or stop it"
         )
         self.stream = stream
         self.owner = owner
@@ -346,7 +348,11 @@ class ContextOverflow(ModelError):
     code = "context_overflow"
 
     def __init__(
-        self, model: str, reason: str, used_tokens: int | None = None, limit_tokens: int | None = None
+        self,
+        model: str,
+        reason: str,
+        used_tokens: int | None = None,
+        limit_tokens: int | None = None,
     ) -> None:
         super().__init__(model, reason)
         self.used_tokens = used_tokens

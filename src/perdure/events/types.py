@@ -36,7 +36,7 @@ LiveType = Literal["agent:token", "agent:reasoning", "agent:tool_progress"]
 
 
 class LiveEvent(msgspec.Struct, frozen=True):
-    """One live event of an open call. `n` counts from 1 per `of`: a jump means that one was missed."""
+    """One live event of an open call. `n` counts from 1 per `of`; a jump: one was missed."""
 
     stream: StreamId
     of: int

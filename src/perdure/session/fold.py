@@ -1,4 +1,4 @@
-"""A branch folded into what a context is built from: settings in force, compaction, window.
+"""Entries folded into what they amount to: labels, settings in force, compaction, window.
 
 `window_of` is the definition. A store that finds the same window without reading the whole branch
 is faster, and is tested against it.
@@ -6,7 +6,7 @@ is faster, and is tested against it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -15,6 +15,7 @@ from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
+from perdure.session.notes import CompactionUndone, Label
 
 
 class BranchState(msgspec.Struct, frozen=True):
@@ -95,3 +96,27 @@ def _first_of_window(path: Sequence[Entry], compaction: Entry | None) -> int:
         if path[position].id == first_kept:
             return position
     return at_compaction
+
+
+def labels_of(entries: Iterable[Entry]) -> dict[EntryId, str]:
+    """Entry -> its label after all of `entries` (in log order); the last one counts."""
+    labels: dict[EntryId, str] = {}
+    for entry in entries:
+        if entry.kind != Label.kind or entry.about is None:
+            continue
+        body = body_of(entry)
+        text = body.text if isinstance(body, Label) else None
+        if text:
+            labels[entry.about] = text
+        else:
+            labels.pop(entry.about, None)
+    return labels
+
+
+def undone_of(entries: Iterable[Entry]) -> frozenset[EntryId]:
+    """The compactions that `entries` take back."""
+    return frozenset(
+        entry.about
+        for entry in entries
+        if entry.kind == CompactionUndone.kind and entry.about is not None
+    )

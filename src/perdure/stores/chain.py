@@ -66,7 +66,7 @@ def blob_hash(content: bytes) -> str:
 
 
 def fingerprint(commit: Commit) -> bytes:
-    """What an idempotency key is bound to: everything the caller asked to append, times left out."""
+    """What an idempotency key is bound to: all the caller asked to append, but for times."""
     asked = [
         (write.stream, [(new.kind, new.v, new.lane, new.body) for new in write.entries])
         for write in commit.writes

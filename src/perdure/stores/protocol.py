@@ -57,7 +57,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[NewEntry, ...] = ()
     create: StreamHeader | None = None
     expected_head: int | None = None
-    expected_leaf: EntryId | None | msgspec.UnsetType = msgspec.UNSET
+    expected_leaf: EntryId | msgspec.UnsetType | None = msgspec.UNSET
     lease: Lease | None = None
 
 
@@ -85,7 +85,7 @@ class Committed(msgspec.Struct, frozen=True):
 
 
 class StreamState(msgspec.Struct, frozen=True):
-    """Where a stream stands. `open_turn` is the seq of the ``turn_started`` of the turn that is open.
+    """Where a stream stands. `open_turn` is the seq of the open turn's ``turn_started``.
 
     Shape: `hash` is the 32 bytes of the chain's head; `head` is -1 while there is no entry.
     """
@@ -147,13 +147,8 @@ SessionScope = Literal["listed", "all"]
 """``listed``: sessions of origin user and import; ``all``: every session. Flows never."""
 
 
-class SessionStore(Protocol):
-    """One namespace of a store. Every method may be called from any task of one event loop."""
-
-    address: str
-    namespace: str
-
-    # -- writing
+class LogWriting(Protocol):
+    """Appending to streams, and the right to do so."""
 
     async def commit(self, commit: Commit) -> Committed:
         """Append `commit`, all or nothing.
@@ -194,7 +189,9 @@ class SessionStore(Protocol):
         """
         ...
 
-    # -- reading one stream
+
+class LogReading(Protocol):
+    """Reading one stream."""
 
     async def state(self, stream: StreamId) -> StreamState:
         """Where `stream` stands now.
@@ -250,7 +247,9 @@ class SessionStore(Protocol):
         ...
 
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
-        """The side entries of `kinds` the stream sees (a fork: its origin's up to the fork), in order.
+        """The side entries of `kinds` that the stream sees, in order.
+
+        A fork sees its origin's up to the fork.
 
         Raises: SessionNotFound.
         """
@@ -261,8 +260,9 @@ class SessionStore(Protocol):
         ...
 
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
-        """The entry that `reference` means: an id, a bare seq of this stream, a foreign id, or a
-        unique prefix of a foreign id.
+        """The entry that `reference` means.
+
+        It may be an id, a bare seq of this stream, a foreign id, or a unique prefix of one.
 
         Raises: EntryNotFound, AmbiguousId, SessionNotFound.
         """
@@ -272,7 +272,9 @@ class SessionStore(Protocol):
         """Foreign id -> entry, for the entries of this stream's own log."""
         ...
 
-    # -- reading the namespace
+
+class NamespaceReading(Protocol):
+    """Reading across the streams of the namespace."""
 
     async def find(self, prefix: str) -> StreamId:
         """The stream whose id is `prefix`, or begins with it if only one does.
@@ -321,7 +323,12 @@ class SessionStore(Protocol):
         """
         ...
 
-    # -- the store as a whole
+
+class SessionStore(LogWriting, LogReading, NamespaceReading, Protocol):
+    """One namespace of a store. Every method may be called from any task of one event loop."""
+
+    address: str
+    namespace: str
 
     async def verify(self) -> Verification:
         """Check every hash, parent, count and span of the namespace; changes nothing."""
