@@ -1,0 +1,380 @@
+"""What a write becomes: the rules of an append, decided without any storage.
+
+Every backend hands a stream's state and a `Write` to `admit`, and stores what comes back; so seq,
+parents, the leaf, open turns, ``queued`` entries and every refusal are the same in all of them.
+Pure: what the stream can see is asked through a callback, time comes in. Reading, hashing and
+idempotency keys are the backend's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from perdure.errors import (
+    CorruptLog,
+    HeadConflict,
+    InvalidEntry,
+    InvalidParent,
+    LeafConflict,
+    LeaseLost,
+    TurnOpen,
+    UnsupportedVersion,
+)
+from perdure.session.codec import BODIES, Body, body_of, encode
+from perdure.session.entries import LEAF, Entry, NewEntry, ParentRef, Ref, Sibling
+from perdure.session.ids import EntryId, StreamId, entry_id, entry_place, stream_id
+from perdure.session.info import ForkPoint, SessionInfo, StreamHeader, info_after, info_of
+from perdure.session.kinds import OPAQUE
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.messages import MESSAGE
+from perdure.session.notes import LeafMoved, Queued
+from perdure.stores.protocol import EMPTY, Commit, Lease, StreamState, Write
+
+Sees = Callable[[EntryId], bool]
+"""Says whether an id is a tree entry that the stream sees: its own, or one its fork shares."""
+
+_KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_TIMES = range(-(2**53), 2**53)  # whole numbers that every JSON reader keeps exact
+_VERSIONS = range(1, 2**31)
+
+_json = msgspec.json.Decoder(msgspec.Raw)
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """What a write becomes, and where it leaves the stream.
+
+    Shape: `aliases` are (foreign id, entry) in order; of two with the same foreign id the last
+    counts. `epoch` is what the chain hashes: the lease's, 0 without one.
+    """
+
+    entries: tuple[Entry, ...]
+    leaf: EntryId | None
+    open_turn: int | None
+    info: SessionInfo
+    aliases: tuple[tuple[str, EntryId], ...]
+    epoch: int
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """What a new fork takes over from its origin.
+
+    `head` and `info` are the origin's as they are now. `hash` is its chain after the commit that
+    holds entry ``fork.head`` (the genesis hash for -1). `messages` counts the message entries
+    the fork shares: for scope "tree" the origin's up to ``fork.head``, for "path" the path's.
+    """
+
+    info: SessionInfo
+    head: int
+    hash: bytes
+    messages: int
+
+
+def check_commit(commit: Commit) -> None:
+    """Check what can be said about `commit` without looking at a stream.
+
+    Raises: InvalidEntry when there is no write, when two are of one stream, or when one has
+    nothing to append, to create or to expect. ValueError when a new stream's id is not one.
+    """
+    if not commit.writes:
+        raise InvalidEntry("the commit holds no write")
+    if len({write.stream for write in commit.writes}) < len(commit.writes):
+        raise InvalidEntry("two writes of the commit are of one stream; make them one")
+    if commit.at not in _TIMES:
+        raise InvalidEntry(f"the commit's time {commit.at} is out of range")
+    for write in commit.writes:
+        _check_write(write)
+
+
+def _check_write(write: Write) -> None:
+    if write.create is not None:
+        if stream_id(write.create.id) != write.stream:
+            raise ValueError(f"the header of {write.create.id!r} cannot create {write.stream!r}")
+        return
+    is_check = write.expected_head is not None or write.expected_leaf is not msgspec.UNSET
+    if not write.entries and not is_check:
+        raise InvalidEntry(f"the write to {write.stream!r} holds no entry and expects nothing")
+
+
+def opened(
+    header: StreamHeader, genesis: bytes, shared: Shared | None = None, sees: Sees | None = None
+) -> StreamState:
+    """A stream as it is before its first entry.
+
+    `genesis` is its ``chain.genesis_hash``. For a fork `shared` is what it takes over, and `sees`
+    what its origin sees now.
+    Raises: InvalidEntry when the fork's point lies beyond the origin's head; InvalidParent when
+    its leaf is none that the origin saw at that point.
+    """
+    leaf: EntryId | None = None
+    info = info_of(header)
+    if header.fork is not None and shared is not None and sees is not None:
+        _check_fork(header.fork, shared.head, sees)
+        leaf = header.fork.leaf
+        info = info_of(header, _inherited(shared))
+    return StreamState(header, EMPTY, leaf, genesis, 0, None, info)
+
+
+def _check_fork(fork: ForkPoint, head: int, sees: Sees) -> None:
+    if not EMPTY <= fork.head <= head:
+        raise InvalidEntry(f"session {fork.stream!r} ends at {head}, it has no fork at {fork.head}")
+    if fork.leaf is None:
+        return
+    place = _place_of(fork.leaf)
+    if place is None or not sees(fork.leaf) or (place[0] == fork.stream and place[1] > fork.head):
+        raise InvalidParent(fork.leaf, fork.stream, "no tree entry it sees where it is forked")
+
+
+def _inherited(shared: Shared) -> SessionInfo:
+    first_text = shared.info.first_text if shared.messages else None
+    return msgspec.structs.replace(shared.info, messages=shared.messages, first_text=first_text)
+
+
+def is_current(lease: Lease, state: StreamState) -> bool:
+    """Nobody took `lease` over. It may have run out: what fences is the epoch, not the time."""
+    return lease.stream == state.header.id and lease.epoch == state.epoch > 0
+
+
+def admit(state: StreamState, write: Write, at: int, sees: Sees) -> Admission:
+    """`write` as entries of the stream that stands at `state`, in a commit made at `at`.
+
+    Raises: LeaseLost, HeadConflict, LeafConflict, TurnOpen, InvalidEntry, InvalidParent; see
+    ``SessionStore.commit``.
+    """
+    _check_expected(state, write)
+    arrival = _Arrival(state, write, at, sees)
+    for new in write.entries:
+        arrival.take(new)
+    return Admission(
+        entries=tuple(arrival.entries),
+        leaf=arrival.leaf,
+        open_turn=arrival.open_turn,
+        info=info_after(state.info, arrival.entries),
+        aliases=tuple(arrival.aliases),
+        epoch=write.lease.epoch if write.lease else 0,
+    )
+
+
+def advanced(state: StreamState, admission: Admission, chain: bytes) -> StreamState:
+    """Where the stream stands after `admission`; `chain` is its new ``commit_hash``."""
+    return StreamState(
+        header=state.header,
+        head=state.head + len(admission.entries),
+        leaf=admission.leaf,
+        hash=chain,
+        epoch=state.epoch,
+        open_turn=admission.open_turn,
+        info=admission.info,
+    )
+
+
+def _check_expected(state: StreamState, write: Write) -> None:
+    stream = state.header.id
+    if write.lease is not None and not is_current(write.lease, state):
+        raise LeaseLost(stream, write.lease.epoch, state.epoch)
+    if write.expected_head is not None and write.expected_head != state.head:
+        raise HeadConflict(stream, write.expected_head, state.head)
+    if write.expected_leaf is not msgspec.UNSET and write.expected_leaf != state.leaf:
+        raise LeafConflict(stream, write.expected_leaf, state.leaf)
+
+
+class _Arrival:
+    """A write on its way in: what its entries so far have made of the stream."""
+
+    def __init__(self, state: StreamState, write: Write, at: int, sees: Sees) -> None:
+        self.entries: list[Entry] = []
+        self.aliases: list[tuple[str, EntryId]] = []
+        self.leaf = state.leaf
+        self.open_turn = state.open_turn
+        self._stream = state.header.id
+        self._first = state.head + 1
+        self._at = at
+        self._sees = sees
+        self._has_lease = write.lease is not None
+
+    def take(self, new: NewEntry) -> None:
+        """Give `new` its place, and let it move the leaf or open or close a turn."""
+        _check_header(new)
+        asked = self._placed(new)
+        body = _checked_body(asked)
+        if asked.lane == "tree":
+            if self._is_beside_a_turn():
+                asked = _as_queued(asked)
+            else:
+                self.leaf = asked.id
+        else:
+            self._apply(asked, body)
+        self.entries.append(asked)
+        if new.alias is not None:
+            self.aliases.append((new.alias, asked.id))
+
+    def _is_beside_a_turn(self) -> bool:
+        return self.open_turn is not None and not self._has_lease
+
+    def _placed(self, new: NewEntry) -> Entry:
+        seq = self._first + len(self.entries)
+        is_tree = new.lane == "tree"
+        return Entry(
+            stream=self._stream,
+            seq=seq,
+            lane=new.lane,
+            parent_id=self._parent(new.parent) if is_tree else None,
+            about=None if is_tree else self._about(new.about, seq),
+            at=self._at if new.at is None else new.at,
+            kind=new.kind,
+            v=new.v,
+            body=new.body,
+        )
+
+    def _parent(self, parent: ParentRef) -> EntryId | None:
+        if parent is LEAF:
+            return self.leaf
+        if parent is None:
+            return None
+        if isinstance(parent, Sibling):
+            sibling = self._sibling(parent)
+            if sibling.lane == "side" and not self._is_beside_a_turn():
+                raise InvalidParent(sibling.id, self._stream, "it is a side entry")
+            return sibling.id
+        if not self._is_tree_entry(parent):
+            raise InvalidParent(parent, self._stream, "no tree entry that this session sees")
+        return parent
+
+    def _sibling(self, reference: Sibling) -> Entry:
+        if not 0 <= reference.index < len(self.entries):
+            raise InvalidEntry(f"sibling {reference.index} does not come earlier in its write")
+        return self.entries[reference.index]
+
+    def _is_tree_entry(self, reference: EntryId) -> bool:
+        place = _place_of(reference)
+        if place is None:
+            return False
+        if place[0] == self._stream and place[1] >= self._first:
+            index = place[1] - self._first
+            return index < len(self.entries) and self.entries[index].lane == "tree"
+        return self._sees(reference)
+
+    def _about(self, about: Ref | None, seq: int) -> EntryId | None:
+        if about is None:
+            return None
+        if isinstance(about, Sibling):
+            return self._sibling(about).id
+        place = _place_of(about)
+        if place is None or (place[0] == self._stream and place[1] >= seq):
+            raise InvalidEntry(f"it is about {about!r}, which is no entry before it")
+        return about
+
+    def _apply(self, entry: Entry, body: Body | None) -> None:
+        if entry.kind == LeafMoved.kind:
+            self._move_leaf(body)
+        elif entry.kind == TurnStarted.kind:
+            self._open_turn(entry.seq)
+        elif entry.kind == TurnFinished.kind:
+            self._close_turn()
+
+    def _move_leaf(self, body: Body | None) -> None:
+        if not isinstance(body, LeafMoved):
+            raise InvalidEntry("it moves the leaf in a way only a newer perdure knows")
+        if self.open_turn is not None and not self._has_lease:
+            raise TurnOpen(self._stream, self.open_turn)
+        if body.target is not None and not self._is_tree_entry(body.target):
+            raise InvalidParent(body.target, self._stream, "no tree entry that this session sees")
+        self.leaf = body.target
+
+    def _open_turn(self, seq: int) -> None:
+        if not self._has_lease:
+            raise InvalidEntry("a turn needs the session's lease to start")
+        if self.open_turn is not None:
+            raise TurnOpen(self._stream, self.open_turn)
+        self.open_turn = seq
+
+    def _close_turn(self) -> None:
+        if not self._has_lease:
+            raise InvalidEntry("a turn needs the session's lease to finish")
+        if self.open_turn is None:
+            raise InvalidEntry("no turn is open that it could finish")
+        self.open_turn = None
+
+
+def _check_header(new: NewEntry) -> None:
+    if not _KIND.fullmatch(new.kind):
+        raise InvalidEntry(f"{new.kind!r} cannot be a kind: use a-z, 0-9 and _, at most 64")
+    if new.v not in _VERSIONS:
+        raise InvalidEntry(f"{new.v} cannot be the version of a kind")
+    if new.at is not None and new.at not in _TIMES:
+        raise InvalidEntry(f"its time {new.at} is out of range")
+    if new.alias is not None and not _is_text(new.alias):
+        raise InvalidEntry(f"{new.alias!r} cannot be a foreign id")
+    _check_lane(new)
+
+
+def _check_lane(new: NewEntry) -> None:
+    known = "tree" if new.kind == MESSAGE else None
+    if new.kind in BODIES:
+        known = BODIES[new.kind].lane
+    if new.lane not in ("tree", "side"):
+        raise InvalidEntry(f"there is no lane {new.lane!r}")
+    if known is not None and new.lane != known:
+        raise InvalidEntry(f"a {new.kind} entry is of the {known} lane, not of the {new.lane} lane")
+    if new.lane == "tree" and new.about is not None:
+        raise InvalidEntry("an entry of the tree has a parent and is about nothing")
+    if new.lane == "side" and new.parent is not LEAF and new.parent is not None:
+        raise InvalidEntry("a side entry has no parent")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        return bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _checked_body(entry: Entry) -> Body | None:
+    """The body of an entry of a known kind and version; None for what nobody here can read."""
+    if entry.kind == OPAQUE:
+        return None
+    try:
+        _json.decode(entry.body)
+        if not entry.body.isascii():
+            entry.body.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidEntry(
+            f"its body is not JSON ({error}); kind opaque keeps any bytes"
+        ) from error
+    try:
+        return body_of(entry)
+    except UnsupportedVersion as error:
+        if error.version > error.supported:
+            return None
+        raise InvalidEntry(str(error)) from error
+    except CorruptLog as error:
+        raise InvalidEntry(f"its body is not that of a {entry.kind}") from error
+
+
+def _as_queued(entry: Entry) -> Entry:
+    if entry.kind == OPAQUE:
+        raise InvalidEntry("an opaque entry cannot wait for the turn that is open to end")
+    queued = Queued(entry.kind, msgspec.Raw(entry.body), entry.v)
+    return Entry(
+        stream=entry.stream,
+        seq=entry.seq,
+        lane="side",
+        parent_id=None,
+        about=None,
+        at=entry.at,
+        kind=Queued.kind,
+        v=Queued.version,
+        body=encode(queued),
+    )
+
+
+def _place_of(reference: str) -> tuple[StreamId, int] | None:
+    """Stream and seq of an entry id; None when it is not one (the chain hashes ids as one word)."""
+    try:
+        stream, seq = entry_place(reference)
+        stream_id(stream)
+    except ValueError:
+        return None
+    return (stream, seq) if entry_id(stream, seq) == reference else None
