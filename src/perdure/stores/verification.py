@@ -1,0 +1,206 @@
+"""Recomputing a stream from what is stored: hashes, order, parents, leaf, counts.
+
+A backend reads its rows in order and hands them to `stream_problems`; each fault is named once, by
+stream and seq. After a fault the check goes on from what is stored, so that one flipped byte
+is one problem and not the whole rest of the log. Pure: nothing is read or changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from perdure.errors import CorruptLog, UnsupportedVersion
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.messages import MESSAGE
+from perdure.session.notes import LeafMoved
+from perdure.stores.admission import Sees
+from perdure.stores.chain import blob_hash, body_digest, commit_hash, genesis_hash, header_line
+from perdure.stores.protocol import EMPTY, Problem, StreamState
+
+
+class StoredEntry(msgspec.Struct, frozen=True):
+    """An entry as it is stored. `salt` None says that body and salt were erased."""
+
+    entry: Entry
+    salt: bytes | None
+    digest: bytes
+
+
+class StoredCommit(msgspec.Struct, frozen=True):
+    """A stream's share of a commit: `count` entries from seq `first`, and the chain after them."""
+
+    first: int
+    count: int
+    at: int
+    epoch: int
+    hash: bytes
+
+
+def stream_problems(
+    state: StreamState,
+    commits: Iterable[StoredCommit],
+    entries: Iterable[StoredEntry],
+    sees: Sees,
+    *,
+    origin_hash: bytes = b"",
+    shared_messages: int = 0,
+) -> Iterator[Problem]:
+    """Every fault of one stream that stands at `state`.
+
+    `commits` and `entries` come in order. `sees` answers for entries of other streams, which only
+    a fork has. `origin_hash` is, for a fork, its origin's chain at the fork (`origin_hash_of`),
+    `shared_messages` the messages it took over from there (``admission.Shared``).
+    """
+    stream = state.header.id
+    check = _Check(state, sees, shared_messages)
+    before = genesis_hash(state.header, origin_hash)
+    rows = _Rows(entries)
+    for commit in commits:
+        for row in rows.up_to(commit.first - 1):
+            yield Problem(stream, row.entry.seq, "it belongs to no commit")
+            yield from check.entry_problems(row)
+        own = list(rows.up_to(commit.first + commit.count - 1))
+        for row in own:
+            yield from check.entry_problems(row)
+        yield from _commit_problems(stream, before, commit, own)
+        before = commit.hash
+    for row in rows.rest():
+        yield Problem(stream, row.entry.seq, "it belongs to no commit")
+        yield from check.entry_problems(row)
+    if before != state.hash:
+        yield Problem(stream, None, "the hash kept with the session is not that of its last commit")
+    yield from check.state_problems()
+
+
+def _commit_problems(
+    stream: StreamId, before: bytes, commit: StoredCommit, rows: list[StoredEntry]
+) -> Iterator[Problem]:
+    if len(rows) != commit.count:
+        what = f"its commit has {commit.count} entries, {len(rows)} of them are here"
+        yield Problem(stream, commit.first, what)
+        return
+    lines = [header_line(row.entry, row.digest) for row in rows]
+    if commit_hash(before, commit.at, commit.epoch, lines) != commit.hash:
+        yield Problem(stream, commit.first, _altered(commit))
+
+
+def _altered(commit: StoredCommit) -> str:
+    last = commit.first + commit.count - 1
+    which = "this entry" if commit.count == 1 else f"one of the entries {commit.first} to {last}"
+    before = "the session" if commit.first == 0 else "the commit before"
+    return f"the hash of its commit does not fit: {which}, or {before}, was altered"
+
+
+class _Rows:
+    """Rows in order, taken as far as a seq."""
+
+    def __init__(self, rows: Iterable[StoredEntry]) -> None:
+        self._rows = iter(rows)
+        self._next = next(self._rows, None)
+
+    def up_to(self, last: int) -> Iterator[StoredEntry]:
+        """The next rows whose seq is at most `last`."""
+        while self._next is not None and self._next.entry.seq <= last:
+            row, self._next = self._next, next(self._rows, None)
+            yield row
+
+    def rest(self) -> Iterator[StoredEntry]:
+        """All rows that are left."""
+        while self._next is not None:
+            row, self._next = self._next, next(self._rows, None)
+            yield row
+
+
+def blob_problems(digest: str, content: bytes) -> Iterator[Problem]:
+    """The fault of a blob that no longer is what its name says."""
+    if blob_hash(content) != digest:
+        yield Problem(None, None, f"the content {digest} is damaged")
+
+
+class _Check:
+    """What the entries of a stream add up to, to be compared with what is kept about it."""
+
+    def __init__(self, state: StreamState, sees: Sees, shared_messages: int) -> None:
+        fork = state.header.fork
+        self.head = EMPTY
+        self._state = state
+        self._sees = sees
+        self._leaf = fork.leaf if fork else None
+        self._open_turn: int | None = None
+        self._messages = shared_messages
+        self._entries = 0
+        self._tree: set[EntryId] = set()
+
+    def entry_problems(self, row: StoredEntry) -> Iterator[Problem]:
+        """The faults of the next entry."""
+        entry = row.entry
+        stream = self._state.header.id
+        if entry.seq != self.head + 1:
+            yield Problem(
+                stream, entry.seq, f"it should follow entry {self.head} but is {entry.seq}"
+            )
+        if row.salt is not None and body_digest(entry.body, row.salt) != row.digest:
+            yield Problem(stream, entry.seq, "its body is not what was committed")
+        if entry.parent_id is not None and not self._is_tree_entry(entry.parent_id):
+            yield Problem(stream, entry.seq, f"its parent {entry.parent_id} is not in the tree")
+        self._count(entry)
+
+    def state_problems(self) -> Iterator[Problem]:
+        """What is kept about the stream as a whole and does not follow from its entries."""
+        state = self._state
+        info = state.info
+        for what, kept, computed in (
+            ("head", state.head, self.head),
+            ("leaf", state.leaf, self._leaf),
+            ("open turn", state.open_turn, self._open_turn),
+            ("number of entries", info.entries, self._entries),
+            ("number of messages", info.messages, self._messages),
+        ):
+            if kept != computed:
+                text = f"its {what} is kept as {kept}, its entries give {computed}"
+                yield Problem(state.header.id, None, text)
+
+    def _count(self, entry: Entry) -> None:
+        self.head = entry.seq
+        self._entries += 1
+        self._messages += entry.kind == MESSAGE
+        if entry.lane == "tree":
+            self._leaf = entry.id
+            self._tree.add(entry.id)
+        elif entry.kind == LeafMoved.kind:
+            self._leaf = _target_of(entry, self._leaf)
+        elif entry.kind == TurnStarted.kind:
+            self._open_turn = entry.seq
+        elif entry.kind == TurnFinished.kind:
+            self._open_turn = None
+
+    def _is_tree_entry(self, reference: EntryId) -> bool:
+        is_own = reference.rpartition("/")[0] == self._state.header.id
+        return reference in self._tree if is_own else self._sees(reference)
+
+
+def _target_of(entry: Entry, leaf: EntryId | None) -> EntryId | None:
+    """Where `entry` moves the leaf; where it cannot be read its body is a fault named already."""
+    try:
+        body = body_of(entry)
+    except (CorruptLog, UnsupportedVersion):
+        return leaf
+    return body.target if isinstance(body, LeafMoved) else leaf
+
+
+def origin_hash_of(genesis: bytes, commits: Iterable[StoredCommit], head: int) -> bytes:
+    """The chain of a stream after the commit that holds entry `head`: what a fork there hashes.
+
+    `genesis` is the stream's own genesis hash, the answer for head -1. `commits` come in order.
+    """
+    found = genesis
+    for commit in commits:
+        if commit.first > head:
+            break
+        found = commit.hash
+    return found
