@@ -92,10 +92,13 @@ def encode(value: object) -> bytes:
 
 def role_of(entry: Entry) -> str:
     """Role of a ``message`` entry, without decoding the rest; "" for any other entry."""
-    if entry.kind != MESSAGE:
-        return ""
+    return role_in(entry.body) if entry.kind == MESSAGE else ""
+
+
+def role_in(body: bytes | msgspec.Raw) -> str:
+    """Role in the body of a ``message`` entry, "" when it has none."""
     try:
-        return _role_only.decode(entry.body).role
+        return _role_only.decode(body).role
     except msgspec.MsgspecError:
         return ""
 

@@ -38,6 +38,7 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
     summary: str
     first_kept: EntryId | None = None
     tokens_before: int | None = None
+    tokens_after: int | None = None
     reason: CompactionReason = "manual"
     read_files: tuple[str, ...] = ()
     modified_files: tuple[str, ...] = ()

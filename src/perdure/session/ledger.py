@@ -37,7 +37,7 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     """A turn begins; the user's message follows in the same commit, if it brings one.
 
     `number` counts the turns run under the session's own agent, from 1. `base` is the leaf the
-    turn began at, where `rollback` returns to.
+    turn began at, where `rollback` returns to. `context_tokens` estimates the context before it.
     """
 
     kind: ClassVar[str] = "turn_started"
@@ -46,6 +46,7 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     agent: str
     base: EntryId | None = None
     on_interrupt: InterruptPolicy = "retry"
+    context_tokens: int | None = None
 
 
 class ModelCalled(SideBody, frozen=True, omit_defaults=True):

@@ -1,0 +1,48 @@
+"""What the runner has to do for a turn, as read from its state. At most one effect is open."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.engine.turns.state import OpenCall, OpenTool, Phase, TurnState
+from perdure.session.ids import EntryId
+
+
+class CallModel(msgspec.Struct, frozen=True):
+    """Call the model, for an answer or for a summary (`call.purpose`)."""
+
+    call: OpenCall
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Let time pass. Units: `until` is Unix milliseconds."""
+
+    until: int
+
+
+class RunTool(msgspec.Struct, frozen=True):
+    """Run the tool whose intent is in the log."""
+
+    tool: OpenTool
+
+
+class AwaitAnswer(msgspec.Struct, frozen=True):
+    """Wait until somebody answers the question."""
+
+    question: EntryId
+
+
+Effect = CallModel | Wait | RunTool | AwaitAnswer
+
+
+def effect_of(state: TurnState) -> Effect | None:
+    """The effect that `state` waits for; None when the turn is over (or was never begun)."""
+    if state.phase is Phase.CALLING and state.open_call is not None:
+        return CallModel(state.open_call)
+    if state.phase is Phase.BACKOFF and state.open_call is not None:
+        return Wait(state.open_call.retry_at)
+    if state.phase is Phase.RUNNING and state.open_tool is not None:
+        return RunTool(state.open_tool)
+    if state.phase is Phase.ASKING and state.question is not None:
+        return AwaitAnswer(state.question.id)
+    return None

@@ -1,0 +1,103 @@
+"""What can happen to a turn: the inputs of the machine."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.errors import ModelError
+from perdure.session.ids import EntryId
+from perdure.session.kinds import Compaction
+from perdure.session.ledger import ToolOutcome
+from perdure.session.messages import MediaPart, Message, Usage
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """The user says something. `number` is the turn's, `base` the leaf it begins at.
+
+    Units: `context_tokens` estimates the context before `message`.
+    """
+
+    message: Message
+    number: int
+    base: EntryId | None
+    context_tokens: int | None = None
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The model's answer arrived whole. `dropped` messages had to be left out of its request."""
+
+    message: Message
+    dropped: int = 0
+    kept: int = 0
+
+
+class Summarised(msgspec.Struct, frozen=True):
+    """The summary arrived."""
+
+    compaction: Compaction
+    usage: Usage | None = None
+
+
+class NothingToSummarise(msgspec.Struct, frozen=True):
+    """A summary was due, but nothing can leave the context."""
+
+
+class CallFailed(msgspec.Struct, frozen=True):
+    """The model call failed, perhaps after `partial` had arrived.
+
+    Units: `random01` is a random number from 0 to 1, for the jitter of the wait.
+    """
+
+    error: ModelError
+    partial: Message | None = None
+    random01: float = 0.5
+
+
+class Waited(msgspec.Struct, frozen=True):
+    """The time before the next attempt is over."""
+
+
+class ToolReturned(msgspec.Struct, frozen=True):
+    """The tool gave back a result, an error included."""
+
+    text: str
+    outcome: ToolOutcome = "ok"
+    error: str | None = None
+    error_code: str | None = None
+    duration_ms: int | None = None
+    media: tuple[MediaPart, ...] = ()
+    ends_session: bool = False
+
+
+class Woken(msgspec.Struct, frozen=True):
+    """Something was appended while the turn waited for an answer."""
+
+
+class Aborted(msgspec.Struct, frozen=True):
+    """Somebody ended the turn. `partial` is what had arrived of the answer."""
+
+    partial: Message | None = None
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """The process that performed the open effect is gone; this one takes over.
+
+    `has_begun` says that some of the answer had arrived, `partial` what of it was kept.
+    """
+
+    has_begun: bool = False
+    partial: Message | None = None
+
+
+Input = (
+    Begin
+    | Answered
+    | Summarised
+    | NothingToSummarise
+    | CallFailed
+    | Waited
+    | ToolReturned
+    | Woken
+    | Aborted
+    | Lost
+)

@@ -1,0 +1,75 @@
+"""The turn machine: which input is possible in which phase, and what the log then gets.
+
+Rule 1: everything that decides what a turn does next lives here and in the modules of this package
+that this one imports; nothing of it reads a clock, a disk or a network.
+Rule 2: a step returns entries; the effect to perform is read from the state they fold to
+(``effects.effect_of``). So what a process does after a crash follows from the log alone.
+Rule 3: an outcome and the next intent are in one step, hence in one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from perdure.engine.turns import inputs, outcomes, takeover
+from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.inputs import Input
+from perdure.engine.turns.scribe import Scribe
+from perdure.engine.turns.state import Phase, TurnState
+from perdure.errors import InvalidTransition
+from perdure.session.entries import NewEntry
+
+Handler = Callable[[Scribe, Any, TurnConfig], None]
+
+RULES: Mapping[tuple[Phase, type], Handler] = {
+    (Phase.IDLE, inputs.Begin): outcomes.begin,
+    (Phase.FINISHED, inputs.Begin): outcomes.begin,
+    (Phase.CALLING, inputs.Answered): outcomes.answered,
+    (Phase.CALLING, inputs.Summarised): outcomes.summarised,
+    (Phase.CALLING, inputs.NothingToSummarise): outcomes.nothing_to_summarise,
+    (Phase.CALLING, inputs.CallFailed): outcomes.call_failed,
+    (Phase.BACKOFF, inputs.Waited): outcomes.waited,
+    (Phase.RUNNING, inputs.ToolReturned): outcomes.tool_returned,
+    (Phase.ASKING, inputs.Woken): takeover.woken,
+    (Phase.READY, inputs.Aborted): outcomes.aborted,
+    (Phase.CALLING, inputs.Aborted): outcomes.aborted,
+    (Phase.BACKOFF, inputs.Aborted): outcomes.aborted,
+    (Phase.RUNNING, inputs.Aborted): outcomes.aborted,
+    (Phase.UNSETTLED, inputs.Aborted): outcomes.aborted,
+    (Phase.ASKING, inputs.Aborted): outcomes.aborted,
+    (Phase.READY, inputs.Lost): takeover.lost_ready,
+    (Phase.CALLING, inputs.Lost): takeover.lost_call,
+    (Phase.BACKOFF, inputs.Lost): takeover.nothing_lost,
+    (Phase.RUNNING, inputs.Lost): takeover.lost_tool,
+    (Phase.UNSETTLED, inputs.Lost): takeover.settle,
+    (Phase.ASKING, inputs.Lost): takeover.woken,
+}
+"""(phase, input) -> what happens. A pair that is not here is an `InvalidTransition`."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What one input leads to.
+
+    Shape: `entries` are appended in one commit at ``state.head`` of before; `state` is the fold
+    with them. No entries: nothing changes.
+    """
+
+    state: TurnState
+    entries: tuple[NewEntry, ...]
+
+
+def step(state: TurnState, happened: Input, config: TurnConfig, at: int) -> Step:
+    """The step that `happened` leads to.
+
+    Units: `at` is Unix milliseconds.
+    Raises: InvalidTransition when that cannot happen in the state's phase.
+    """
+    handler = RULES.get((state.phase, type(happened)))
+    if handler is None:
+        raise InvalidTransition(state.phase.value, type(happened).__name__)
+    scribe = Scribe(state, at)
+    handler(scribe, happened, config)
+    return Step(scribe.state, tuple(scribe.entries))

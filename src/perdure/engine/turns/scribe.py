@@ -1,0 +1,62 @@
+"""Writes what a step appends, and folds each entry as it is written.
+
+A step thus always decides on the state that the log will have, and what it returns is by
+construction the fold of what it appends. The ids of the new entries are known beforehand, because
+the runner appends them only where it expects to (``expected_head``).
+"""
+
+from __future__ import annotations
+
+from perdure.engine.turns.state import TurnState, fold
+from perdure.session.codec import body_of, new_side, new_tree, role_in
+from perdure.session.entries import Entry, NewEntry
+from perdure.session.ids import EntryId, entry_id
+from perdure.session.kinds import MESSAGE, TreeBody
+from perdure.session.messages import Message
+from perdure.session.notes import Adopted, Queued, SideBody
+
+
+def queued_of(entry: Entry) -> Queued:
+    """The body of a ``queued`` entry."""
+    body = body_of(entry)
+    assert isinstance(body, Queued)
+    return body
+
+
+def is_user_message(queued: Queued) -> bool:
+    """What waits is something that wants an answer."""
+    return queued.entry_kind == MESSAGE and role_in(queued.entry_body) == "user"
+
+
+class Scribe:
+    """Collects the entries of one step. Units: `at` is Unix milliseconds."""
+
+    def __init__(self, state: TurnState, at: int) -> None:
+        self.state = state
+        self.at = at
+        self.entries: list[NewEntry] = []
+
+    def side(self, body: SideBody, about: EntryId | int | None = None) -> EntryId:
+        """Write a side entry about an entry (an id, or a seq of this stream)."""
+        about_id = entry_id(self.state.stream, about) if isinstance(about, int) else about
+        return self._write(new_side(body, about_id))
+
+    def tree(self, body: Message | TreeBody) -> EntryId:
+        """Write a tree entry at the leaf."""
+        return self._write(new_tree(body))
+
+    def adopt(self, queued: Entry) -> None:
+        """Put an entry that waited into the tree, as it was written."""
+        body = queued_of(queued)
+        adopted = NewEntry(body.entry_kind, bytes(body.entry_body), body.entry_v)
+        self.side(Adopted(self._write(adopted)), queued.id)
+
+    def _write(self, new: NewEntry) -> EntryId:
+        self.entries.append(new)
+        seq = self.state.head + 1
+        about = new.about if isinstance(new.about, str) else None
+        written = Entry(
+            self.state.stream, seq, new.lane, None, about, self.at, new.kind, new.v, new.body
+        )
+        self.state = fold(self.state, [written])
+        return written.id
