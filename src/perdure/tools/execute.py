@@ -1,0 +1,146 @@
+"""Running one tool call: its limits, and every way it can end as a value.
+
+A tool's failure is data for the model and never an error of the engine. What passes through is
+what is not about the tool: cancellation of the caller, and the end of the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import cast
+
+import msgspec
+
+from perdure.errors import PerdureError, ToolDenied, ToolError, ToolTimeout
+from perdure.session.clock import Clock
+from perdure.session.ledger import ToolOutcome
+from perdure.tools.spec import ToolCall, ToolOutput, ToolSpec
+
+STOP_GRACE_S = 2.0
+"""How long a tool that was told to stop may take to do so before it is left behind."""
+
+_HEAD_SHARE = 0.7
+_ERROR_BYTES = 500
+
+
+class ToolRun(msgspec.Struct, frozen=True):
+    """How a tool call ended.
+
+    `output` is what the model is told, whatever the outcome. `error` says in short what went wrong
+    and `error_code` is the stable code of the error; both None when `outcome` is "ok".
+    Units: `duration_ms` milliseconds, None when the tool never ran.
+    """
+
+    output: ToolOutput
+    outcome: ToolOutcome
+    error: str | None = None
+    error_code: str | None = None
+    duration_ms: int | None = None
+
+
+async def run_tool(spec: ToolSpec, call: ToolCall, *, clock: Clock) -> ToolRun:
+    """Run `call` within the limits of `spec`.
+
+    Raises: CancelledError when the caller is cancelled; the tool has then been told to stop.
+    """
+    started_s = clock.steady_s()
+    try:
+        output = await _within(spec, call)
+        run = ToolRun(output, "ok")
+        if output.is_error:
+            run = ToolRun(output, "error", output.text, ToolError.code)
+    except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
+        run = failed_run(spec.name, error)
+    duration_ms = round((clock.steady_s() - started_s) * 1000)
+    return _bounded(msgspec.structs.replace(run, duration_ms=duration_ms), spec.max_output_bytes)
+
+
+def failed_run(tool: str, error: Exception) -> ToolRun:
+    """The run of a call of `tool` that ended, or could not begin, because of `error`."""
+    outcome: ToolOutcome = "error"
+    if isinstance(error, ToolTimeout):
+        outcome = "timeout"
+    elif isinstance(error, ToolDenied):
+        outcome = "refused"
+    message = str(error) if isinstance(error, ToolError) else f"{tool}: {_told(error)}"
+    code = error.code if isinstance(error, PerdureError) else ToolError.code
+    return ToolRun(ToolOutput(message, is_error=True), outcome, message, code)
+
+
+async def _within(spec: ToolSpec, call: ToolCall) -> ToolOutput:
+    """The output of the tool, which runs in a task of its own so that it cannot outstay its time.
+
+    Raises: ToolTimeout; what the tool raises; ToolError when it cancelled itself.
+    """
+    task = asyncio.ensure_future(spec.run(call))
+    try:
+        await asyncio.wait((task,), timeout=spec.timeout_s)
+    except asyncio.CancelledError:
+        await _stopped(task)
+        raise
+    if not task.done():
+        await _stopped(task)
+        raise ToolTimeout(spec.name, spec.timeout_s)
+    if task.cancelled():
+        raise ToolError(spec.name, "it was cancelled from inside")
+    return task.result()
+
+
+async def _stopped(task: asyncio.Future[ToolOutput]) -> None:
+    """Tell `task` to stop; one that does not is left behind, and what it ends with is not used."""
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    task.cancel()
+    await asyncio.wait((task,), timeout=STOP_GRACE_S)
+
+
+def _told(error: Exception) -> str:
+    """What `error` says, without a traceback: of a group what its members say."""
+    return "; ".join(_messages_of(error))
+
+
+def _messages_of(error: Exception) -> Iterator[str]:
+    if isinstance(error, ExceptionGroup):
+        for member in cast("ExceptionGroup[Exception]", error).exceptions:
+            yield from _messages_of(member)
+        return
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot be printed is still only a result
+        text = ""
+    name = type(error).__name__
+    yield f"{name}: {text}" if text else name
+
+
+# ---------------------------------------------------------------- limits of the output
+
+
+def _bounded(run: ToolRun, limit_bytes: int) -> ToolRun:
+    text = shortened(run.output.text, limit_bytes)
+    error = None if run.error is None else shortened(run.error, _ERROR_BYTES)
+    if (text, error) == (run.output.text, run.error):
+        return run
+    output = msgspec.structs.replace(run.output, text=text)
+    return msgspec.structs.replace(run, output=output, error=error)
+
+
+def shortened(text: str, limit_bytes: int) -> str:
+    """`text` cut to `limit_bytes` of UTF-8: 70 % its beginning, 30 % its end, between them a note.
+
+    Lone surrogates, which UTF-8 cannot say, become question marks.
+    Units: bytes. The note comes on top when the limit is too small to hold it.
+    """
+    content = text.encode(errors="replace")
+    if len(content) <= limit_bytes:
+        return content.decode()
+    room = limit_bytes - len(_note(len(content)))
+    if room <= 0:
+        room = limit_bytes
+    head = content[: int(room * _HEAD_SHARE)].decode(errors="ignore")
+    tail = content[len(content) - (room - int(room * _HEAD_SHARE)) :].decode(errors="ignore")
+    left_out = len(content) - len(head.encode()) - len(tail.encode())
+    return head + _note(left_out) + tail
+
+
+def _note(left_out_bytes: int) -> str:
+    return f"\n[... {left_out_bytes} bytes left out ...]\n"

@@ -1,0 +1,85 @@
+"""The tools of one agent or session, by name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.errors import ConfigError, UnknownTool
+from perdure.tools.declare import tool
+from perdure.tools.spec import ToolSpec
+
+_HASH_BYTES = 16
+_canonical = msgspec.json.Encoder(order="deterministic")
+
+
+class Declaration(NamedTuple):
+    """A tool as a model is told of it; the fields of ``models.protocol.ToolDeclaration``."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+
+
+class ToolRegistry(msgspec.Struct, frozen=True):
+    """A set of tools, each name once. Shape: `tools` in the order they were given."""
+
+    tools: tuple[ToolSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        counts = Counter(spec.name for spec in self.tools)
+        if doubles := [name for name, count in counts.items() if count > 1]:
+            raise ConfigError(f"several tools have the same name: {', '.join(doubles)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names, in order."""
+        return tuple(spec.name for spec in self.tools)
+
+    def get(self, name: str) -> ToolSpec:
+        """The tool `name`.
+
+        Raises: UnknownTool.
+        """
+        for spec in self.tools:
+            if spec.name == name:
+                return spec
+        raise UnknownTool(name, self.names)
+
+    def declarations(self) -> tuple[Declaration, ...]:
+        """What a model is told of them, in order."""
+        return tuple(
+            Declaration(spec.name, spec.description, spec.parameters) for spec in self.tools
+        )
+
+    def narrowed(self, names: Iterable[str]) -> ToolRegistry:
+        """Only the tools `names`, in the order they have here.
+
+        Raises: ConfigError for a name that is not here: a session may only narrow its agent.
+        """
+        wanted = frozenset(names)
+        if missing := sorted(wanted - frozenset(self.names)):
+            known = ", ".join(self.names) or "none"
+            raise ConfigError(f"the agent has no tool {', '.join(missing)}; it has: {known}")
+        return ToolRegistry(tuple(spec for spec in self.tools if spec.name in wanted))
+
+    def schema_hash(self, name: str) -> str:
+        """A hash of the name and the schema of `name`: the same as long as old calls still fit.
+
+        Shape: 32 hex digits, the same on every machine and for every order of keys.
+        Raises: UnknownTool.
+        """
+        content = _canonical.encode((name, self.get(name).parameters))
+        return hashlib.blake2b(content, digest_size=_HASH_BYTES).hexdigest()
+
+
+def registry_of(tools: Iterable[ToolSpec | Callable[..., Any]]) -> ToolRegistry:
+    """A registry of `tools`; a plain function becomes a tool of effect ``external``.
+
+    Raises: ConfigError for a name used twice; TypeError, ValueError as `tool`.
+    """
+    return ToolRegistry(tuple(t if isinstance(t, ToolSpec) else tool(t) for t in tools))

@@ -1,0 +1,246 @@
+"""A function's signature as a JSON Schema, and a model's arguments as the function's.
+
+The schemas keep to the part of draft 2020-12 that OpenAI, Anthropic and Google all accept: no
+references, no formats, objects closed unless they are free-form, every ``enum`` with its type.
+An annotation that cannot be said in it is refused when the tool is declared, not when it is called.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from perdure.errors import InvalidArguments
+from perdure.tools.docstring import described
+from perdure.tools.spec import ToolCall
+
+CALL = "call"
+"""The parameter that is given the `ToolCall` instead of an argument of the model's."""
+
+Schema = dict[str, Any]
+
+_KEPT = frozenset(
+    (
+        *("type", "enum", "anyOf", "description"),
+        *("properties", "required", "additionalProperties"),
+        *("items", "minItems", "maxItems"),
+        *("minimum", "maximum", "minLength", "maxLength", "pattern"),
+    )
+)
+_LEFT_OUT = frozenset(("title", "discriminator", "uniqueItems", "examples", "default", "$defs"))
+_TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+_PLACE = re.compile(r"(?P<what>.*) - at `\$\.?(?P<place>.*)`", re.DOTALL)
+
+
+class Parameters(msgspec.Struct, frozen=True):
+    """What a tool takes.
+
+    Shape: `schema` is of type object. `arguments` is the class that a call's arguments are read
+    as; an argument that was left out is `msgspec.UNSET` there, so that the function's own default
+    applies. `takes_call` says that the function has the parameter ``call``.
+    """
+
+    schema: Mapping[str, object]
+    arguments: type[msgspec.Struct]
+    takes_call: bool
+
+
+def parameters_of(function: Callable[..., object]) -> Parameters:
+    """The parameters of `function`, from its annotations, defaults and docstring.
+
+    Raises: TypeError naming the function and the parameter that a model cannot be asked for.
+    """
+    about = described(function).parameters
+    properties: Schema = {}
+    required: list[str] = []
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    takes_call = False
+    for parameter in inspect.signature(function).parameters.values():
+        annotation = _annotation_of(function, parameter)
+        if parameter.name == CALL and annotation is ToolCall:
+            takes_call = True
+            continue
+        description = _note_of(annotation) or about.get(parameter.name, "")
+        try:
+            schema = _schema_of(annotation)
+        except TypeError as error:
+            raise _refusal(function, parameter, str(error)) from error
+        properties[parameter.name] = _with_notes(schema, description, parameter.default)
+        if parameter.default is parameter.empty:
+            required.append(parameter.name)
+            fields.append((parameter.name, annotation))
+        else:
+            optional = annotation | msgspec.UnsetType
+            fields.append((parameter.name, optional, msgspec.UNSET))
+    return Parameters(
+        _object(properties, required),
+        msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True),
+        takes_call,
+    )
+
+
+def arguments_of(
+    tool: str, parameters: Parameters, args: Mapping[str, object]
+) -> dict[str, object]:
+    """`args` checked and converted to what the function's annotations say.
+
+    Raises: InvalidArguments, in words that let a model correct its call.
+    """
+    try:
+        found = msgspec.convert(dict(args), parameters.arguments, str_keys=True)
+    except msgspec.ValidationError as error:
+        known = ", ".join(parameters.arguments.__struct_fields__) or "none"
+        reason = f"{_explained(str(error))} (its parameters: {known})"
+        raise InvalidArguments(tool, reason) from error
+    given = {name: getattr(found, name) for name in found.__struct_fields__}
+    return {name: value for name, value in given.items() if value is not msgspec.UNSET}
+
+
+def _explained(message: str) -> str:
+    """The message with the place of the fault in front: ``items[0].name: expected ...``."""
+    split = _PLACE.fullmatch(message)
+    what, place = (split["what"], split["place"]) if split else (message, "")
+    what = what.removeprefix("Object ")
+    return f"{place}: {what[:1].lower()}{what[1:]}" if place else what
+
+
+# ---------------------------------------------------------------- annotations
+
+
+def _annotation_of(function: Callable[..., object], parameter: inspect.Parameter) -> Any:
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        raise _refusal(function, parameter, "arguments are given by name, each to one parameter")
+    if parameter.annotation is parameter.empty:
+        raise _refusal(function, parameter, "it has no annotation")
+    # A class of one annotation, because only annotations of something are resolved, and only
+    # alone does a name that cannot be found lead to its parameter.
+    holder = type("Holder", (), {"__annotations__": {parameter.name: parameter.annotation}})
+    names = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        hints = get_type_hints(holder, globalns=names, include_extras=True)
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        reason = f"{error} (annotations are looked up in the function's module)"
+        raise _refusal(function, parameter, reason) from error
+    annotation = hints[parameter.name]
+    if annotation is ToolCall and parameter.name != CALL:
+        raise _refusal(function, parameter, f"a parameter for the ToolCall is named {CALL!r}")
+    return annotation
+
+
+def _note_of(annotation: Any) -> str:
+    """The texts in ``Annotated[...]``."""
+    if get_origin(annotation) is not Annotated:
+        return ""
+    return " ".join(note for note in get_args(annotation)[1:] if isinstance(note, str))
+
+
+def _refusal(
+    function: Callable[..., object], parameter: inspect.Parameter, reason: str
+) -> TypeError:
+    name = getattr(function, "__qualname__", repr(function))
+    return TypeError(f"{name}() cannot be a tool: parameter {parameter.name!r}: {reason}")
+
+
+# ---------------------------------------------------------------- schemas
+
+
+def _schema_of(annotation: Any) -> Schema:
+    """The portable schema of one annotation.
+
+    Raises: TypeError when there is none.
+    """
+    try:
+        msgspec.json.Decoder(annotation)
+        schema = msgspec.json.schema(annotation)
+    except (TypeError, NameError) as error:
+        raise TypeError(f"{annotation!r} cannot be described to a model") from error
+    return _portable(schema, schema.get("$defs", {}), ())
+
+
+def _portable(node: Schema, definitions: Mapping[str, Schema], inside: tuple[str, ...]) -> Schema:
+    """`node` with references replaced by what they name and without what a provider refuses.
+
+    `inside` are the definitions that `node` is part of: to meet one again is to be endless.
+    """
+    if "$ref" in node:
+        name = str(node["$ref"]).removeprefix("#/$defs/")
+        if name in inside:
+            raise TypeError(f"{name} contains itself, which a schema without references cannot say")
+        rest = {key: value for key, value in node.items() if key != "$ref"}
+        return _portable({**definitions[name], **rest}, definitions, (*inside, name))
+    if node.get("type") == "array":
+        node = _one_item_type(node)
+    if "enum" in node:
+        node = _typed_enum(node)
+    if refused := node.keys() - _KEPT - _LEFT_OUT:
+        named = ", ".join(sorted(refused))
+        raise TypeError(f"its schema needs {named}, which not every provider accepts: use str")
+    result = {
+        key: _portable_below(key, value, definitions, inside)
+        for key, value in node.items()
+        if key not in _LEFT_OUT
+    }
+    if not result.keys() & {"type", "anyOf"}:
+        raise TypeError("say what type of value it takes")
+    if "properties" in result:
+        result = {**_object(result.pop("properties"), result.pop("required", [])), **result}
+    return _with_notes(result, "", node.get("default"))
+
+
+def _portable_below(
+    key: str, value: Any, definitions: Mapping[str, Schema], inside: tuple[str, ...]
+) -> Any:
+    """The value of `key` in a schema, the schemas it holds made portable."""
+    if key == "properties":
+        return {name: _portable(below, definitions, inside) for name, below in value.items()}
+    if key == "anyOf":
+        return [_portable(choice, definitions, inside) for choice in value]
+    if key in ("items", "additionalProperties") and isinstance(value, dict):
+        return _portable(cast("Schema", value), definitions, inside)
+    return value
+
+
+def _one_item_type(node: Schema) -> Schema:
+    """An array whose places have types of their own, as one whose items are any of these."""
+    if "prefixItems" in node:
+        choices: list[Schema] = []
+        for choice in node["prefixItems"]:
+            if choice not in choices:
+                choices.append(choice)
+        node = {key: value for key, value in node.items() if key != "prefixItems"}
+        node["items"] = choices[0] if len(choices) == 1 else {"anyOf": choices}
+    if "items" not in node:
+        raise TypeError("say what type its items have")
+    return node
+
+
+def _typed_enum(node: Schema) -> Schema:
+    """An enum with the type of its values; one of several types is a choice of enums."""
+    rest = {key: value for key, value in node.items() if key != "enum"}
+    by_type: dict[str, list[object]] = {}
+    for value in node["enum"]:
+        by_type.setdefault(_TYPE_NAMES[type(value)], []).append(value)
+    choices = [{"type": name, "enum": values} for name, values in by_type.items()]
+    return {**choices[0], **rest} if len(choices) == 1 else {"anyOf": choices, **rest}
+
+
+def _object(properties: Schema, required: list[str]) -> Schema:
+    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**schema, "required": required} if required else schema
+
+
+def _with_notes(schema: Schema, description: str, default: object) -> Schema:
+    """`schema` with a description that ends by naming the default: ``default`` is not portable."""
+    text = description or str(schema.get("description", ""))
+    if default is not None and default is not inspect.Parameter.empty:
+        try:
+            shown = msgspec.json.encode(default).decode()
+        except (TypeError, ValueError):
+            shown = ""  # a default that is not JSON means nothing to a model
+        if shown:
+            text = f"{text} Default: {shown}." if text else f"Default: {shown}."
+    return {**schema, "description": text} if text else schema
