@@ -1,0 +1,269 @@
+"""Streams of one namespace held in this process's memory, and what each sees of the others.
+
+Entries lie in lists by seq; a fork holds only its own and looks at its origin's. Every tree entry
+has a `Node` with what its branch has inherited there, so that a context costs what it returns.
+Only reads; how a commit changes a heap is in ``heap_append``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
+from perdure.session.entries import Entry
+from perdure.session.fold import BranchState, ContextWindow, first_kept_by, undone_of
+from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.notes import CompactionUndone
+from perdure.stores.protocol import Committed, StreamState
+from perdure.stores.verification import StoredCommit, StoredEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A tree entry's place on its branch, and the newest entries there that a context depends on.
+
+    `depth` counts the entries before it, `messages` the messages among them and itself.
+    """
+
+    depth: int
+    messages: int
+    compaction: EntryId | None
+    model_change: EntryId | None
+    thinking_change: EntryId | None
+
+
+@dataclass(slots=True)
+class Held:
+    """One stream. `owner` and `until` are its lease's; a fork began with `shared_messages`.
+
+    Shape: `rows` by seq; `notes` are the side entries by kind, in order.
+    """
+
+    state: StreamState
+    genesis: bytes
+    shared_messages: int = 0
+    rows: list[StoredEntry] = field(default_factory=list[StoredEntry])
+    commits: list[StoredCommit] = field(default_factory=list[StoredCommit])
+    notes: dict[str, list[Entry]] = field(default_factory=dict[str, list[Entry]])
+    aliases: list[tuple[str, EntryId]] = field(default_factory=list[tuple[str, EntryId]])
+    owner: str = ""
+    until: int = 0
+    partial: tuple[int, bytes] | None = None
+
+
+@dataclass(slots=True)
+class Heap:
+    """One namespace. `log` is every entry in commit order: position n stands at index n - 1."""
+
+    streams: dict[StreamId, Held] = field(default_factory=dict[StreamId, Held])
+    nodes: dict[EntryId, Node] = field(default_factory=dict[EntryId, Node])
+    log: list[Entry] = field(default_factory=list[Entry])
+    keys: dict[str, tuple[bytes, Committed]] = field(
+        default_factory=dict[str, tuple[bytes, Committed]]
+    )
+    blobs: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+def held_in(heap: Heap, stream: StreamId) -> Held:
+    """The stream of that id.
+
+    Raises: SessionNotFound.
+    """
+    held = heap.streams.get(stream)
+    if held is None:
+        raise SessionNotFound(stream)
+    return held
+
+
+def lineage(heap: Heap, held: Held) -> Iterator[tuple[Held, int]]:
+    """The stream with its head, then its origin with the seq it is shared up to, and so on."""
+    upto = held.state.head
+    while True:
+        yield held, upto
+        fork = held.state.header.fork
+        if fork is None:
+            return
+        held, upto = heap.streams[fork.stream], fork.head
+
+
+# ---------------------------------------------------------------- single entries
+
+
+def entry_in(heap: Heap, held: Held, reference: str) -> Entry | None:
+    """The entry of that id if the stream sees it: its own, or one that a fork shares."""
+    entry = _anywhere(heap, reference)
+    if entry is None:
+        return None
+    for near, upto in lineage(heap, held):
+        fork = near.state.header.fork
+        if entry.stream == near.state.header.id:
+            return entry if entry.seq <= upto else None
+        if fork is not None and fork.scope == "path" and entry.lane == "tree":
+            return entry if fork.leaf and is_on_branch(heap, entry.id, fork.leaf) else None
+    return None
+
+
+def tree_entry_in(heap: Heap, held: Held, reference: EntryId) -> Entry:
+    """The tree entry of that id.
+
+    Raises: EntryNotFound when the stream sees none.
+    """
+    entry = entry_in(heap, held, reference)
+    if entry is None or entry.lane != "tree":
+        raise EntryNotFound(reference, held.state.header.id)
+    return entry
+
+
+def is_tree_entry(heap: Heap, held: Held, reference: str) -> bool:
+    """The stream sees a tree entry of that id."""
+    entry = entry_in(heap, held, reference)
+    return entry is not None and entry.lane == "tree"
+
+
+def _anywhere(heap: Heap, reference: str) -> Entry | None:
+    try:
+        stream, seq = entry_place(reference)
+    except ValueError:
+        return None
+    held = heap.streams.get(stream)
+    if held is None or seq > held.state.head:
+        return None
+    return held.rows[seq].entry
+
+
+def _entry(heap: Heap, reference: EntryId) -> Entry:
+    stream, seq = entry_place(reference)
+    return heap.streams[stream].rows[seq].entry
+
+
+# ---------------------------------------------------------------- branches
+
+
+def upwards(heap: Heap, leaf: EntryId | None) -> Iterator[Entry]:
+    """The tree entries from `leaf` back to its root."""
+    while leaf is not None:
+        entry = _entry(heap, leaf)
+        yield entry
+        leaf = entry.parent_id
+
+
+def is_on_branch(heap: Heap, reference: EntryId, leaf: EntryId | None) -> bool:
+    """The tree entry `reference` is `leaf` or comes before it."""
+    sought = heap.nodes.get(reference)
+    if sought is None:
+        return False
+    for entry in upwards(heap, leaf):
+        if heap.nodes[entry.id].depth <= sought.depth:
+            return entry.id == reference
+    return False
+
+
+def branch_in(
+    heap: Heap, leaf: EntryId | None, limit: int | None = None, kind: str | None = None
+) -> list[Entry]:
+    """The entries root -> `leaf`, of `kind` only, the newest `limit` only."""
+    found: list[Entry] = []
+    for entry in upwards(heap, leaf):
+        if limit is not None and len(found) >= limit:
+            break
+        if kind is None or entry.kind == kind:
+            found.append(entry)
+    found.reverse()
+    return found
+
+
+def window_in(heap: Heap, held: Held, leaf: EntryId | None) -> ContextWindow:
+    """What ``fold.window_of`` gives for the branch to `leaf`, without reading the whole of it."""
+    if leaf is None:
+        return ContextWindow(None, (), BranchState(), 0)
+    undone = undone_of(notes_in(heap, held, (CompactionUndone.kind,)))
+    node = heap.nodes[leaf]
+    compaction = _compaction_in_force(heap, node, undone)
+    start = 0
+    if compaction is not None:
+        start = _depth_of_first_kept(heap, compaction)
+    shown = branch_in(heap, leaf, limit=node.depth + 1 - start)
+    return ContextWindow(
+        leaf=leaf,
+        entries=tuple(shown),
+        state=BranchState(
+            compaction=compaction,
+            model_change=_entry(heap, node.model_change) if node.model_change else None,
+            thinking_change=_entry(heap, node.thinking_change) if node.thinking_change else None,
+        ),
+        hidden=start,
+        undone=frozenset(entry.id for entry in shown if entry.id in undone),
+    )
+
+
+def _compaction_in_force(heap: Heap, node: Node, undone: frozenset[EntryId]) -> Entry | None:
+    newest = node.compaction
+    while newest is not None:
+        entry = _entry(heap, newest)
+        if newest not in undone:
+            return entry
+        newest = heap.nodes[entry.parent_id].compaction if entry.parent_id else None
+    return None
+
+
+def _depth_of_first_kept(heap: Heap, compaction: Entry) -> int:
+    kept = first_kept_by(compaction)
+    if kept is not None and is_on_branch(heap, kept, compaction.parent_id):
+        return heap.nodes[kept].depth
+    return heap.nodes[compaction.id].depth
+
+
+# ---------------------------------------------------------------- everything a stream sees
+
+
+def tree_in(heap: Heap, held: Held) -> list[Entry]:
+    """Every tree entry the stream sees, in log order, a fork's origin first."""
+    parts: list[list[Entry]] = []
+    for near, upto in lineage(heap, held):
+        own = (row.entry for row in near.rows[: upto + 1])
+        parts.append([entry for entry in own if entry.lane == "tree"])
+        fork = near.state.header.fork
+        if fork is not None and fork.scope == "path":
+            parts.append(branch_in(heap, fork.leaf))
+            break
+    return [entry for part in reversed(parts) for entry in part]
+
+
+def notes_in(heap: Heap, held: Held, kinds: Sequence[str]) -> list[Entry]:
+    """The side entries of `kinds` the stream sees, in order."""
+    parts: list[list[Entry]] = []
+    for near, upto in lineage(heap, held):
+        own = [entry for kind in set(kinds) for entry in near.notes.get(kind, ())]
+        parts.append(sorted((e for e in own if e.seq <= upto), key=lambda e: e.seq))
+    return [entry for part in reversed(parts) for entry in part]
+
+
+def resolved(heap: Heap, held: Held, reference: str) -> EntryId:
+    """What ``SessionStore.resolve`` promises.
+
+    Raises: EntryNotFound, AmbiguousId.
+    """
+    stream = held.state.header.id
+    for id_ in (reference, f"{stream}/{reference}"):
+        entry = entry_in(heap, held, id_)
+        if entry is not None:
+            return entry.id
+    exact = _foreign_ids(heap, held, lambda alias: alias == reference)
+    if exact:
+        return exact[reference]
+    near = _foreign_ids(heap, held, lambda alias: alias.startswith(reference)) if reference else {}
+    if not near:
+        raise EntryNotFound(reference, stream)
+    if len(near) > 1:
+        raise AmbiguousId(reference, tuple(sorted(near)))
+    return next(iter(near.values()))
+
+
+def _foreign_ids(heap: Heap, held: Held, fits: Callable[[str], bool]) -> dict[str, EntryId]:
+    """Foreign id -> entry the stream sees; a fork's own count before its origin's."""
+    found: dict[str, EntryId] = {}
+    for near, _ in reversed(list(lineage(heap, held))):
+        fitting = (pair for pair in near.aliases if fits(pair[0]))
+        found.update(pair for pair in fitting if entry_in(heap, held, pair[1]) is not None)
+    return found

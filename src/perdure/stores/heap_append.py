@@ -1,0 +1,175 @@
+"""How a commit changes a heap: every write or none, in one step that never waits.
+
+A write takes effect as soon as it is admitted, so that the next one of the same commit sees it (a
+fork of a stream that the commit also writes to); when a later one is refused, all are taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from perdure.errors import IdempotencyMismatch, SessionExists
+from perdure.session.clock import RandomSource
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
+from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.messages import MESSAGE
+from perdure.stores.admission import Admission, Shared, admit, advanced, check_commit, opened
+from perdure.stores.chain import (
+    SALT_BYTES,
+    blob_hash,
+    body_digest,
+    commit_hash,
+    fingerprint,
+    genesis_hash,
+    header_line,
+)
+from perdure.stores.heap import Heap, Held, Node, held_in, is_tree_entry
+from perdure.stores.protocol import Commit, Committed, Write
+from perdure.stores.verification import StoredCommit, StoredEntry, origin_hash_of
+
+Undo = list[Callable[[], object]]
+
+_ABOVE_ROOT = Node(-1, 0, None, None, None)
+
+
+def append(heap: Heap, commit: Commit, random: RandomSource) -> Committed:
+    """Append `commit` as ``SessionStore.commit`` promises; nothing of it stays if this raises."""
+    check_commit(commit)
+    key, asked = commit.idempotency_key, fingerprint(commit)
+    if key is not None and key in heap.keys:
+        return _replayed(heap, key, asked)
+    committed = Committed(_all_or_none(heap, commit, random))
+    heap.log.extend(entry for entries in committed.entries for entry in entries)
+    for content in commit.blobs:
+        heap.blobs.setdefault(blob_hash(content), content)
+    if key is not None:
+        heap.keys[key] = (asked, committed)
+    return committed
+
+
+def _replayed(heap: Heap, key: str, asked: bytes) -> Committed:
+    first_asked, committed = heap.keys[key]
+    if first_asked != asked:
+        raise IdempotencyMismatch(key)
+    return msgspec.structs.replace(committed, is_replay=True)
+
+
+def _all_or_none(heap: Heap, commit: Commit, random: RandomSource) -> tuple[tuple[Entry, ...], ...]:
+    undo: Undo = []
+    try:
+        return tuple(
+            _append_to_one(heap, write, commit.at, random, undo) for write in commit.writes
+        )
+    except BaseException:
+        for step in reversed(undo):
+            step()
+        raise
+
+
+def _append_to_one(
+    heap: Heap, write: Write, at: int, random: RandomSource, undo: Undo
+) -> tuple[Entry, ...]:
+    if write.create is not None:
+        heap.streams[write.stream] = _created(heap, write.create)
+        undo.append(lambda: heap.streams.pop(write.stream))
+    held = held_in(heap, write.stream)
+    admission = admit(held.state, write, at, lambda id_: is_tree_entry(heap, held, id_))
+    undo.append(_way_back(heap, held))
+    if admission.entries:
+        _extend(heap, held, admission, at, random)
+    return admission.entries
+
+
+def _way_back(heap: Heap, held: Held) -> Callable[[], None]:
+    """What makes `held` again what it is now."""
+    state, partial = held.state, held.partial
+    commits, aliases = len(held.commits), len(held.aliases)
+
+    def restore() -> None:
+        for row in reversed(held.rows[state.head + 1 :]):
+            _forget(heap, held, row.entry)
+        del held.rows[state.head + 1 :], held.commits[commits:], held.aliases[aliases:]
+        held.state, held.partial = state, partial
+
+    return restore
+
+
+def _created(heap: Heap, header: StreamHeader) -> Held:
+    if header.id in heap.streams:
+        raise SessionExists(header.id)
+    if header.fork is None:
+        genesis = genesis_hash(header)
+        return Held(opened(header, genesis), genesis)
+    origin = held_in(heap, header.fork.stream)
+    shared = Shared(
+        info=origin.state.info,
+        head=origin.state.head,
+        hash=origin_hash_of(origin.genesis, origin.commits, header.fork.head),
+        messages=_shared_messages(heap, origin, header.fork),
+    )
+    genesis = genesis_hash(header, shared.hash)
+    state = opened(header, genesis, shared, lambda id_: is_tree_entry(heap, origin, id_))
+    return Held(state, genesis, shared.messages)
+
+
+def _shared_messages(heap: Heap, origin: Held, fork: ForkPoint) -> int:
+    if fork.scope == "path":
+        node = heap.nodes.get(fork.leaf) if fork.leaf else None
+        return node.messages if node else 0
+    if fork.head == origin.state.head:
+        return origin.state.info.messages
+    own = origin.rows[: fork.head + 1]
+    return origin.shared_messages + sum(row.entry.kind == MESSAGE for row in own)
+
+
+def _extend(heap: Heap, held: Held, admission: Admission, at: int, random: RandomSource) -> None:
+    rows = [_sealed(entry, random(SALT_BYTES)) for entry in admission.entries]
+    lines = (header_line(row.entry, row.digest) for row in rows)
+    chain = commit_hash(held.state.hash, at, admission.epoch, lines)
+    first = admission.entries[0].seq
+    held.commits.append(StoredCommit(first, len(rows), at, admission.epoch, chain))
+    held.rows.extend(rows)
+    held.aliases.extend(admission.aliases)
+    held.state = advanced(held.state, admission, chain)
+    for entry in admission.entries:
+        _index(heap, held, entry)
+
+
+def _index(heap: Heap, held: Held, entry: Entry) -> None:
+    if entry.lane == "tree":
+        heap.nodes[entry.id] = _node_of(entry, _parent_node(heap, entry.parent_id))
+        return
+    held.notes.setdefault(entry.kind, []).append(entry)
+    if entry.kind in (TurnStarted.kind, TurnFinished.kind):
+        held.partial = None
+
+
+def _forget(heap: Heap, held: Held, entry: Entry) -> None:
+    if entry.lane == "tree":
+        del heap.nodes[entry.id]
+    else:
+        held.notes[entry.kind].pop()
+
+
+def _sealed(entry: Entry, salt: bytes) -> StoredEntry:
+    return StoredEntry(entry, salt, body_digest(entry.body, salt))
+
+
+def _parent_node(heap: Heap, parent: EntryId | None) -> Node:
+    return _ABOVE_ROOT if parent is None else heap.nodes[parent]
+
+
+def _node_of(entry: Entry, parent: Node) -> Node:
+    own = entry.id
+    return Node(
+        depth=parent.depth + 1,
+        messages=parent.messages + (entry.kind == MESSAGE),
+        compaction=own if entry.kind == Compaction.kind else parent.compaction,
+        model_change=own if entry.kind == ModelChange.kind else parent.model_change,
+        thinking_change=own if entry.kind == ThinkingChange.kind else parent.thinking_change,
+    )

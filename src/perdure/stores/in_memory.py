@@ -1,0 +1,377 @@
+"""The store that lives in this process: for tests, for drafts, and for whoever wants no file.
+
+A `Memory` holds the data; a `MemoryStore` is a handle on one of its namespaces, and several handles
+may share a memory. Closing a handle keeps the data; nothing outlives the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from perdure.errors import (
+    AmbiguousId,
+    CorruptLog,
+    EntryNotFound,
+    LeaseHeld,
+    LeaseLost,
+    SessionNotFound,
+    StoreUnavailable,
+)
+from perdure.session.clock import Clock, RandomSource
+from perdure.session.entries import Entry
+from perdure.session.fold import ContextWindow
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import SessionInfo
+from perdure.stores.admission import is_current
+from perdure.stores.chain import blob_hash
+from perdure.stores.heap import (
+    Heap,
+    Held,
+    branch_in,
+    entry_in,
+    held_in,
+    is_tree_entry,
+    notes_in,
+    resolved,
+    tree_entry_in,
+    tree_in,
+    window_in,
+)
+from perdure.stores.heap_append import append
+from perdure.stores.protocol import (
+    EMPTY,
+    Commit,
+    Committed,
+    Lease,
+    Positioned,
+    Problem,
+    SessionScope,
+    StoreInfo,
+    StreamState,
+    Verification,
+)
+from perdure.stores.verification import blob_problems, origin_hash_of, stream_problems
+
+ADDRESS = "memory:"
+
+
+class Changes:
+    """The wake-ups of ``SessionStore.changes``: one is kept until it is taken."""
+
+    def __init__(self) -> None:
+        self._is_due = asyncio.Event()
+        self._has_ended = False
+
+    def __aiter__(self) -> Changes:
+        return self
+
+    async def __anext__(self) -> None:
+        await self._is_due.wait()
+        if self._has_ended:
+            raise StopAsyncIteration
+        self._is_due.clear()
+
+    def wake(self) -> None:
+        """There was a commit."""
+        self._is_due.set()
+
+    def end(self) -> None:
+        """The store was closed: whoever waits stops waiting."""
+        self._has_ended = True
+        self._is_due.set()
+
+
+@dataclass(slots=True)
+class Memory:
+    """What handles share: a heap per namespace, and the iterators that a commit wakes there."""
+
+    clock: Clock
+    random: RandomSource
+    heaps: dict[str, Heap] = field(default_factory=dict[str, Heap])
+    watches: dict[str, weakref.WeakSet[Changes]] = field(
+        default_factory=dict[str, "weakref.WeakSet[Changes]"]
+    )
+
+
+class _Handle:
+    """A namespace of a memory, until it is closed."""
+
+    address = ADDRESS
+
+    def __init__(self, namespace: str, memory: Memory) -> None:
+        self.namespace = namespace
+        self._memory = memory
+        self._data = memory.heaps.setdefault(namespace, Heap())
+        self._watches = memory.watches.setdefault(namespace, weakref.WeakSet())
+        self._own_watches: weakref.WeakSet[Changes] = weakref.WeakSet()
+        self._is_closed = False
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreUnavailable(self.address, "it was closed")
+
+    @property
+    def _heap(self) -> Heap:
+        self._check_open()
+        return self._data
+
+    def _held(self, stream: StreamId) -> Held:
+        return held_in(self._heap, stream)
+
+    def _until(self, ttl_ms: int) -> int:
+        return self._memory.clock.now_ms() + ttl_ms
+
+
+class _Writing(_Handle):
+    async def commit(self, commit: Commit) -> Committed:
+        """See `SessionStore`."""
+        committed = append(self._heap, commit, self._memory.random)
+        if not committed.is_replay:
+            for watch in tuple(self._watches):
+                watch.wake()
+        return committed
+
+    async def acquire_lease(self, stream: StreamId, owner: str, ttl_ms: int) -> Lease:
+        """See `SessionStore`."""
+        held = self._held(stream)
+        if held.until > self._memory.clock.now_ms():
+            raise LeaseHeld(stream, held.owner, held.until)
+        epoch = held.state.epoch + 1
+        held.state = msgspec.structs.replace(held.state, epoch=epoch)
+        held.owner, held.until = owner, self._until(ttl_ms)
+        return Lease(stream, owner, epoch, held.until)
+
+    async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
+        """See `SessionStore`."""
+        held = self._held_by(lease)
+        held.owner, held.until = lease.owner, self._until(ttl_ms)
+        return msgspec.structs.replace(lease, until=held.until)
+
+    async def release_lease(self, lease: Lease) -> None:
+        """See `SessionStore`."""
+        held = self._held(lease.stream)
+        if is_current(lease, held.state):
+            held.until = 0
+
+    async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
+        """See `SessionStore`."""
+        held = self._held_by(lease)
+        if held.state.open_turn is not None:
+            held.partial = (seq, content)
+
+    def _held_by(self, lease: Lease) -> Held:
+        held = self._held(lease.stream)
+        if not is_current(lease, held.state):
+            raise LeaseLost(lease.stream, lease.epoch, held.state.epoch)
+        return held
+
+
+class _Reading(_Handle):
+    async def state(self, stream: StreamId) -> StreamState:
+        """See `SessionStore`."""
+        return self._held(stream).state
+
+    async def entries(
+        self, stream: StreamId, after: int = EMPTY, limit: int | None = None
+    ) -> list[Entry]:
+        """See `SessionStore`."""
+        first = max(after, EMPTY) + 1
+        rows = (
+            self._held(stream).rows[first:]
+            if limit is None
+            else (self._held(stream).rows[first : first + limit])
+        )
+        return [row.entry for row in rows]
+
+    async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
+        """See `SessionStore`."""
+        found = entry_in(self._heap, self._held(stream), entry)
+        if found is None:
+            raise EntryNotFound(entry, stream)
+        return found
+
+    async def branch(
+        self,
+        stream: StreamId,
+        leaf: EntryId | None,
+        *,
+        limit: int | None = None,
+        kind: str | None = None,
+    ) -> list[Entry]:
+        """See `SessionStore`."""
+        held = self._held(stream)
+        if leaf is not None:
+            tree_entry_in(self._heap, held, leaf)
+        return branch_in(self._heap, leaf, limit, kind)
+
+    async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
+        """See `SessionStore`."""
+        held = self._held(stream)
+        if leaf is not None:
+            tree_entry_in(self._heap, held, leaf)
+        return window_in(self._heap, held, leaf)
+
+    async def tree(self, stream: StreamId) -> list[Entry]:
+        """See `SessionStore`."""
+        return tree_in(self._heap, self._held(stream))
+
+    async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
+        """See `SessionStore`."""
+        return notes_in(self._heap, self._held(stream), kinds)
+
+    async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
+        """See `SessionStore`."""
+        return self._held(stream).partial
+
+    async def resolve(self, stream: StreamId, reference: str) -> EntryId:
+        """See `SessionStore`."""
+        return resolved(self._heap, self._held(stream), reference)
+
+    async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
+        """See `SessionStore`."""
+        return dict(self._held(stream).aliases)
+
+
+class _Namespace(_Handle):
+    async def find(self, prefix: str) -> StreamId:
+        """See `SessionStore`."""
+        streams = self._heap.streams
+        if prefix in streams:
+            return StreamId(prefix)
+        near = sorted(id_ for id_ in streams if prefix and id_.startswith(prefix))
+        if not near:
+            raise SessionNotFound(prefix)
+        if len(near) > 1:
+            raise AmbiguousId(prefix, tuple(near))
+        return near[0]
+
+    async def sessions(
+        self,
+        *,
+        limit: int | None = 50,
+        scope: SessionScope = "listed",
+        cwd: str | None = None,
+        query: str | None = None,
+    ) -> list[SessionInfo]:
+        """See `SessionStore`."""
+        infos = (held.state.info for held in self._heap.streams.values())
+        found = [info for info in infos if _is_listed(info, scope, cwd, query)]
+        found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
+        return found[:limit]
+
+    async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
+        """See `SessionStore`."""
+        first = max(after, 0)
+        entries = self._heap.log[first : first + limit]
+        return [Positioned(first + number, entry) for number, entry in enumerate(entries, 1)]
+
+    async def position(self) -> int:
+        """See `SessionStore`."""
+        return len(self._heap.log)
+
+    def changes(self) -> Changes:
+        """See `SessionStore`."""
+        self._check_open()
+        changes = Changes()
+        self._watches.add(changes)
+        self._own_watches.add(changes)
+        return changes
+
+    async def blob(self, digest: str) -> bytes:
+        """See `SessionStore`."""
+        content = self._heap.blobs.get(digest)
+        if content is None:
+            raise EntryNotFound(digest, self.namespace)
+        if blob_hash(content) != digest:
+            raise CorruptLog(digest, EMPTY, "its content is not what its name says")
+        return content
+
+
+def _is_listed(info: SessionInfo, scope: SessionScope, cwd: str | None, query: str | None) -> bool:
+    if info.kind != "session" or (scope == "listed" and info.origin not in ("user", "import")):
+        return False
+    if cwd is not None and info.cwd != cwd:
+        return False
+    sought = (query or "").casefold()
+    return sought in info.name.casefold() or sought in info.id.casefold()
+
+
+class MemoryStore(_Writing, _Reading, _Namespace):
+    """A namespace of sessions in this process's memory; implements `SessionStore`."""
+
+    def __init__(
+        self,
+        namespace: str = "default",
+        *,
+        clock: Clock,
+        random: RandomSource,
+        memory: Memory | None = None,
+    ) -> None:
+        super().__init__(namespace, memory or Memory(clock, random))
+
+    def sharing(self, namespace: str | None = None) -> MemoryStore:
+        """Another handle on the same memory: of the same namespace, or of another."""
+        memory = self._memory
+        return MemoryStore(
+            self.namespace if namespace is None else namespace,
+            clock=memory.clock,
+            random=memory.random,
+            memory=memory,
+        )
+
+    async def verify(self) -> Verification:
+        """See `SessionStore`."""
+        heap = self._heap
+        problems: list[Problem] = []
+        for held in heap.streams.values():
+            problems += self._problems_of(heap, held)
+        for digest, content in heap.blobs.items():
+            problems += blob_problems(digest, content)
+        return Verification(len(heap.streams), len(heap.log), tuple(problems))
+
+    def _problems_of(self, heap: Heap, held: Held) -> list[Problem]:
+        fork = held.state.header.fork
+        origin_hash = b""
+        if fork is not None:
+            origin = heap.streams[fork.stream]
+            origin_hash = origin_hash_of(origin.genesis, origin.commits, fork.head)
+        return list(
+            stream_problems(
+                held.state,
+                held.commits,
+                held.rows,
+                lambda id_: is_tree_entry(heap, held, id_),
+                origin_hash=origin_hash,
+                shared_messages=held.shared_messages,
+            )
+        )
+
+    async def info(self) -> StoreInfo:
+        """See `SessionStore`."""
+        heap = self._heap
+        payload = sum(len(entry.body) for entry in heap.log)
+        payload += sum(len(content) for content in heap.blobs.values())
+        return StoreInfo(
+            address=self.address,
+            backend="memory",
+            namespace=self.namespace,
+            durability="none",
+            schema_version=1,
+            streams=len(heap.streams),
+            entries=len(heap.log),
+            size_bytes=payload,
+            payload_bytes=payload,
+            is_encrypted=False,
+            engine="this process",
+        )
+
+    async def close(self) -> None:
+        """See `SessionStore`."""
+        self._is_closed = True
+        for watch in tuple(self._own_watches):
+            watch.end()
