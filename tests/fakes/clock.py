@@ -1,0 +1,66 @@
+"""Time that stands still until a test moves it, and random bytes that are the same every run."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+START_MS = 1_700_000_000_000
+"""Where a `ManualClock` begins, Unix milliseconds: a date, so that a forgotten unit shows."""
+
+
+class ManualClock:
+    """A `session.clock.Clock` that only `advance` moves. Use it from one event loop."""
+
+    def __init__(self, now_ms: int = START_MS) -> None:
+        self._now_ms = now_ms
+        self._steady_s = 0.0
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def now_ms(self) -> int:
+        """The time of day, in Unix milliseconds."""
+        return self._now_ms
+
+    def steady_s(self) -> float:
+        """Seconds this clock was advanced by."""
+        return self._steady_s
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the clock was advanced by `seconds`."""
+        if seconds <= 0:
+            return
+        due = self._steady_s + seconds
+        sleeper = (due, asyncio.get_running_loop().create_future())
+        self._sleepers.append(sleeper)
+        try:
+            await sleeper[1]
+        finally:
+            self._sleepers = [other for other in self._sleepers if other is not sleeper]
+
+    @property
+    def sleepers(self) -> tuple[float, ...]:
+        """How many seconds each sleeper still has to wait, the soonest first."""
+        return tuple(sorted(due - self._steady_s for due, _ in self._sleepers))
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass; whoever has slept long enough goes on when the loop comes to it."""
+        self._steady_s += seconds
+        self._now_ms += round(seconds * 1000)
+        for due, awakening in self._sleepers:
+            if due <= self._steady_s and not awakening.done():
+                awakening.set_result(None)
+
+    def set_time_of_day(self, now_ms: int) -> None:
+        """Set the time of day, as an administrator would: durations do not notice."""
+        self._now_ms = now_ms
+
+
+class SeededRandom:
+    """A `session.clock.RandomSource` whose bytes follow from its seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - tests need the same bytes every run
+
+    def __call__(self, count: int, /) -> bytes:
+        """The next `count` bytes."""
+        return self._random.randbytes(count)
