@@ -1,0 +1,113 @@
+"""The summary of a branch that is left: the request for it, and its text.
+
+The entries are those from the common ancestor (without it) to the leaf that is left, in path
+order. Compactions among them do not end the range: their summaries are part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.context import prompts
+from perdure.context.emission import readable_body
+from perdure.context.files import FileLists, file_lists, with_file_lists
+from perdure.context.summary import summary_request
+from perdure.context.tokens import BYTES_PER_TOKEN, estimate_tokens
+from perdure.context.transcript import transcript
+from perdure.models.protocol import ModelRequest
+from perdure.session.entries import Entry
+from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
+from perdure.session.messages import Message, user
+
+MAX_OUTPUT_TOKENS = 2_048
+SUMMARY_ENTERS_BELOW = 0.9
+"""Share of the budget below which a summary is still taken although it does not fit."""
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """A message of the branch, and whether it is itself a summary."""
+
+    message: Message
+    is_summary: bool = False
+
+
+def branch_summary_request(
+    entries: Sequence[Entry],
+    model: str,
+    *,
+    budget_tokens: int,
+    scale: float = 1.0,
+    focus: str | None = None,
+) -> ModelRequest | None:
+    """What to ask `model` for a summary of `entries`; None when nothing was said on the branch.
+
+    The newest messages that fit `budget_tokens` are shown, tool results never. Of a newest message
+    that does not fit by itself, as much is shown as fits.
+    Units: `budget_tokens` are for the conversation, without our instructions.
+    """
+    told = [each for entry in entries if (each := _told(entry)) is not None]
+    if not told:
+        return None
+    shown = transcript(each.message for each in _newest_within(told, budget_tokens, scale))
+    if not shown:
+        shown = _beginning(transcript([told[-1].message]), budget_tokens, scale)
+    blocks = [prompts.tagged("conversation", shown), prompts.SUMMARY_BRANCH]
+    if focus and focus.strip():
+        blocks.append(prompts.FOCUS + focus.strip())
+    return summary_request(model, "\n\n".join(blocks), MAX_OUTPUT_TOKENS)
+
+
+def branch_summary_text(entries: Sequence[Entry], reply: str) -> str:
+    """The text of the branch summary: where it comes from, the model's `reply`, the files."""
+    text = f"{prompts.BRANCH_PREAMBLE}\n\n{reply.strip()}"
+    return with_file_lists(text, branch_files(entries))
+
+
+def branch_files(entries: Sequence[Entry]) -> FileLists:
+    """The files the branch read and changed, those that summaries on it name included."""
+    messages: list[Message] = []
+    earlier: list[FileLists] = []
+    for entry in entries:
+        match readable_body(entry):
+            case Message() as message:
+                messages.append(message)
+            case BranchSummary() | Compaction() as body:
+                earlier.append(FileLists(body.read_files, body.modified_files))
+            case _:
+                pass
+    return file_lists(messages, earlier)
+
+
+def _told(entry: Entry) -> _Told | None:
+    match readable_body(entry):
+        case Message() as message if message.role != "tool":
+            told = _Told(message)
+        case CustomMessage(in_context=True) as custom:
+            told = _Told(Message("user", custom.parts))
+        case BranchSummary() | Compaction() as body if body.summary.strip():
+            told = _Told(user(prompts.tagged("summary", body.summary.strip())), is_summary=True)
+        case _:
+            return None
+    return told if transcript([told.message]) else None
+
+
+def _newest_within(told: Sequence[_Told], budget_tokens: int, scale: float) -> list[_Told]:
+    chosen: list[_Told] = []
+    used = 0
+    for each in reversed(told):
+        tokens = estimate_tokens(each.message, scale)
+        if used + tokens > budget_tokens:
+            if each.is_summary and used < budget_tokens * SUMMARY_ENTERS_BELOW:
+                chosen.append(each)
+            break
+        chosen.append(each)
+        used += tokens
+    chosen.reverse()
+    return chosen
+
+
+def _beginning(text: str, budget_tokens: int, scale: float) -> str:
+    room = int(budget_tokens / scale * BYTES_PER_TOKEN)
+    return text.encode(errors="replace")[:room].decode(errors="ignore")

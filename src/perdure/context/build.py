@@ -1,0 +1,167 @@
+"""What the model is sent: a window of the log as a valid history that fits a budget.
+
+`build_context` is the only way from the log to a request. It never raises, whatever prefix of
+whatever log it is given, and leaves nothing out in silence: `dropped` and `skipped` say how much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from perdure.context.emission import ContextMessage, emitted, readable_body
+from perdure.context.pairing import repaired
+from perdure.context.tokens import CUT_SHORT, SCALE_MAX, context_tokens, estimate_tokens
+from perdure.context.validity import alternating
+from perdure.session.fold import ContextWindow
+from perdure.session.kinds import ModelChange, ThinkingChange
+from perdure.session.messages import Message
+
+History = Literal["full", "text_only"]
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What a model would be sent.
+
+    `thinking_level` None is "off". `dropped` counts the entries that were left out to fit the
+    budget, `skipped` the entries and parts of messages that this version cannot read.
+    Units: `tokens` are what a call with it is expected to use, by the newest reported usage and
+    estimates for the rest.
+    Shape: `messages` are valid for every provider (``validity``); empty when nothing was said.
+    """
+
+    model: str | None
+    thinking_level: str | None
+    tokens: int
+    messages: tuple[ContextMessage, ...]
+    dropped: int
+    skipped: int = 0
+
+
+class _Trim(msgspec.Struct, frozen=True):
+    messages: tuple[ContextMessage, ...]
+    dropped: int
+    tokens: int
+
+
+def build_context(
+    window: ContextWindow,
+    *,
+    budget_tokens: int | None = None,
+    scale: float = 1.0,
+    history: History = "full",
+    model: str | None = None,
+) -> Context:
+    """The context that `window` stands for.
+
+    `model` is what will be called where the branch itself names no model. Reasoning is never part
+    of a context (`pairing.repaired` says why), so none crosses from one provider to another.
+    With `history` "text_only", turns that are over keep only what was asked and answered; the turn
+    that is going on keeps its tool calls.
+    With a budget the oldest exchanges are left out, whole, until the rest fits; the summary of a
+    compaction and the newest exchange always stay.
+    Units: `budget_tokens` tokens, as `scale` estimates them.
+    """
+    said = emitted(window)
+    messages = said.messages if history == "full" else text_only(said.messages)
+    paired = repaired(messages)
+    trim = _trimmed(paired, budget_tokens, scale, pinned=int(said.has_summary))
+    return Context(
+        model=_model_of(window) or model,
+        thinking_level=_thinking_level_of(window),
+        tokens=trim.tokens,
+        messages=alternating(trim.messages),
+        dropped=trim.dropped,
+        skipped=said.skipped,
+    )
+
+
+def _model_of(window: ContextWindow) -> str | None:
+    entry = window.state.model_change
+    body = readable_body(entry) if entry is not None else None
+    return body.model if isinstance(body, ModelChange) else None
+
+
+def _thinking_level_of(window: ContextWindow) -> str | None:
+    entry = window.state.thinking_change
+    body = readable_body(entry) if entry is not None else None
+    return body.level if isinstance(body, ThinkingChange) else None
+
+
+def text_only(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
+    """`messages` without the tool calls and results of turns that are over.
+
+    A turn is over with an answer that has text and calls no tool. Of such turns the user's words
+    and that answer stay; its reported usage does not, since it counted what is left out now.
+    """
+    ends = [n for n, each in enumerate(messages) if _ends_turn(each.message)]
+    over = ends[-1] + 1 if ends else 0
+    finished = [_without_usage(each) for each in messages[:over] if _is_text(each.message)]
+    return (*finished, *messages[over:])
+
+
+def _ends_turn(message: Message) -> bool:
+    is_whole = message.role == "assistant" and message.stop_reason not in CUT_SHORT
+    return is_whole and not message.tool_calls and bool(message.text.strip())
+
+
+def _is_text(message: Message) -> bool:
+    return message.role != "tool" and not message.tool_calls
+
+
+def _without_usage(each: ContextMessage) -> ContextMessage:
+    return msgspec.structs.replace(each, message=msgspec.structs.replace(each.message, usage=None))
+
+
+def _trimmed(
+    messages: tuple[ContextMessage, ...], budget_tokens: int | None, scale: float, *, pinned: int
+) -> _Trim:
+    """`messages` without the oldest exchanges after the first `pinned` messages, if need be."""
+    reported = context_tokens([each.message for each in messages], scale)
+    sizes = [estimate_tokens(each.message, scale) for each in messages]
+    if budget_tokens is None or not messages:
+        return _Trim(messages, 0, reported)
+    factor = _correction(reported, sum(sizes))
+    start = _first_that_fits(messages, sizes, budget_tokens / factor, pinned)
+    if start == pinned:
+        return _Trim(messages, 0, reported)
+    kept = (*messages[:pinned], *messages[start:])
+    left = sum(sizes[:pinned]) + sum(sizes[start:])
+    dropped = sum(len(each.entry_ids) for each in messages[pinned:start])
+    return _Trim(kept, dropped, round(left * factor))
+
+
+def _correction(reported: int, estimated: int) -> float:
+    """What the estimates are multiplied with to agree with the reported usage.
+
+    Never less than 1, so that a provider that reports too little cannot make a budget void; never
+    more than `SCALE_MAX`, because the rest is instructions and tools, which no trimming removes.
+    """
+    return min(SCALE_MAX, max(1.0, reported / estimated)) if estimated else 1.0
+
+
+def _first_that_fits(
+    messages: Sequence[ContextMessage], sizes: Sequence[int], budget: float, pinned: int
+) -> int:
+    """Where the oldest exchange begins from which on everything fits; the newest if none does."""
+    starts = [pinned, *_exchange_starts(messages, pinned + 1)]
+    before = sum(sizes[:pinned])
+    left = before + sum(sizes[pinned:])
+    at = pinned
+    for start in starts:
+        left -= sum(sizes[at:start])
+        at = start
+        if left <= budget:
+            return start
+    return starts[-1]
+
+
+def _exchange_starts(messages: Sequence[ContextMessage], first: int) -> list[int]:
+    """Positions from `first` on where the user begins to speak after somebody else did."""
+    return [
+        n
+        for n in range(first, len(messages))
+        if messages[n].message.role == "user" and messages[n - 1].message.role != "user"
+    ]

@@ -1,0 +1,276 @@
+"""Tool calls and their results brought together, and every message made of parts one may send.
+
+After `repaired`, each assistant message with calls is followed at once by one tool message that
+answers every call once, in order; no result is without a call; no part is empty; ids and names
+have the form that all providers accept. What it does about each fault is said at the function
+that does it. Nothing here merges or adds messages for the sake of alternation: ``validity`` does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from perdure.context import prompts
+from perdure.context.emission import ContextMessage
+from perdure.context.tokens import CUT_SHORT
+from perdure.context.transcript import call_text, media_note
+from perdure.session.ids import EntryId
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+ID_LENGTH = 40
+NAME_LENGTH = 64
+UNNAMED = "unnamed_tool"
+
+_UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]")
+_NAME_START = re.compile(r"[A-Za-z_]")
+
+
+class _Words(msgspec.Struct, frozen=True):
+    """What the person said, or what is to be read as if they had."""
+
+    parts: tuple[TextPart | MediaPart, ...]
+    source: EntryId | None
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What the model said. `message` is what it comes from."""
+
+    texts: tuple[TextPart, ...]
+    calls: tuple[ToolCallPart, ...]
+    message: Message
+    source: EntryId | None
+
+
+class _Result(msgspec.Struct, frozen=True):
+    """One tool result, wherever it stood."""
+
+    part: ToolResultPart
+    source: EntryId | None
+
+
+_Piece = _Words | _Answer | _Result
+
+
+class _Round(msgspec.Struct, frozen=True):
+    """An answer with the calls of it that are sent, and the result of each, if there is one."""
+
+    answer: _Answer
+    calls: tuple[ToolCallPart, ...]
+    results: tuple[_Result | None, ...]
+
+
+class _CallIds:
+    """Hands out ids that every provider accepts, each once; valid ones stay as they are."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._repeats: dict[str, int] = {}
+
+    def sendable(self, call_id: str) -> str:
+        base = _UNSENDABLE.sub("_", call_id)[:ID_LENGTH] or "call"
+        candidate = base
+        while candidate in self._used:
+            self._repeats[base] = self._repeats.get(base, 1) + 1
+            suffix = f"_{self._repeats[base]}"
+            candidate = base[: ID_LENGTH - len(suffix)] + suffix
+        self._used.add(candidate)
+        return candidate
+
+
+def repaired(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
+    """`messages` with calls and results paired, and nothing in them that cannot be sent.
+
+    Reasoning is left out: it may not cross providers, and without its signature, which no log of
+    ours holds, Anthropic refuses it and Google ignores it; OpenAI's chat format has no place for
+    it. Roles ``system`` and ``context`` become the user's words.
+    Shape: roles user, assistant and tool; adjacent messages may have the same role.
+    """
+    pieces = [piece for each in messages for piece in _pieces(each)]
+    answers = _answers_of(pieces)
+    ids = _CallIds()
+    sent: list[ContextMessage] = []
+    for position, piece in enumerate(pieces):
+        match piece:
+            case _Words():
+                sent.append(ContextMessage(Message("user", piece.parts), piece.source))
+            case _Result():
+                if position not in answers.taken:
+                    sent.append(_as_words(piece))
+            case _Answer():
+                follower = pieces[position + 1] if position + 1 < len(pieces) else None
+                each_round = _round(piece, answers.results.get(position, {}))
+                if not _is_superseded(each_round, follower):
+                    sent.extend(_messages_of(each_round, ids))
+    return tuple(sent)
+
+
+# Taking messages apart ---------------------------------------------------------------------------
+
+
+def _pieces(each: ContextMessage) -> Iterator[_Piece]:
+    message, source = each.message, each.entry_id
+    if message.role == "assistant":
+        yield from _pieces_of_answer(message, source)
+        return
+    words: list[TextPart | MediaPart] = []
+    for part in message.parts:
+        if isinstance(part, ToolResultPart):
+            if words:
+                yield _Words(tuple(words), source)
+                words = []
+            yield _Result(part, source)
+        elif (said := _said_by_user(part, message.role)) is not None:
+            words.append(said)
+    if words:
+        yield _Words(tuple(words), source)
+
+
+def _said_by_user(part: Part, role: str) -> TextPart | MediaPart | None:
+    match part:
+        case TextPart() if part.text.strip():
+            needs_tag = role in ("system", "context")
+            return TextPart(prompts.tagged(role, part.text)) if needs_tag else part
+        case MediaPart():
+            return part
+        case ToolCallPart():
+            return TextPart(call_text(part))
+        case _:
+            return None
+
+
+def _pieces_of_answer(message: Message, source: EntryId | None) -> Iterator[_Piece]:
+    texts: list[TextPart] = []
+    for part in message.parts:
+        match part:
+            case TextPart() if part.text.strip():
+                texts.append(part)
+            case MediaPart():
+                # No provider takes media from the assistant's side.
+                texts.append(TextPart(media_note(part)))
+            case _:
+                pass
+    if texts or message.tool_calls:
+        yield _Answer(tuple(texts), message.tool_calls, message, source)
+    for part in message.parts:
+        if isinstance(part, ToolResultPart):
+            yield _Result(part, source)
+
+
+# Pairing -----------------------------------------------------------------------------------------
+
+
+class _Answers(msgspec.Struct, frozen=True):
+    """`results`: position of an answer -> number of a call in it -> its result.
+
+    `taken`: positions of the results that answer a call, or repeat one that does.
+    """
+
+    results: dict[int, dict[int, _Result]]
+    taken: set[int]
+
+
+def _answers_of(pieces: Sequence[_Piece]) -> _Answers:
+    """Each result with the call it belongs to, however far behind it stands.
+
+    A result belongs to the newest answer before it that has a call of its id: some models begin
+    their ids anew in every answer. The first result of a call counts, later ones are dropped.
+    """
+    waiting: dict[str, deque[tuple[int, int]]] = {}
+    answers = _Answers({}, set())
+    for position, piece in enumerate(pieces):
+        if isinstance(piece, _Answer):
+            asked: dict[str, deque[tuple[int, int]]] = {}
+            for number, call in enumerate(piece.calls):
+                asked.setdefault(call.id, deque()).append((position, number))
+            waiting.update(asked)
+        elif isinstance(piece, _Result) and piece.part.call_id in waiting:
+            answers.taken.add(position)
+            if calls := waiting[piece.part.call_id]:
+                asker, number = calls.popleft()
+                answers.results.setdefault(asker, {})[number] = piece
+    return answers
+
+
+def _round(answer: _Answer, results: dict[int, _Result]) -> _Round:
+    """`answer` with those of its calls that are sent.
+
+    Calls of an answer that was cut short were never run unless a result says so: they are left
+    out. Calls of a whole answer are always sent, with a result of our own where there is none.
+    """
+    is_whole = answer.message.stop_reason not in CUT_SHORT
+    numbers = [n for n in range(len(answer.calls)) if is_whole or n in results]
+    return _Round(
+        answer,
+        tuple(answer.calls[n] for n in numbers),
+        tuple(results.get(n) for n in numbers),
+    )
+
+
+def _is_superseded(each: _Round, follower: _Piece | None) -> bool:
+    """Whether a failed answer was tried again at once: the next one says it better."""
+    has_failed = each.answer.message.stop_reason == "error"
+    return has_failed and not each.calls and isinstance(follower, _Answer)
+
+
+# Putting messages together -----------------------------------------------------------------------
+
+
+def _messages_of(each: _Round, ids: _CallIds) -> Iterator[ContextMessage]:
+    """The answer, texts before calls (Anthropic takes no text after them), and the results."""
+    calls = tuple(
+        ToolCallPart(ids.sendable(call.id), sendable_name(call.name), call.args)
+        for call in each.calls
+    )
+    if not each.answer.texts and not calls:
+        return
+    said = msgspec.structs.replace(each.answer.message, parts=(*each.answer.texts, *calls))
+    yield ContextMessage(said, each.answer.source)
+    if calls:
+        yield _tool_message(calls, each.results)
+
+
+def _tool_message(
+    calls: Sequence[ToolCallPart], results: Sequence[_Result | None]
+) -> ContextMessage:
+    parts = tuple(
+        _sendable_result(call, result.part if result else None)
+        for call, result in zip(calls, results, strict=True)
+    )
+    sources = [result.source for result in results if result and result.source]
+    entry_ids = tuple(dict.fromkeys(sources))
+    first, rest = (entry_ids[0], entry_ids[1:]) if entry_ids else (None, ())
+    return ContextMessage(Message("tool", parts), first, rest)
+
+
+def _sendable_result(call: ToolCallPart, result: ToolResultPart | None) -> ToolResultPart:
+    """`result` as the answer to `call`; without one, word that nobody knows how it ended."""
+    if result is None:
+        return ToolResultPart(call.id, prompts.CALL_INTERRUPTED, is_error=True, name=call.name)
+    text = result.text if result.text.strip() else prompts.NO_OUTPUT
+    return msgspec.structs.replace(result, call_id=call.id, name=call.name, text=text)
+
+
+def _as_words(result: _Result) -> ContextMessage:
+    """A result whose call is not in the window, as the user's words, so that it is not lost."""
+    text = result.part.text if result.part.text.strip() else prompts.NO_OUTPUT
+    words = TextPart(f"{prompts.RESULT_WITHOUT_CALL}\n\n{text}")
+    return ContextMessage(Message("user", (words, *result.part.media)), result.source)
+
+
+def sendable_name(name: str) -> str:
+    """`name` as all providers accept it: ASCII letters, digits, ``_`` and ``-``, begun by no digit."""
+    cleaned = _UNSENDABLE.sub("_", name)
+    if cleaned and not _NAME_START.match(cleaned):
+        cleaned = f"_{cleaned}"
+    return cleaned[:NAME_LENGTH] or UNNAMED

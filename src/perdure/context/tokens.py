@@ -1,0 +1,94 @@
+"""How many tokens messages take: what the provider reported, and estimates for the rest.
+
+An estimate is UTF-8 bytes / 4, times a scale that is learnt per model from reported usage. Nothing
+here needs a tokenizer, which would have to be downloaded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from perdure.session.codec import encode
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+
+BYTES_PER_TOKEN = 4
+MEDIA_TOKENS = 1_200
+SCALE_MIN = 0.25
+SCALE_MAX = 4.0
+SCALE_WEIGHT = 0.3
+"""Weight of the newest observation in `corrected_scale`."""
+
+CUT_SHORT = frozenset({"error", "aborted"})
+"""Stop reasons of answers that did not come to their end."""
+
+
+def estimate_tokens(message: Message, scale: float = 1.0) -> int:
+    """Estimated tokens of `message`, rounded up.
+
+    Shape: parts of unknown types count nothing, because they are never sent.
+    """
+    unscaled = sum(_unscaled_tokens(part) for part in message.parts)
+    return math.ceil(unscaled * scale)
+
+
+def _unscaled_tokens(part: Part) -> float:
+    match part:
+        case TextPart() | ThinkingPart():
+            return _byte_length(part.text) / BYTES_PER_TOKEN
+        case ToolCallPart():
+            length = _byte_length(part.name) + len(encode(part.args))
+            return length / BYTES_PER_TOKEN
+        case ToolResultPart():
+            return _byte_length(part.text) / BYTES_PER_TOKEN + MEDIA_TOKENS * len(part.media)
+        case MediaPart():
+            return MEDIA_TOKENS
+        case UnknownPart():
+            return 0
+
+
+def _byte_length(text: str) -> int:
+    return len(text.encode(errors="surrogatepass"))
+
+
+def context_tokens(messages: Sequence[Message], scale: float = 1.0) -> int:
+    """Tokens a call with `messages` uses: the newest reported usage, estimates for what follows it.
+
+    Usage counts when its answer came to an end and the provider reported more than zeros; cached
+    tokens count. Usage from before the newest compaction is for another context: `build_context`
+    takes it off the messages it returns.
+    """
+    for position in range(len(messages) - 1, -1, -1):
+        reported = _reported_tokens(messages[position])
+        if reported:
+            later = messages[position + 1 :]
+            return reported + sum(estimate_tokens(message, scale) for message in later)
+    return sum(estimate_tokens(message, scale) for message in messages)
+
+
+def _reported_tokens(message: Message) -> int:
+    is_answer = message.role == "assistant" and message.stop_reason not in CUT_SHORT
+    return message.usage.total_tokens if is_answer and message.usage else 0
+
+
+def corrected_scale(scale: float, estimated: int, reported: int) -> float:
+    """`scale` moved towards what would have made the estimate of a call right.
+
+    `estimated` was made with `scale`; `reported` is what the provider counted for the same call.
+    Shape: an exponentially weighted mean, between `SCALE_MIN` and `SCALE_MAX`; unchanged when
+    either number says nothing (zero or less).
+    """
+    if estimated <= 0 or reported <= 0:
+        return scale
+    right_now = scale * reported / estimated
+    mean = (1 - SCALE_WEIGHT) * scale + SCALE_WEIGHT * right_now
+    return min(SCALE_MAX, max(SCALE_MIN, mean))

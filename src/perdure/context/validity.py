@@ -1,0 +1,62 @@
+"""A history that OpenAI, Anthropic and Google all accept, made from any messages whatsoever.
+
+The rules, all at once: the first message is the user's; user side and assistant alternate (tool
+results stand on the user side, right behind the calls they answer, and the user's words may follow
+them); every call is answered exactly once, in order; no message and no text is empty; no text of
+the assistant stands behind its calls, and the last word of the history has no blank end.
+Repairs are made when reading; the log is never touched.
+Source: `tests/fakes/provider_rules.py` states each provider's rules and where they are from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.context import prompts
+from perdure.context.emission import ContextMessage
+from perdure.context.pairing import repaired
+from perdure.session.messages import TextPart, user
+
+
+def valid_history(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
+    """`messages` made valid for every provider; empty only if nothing in them can be sent.
+
+    Shape: as the module says. It may end with the assistant; a request for an answer must not, so
+    its caller appends what the user said first.
+    """
+    return alternating(repaired(messages))
+
+
+def alternating(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
+    """`messages`, which `repaired` made, with neighbours of one role merged and the user first."""
+    merged: list[ContextMessage] = []
+    for each in messages:
+        if merged and merged[-1].message.role == each.message.role:
+            merged[-1] = _merged(merged[-1], each)
+        else:
+            merged.append(each)
+    if merged and merged[0].message.role != "user":
+        merged.insert(0, ContextMessage(user(prompts.CONVERSATION_BEGINS), None))
+    if merged and merged[-1].message.role == "assistant":
+        merged[-1] = _without_blank_end(merged[-1])
+    return tuple(merged)
+
+
+def _merged(first: ContextMessage, second: ContextMessage) -> ContextMessage:
+    """Both as one message; model, usage and stop reason are those of `second`."""
+    parts = (*first.message.parts, *second.message.parts)
+    message = msgspec.structs.replace(second.message, parts=parts)
+    entry_ids = tuple(dict.fromkeys((*first.entry_ids, *second.entry_ids)))
+    if not entry_ids:
+        return ContextMessage(message, None)
+    return ContextMessage(message, entry_ids[0], entry_ids[1:])
+
+
+def _without_blank_end(last: ContextMessage) -> ContextMessage:
+    *before, end = last.message.parts
+    if not isinstance(end, TextPart):
+        return last
+    parts = (*before, TextPart(end.text.rstrip()))
+    return msgspec.structs.replace(last, message=msgspec.structs.replace(last.message, parts=parts))
