@@ -1,0 +1,58 @@
+"""When a failed model call is tried again, and after how long. Pure: chance is an argument."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.errors import ModelError, RateLimited
+
+
+class RetryPolicy(msgspec.Struct, frozen=True):
+    """How often a model is called for one answer, and how the waits between grow.
+
+    Units: `first_wait_s` and `cap_s` seconds. `max_attempts` counts the first call too; `jitter` is
+    the share by which a wait may be shorter or longer, so that many processes do not come back at
+    the same moment.
+    """
+
+    max_attempts: int = 3
+    first_wait_s: float = 2.0
+    factor: float = 2.0
+    cap_s: float = 60.0
+    jitter: float = 0.2
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1:
+            raise ValueError("max_attempts counts the first call and is at least 1")
+        if min(self.first_wait_s, self.cap_s) < 0 or self.factor < 1:
+            raise ValueError("waits are not negative and do not shrink")
+        if not 0 <= self.jitter <= 1:
+            raise ValueError("jitter is a share from 0 to 1")
+
+
+def next_wait(
+    policy: RetryPolicy, attempt: int, error: ModelError, random01: float
+) -> float | None:
+    """Seconds to wait after `error` ended attempt `attempt` (from 1); None: give up.
+
+    A wait is never shorter than the provider asked for. When it asked for more than the policy's
+    cap, trying earlier would only be refused again: give up and say so. `random01` is a random
+    number from 0 to 1.
+    """
+    if not error.retryable or attempt >= policy.max_attempts:
+        return None
+    wait_s = _backoff_s(policy, attempt) * (1 + policy.jitter * (2 * random01 - 1))
+    wait_s = min(wait_s, policy.cap_s)
+    asked_s = error.retry_after_s if isinstance(error, RateLimited) else None
+    if asked_s is None:
+        return wait_s
+    return None if asked_s > policy.cap_s else max(wait_s, asked_s)
+
+
+def _backoff_s(policy: RetryPolicy, attempt: int) -> float:
+    wait_s = policy.first_wait_s
+    for _ in range(attempt - 1):
+        if wait_s >= policy.cap_s:
+            return policy.cap_s
+        wait_s *= policy.factor
+    return min(wait_s, policy.cap_s)

@@ -1,0 +1,105 @@
+"""One client for all models: ``provider:name`` picks the client that serves it.
+
+Clients may be given ready-made, or as factories that are called when their provider is first used,
+so that a provider's library is loaded only by those who use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Protocol, runtime_checkable
+
+from perdure.errors import ConfigError, ModelError, ModelRefused
+from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest
+
+Factory = Callable[[], ModelClient]
+"""Makes a client, or raises ConfigError saying what is missing (a package, a key)."""
+
+REMEDIES: Mapping[str, str] = {
+    "openai": "pip install 'perdure[models]' and set OPENAI_API_KEY (OPENAI_BASE_URL for any other "
+    "server that speaks its protocol)",
+}
+"""Provider -> what makes it available, for those who have not set it up."""
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A client that holds connections."""
+
+    async def aclose(self) -> None:
+        """Let go of them."""
+        ...
+
+
+class ModelRouter:
+    """A `ModelClient` that hands every call to the client of the model's provider."""
+
+    def __init__(
+        self,
+        clients: Mapping[str, ModelClient],
+        *,
+        factories: Mapping[str, Factory] | None = None,
+        remedies: Mapping[str, str] = REMEDIES,
+    ) -> None:
+        self._clients = dict(clients)
+        self._factories = dict(factories or {})
+        self._remedies = remedies
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """The providers there are, in the order of the alphabet."""
+        return tuple(sorted({*self._clients, *self._factories}))
+
+    def client_for(self, model: str) -> ModelClient:
+        """The client that serves `model`.
+
+        Raises: ConfigError when `model` names no provider, an unknown one, or one that is not set
+        up; it says which there are and what is missing.
+        """
+        provider, colon, name = model.partition(":")
+        if not colon or not provider or not name:
+            raise ConfigError(
+                f"{model!r} names no provider; write provider:name, with one of these providers: "
+                f"{', '.join(self.providers)}"
+            )
+        client = self._clients.get(provider)
+        if client is None:
+            client = self._clients[provider] = self._made(provider)
+        return client
+
+    def info(self, model: str) -> ModelInfo:
+        try:
+            return self.client_for(model).info(model)
+        except ConfigError:
+            return ModelInfo(model)
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        try:
+            return self.client_for(request.model).stream(request)
+        except ConfigError as error:
+            # In a turn this is one more way for a model to be unusable: an imported session may
+            # name a provider that nobody has set up here.
+            return _failing(ModelRefused(request.model, str(error)))
+
+    async def aclose(self) -> None:
+        """Close every client that was made or given and can be closed."""
+        for client in self._clients.values():
+            if isinstance(client, Closable):
+                await client.aclose()
+
+    def _made(self, provider: str) -> ModelClient:
+        factory = self._factories.get(provider)
+        if factory is not None:
+            return factory()
+        remedy = self._remedies.get(provider)
+        hint = f"; for {provider}: {remedy}" if remedy else ""
+        raise ConfigError(
+            f"there is no model provider {provider!r}; available: {', '.join(self.providers)}{hint}"
+        )
+
+
+async def _failing(error: ModelError) -> AsyncIterator[Delta]:
+    nothing: tuple[Delta, ...] = ()
+    for delta in nothing:
+        yield delta
+    raise error

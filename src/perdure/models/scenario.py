@@ -1,0 +1,241 @@
+"""A scenario: what a scripted model answers, as values, and which reply a request gets. Pure.
+
+The choice depends on the request alone, so that a process that was killed and resumed gets the
+reply that the first one would have got. ``docs/scenarios.md`` describes the format they are
+written in, and ``scenario_yaml`` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from perdure.models.protocol import ModelRequest
+from perdure.session.messages import Message, StopReason, TextPart, ToolResultPart, Usage
+
+ErrorCode = Literal[
+    "rate_limited", "model_unavailable", "context_overflow", "model_refused", "malformed_response"
+]
+
+DEFAULT_CHUNK_CHARS = 24
+
+
+class Say(msgspec.Struct, frozen=True):
+    """Text of the answer."""
+
+    text: str
+
+
+class Think(msgspec.Struct, frozen=True):
+    """Reasoning."""
+
+    text: str
+
+
+class ScriptedCall(msgspec.Struct, frozen=True):
+    """A tool call. `json` is sent as it stands, valid or not; without `id` it gets one."""
+
+    name: str
+    json: str = "{}"
+    id: str | None = None
+
+
+class CallTools(msgspec.Struct, frozen=True):
+    """Tool calls at once, their deltas interleaved."""
+
+    calls: tuple[ScriptedCall, ...]
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Nothing happens for a while. Units: seconds."""
+
+    seconds: float
+
+
+class Fail(msgspec.Struct, frozen=True):
+    """The call ends with an error, the first `times` times the same request is made; None: always.
+
+    The times are counted by the model's process: one that is started anew begins at zero.
+    """
+
+    code: ErrorCode
+    reason: str = "the scenario says so"
+    times: int | None = None
+    retry_after_s: float | None = None
+    status: int | None = None
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """The stream ends without its end, as a connection that breaks; `times` as for `Fail`."""
+
+    times: int | None = None
+
+
+class Hang(msgspec.Struct, frozen=True):
+    """Nothing more comes until the call is cancelled; `times` as for `Fail`."""
+
+    times: int | None = None
+
+
+Step = Say | Think | CallTools | Wait | Fail | Cut | Hang
+
+
+class When(msgspec.Struct, frozen=True):
+    """Conditions on a request; all that are given must hold. Texts are compared without case.
+
+    `nth` is the number of the answer (1 + the assistant messages in the request), `round` the same
+    counted from the newest user message. `user_contains` looks at the newest text of the user's.
+    `after` says whether the request ends with the user's words or with tool results, `after_tool`
+    that one of those results is of that tool; the two about results look at those results.
+    """
+
+    nth: int | None = None
+    round: int | None = None
+    user_contains: str | None = None
+    system_contains: str | None = None
+    after: Literal["user", "tool"] | None = None
+    after_tool: str | None = None
+    last_tool_result_contains: str | None = None
+    last_tool_result_is_error: bool | None = None
+    asks_summary: bool | None = None
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer of the model.
+
+    `usage` None reports tokens estimated from bytes; `reports_usage` False reports none.
+    Units: `chunk_chars` characters per delta, `chunk_delay_s` seconds between deltas.
+    """
+
+    steps: tuple[Step, ...]
+    when: When | None = None
+    stop_reason: StopReason | None = None
+    usage: Usage | None = None
+    reports_usage: bool = True
+    chunk_chars: int = DEFAULT_CHUNK_CHARS
+    chunk_delay_s: float = 0.0
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """What the model ``scripted:<name>`` answers.
+
+    A request gets the first of `rules` whose condition holds; else, unless it asks for a summary,
+    the member of `sequence` whose position is the number of assistant messages in the request.
+    """
+
+    name: str
+    rules: tuple[Reply, ...] = ()
+    sequence: tuple[Reply, ...] = ()
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+
+
+class Situation(msgspec.Struct, frozen=True):
+    """What conditions look at.
+
+    Shape: `results` are the tool results the request ends with, empty after words of the user's;
+    `result_tools` names their tools.
+    """
+
+    answers: int
+    answers_in_turn: int
+    user_text: str
+    system: str
+    results: tuple[ToolResultPart, ...]
+    result_tools: tuple[str, ...]
+    asks_summary: bool
+
+
+def situation_of(request: ModelRequest) -> Situation:
+    """What `request` looks like to a condition."""
+    messages = request.messages
+    newest_user = _last_index(messages, "user")
+    in_turn = messages[newest_user + 1 :]
+    results = _final_results(messages)
+    return Situation(
+        answers=_answers(messages),
+        answers_in_turn=_answers(in_turn),
+        user_text=_newest_text(messages[newest_user]) if newest_user >= 0 else "",
+        system=request.system or "",
+        results=results,
+        result_tools=tuple(_tool_of(result, messages) for result in results),
+        asks_summary=asks_summary(request),
+    )
+
+
+def asks_summary(request: ModelRequest) -> bool:
+    """Whether `request` is a compaction's: it shows a conversation instead of being in one."""
+    newest_user = _last_index(request.messages, "user")
+    if newest_user != len(request.messages) - 1:
+        return False
+    text = request.messages[newest_user].text if newest_user >= 0 else ""
+    return "<conversation>" in text and "</conversation>" in text
+
+
+def reply_to(scenario: Scenario, situation: Situation) -> Reply | None:
+    """The reply of `scenario` in `situation`; None when it has none."""
+    for rule in scenario.rules:
+        if rule.when is None or holds(rule.when, situation):
+            return rule
+    if situation.asks_summary or situation.answers >= len(scenario.sequence):
+        return None
+    return scenario.sequence[situation.answers]
+
+
+def holds(when: When, situation: Situation) -> bool:
+    """Whether all conditions of `when` hold in `situation`."""
+    after = "tool" if situation.results else "user"
+    result_texts = [result.text for result in situation.results]
+    has_error = any(result.is_error for result in situation.results) if result_texts else None
+    return all(
+        (
+            when.nth in (None, situation.answers + 1),
+            when.round in (None, situation.answers_in_turn + 1),
+            _contains([situation.user_text], when.user_contains),
+            _contains([situation.system], when.system_contains),
+            when.after in (None, after),
+            when.after_tool is None or when.after_tool in situation.result_tools,
+            _contains(result_texts, when.last_tool_result_contains),
+            when.last_tool_result_is_error in (None, has_error),
+            when.asks_summary in (None, situation.asks_summary),
+        )
+    )
+
+
+def _contains(texts: Iterable[str], wanted: str | None) -> bool:
+    return wanted is None or any(wanted.casefold() in text.casefold() for text in texts)
+
+
+def _answers(messages: Sequence[Message]) -> int:
+    return sum(message.role == "assistant" for message in messages)
+
+
+def _last_index(messages: Sequence[Message], role: str) -> int:
+    """Where the newest message of `role` is; -1 when there is none."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == role:
+            return index
+    return -1
+
+
+def _newest_text(message: Message) -> str:
+    """The last text part: what stands before it in a user message was added by the context."""
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    return texts[-1] if texts else ""
+
+
+def _final_results(messages: Sequence[Message]) -> tuple[ToolResultPart, ...]:
+    first = len(messages)
+    while first > 0 and messages[first - 1].role == "tool":
+        first -= 1
+    parts = [part for message in messages[first:] for part in message.parts]
+    return tuple(part for part in parts if isinstance(part, ToolResultPart))
+
+
+def _tool_of(result: ToolResultPart, messages: Sequence[Message]) -> str:
+    if result.name is not None:
+        return result.name
+    calls = [call for message in messages for call in message.tool_calls]
+    return next((call.name for call in reversed(calls) if call.id == result.call_id), "")

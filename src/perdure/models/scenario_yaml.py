@@ -1,0 +1,242 @@
+"""Scenarios read from YAML (``docs/scenarios.md``), strictly: all faults at once, with their lines.
+
+This is the only module of the scripted model that loads a YAML library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast, get_args
+
+import msgspec
+
+from perdure.errors import ConfigError
+from perdure.models.scenario import (
+    DEFAULT_CHUNK_CHARS,
+    CallTools,
+    Cut,
+    ErrorCode,
+    Fail,
+    Hang,
+    Reply,
+    Say,
+    Scenario,
+    ScriptedCall,
+    Step,
+    Think,
+    Wait,
+    When,
+)
+from perdure.models.yaml_nodes import Node, NodeReader
+from perdure.session.messages import StopReason, Usage
+
+_SCENARIO_KEYS = ("name", "model", "chunk_chars", "chunk_delay_ms", "rules", "sequence")
+_MODEL_KEYS = ("context_window", "max_output_tokens")
+_SHORT_KEYS = ("error", "thinking", "text", "calls")
+_REPLY_KEYS = (
+    *("when", *_SHORT_KEYS, "steps"),
+    *("stop_reason", "usage", "delay_ms", "chunk_chars", "chunk_delay_ms"),
+)
+_STEP_KEYS = ("text", "thinking", "calls", "wait_ms", "error", "cut", "hang")
+_CALL_KEYS = ("name", "args", "json", "id")
+_ERROR_KEYS = ("code", "reason", "times", "retry_after_s", "status")
+_WHEN_NUMBERS = ("nth", "round")
+_WHEN_TEXTS = ("user_contains", "system_contains", "after_tool", "last_tool_result_contains")
+_WHEN_FLAGS = ("last_tool_result_is_error", "asks_summary")
+_STOP_REASONS = get_args(StopReason)
+_ERROR_CODES = get_args(ErrorCode)
+
+
+def read_scenario(text: str, *, name: str) -> Scenario:
+    """The scenario in `text`; `name` is the model's name where the file gives none.
+
+    Raises: ConfigError with every fault and its line.
+    """
+    reader = _ScenarioReader()
+    root = reader.nodes.root(text)
+    scenario = None if root is None else reader.scenario(root, name)
+    if scenario is None or reader.nodes.faults:
+        faults = "; ".join(reader.nodes.faults)
+        raise ConfigError(f"the scenario {name!r} cannot be used: {faults}")
+    return scenario
+
+
+def load_scenario(path: Path) -> Scenario:
+    """The scenario in the file `path`, named for it unless it names itself.
+
+    Raises: ConfigError when it cannot be read, or with every fault and its line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the scenario {str(path)!r} cannot be read: {error}") from error
+    return read_scenario(text, name=path.name.partition(".")[0])
+
+
+class _Pace(msgspec.Struct, frozen=True):
+    """How a reply is cut into deltas."""
+
+    chunk_chars: int = DEFAULT_CHUNK_CHARS
+    chunk_delay_s: float = 0.0
+
+
+class _ScenarioReader:
+    def __init__(self) -> None:
+        self.nodes = NodeReader()
+
+    def scenario(self, root: Node, name: str) -> Scenario:
+        nodes = self.nodes
+        fields = nodes.mapping(root, _SCENARIO_KEYS)
+        if root.kind == "map" and not fields.keys() & {"rules", "sequence"}:
+            nodes.fault(root, "there is neither 'sequence' nor 'rules': it would answer nothing")
+        pace = self._pace(fields, _Pace())
+        model: Mapping[str, Node] = {}
+        if "model" in fields:
+            model = nodes.mapping(fields["model"], _MODEL_KEYS)
+        rules = nodes.items(fields["rules"]) if "rules" in fields else ()
+        sequence = nodes.items(fields["sequence"]) if "sequence" in fields else ()
+        return Scenario(
+            name=nodes.text(fields["name"]) if "name" in fields else name,
+            rules=tuple(self._rule(node, pace) for node in rules),
+            sequence=tuple(self._reply(node, pace) for node in sequence),
+            **{key: nodes.whole(node, 1) for key, node in model.items()},
+        )
+
+    def _pace(self, fields: Mapping[str, Node], default: _Pace) -> _Pace:
+        chars, delay_s = default.chunk_chars, default.chunk_delay_s
+        if "chunk_chars" in fields:
+            chars = self.nodes.whole(fields["chunk_chars"], 1)
+        if "chunk_delay_ms" in fields:
+            delay_s = self.nodes.number(fields["chunk_delay_ms"]) / 1000
+        return _Pace(chars, delay_s)
+
+    def _rule(self, node: Node, pace: _Pace) -> Reply:
+        fields = self.nodes.mapping(node, _REPLY_KEYS)
+        when = self._when(fields["when"]) if "when" in fields else None
+        return msgspec.structs.replace(self._played(node, fields, pace), when=when)
+
+    def _reply(self, node: Node, pace: _Pace) -> Reply:
+        fields = self.nodes.mapping(node, _REPLY_KEYS)
+        if "when" in fields:
+            self.nodes.fault(fields["when"], "'when' belongs under 'rules': a sequence has places")
+        return self._played(node, fields, pace)
+
+    def _played(self, node: Node, fields: Mapping[str, Node], default: _Pace) -> Reply:
+        nodes, pace = self.nodes, self._pace(fields, default)
+        usage, reports_usage = None, True
+        if "usage" in fields and fields["usage"].kind == "map":
+            usage = self._usage(fields["usage"])
+        elif "usage" in fields:
+            nodes.choice(fields["usage"], ("none",))
+            reports_usage = False
+        reason = (
+            nodes.choice(fields["stop_reason"], _STOP_REASONS) if "stop_reason" in fields else None
+        )
+        return Reply(
+            steps=self._steps(node, fields),
+            stop_reason=cast("StopReason | None", reason),
+            usage=usage,
+            reports_usage=reports_usage,
+            chunk_chars=pace.chunk_chars,
+            chunk_delay_s=pace.chunk_delay_s,
+        )
+
+    def _steps(self, node: Node, fields: Mapping[str, Node]) -> tuple[Step, ...]:
+        """The steps in full, or those that the short keys stand for, in the order of those keys."""
+        delay = ()
+        if "delay_ms" in fields:
+            delay = (Wait(self.nodes.number(fields["delay_ms"]) / 1000),)
+        short = [key for key in _SHORT_KEYS if key in fields]
+        if "steps" in fields:
+            if short:
+                self.nodes.fault(fields["steps"], f"'steps' excludes {', '.join(short)}")
+            return (*delay, *(self._step(item) for item in self.nodes.items(fields["steps"])))
+        if node.kind == "map" and not short:
+            self.nodes.fault(node, f"a reply needs one of {', '.join(_SHORT_KEYS)}, or 'steps'")
+        return (*delay, *(self._step_of(key, fields[key]) for key in short))
+
+    def _step(self, node: Node) -> Step:
+        if node.kind == "str" and node.text in ("cut", "hang"):
+            return Cut() if node.text == "cut" else Hang()
+        fields = self.nodes.mapping(node, _STEP_KEYS)
+        if len(fields) != 1 and node.kind == "map":
+            self.nodes.fault(node, f"a step is one of {', '.join(_STEP_KEYS)}, and one only")
+        for key, value in fields.items():
+            return self._step_of(key, value)
+        return Wait(0)
+
+    def _step_of(self, key: str, node: Node) -> Step:
+        match key:
+            case "text":
+                return Say(self.nodes.text(node))
+            case "thinking":
+                return Think(self.nodes.text(node))
+            case "calls":
+                return CallTools(tuple(self._call(item) for item in self.nodes.items(node)))
+            case "wait_ms":
+                return Wait(self.nodes.number(node) / 1000)
+            case "error":
+                return self._error(node)
+            case "cut":
+                return Cut(self._times(node))
+            case _:
+                return Hang(self._times(node))
+
+    def _call(self, node: Node) -> ScriptedCall:
+        nodes = self.nodes
+        fields = nodes.mapping(node, _CALL_KEYS, required=("name",))
+        json = "{}"
+        if "args" in fields and "json" in fields:
+            nodes.fault(node, "'args' are arguments as data, 'json' as raw text: give one of them")
+        elif "json" in fields:
+            json = nodes.text(fields["json"])
+        elif "args" in fields:
+            if fields["args"].kind != "map":
+                nodes.fault(fields["args"], "'args' is a mapping of arguments")
+            json = msgspec.json.encode(nodes.data(fields["args"])).decode()
+        return ScriptedCall(
+            name=nodes.text(fields["name"]) if "name" in fields else "",
+            json=json,
+            id=nodes.text(fields["id"]) if "id" in fields else None,
+        )
+
+    def _error(self, node: Node) -> Fail:
+        nodes = self.nodes
+        fields = nodes.mapping(node, _ERROR_KEYS, required=("code",))
+        code = nodes.choice(fields["code"], _ERROR_CODES) if "code" in fields else _ERROR_CODES[0]
+        fail = Fail(cast("ErrorCode", code))
+        if "reason" in fields:
+            fail = msgspec.structs.replace(fail, reason=nodes.text(fields["reason"]))
+        return msgspec.structs.replace(
+            fail,
+            times=nodes.whole(fields["times"], 1) if "times" in fields else None,
+            retry_after_s=nodes.number(fields["retry_after_s"])
+            if "retry_after_s" in fields
+            else None,
+            status=nodes.whole(fields["status"], 100) if "status" in fields else None,
+        )
+
+    def _times(self, node: Node) -> int:
+        fields = self.nodes.mapping(node, ("times",), required=("times",))
+        return self.nodes.whole(fields["times"], 1) if "times" in fields else 1
+
+    def _usage(self, node: Node) -> Usage:
+        fields = self.nodes.mapping(node, Usage.__struct_fields__)
+        return Usage(**{key: self.nodes.whole(value) for key, value in fields.items()})
+
+    def _when(self, node: Node) -> When:
+        nodes = self.nodes
+        known = (*_WHEN_NUMBERS, *_WHEN_TEXTS, *_WHEN_FLAGS, "after")
+        fields = nodes.mapping(node, known)
+        found: dict[str, object] = {}
+        for key, value in fields.items():
+            if key in _WHEN_NUMBERS:
+                found[key] = nodes.whole(value, 1)
+            elif key in _WHEN_TEXTS:
+                found[key] = nodes.text(value)
+            elif key in _WHEN_FLAGS:
+                found[key] = nodes.boolean(value)
+            else:
+                found[key] = nodes.choice(value, ("user", "tool"))
+        return msgspec.convert(found, When)

@@ -1,0 +1,228 @@
+"""The scripted model: answers from scenarios, without a network; the offline default is ``echo``.
+
+Which reply a request gets depends on the request alone (``scenario``). The one thing remembered is
+how often a step that is to fail a number of times has failed, per request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import msgspec
+
+from perdure.errors import (
+    ContextOverflow,
+    MalformedResponse,
+    ModelError,
+    ModelRefused,
+    ModelUnavailable,
+    RateLimited,
+)
+from perdure.models.echo import NAME as ECHO
+from perdure.models.echo import echo
+from perdure.models.protocol import (
+    Delta,
+    Finished,
+    ModelInfo,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+)
+from perdure.models.scenario import (
+    CallTools,
+    Cut,
+    Fail,
+    Hang,
+    Reply,
+    Say,
+    Scenario,
+    ScriptedCall,
+    Think,
+    Wait,
+    asks_summary,
+    reply_to,
+    situation_of,
+)
+from perdure.session.clock import Clock
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+
+BYTES_PER_TOKEN = 4
+MEDIA_BYTES = 4_800
+
+
+class ScriptedModel:
+    """A `ModelClient` for the models ``scripted:<name of a scenario>`` and ``scripted:echo``."""
+
+    def __init__(self, *scenarios: Scenario, clock: Clock) -> None:
+        self._scenarios = {scenario.name: scenario for scenario in scenarios}
+        self._clock = clock
+        self._happened: Counter[tuple[str, str, int]] = Counter()
+
+    def info(self, model: str) -> ModelInfo:
+        scenario = self._scenarios.get(_name_of(model))
+        if scenario is None:
+            return ModelInfo(model)
+        return ModelInfo(model, scenario.context_window, scenario.max_output_tokens)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        reply = self._reply(request)
+        key = _fingerprint(request)
+        progress = _Progress(reply, key)
+        for number, step in enumerate(reply.steps):
+            if isinstance(step, Fail | Cut | Hang):
+                if not self._happens(request.model, key, number, step.times):
+                    continue
+                if isinstance(step, Cut):
+                    return
+                if isinstance(step, Hang):
+                    await asyncio.Event().wait()
+                else:
+                    raise _error_of(step, request.model)
+            elif isinstance(step, Wait):
+                await self._clock.sleep(step.seconds)
+            else:
+                for delta in progress.deltas_of(step):
+                    # Between two deltas the loop turns once, as it does for a network: a caller
+                    # can be cancelled, and others run.
+                    await asyncio.sleep(0)
+                    await self._clock.sleep(reply.chunk_delay_s)
+                    yield delta
+        yield progress.finished(request)
+
+    def _reply(self, request: ModelRequest) -> Reply:
+        name = _name_of(request.model)
+        scenario = self._scenarios.get(name)
+        if scenario is None:
+            if name == ECHO:
+                return echo(request)
+            known = ", ".join(sorted({ECHO, *self._scenarios}))
+            raise ModelRefused(request.model, f"there is no such scenario; there are: {known}")
+        window, used = scenario.context_window, estimated_tokens(request)
+        if window is not None and used > window:
+            reason = f"{used} tokens do not fit a window of {window}"
+            raise ContextOverflow(request.model, reason, used, window)
+        reply = reply_to(scenario, situation_of(request))
+        if reply is not None:
+            return reply
+        if asks_summary(request):
+            return echo(request)
+        raise ModelRefused(request.model, "the scenario has no reply for this request")
+
+    def _happens(self, model: str, key: str, number: int, times: int | None) -> bool:
+        """Whether the step that is to happen `times` times for this request happens now."""
+        if times is None:
+            return True
+        place = (model, key, number)
+        self._happened[place] += 1
+        return self._happened[place] <= times
+
+
+class _Progress:
+    """One reply on its way: what was sent, and the numbers and ids of its calls."""
+
+    def __init__(self, reply: Reply, key: str) -> None:
+        self._reply = reply
+        self._key = key
+        self._calls = 0
+        self._sent_bytes = 0
+
+    def deltas_of(self, step: Say | Think | CallTools) -> Iterator[Delta]:
+        size = self._reply.chunk_chars
+        if isinstance(step, CallTools):
+            yield from self._interleaved(step.calls, size)
+            return
+        self._sent_bytes += len(step.text.encode())
+        for piece in _pieces(step.text, size):
+            yield TextDelta(piece) if isinstance(step, Say) else ThinkingDelta(piece)
+
+    def _interleaved(self, calls: Sequence[ScriptedCall], size: int) -> Iterator[Delta]:
+        open_calls: list[tuple[int, Iterator[str]]] = []
+        for call in calls:
+            index, self._calls = self._calls, self._calls + 1
+            self._sent_bytes += len(call.name) + len(call.json.encode())
+            yield ToolCallDelta(index, call.id or f"call_{self._key}_{index}", call.name)
+            open_calls.append((index, _pieces(call.json, size)))
+        while open_calls:
+            for place in list(open_calls):
+                index, pieces = place
+                piece = next(pieces, None)
+                if piece is None:
+                    open_calls.remove(place)
+                else:
+                    yield ToolCallDelta(index, json=piece)
+
+    def finished(self, request: ModelRequest) -> Finished:
+        reply = self._reply
+        reason = reply.stop_reason or ("tool_calls" if self._calls else "stop")
+        if not reply.reports_usage:
+            return Finished(reason)
+        return Finished(reason, reply.usage or self._estimated(request))
+
+    def _estimated(self, request: ModelRequest) -> Usage:
+        return Usage(estimated_tokens(request), _tokens(self._sent_bytes))
+
+
+def estimated_tokens(request: ModelRequest) -> int:
+    """About how many tokens `request` is: its bytes over four."""
+    total = len((request.system or "").encode())
+    total += sum(len(msgspec.json.encode(tool)) for tool in request.tools)
+    total += sum(_bytes_of(message) for message in request.messages)
+    return _tokens(total)
+
+
+def _bytes_of(message: Message) -> int:
+    total = 0
+    for part in message.parts:
+        if isinstance(part, TextPart | ThinkingPart):
+            total += len(part.text.encode())
+        elif isinstance(part, ToolCallPart):
+            total += len(part.name) + len(msgspec.json.encode(part.args))
+        elif isinstance(part, ToolResultPart):
+            total += len(part.text.encode()) + MEDIA_BYTES * len(part.media)
+        elif isinstance(part, MediaPart):
+            total += MEDIA_BYTES
+    return total
+
+
+def _tokens(count_bytes: int) -> int:
+    return -(-count_bytes // BYTES_PER_TOKEN)
+
+
+def _error_of(step: Fail, model: str) -> ModelError:
+    match step.code:
+        case "rate_limited":
+            return RateLimited(model, step.reason, step.retry_after_s)
+        case "model_unavailable":
+            return ModelUnavailable(model, step.reason)
+        case "context_overflow":
+            return ContextOverflow(model, step.reason)
+        case "model_refused":
+            return ModelRefused(model, step.reason, step.status)
+        case "malformed_response":
+            return MalformedResponse(model, step.reason)
+
+
+def _name_of(model: str) -> str:
+    return model.partition(":")[2] or model
+
+
+def _fingerprint(request: ModelRequest) -> str:
+    """Short name of what `request` says: the same in every process, another for another history."""
+    said = msgspec.json.encode(request.messages)
+    return hashlib.blake2b(said, digest_size=6).hexdigest()
+
+
+def _pieces(text: str, size: int) -> Iterator[str]:
+    return (text[start : start + size] for start in range(0, len(text), size))

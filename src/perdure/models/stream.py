@@ -1,0 +1,220 @@
+"""Deltas of one answer put together into one assistant message. Pure.
+
+The parts stand in the order in which they began; deltas of calls that arrive interleaved are told
+apart by their index. Whatever a model sends, the message can be written to the log: text is valid
+Unicode, arguments are a JSON object, ids of calls are distinct. Arguments that were no JSON object
+are kept as the one argument `INVALID_JSON`, so that the call is answered with an error the model
+can read (see `invalid_json`) and the history stays valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Literal
+
+import msgspec
+
+from perdure.errors import MalformedResponse, ModelUnavailable
+from perdure.models.protocol import Delta, Finished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.session.messages import (
+    Message,
+    Part,
+    StopReason,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
+
+INVALID_JSON = "__invalid_json__"
+"""The only argument of a call whose arguments were no JSON object; its value is what they were."""
+
+_object = msgspec.json.Decoder(dict[str, object])
+
+
+def invalid_json(call: ToolCallPart) -> str | None:
+    """What the model sent as the arguments of `call` if that was no JSON object, else None."""
+    text = call.args.get(INVALID_JSON)
+    return text if isinstance(text, str) and len(call.args) == 1 else None
+
+
+def call_ids(messages: Iterable[Message]) -> frozenset[str]:
+    """The ids of all tool calls in `messages`."""
+    return frozenset(call.id for message in messages for call in message.tool_calls)
+
+
+def answer_of(deltas: Iterable[Delta], model: str, taken_ids: Collection[str] = ()) -> Message:
+    """The message that `deltas` make.
+
+    Raises: as `AnswerBuilder.finished`.
+    """
+    builder = AnswerBuilder(model, taken_ids)
+    for delta in deltas:
+        builder.add(delta)
+    return builder.finished()
+
+
+def mended(text: str) -> str:
+    """`text` as valid Unicode: halves of surrogate pairs joined where they meet, else replaced.
+
+    Providers split an emoji's JSON escape over two chunks; each half alone cannot be encoded.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+class _Words(msgspec.Struct):
+    """Text or reasoning that is still arriving."""
+
+    kind: Literal["text", "thinking"]
+    pieces: list[str]
+
+
+class _Call(msgspec.Struct):
+    """A tool call that is still arriving; `pieces` are of its arguments."""
+
+    pieces: list[str]
+    id: str = ""
+    name: str = ""
+
+
+_CallMaker = Callable[[_Call], ToolCallPart | None]
+
+
+def _joined(pieces: list[str]) -> str:
+    """The text of `pieces`, which are kept as one from then on: asking again is cheap."""
+    pieces[:] = ["".join(pieces)]
+    return mended(pieces[0])
+
+
+def _words_part(words: _Words) -> TextPart | ThinkingPart | None:
+    text = _joined(words.pieces)
+    if not text:
+        return None
+    return TextPart(text) if words.kind == "text" else ThinkingPart(text)
+
+
+def _arguments(text: str) -> dict[str, object] | None:
+    """The object that `text` is; None when it is none. Nothing at all means: no arguments."""
+    if text.strip() in ("", "null"):
+        return {}
+    try:
+        return _object.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+class AnswerBuilder:
+    """Collects the deltas of one answer of `model`.
+
+    `taken_ids` are the ids of the calls that the request holds already. Some servers number calls
+    anew in every answer; a call whose id is taken gets a suffix (``call_0-2``), because ids must be
+    unique within a branch.
+    """
+
+    def __init__(self, model: str, taken_ids: Collection[str] = ()) -> None:
+        self._model = model
+        self._taken = set(taken_ids)
+        self._parts: list[_Words | _Call] = []
+        self._calls: dict[int, _Call] = {}
+        self._end: Finished | None = None
+
+    def add(self, delta: Delta) -> None:
+        """Take the next delta.
+
+        Raises: ValueError after the end of the stream.
+        """
+        if self._end is not None:
+            raise ValueError("a delta came after the end of the stream")
+        if isinstance(delta, Finished):
+            self._end = delta
+        elif isinstance(delta, ToolCallDelta):
+            self._add_to_call(delta)
+        else:
+            self._add_words(delta)
+
+    def partial(self) -> Message:
+        """What has arrived so far, as a message without stop reason.
+
+        Shape: it holds those calls only whose arguments are complete.
+        """
+        return Message("assistant", self._made(self._complete_call), model=self._model)
+
+    def finished(self) -> Message:
+        """The whole answer.
+
+        Shape: an answer that the model or the provider cut short (any stop reason but ``stop`` and
+        ``tool_calls``) holds those calls only whose arguments are complete. The stop reason is
+        ``tool_calls`` exactly when a clean answer holds calls, whatever the provider said.
+        Raises: ModelUnavailable when the stream broke off before its end; MalformedResponse when a
+        call has no name.
+        """
+        if self._end is None:
+            raise ModelUnavailable(self._model, "the answer broke off before its end")
+        is_clean = self._end.stop_reason in ("stop", "tool_calls")
+        parts = self._made(self._any_call if is_clean else self._complete_call)
+        return Message(
+            "assistant",
+            parts,
+            model=self._model,
+            stop_reason=self._stop_reason(self._end.stop_reason, parts),
+            usage=self._end.usage,
+        )
+
+    @staticmethod
+    def _stop_reason(said: StopReason, parts: tuple[Part, ...]) -> StopReason:
+        if said not in ("stop", "tool_calls"):
+            return said
+        return "tool_calls" if any(isinstance(part, ToolCallPart) for part in parts) else "stop"
+
+    def _add_words(self, delta: TextDelta | ThinkingDelta) -> None:
+        kind: Literal["text", "thinking"] = "text" if isinstance(delta, TextDelta) else "thinking"
+        last = self._parts[-1] if self._parts else None
+        if isinstance(last, _Words) and last.kind == kind:
+            last.pieces.append(delta.text)
+        else:
+            self._parts.append(_Words(kind, [delta.text]))
+
+    def _add_to_call(self, delta: ToolCallDelta) -> None:
+        call = self._calls.get(delta.index)
+        if call is None:
+            call = self._calls[delta.index] = _Call([])
+            self._parts.append(call)
+        if delta.id and not call.id:
+            call.id = self._distinct(delta.id)
+        call.name = call.name or delta.name
+        call.pieces.append(delta.json)
+
+    def _distinct(self, call_id: str) -> str:
+        free, number = call_id, 1
+        while free in self._taken:
+            number += 1
+            free = f"{call_id}-{number}"
+        self._taken.add(free)
+        return free
+
+    def _made(self, call_part: _CallMaker) -> tuple[Part, ...]:
+        made = (
+            call_part(part) if isinstance(part, _Call) else _words_part(part)
+            for part in self._parts
+        )
+        return tuple(part for part in made if part is not None)
+
+    def _complete_call(self, call: _Call) -> ToolCallPart | None:
+        text = _joined(call.pieces)
+        # The cheap look at the end first: a partial is asked for many times while a call grows.
+        if not (call.id and call.name and text.rstrip().endswith("}")):
+            return None
+        args = _arguments(text)
+        return None if args is None else ToolCallPart(call.id, call.name, args)
+
+    def _any_call(self, call: _Call) -> ToolCallPart:
+        if not call.name:
+            raise MalformedResponse(self._model, "it asked for a tool without naming it")
+        if not call.id:
+            call.id = self._distinct("call_0")
+        text = _joined(call.pieces)
+        args = _arguments(text)
+        return ToolCallPart(call.id, call.name, {INVALID_JSON: text} if args is None else args)

@@ -1,0 +1,202 @@
+"""YAML read strictly: every fault is collected with its line, none stops the reading.
+
+A value that does not fit is reported and read as something harmless, so that one reading finds all
+faults of a file. YAML 1.2: ``yes`` and ``on`` are text. No tag of YAML's can create an object.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+MAX_DEPTH = 50
+
+_TAG = "tag:yaml.org,2002:"
+_NAMES = {
+    "str": "text",
+    "int": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "nothing",
+    "map": "a mapping",
+    "seq": "a list",
+}
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A value of the document where it stands.
+
+    Shape: `kind` is YAML's name for what it is (``str``, ``int``, ``map``, ``seq``, …); `text` is a
+    scalar as written, `items` a list's content, `pairs` a mapping's.
+    Units: `line` counts from 1.
+    """
+
+    line: int
+    kind: str
+    text: str = ""
+    items: tuple[Node, ...] = ()
+    pairs: tuple[tuple[Node, Node], ...] = ()
+
+
+class NodeReader:
+    """Reads nodes as values; what does not fit goes to `faults`."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, str]] = []
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Everything that is wrong, each with its line, in the order of the lines."""
+        ordered = sorted(self._found, key=lambda found: found[0])
+        return tuple(f"line {line}: {what}" for line, what in ordered)
+
+    def root(self, text: str) -> Node | None:
+        """The node of the whole document; None when there is none or `text` is not YAML."""
+        parser: Any = YAML(typ="safe", pure=True)
+        try:
+            composed: Any = parser.compose(text)
+        except MarkedYAMLError as error:
+            # The library has no types; what is read here it sets on every marked error.
+            marked: Any = error
+            line = marked.problem_mark.line + 1 if marked.problem_mark else 1
+            self._found.append((line, str(marked.problem or marked.context)))
+            return None
+        except (YAMLError, RecursionError) as error:
+            self._found.append((1, " ".join(str(error).split())))
+            return None
+        if composed is None:
+            self._found.append((1, "the file is empty"))
+            return None
+        return self._own(composed, 0)
+
+    def fault(self, node: Node, what: str) -> None:
+        """Report that `what` is wrong at `node`."""
+        self._found.append((node.line, what))
+
+    def mapping(
+        self, node: Node, known: Collection[str], required: Collection[str] = ()
+    ) -> Mapping[str, Node]:
+        """The entries of a mapping that may have the keys `known` and no others."""
+        if node.kind != "map":
+            self._unexpected(node, f"a mapping with {', '.join(known)}")
+            return {}
+        found: dict[str, Node] = {}
+        for key_node, value in node.pairs:
+            key = self._key(key_node, found)
+            if key in known:
+                found[key] = value
+            else:
+                self.fault(key_node, f"{key!r} is unknown here (known: {', '.join(known)})")
+        for key in required:
+            if key not in found:
+                self.fault(node, f"{key!r} is missing")
+        return found
+
+    def items(self, node: Node) -> tuple[Node, ...]:
+        """The items of a list."""
+        if node.kind != "seq":
+            self._unexpected(node, "a list")
+        return node.items
+
+    def text(self, node: Node) -> str:
+        """A text."""
+        if node.kind == "str":
+            return node.text
+        self._unexpected(node, "text (in quotes, if it looks like something else)")
+        return ""
+
+    def choice(self, node: Node, choices: Collection[str]) -> str:
+        """One of `choices`; the first of them when it is none."""
+        if node.kind == "str" and node.text in choices:
+            return node.text
+        self.fault(node, f"{node.text or node.kind!r} is not one of {', '.join(choices)}")
+        return next(iter(choices))
+
+    def whole(self, node: Node, least: int = 0) -> int:
+        """A whole number that is not less than `least`."""
+        value = self._plain(node)
+        if node.kind == "int" and isinstance(value, int) and value >= least:
+            return value
+        self._unexpected(node, f"a whole number from {least} up")
+        return least
+
+    def number(self, node: Node) -> float:
+        """A number that is not negative."""
+        value = self._plain(node)
+        if node.kind in ("int", "float") and isinstance(value, int | float) and value >= 0:
+            return float(value)
+        self._unexpected(node, "a number that is not negative")
+        return 0.0
+
+    def boolean(self, node: Node) -> bool:
+        """True or false."""
+        if node.kind != "bool":
+            self._unexpected(node, "true or false")
+        return node.text.lower() == "true"
+
+    def data(self, node: Node) -> object:
+        """Any plain data, as JSON has it."""
+        if node.kind == "seq":
+            return [self.data(item) for item in node.items]
+        if node.kind != "map":
+            return self._plain(node)
+        found: dict[str, object] = {}
+        for key_node, value in node.pairs:
+            found[self._key(key_node, found)] = self.data(value)
+        return found
+
+    def _key(self, node: Node, found: Mapping[str, object]) -> str:
+        if node.kind != "str":
+            self._unexpected(node, "text as a key")
+        if node.text in found:
+            self.fault(node, f"{node.text!r} stands here twice")
+        return node.text
+
+    def _plain(self, node: Node) -> object:
+        """A scalar as a value of its kind; its text where JSON has no such kind (dates)."""
+        digits = node.text.replace("_", "")
+        match node.kind:
+            case "null" | "map" | "seq":
+                return None
+            case "bool":
+                return node.text.lower() == "true"
+            case "int":
+                return int(digits, 10) if digits.lstrip("+-").isdecimal() else int(digits, 0)
+            case "float":
+                return self._float(node, digits)
+            case _:
+                return node.text
+
+    def _float(self, node: Node, digits: str) -> float:
+        name = digits.lstrip("+-").lower()
+        value = math.inf if name in (".inf", ".nan") else float(digits)
+        if math.isfinite(value):
+            return value
+        self.fault(node, f"{node.text} cannot be written as JSON")
+        return 0.0
+
+    def _unexpected(self, node: Node, expected: str) -> None:
+        self.fault(node, f"expected {expected}, found {_NAMES.get(node.kind, node.kind)}")
+
+    def _own(self, composed: Any, depth: int) -> Node:
+        """The library's untyped node as one of ours. An alias that holds itself ends at a depth."""
+        line: int = composed.start_mark.line + 1
+        kind = str(composed.tag).removeprefix(_TAG)
+        if depth > MAX_DEPTH:
+            self._found.append((line, "nested too deep"))
+            return Node(line, "null")
+        if composed.id == "mapping":
+            pairs = [
+                (self._own(key, depth + 1), self._own(value, depth + 1))
+                for key, value in composed.value
+            ]
+            return Node(line, kind, pairs=tuple(pairs))
+        if composed.id == "sequence":
+            items = [self._own(item, depth + 1) for item in composed.value]
+            return Node(line, kind, items=tuple(items))
+        return Node(line, kind, str(composed.value))
