@@ -1,0 +1,1 @@
+"""Tools that come with perdure: they read the working directory, and nothing else."""

@@ -1,0 +1,115 @@
+"""Reading files, and seeing what is in directories, inside the session's working directory."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+from msgspec import Meta
+
+from perdure.errors import ToolError
+from perdure.tools.builtin.jail import Jail
+from perdure.tools.builtin.walk import MAX_VISITED, entries_below, matches
+from perdure.tools.declare import tool
+from perdure.tools.spec import DEFAULT_OUTPUT_BYTES, ToolCall
+
+MAX_FILE_BYTES = 8 * 1024 * 1024
+MAX_ENTRIES = 200
+
+_SNIFFED_BYTES = 8 * 1024
+_PAGE_BYTES = DEFAULT_OUTPUT_BYTES - 1024  # leaves room for the line that says how to go on
+_MARKS = {"file": "", "directory": "/", "link": " (link)", "other": " (special file)"}
+
+
+@tool(effect="read", on_unknown="retry")
+def read_file(
+    path: Annotated[str, "The file, relative to the working directory."],
+    offset: Annotated[int, "The first line to read, counted from 1.", Meta(ge=1)] = 1,
+    limit: Annotated[int | None, "How many lines to read; left out: all.", Meta(ge=1)] = None,
+    *,
+    call: ToolCall,
+) -> str:
+    """Read a UTF-8 text file in the working directory.
+
+    A long file is cut at the end of a line, and a last line in brackets says where to go on.
+    """
+    try:
+        with Jail(call.working_dir, call.tool).file(path) as descriptor:
+            text = text_of(descriptor)
+    except ValueError as error:
+        raise ToolError(call.tool, f"{path!r} cannot be read: {error}") from error
+    lines = lines_of(text)
+    if not lines:
+        return "[the file is empty]"
+    if offset > len(lines):
+        raise ToolError(call.tool, f"{path!r} has {len(lines)} lines, none at offset {offset}")
+    return _page(lines, offset - 1, limit or len(lines))
+
+
+@tool(effect="read", on_unknown="retry")
+def list_directory(
+    path: Annotated[str, "The directory, relative to the working directory."] = ".",
+    *,
+    recursive: Annotated[bool, "Whether to go into its directories too."] = False,
+    glob: Annotated[str | None, "Only what fits, e.g. *.py or src/**/*.py"] = None,
+    call: ToolCall,
+) -> str:
+    """List what is in a directory of the working directory, one entry a line.
+
+    Directories end with a slash. Links are shown, not followed; .git is not entered.
+    """
+    with Jail(call.working_dir, call.tool).directory(path) as start:
+        found = entries_below(start, is_recursive=recursive)
+        shown: list[str] = []
+        for visited, entry in enumerate(found, 1):
+            if len(shown) == MAX_ENTRIES or visited == MAX_VISITED:
+                shown.append(f"[stopped after {len(shown)} entries; give a path or a glob]")
+                break
+            if glob is None or matches(glob, entry.names):
+                shown.append(shown_path(entry.names) + _MARKS[entry.kind])
+    return "\n".join(shown) or "[nothing there]"
+
+
+def shown_path(names: tuple[str, ...]) -> str:
+    """The path `names` on one line, whatever characters they have."""
+    path = "/".join(names)
+    return path if path.isprintable() else path.encode("unicode_escape", "replace").decode()
+
+
+def text_of(descriptor: int) -> str:
+    """The text of an open file.
+
+    Raises: ValueError when it is too large, binary, or not UTF-8.
+    """
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise ValueError(f"it is larger than {MAX_FILE_BYTES} bytes")
+    if b"\0" in content[:_SNIFFED_BYTES]:
+        raise ValueError("it is binary")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of `text`; only a line feed ends one."""
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _page(lines: list[str], start: int, count: int) -> str:
+    """At most `count` lines from `start` on, as many as fit the tool's output, at least one."""
+    wanted = lines[start : start + count]
+    size_bytes = 0
+    for fitting, line in enumerate(wanted):
+        size_bytes += len(line.encode()) + 1
+        if size_bytes > _PAGE_BYTES and fitting:
+            wanted = wanted[:fitting]
+            break
+    end = start + len(wanted)
+    text = "\n".join(wanted)
+    if end == len(lines):
+        return text
+    return f"{text}\n[lines {start + 1} to {end} of {len(lines)}; go on with offset {end + 1}]"

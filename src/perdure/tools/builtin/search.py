@@ -1,0 +1,103 @@
+"""Finding text in the files of the session's working directory.
+
+The search is for plain text, not for a regular expression: Python's take exponential time for
+patterns a model can write by accident, and nothing can stop one that runs. Work is bounded by
+what is read, so that time is bounded too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated
+
+from msgspec import Meta
+
+from perdure.tools.builtin.files import lines_of, shown_path, text_of
+from perdure.tools.builtin.jail import Jail, Reached, open_regular
+from perdure.tools.builtin.walk import MAX_VISITED, entries_below, matches
+from perdure.tools.declare import tool
+from perdure.tools.spec import ToolCall
+
+MAX_MATCHES = 200
+MAX_LINE_CHARACTERS = 200
+MAX_READ_BYTES = 64 * 1024 * 1024
+
+
+@tool(effect="read", on_unknown="retry")
+def search_files(
+    pattern: Annotated[str, "The text to look for; not a regular expression.", Meta(min_length=1)],
+    path: Annotated[str, "The directory to search, relative to the working directory."] = ".",
+    glob: Annotated[str | None, "Only in files that fit, e.g. *.py or src/**/*.py"] = None,
+    *,
+    ignore_case: Annotated[bool, "Whether capital and small letters are the same."] = False,
+    call: ToolCall,
+) -> str:
+    """Search the text files below a directory of the working directory for a text.
+
+    Gives path:line: text for each line that holds it. Binary files, files over 8 MiB, links and
+    .git are left out.
+    """
+    with Jail(call.working_dir, call.tool).reached(path) as start:
+        lines = list(islice(_output(start, pattern, glob, is_folded=ignore_case), MAX_MATCHES + 1))
+    if len(lines) > MAX_MATCHES:
+        lines[MAX_MATCHES:] = [f"[stopped after {MAX_MATCHES} lines; give a path or a glob]"]
+    return "\n".join(lines) or "[not found]"
+
+
+def _output(start: Reached, pattern: str, glob: str | None, *, is_folded: bool) -> Iterator[str]:
+    """The lines that hold `pattern`, in the order of the walk; at its end, if it was given up."""
+    needle = pattern.casefold() if is_folded else pattern
+    try:
+        for names, text in _texts(start, glob):
+            for number, line in enumerate(lines_of(text), 1):
+                if needle in (line.casefold() if is_folded else line):
+                    yield f"{shown_path(names)}:{number}: {line[:MAX_LINE_CHARACTERS]}"
+    except _TooMuch:
+        yield "[stopped: there is too much to search; give a path or a glob]"
+
+
+class _TooMuch(Exception):
+    """A bound of the search was reached."""
+
+
+def _texts(start: Reached, glob: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Names from the jail's root down, and text, of each file that can be searched.
+
+    Raises: _TooMuch.
+    """
+    read_bytes = 0
+    for names, descriptor in _files(start, glob):
+        read_bytes += os.fstat(descriptor).st_size
+        if read_bytes > MAX_READ_BYTES:
+            raise _TooMuch
+        try:
+            yield names, text_of(descriptor)
+        except (ValueError, OSError):
+            continue  # not text, or it cannot be read to its end
+
+
+def _files(start: Reached, glob: str | None) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Names from the jail's root down, and descriptor, open until the next, of each file.
+
+    Raises: _TooMuch.
+    """
+    if start.is_file:
+        yield start.names, start.descriptor
+        return
+    for visited, entry in enumerate(entries_below(start, is_recursive=True), 1):
+        if visited == MAX_VISITED:
+            raise _TooMuch
+        if entry.kind != "file" or entry.is_secret:
+            continue
+        if glob is not None and not matches(glob, entry.names):
+            continue
+        try:
+            descriptor = open_regular(entry.parent, entry.name)
+        except OSError:
+            continue  # not ours to read, gone, or replaced by a link
+        try:
+            yield (*start.names, *entry.names), descriptor
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,100 @@
+"""What is in a directory of the jail and below it, in a fixed order, without following links."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import cache
+from itertools import islice
+from typing import Literal
+
+import msgspec
+
+from perdure.tools.builtin.jail import MAX_DEPTH, Reached, is_secret, open_directory
+
+MAX_VISITED = 20_000
+"""Entries that are looked at before a walk gives up."""
+
+_NOT_ENTERED = frozenset((".git",))  # objects nobody can read, enough of them to hide the rest
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Something in a directory. Shape: `names` lead to it from the directory walked.
+
+    `parent` is a descriptor of the directory it is in, open until the walk goes on.
+    """
+
+    names: tuple[str, ...]
+    kind: Literal["file", "directory", "link", "other"]
+    is_secret: bool
+    parent: int
+
+    @property
+    def name(self) -> str:
+        """Its own name."""
+        return self.names[-1]
+
+
+def entries_below(start: Reached, *, is_recursive: bool) -> Iterator[Found]:
+    """Everything in the directory `start` by name, each directory followed by what is in it.
+
+    ``.git`` and what `is_secret` are named but not entered. Ends after `MAX_VISITED` entries.
+    """
+    found = _below(start.descriptor, start.names, (), is_recursive=is_recursive)
+    return islice(found, MAX_VISITED)
+
+
+def _below(
+    directory: int, above: tuple[str, ...], names: tuple[str, ...], *, is_recursive: bool
+) -> Iterator[Found]:
+    with os.scandir(directory) as scan:
+        present = sorted(islice(scan, MAX_VISITED), key=lambda entry: entry.name)
+    for entry in present:
+        here = (*names, entry.name)
+        found = Found(here, _kind_of(entry), is_secret((*above, *here)), directory)
+        yield found
+        if not is_recursive or found.kind != "directory" or len(here) >= MAX_DEPTH // 2:
+            continue
+        if found.is_secret or entry.name in _NOT_ENTERED:
+            continue
+        try:
+            inner = open_directory(directory, entry.name)
+        except OSError:
+            continue  # not ours to read, gone, or replaced by a link
+        try:
+            yield from _below(inner, above, here, is_recursive=True)
+        finally:
+            os.close(inner)
+
+
+def _kind_of(entry: os.DirEntry[str]) -> Literal["file", "directory", "link", "other"]:
+    if entry.is_symlink():
+        return "link"
+    if entry.is_dir(follow_symlinks=False):
+        return "directory"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
+
+
+def matches(pattern: str, names: tuple[str, ...]) -> bool:
+    """Whether the path `names` fits the glob `pattern`.
+
+    A pattern without a slash is compared with the last name, one with a slash with the whole path,
+    where ``**`` stands for any number of directories. `*`, `?` and `[...]` stay within one name.
+    Takes at most (parts of the pattern) times (names) comparisons.
+    """
+    parts = tuple(part for part in pattern.split("/") if part not in ("", "."))
+    if "/" not in pattern:
+        return fnmatchcase(names[-1], pattern)
+
+    @cache
+    def fits(part: int, name: int) -> bool:
+        if part == len(parts):
+            return name == len(names)
+        if parts[part] == "**":
+            return fits(part + 1, name) or (name < len(names) and fits(part, name + 1))
+        if name == len(names) or not fnmatchcase(names[name], parts[part]):
+            return False
+        return fits(part + 1, name + 1)
+
+    return fits(0, 0)
