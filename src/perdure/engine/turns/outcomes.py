@@ -1,4 +1,4 @@
-"""What the machine does with what happened: a beginning, an answer, a failure, a result, an abort."""
+"""What the machine does with what happened: beginning, answer, failure, result, abort."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def answered(scribe: Scribe, happened: inputs.Answered, config: TurnConfig) -> N
 
 
 def _end_cut_short(scribe: Scribe, message: Message) -> None:
-    # A call in an answer that was cut may itself be cut: running it could do half of what was meant.
+    # A call in an answer that was cut may itself be cut: run, it could do half of what was meant.
     refuse_pending(scribe, "refused", "Not run: the answer was cut short.", "answer_cut")
     if message.stop_reason == "content_filter":
         reason = "the provider's content filter stopped the answer"

@@ -104,6 +104,7 @@ class TurnState(msgspec.Struct, frozen=True):
     correctable_rounds: int = 0
     is_round_correctable: bool = False
     has_compacted: bool = False
+    last_error: str | None = None
     context_tokens: int | None = None
     usage: Usage = Usage()
     ends_session: bool = False
@@ -197,6 +198,7 @@ def _model_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
         usage=state.usage + usage,
         context_tokens=tokens,
         owes_answer=bool(state.pending) if is_answer else state.owes_answer,
+        last_error=body.error_code,
         # A summary that failed for good is not tried again before the next message of the user's.
         has_compacted=state.has_compacted or (is_summary and body.wait_s is None),
     )

@@ -1,0 +1,153 @@
+"""A session that an agent answers in: say something, steer, abort, compact, end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from perdure.client.agent import Agent, Workspace
+from perdure.client.running import Running
+from perdure.client.session import Session
+from perdure.client.turn import Begun, Turn
+from perdure.engine.turns.state import TurnState
+from perdure.errors import HeadConflict, InvalidTransition
+from perdure.models.protocol import ThinkingLevel
+from perdure.session.codec import encode, new_side
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.kinds import MESSAGE, ModelChange, ThinkingChange
+from perdure.session.messages import Message, user
+from perdure.session.notes import Queued
+from perdure.stores.protocol import Commit, Write
+
+Said = str | Message
+
+
+class Chat:
+    """One session and the agent that answers in it. Made by `Runtime.start` and `Runtime.resume`.
+
+    One turn runs at a time. `turn` is the newest turn that this handle has run, None before any.
+    """
+
+    def __init__(
+        self, session: Session, agent: Agent, workspace: Workspace, running: Running
+    ) -> None:
+        self.session = session
+        self.agent = agent
+        self.workspace = workspace
+        self.turn: Turn | None = None
+        self._running = running
+        self._is_closed = False
+
+    @property
+    def id(self) -> StreamId:
+        """The session's id."""
+        return self.session.id
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn of this handle is running."""
+        return self.turn is not None and self.turn.is_running
+
+    def send(self, said: Said) -> Turn:
+        """Say something; the turn that answers it runs at once.
+
+        Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
+        once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
+        process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
+        it), TurnFailed.
+        """
+        self._require_idle("send")
+        message = _message(said)
+
+        async def work(begun: asyncio.Future[Begun]) -> TurnState:
+            return await self._running.new_turn(message, begun)
+
+        self.turn = Turn(work, self.session.watch)
+        return self.turn
+
+    def recover(self) -> Turn:
+        """Go on with the turn that was interrupted.
+
+        Raises: as `send`; the turn raises InvalidTransition when no turn is open.
+        """
+        self._require_idle("recover")
+        self.turn = Turn(self._running.lost_turn, self.session.watch)
+        return self.turn
+
+    async def steer(self, said: Said) -> Entry:
+        """Say something to the running turn; the model is told before its next call.
+
+        When the turn has just ended, it becomes an ordinary message.
+        """
+        return await self.session.append(_message(said))
+
+    async def follow_up(self, said: Said) -> Entry:
+        """Say something that the running turn answers once it would be finished.
+
+        Durable: when this returns. Raises: InvalidTransition when no turn is open.
+        """
+        body = Queued(MESSAGE, msgspec.Raw(encode(_message(said))), mode="follow_up")
+        environment = self._running.environment
+        while True:
+            state = await environment.store.state(self.id)
+            if state.open_turn is None:
+                raise InvalidTransition("idle", "follow_up")
+            write = Write(stream=self.id, entries=(new_side(body),), expected_head=state.head)
+            commit = Commit(writes=(write,), at=environment.clock.now_ms())
+            try:
+                done = await environment.store.commit(commit)
+            except HeadConflict:
+                continue
+            return done.entries[0][0]
+
+    async def abort(self) -> None:
+        """End the running turn, keeping what was said so far; nothing happens when none runs."""
+        if self.turn is None or not self.turn.is_running:
+            return
+        self._running.abort()
+        await self.turn.settled()
+
+    async def cancel(self) -> None:
+        """Abort the running turn and close this handle; the session can be resumed."""
+        self._is_closed = True
+        await self.abort()
+
+    async def suspend(self) -> None:
+        """Stop performing the running turn; it stays open and `Runtime.resume` goes on with it."""
+        if self.turn is not None and self.turn.is_running:
+            await self.turn.stop()
+
+    async def end(self, reason: str | None = None) -> None:
+        """Abort what runs and close the session; its next turn opens it again."""
+        await self.cancel()
+        await self.session.end(reason)
+
+    async def set_model(self, model: str) -> Entry:
+        """Use another model (``provider:name``) from the next turn on, on this branch."""
+        return await self.session.append(ModelChange(model))
+
+    async def set_thinking_level(self, level: ThinkingLevel) -> Entry:
+        """Use another thinking level from the next turn on, on this branch."""
+        return await self.session.append(ThinkingChange(level))
+
+    async def compact(self, focus: str | None = None) -> Entry | None:
+        """Summarise what can leave the context now. `focus` says what the summary must keep.
+
+        Shape: the compaction; None when nothing can leave the context.
+        Raises: InvalidTransition while a turn runs; TurnOpen; LeaseHeld; TurnFailed when no usable
+        summary came.
+        """
+        self._require_idle("compact")
+        return await self._running.compact(focus)
+
+    def _require_idle(self, wanted: str) -> None:
+        if self._is_closed:
+            raise InvalidTransition("closed", wanted)
+        if self.is_running:
+            raise InvalidTransition("running", wanted)
+
+
+def _message(said: Said) -> Message:
+    return user(said) if isinstance(said, str) else said

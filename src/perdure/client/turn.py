@@ -1,0 +1,122 @@
+"""One turn as its caller sees it: to iterate, to await, or to let run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from typing import Any
+
+import msgspec
+
+from perdure.client.watching import Watch
+from perdure.engine.turns.state import TurnState
+from perdure.errors import TurnFailed
+from perdure.events.types import AnyEvent, Event
+from perdure.session.ids import EntryId
+from perdure.session.ledger import TurnEnd
+from perdure.session.messages import Message, Usage
+
+TURN_COMPLETED = "session:turn_completed"
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """How a turn ended. `message` is the last answer, None when the turn ended before one came.
+
+    Units: `usage` sums all model calls of the turn.
+    """
+
+    end: TurnEnd
+    message: Message | None
+    entry_id: EntryId | None
+    usage: Usage
+    turn: int
+
+    @property
+    def text(self) -> str:
+        """The text of the answer, "" without one."""
+        return self.message.text if self.message is not None else ""
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """Where in the log a turn's events begin."""
+
+    after: int
+
+
+Work = Callable[[asyncio.Future[Begun]], Coroutine[Any, Any, TurnState]]
+"""Runs the turn; completes the future once it is known where its events begin."""
+
+
+class Turn:
+    """A turn that is running, or has ended.
+
+    ``await turn`` gives its `Reply`; ``async for event in turn`` its events, from its beginning,
+    any number of times. Leaving the loop, or never entering it, does not stop the turn.
+    """
+
+    def __init__(self, work: Work, watch: Callable[[int], Watch]) -> None:
+        self._watch = watch
+        self._begun: asyncio.Future[Begun] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.ensure_future(work(self._begun))
+        self._task.add_done_callback(self._settle)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended yet."""
+        return not self._task.done()
+
+    def __await__(self) -> Generator[Any, None, Reply]:
+        return self._reply().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[AnyEvent]:
+        begun = await asyncio.shield(self._begun)
+        watch = self._watch(begun.after)
+        try:
+            async for event in self._until_over(watch):
+                yield event
+        finally:
+            await watch.aclose()
+
+    async def settled(self) -> None:
+        """Wait until the turn has ended, however it ends."""
+        await asyncio.wait((self._task,))
+
+    async def stop(self) -> None:
+        """Stop performing the turn in this process. It stays open in the log and can be resumed."""
+        self._task.cancel()
+        await self.settled()
+
+    async def _reply(self) -> Reply:
+        state = await asyncio.shield(self._task)
+        finished = state.finished
+        assert finished is not None
+        if finished.failure is not None and finished.end == "error":
+            raise TurnFailed(finished.error or finished.failure, finished.failure)
+        usage = finished.usage or Usage()
+        return Reply(finished.end, state.answer, state.answer_id, usage, state.number)
+
+    async def _until_over(self, watch: Watch) -> AsyncIterator[AnyEvent]:
+        """The events of `watch` up to the turn's end; what broke the turn off is raised."""
+        while True:
+            following = asyncio.ensure_future(anext(watch))
+            try:
+                await asyncio.wait((following, self._task), return_when=asyncio.FIRST_COMPLETED)
+                if not following.done() and self._task.done():
+                    self._task.result()
+                event = await following
+            finally:
+                following.cancel()
+            yield event
+            if isinstance(event, Event) and event.type == TURN_COMPLETED:
+                return
+
+    def _settle(self, task: asyncio.Task[TurnState]) -> None:
+        # Seen here: a turn that nobody awaits does not end as asyncio's complaint, the log has it.
+        error = None if task.cancelled() else task.exception()
+        if self._begun.done():
+            return
+        if error is None:
+            self._begun.cancel()
+        else:
+            self._begun.set_exception(error)
+            self._begun.exception()

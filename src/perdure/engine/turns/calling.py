@@ -1,0 +1,175 @@
+"""Calling the model for an answer: stream it, show it, keep the part that has arrived."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+
+from perdure.context.build import Context, build_context
+from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.environment import Environment, RequestSettings
+from perdure.engine.turns.inputs import Answered, CallFailed
+from perdure.engine.turns.leading import Leadership
+from perdure.engine.turns.state import OpenCall
+from perdure.errors import EntryNotFound, ModelError, PerdureError
+from perdure.events.types import LiveEvent, LiveType
+from perdure.models.protocol import (
+    Delta,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+    ToolDeclaration,
+)
+from perdure.models.stream import AnswerBuilder, call_ids
+from perdure.session.codec import encode
+from perdure.session.messages import MediaPart, Message, ToolResultPart
+
+_log = logging.getLogger(__name__)
+
+PARTIAL_EVERY_S = 0.25
+PARTIAL_EVERY_BYTES = 2048
+
+
+@contextlib.asynccontextmanager
+async def streaming(
+    environment: Environment, request: ModelRequest
+) -> AsyncGenerator[AsyncIterator[Delta]]:
+    """The deltas of a model call, which ends with the block, also in the middle of the answer."""
+    deltas = environment.models.stream(request)
+    try:
+        yield deltas
+    finally:
+        if isinstance(deltas, AsyncGenerator):
+            await deltas.aclose()
+
+
+class AnswerCall:
+    """One model call for an answer, from request to outcome."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        leadership: Leadership,
+        config: TurnConfig,
+        settings: RequestSettings,
+        call: OpenCall,
+    ) -> None:
+        self._environment = environment
+        self._leadership = leadership
+        self._config = config
+        self._settings = settings
+        self._call = call
+        self._builder: AnswerBuilder | None = None
+        self._shown = 0
+        self._unsaved_bytes = 0
+        self._saved_at_s = float("-inf")
+
+    async def outcome(self) -> Answered | CallFailed:
+        """Call the model and wait for its whole answer.
+
+        Raises: LeaseLost when the session was taken over while it streamed.
+        """
+        context = await self._context()
+        request = await self._request(context)
+        self._builder = AnswerBuilder(request.model, call_ids(request.messages))
+        try:
+            async with streaming(self._environment, request) as deltas:
+                async for delta in deltas:
+                    await self._take(self._builder, delta)
+            message = self._builder.finished()
+        except ModelError as error:
+            return CallFailed(error, self.partial(), self._environment.random01())
+        except PerdureError:
+            raise  # the store's, when a partial answer could not be kept
+        except Exception as error:  # noqa: BLE001 - a fault of a client ends the turn, loudly
+            _log.exception("the client of %s failed", request.model)
+            reason = f"its client failed ({type(error).__name__})"
+            return CallFailed(ModelError(request.model, reason), self.partial())
+        return Answered(message, context.dropped, len(context.messages))
+
+    def partial(self) -> Message | None:
+        """What has arrived so far; None when nothing has."""
+        partial = self._builder.partial() if self._builder is not None else None
+        return partial if partial is not None and partial.parts else None
+
+    async def _context(self) -> Context:
+        environment = self._environment
+        state = await environment.store.state(environment.stream)
+        window = await environment.store.context_window(environment.stream, state.leaf)
+        return build_context(
+            window, budget_tokens=_budget(self._config, self._settings), model=self._config.model
+        )
+
+    async def _request(self, context: Context) -> ModelRequest:
+        messages = tuple(item.message for item in context.messages)
+        return ModelRequest(
+            model=self._config.model,
+            messages=messages,
+            system=self._settings.system,
+            tools=tuple(ToolDeclaration(*tool) for tool in self._environment.tools.declarations()),
+            thinking_level=self._settings.thinking_level,
+            max_output_tokens=self._settings.max_output_tokens,
+            temperature=self._settings.temperature,
+            media=await self._media(messages),
+        )
+
+    async def _media(self, messages: tuple[Message, ...]) -> Mapping[str, bytes]:
+        handles = {part.handle for message in messages for part in _media_in(message)}
+        found: dict[str, bytes] = {}
+        for handle in sorted(handles):
+            # A picture that is no longer there costs the model the picture, not the turn.
+            with contextlib.suppress(EntryNotFound):
+                digest = handle.removeprefix("media://")
+                found[handle] = await self._environment.store.blob(digest)
+        return found
+
+    async def _take(self, builder: AnswerBuilder, delta: Delta) -> None:
+        builder.add(delta)
+        if isinstance(delta, TextDelta):
+            self._show("agent:token", delta.text)
+        elif isinstance(delta, ThinkingDelta):
+            self._show("agent:reasoning", delta.text)
+        else:
+            return
+        self._unsaved_bytes += len(delta.text)
+        now_s = self._environment.clock.steady_s()
+        is_due = now_s - self._saved_at_s >= PARTIAL_EVERY_S
+        if is_due or self._unsaved_bytes >= PARTIAL_EVERY_BYTES:
+            self._unsaved_bytes, self._saved_at_s = 0, now_s
+            content = encode(builder.partial())
+            await self._environment.store.put_partial(
+                self._leadership.lease, self._call.seq, content
+            )
+
+    def _show(self, kind: LiveType, text: str) -> None:
+        self._shown += 1
+        environment = self._environment
+        environment.bus.publish(
+            LiveEvent(
+                environment.stream,
+                self._call.seq,
+                self._shown,
+                kind,
+                environment.clock.now_ms(),
+                text,
+            )
+        )
+
+
+def _budget(config: TurnConfig, settings: RequestSettings) -> int | None:
+    """Tokens the messages may take: the window without the answer's share. None: no limit known."""
+    if config.window_tokens is None:
+        return None
+    reserved = settings.max_output_tokens or config.window_tokens // 10
+    return max(config.window_tokens - reserved, config.window_tokens // 2)
+
+
+def _media_in(message: Message) -> list[MediaPart]:
+    found: list[MediaPart] = []
+    for part in message.parts:
+        if isinstance(part, MediaPart):
+            found.append(part)
+        elif isinstance(part, ToolResultPart):
+            found.extend(part.media)
+    return found

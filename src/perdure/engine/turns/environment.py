@@ -1,0 +1,49 @@
+"""What turns of one session run with: the outside world as arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.events.bus import LiveBus
+from perdure.models.protocol import ModelClient, ThinkingLevel
+from perdure.session.clock import Clock, RandomSource
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import SessionStore
+from perdure.tools.registry import ToolRegistry
+
+LEASE_TTL_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Everything a runner touches besides the log's rules.
+
+    `owner` names this process to others who find the session in use. Units: `lease_ttl_ms`
+    milliseconds: how long a session stays blocked after its process died without a word.
+    """
+
+    stream: StreamId
+    store: SessionStore
+    models: ModelClient
+    tools: ToolRegistry
+    clock: Clock
+    random: RandomSource
+    bus: LiveBus
+    owner: str
+    working_dir: Path
+    lease_ttl_ms: int = LEASE_TTL_MS
+
+    def random01(self) -> float:
+        """A random number from 0 up to 1."""
+        return int.from_bytes(self.random(4), "big") / 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSettings:
+    """What every request of the session has in common besides its messages."""
+
+    system: str | None = None
+    thinking_level: ThinkingLevel = "off"
+    max_output_tokens: int | None = None
+    temperature: float | None = None

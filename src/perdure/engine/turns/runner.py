@@ -1,0 +1,184 @@
+"""The runner: append what the machine decides, then perform the effect it waits for, until done.
+
+Nothing is decided here. Each step is one commit at the head the step was computed for; when others
+appended in between, their entries are folded in and the step is computed anew. The runner stops
+where its lease is lost: an outcome that arrives then is kept as a ``late_outcome``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+
+from perdure.engine.turns.calling import AnswerCall
+from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.effects import AwaitAnswer, CallModel, Effect, RunTool, Wait, effect_of
+from perdure.engine.turns.environment import Environment, RequestSettings
+from perdure.engine.turns.inputs import (
+    Aborted,
+    Answered,
+    Input,
+    Summarised,
+    ToolReturned,
+    Waited,
+    Woken,
+)
+from perdure.engine.turns.leading import Leadership
+from perdure.engine.turns.machine import step
+from perdure.engine.turns.state import OpenCall, TurnState, fold
+from perdure.engine.turns.summarising import summarised
+from perdure.engine.turns.tooling import tool_outcome
+from perdure.errors import HeadConflict, LeaseLost
+from perdure.session.codec import encode, new_side
+from perdure.session.ledger import LateOutcome
+from perdure.session.messages import Message
+from perdure.stores.protocol import Commit, Write
+
+
+class TurnRunner:
+    """Runs one turn to its end under a lease that the caller holds."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        leadership: Leadership,
+        config: TurnConfig,
+        settings: RequestSettings,
+    ) -> None:
+        self._environment = environment
+        self._leadership = leadership
+        self._config = config
+        self._settings = settings
+        self._abort = asyncio.Event()
+        self._answer_call: AnswerCall | None = None
+
+    def abort(self) -> None:
+        """End the turn as soon as the open effect can be cancelled."""
+        self._abort.set()
+
+    async def run(self, state: TurnState, happened: Input) -> TurnState:
+        """Go on from `state`, to which `happened`, until the turn is over.
+
+        Raises: LeaseLost when another process took the session over; StoreError.
+        """
+        state = await self._record(state, happened)
+        while (effect := effect_of(state)) is not None:
+            await self._leadership.ensure()
+            happened = await self._outcome_of(effect, state)
+            if isinstance(happened, Woken):
+                state = await self._caught_up(state)
+            state = await self._record(state, happened)
+            self._forget_live(effect)
+        return state
+
+    # ------------------------------------------------------------ appending
+
+    async def _record(self, state: TurnState, happened: Input) -> TurnState:
+        environment = self._environment
+        while True:
+            at = environment.clock.now_ms()
+            decided = step(state, happened, self._config, at)
+            if not decided.entries:
+                return decided.state
+            write = Write(
+                stream=environment.stream,
+                entries=decided.entries,
+                expected_head=state.head,
+                lease=self._leadership.lease,
+            )
+            try:
+                committed = await environment.store.commit(Commit(writes=(write,), at=at))
+            except HeadConflict:
+                state = await self._caught_up(state)
+            except LeaseLost as error:
+                await self._keep_late(happened, error)
+                raise
+            else:
+                return fold(state, committed.entries[0])
+
+    async def _caught_up(self, state: TurnState) -> TurnState:
+        environment = self._environment
+        return fold(state, await environment.store.entries(environment.stream, after=state.head))
+
+    async def _keep_late(self, happened: Input, lost: LeaseLost) -> None:
+        if not isinstance(happened, Answered | Summarised | ToolReturned):
+            return
+        environment = self._environment
+        late = LateOutcome(epoch=lost.epoch, outcome=msgspec.Raw(encode(happened)))
+        write = Write(stream=environment.stream, entries=(new_side(late),))
+        await environment.store.commit(Commit(writes=(write,), at=environment.clock.now_ms()))
+
+    # ------------------------------------------------------------ effects
+
+    async def _outcome_of(self, effect: Effect, state: TurnState) -> Input:
+        """Perform `effect`, unless the turn is aborted meanwhile."""
+        task = asyncio.ensure_future(self._perform(effect, state))
+        aborting = asyncio.ensure_future(self._abort.wait())
+        try:
+            await asyncio.wait((task, aborting), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            return Aborted(await self._partial_of_cancelled(task))
+        finally:
+            aborting.cancel()
+            if not task.done():
+                await _cancelled(task)
+
+    async def _partial_of_cancelled(self, task: asyncio.Future[Input]) -> Message | None:
+        await _cancelled(task)
+        return None if self._answer_call is None else self._answer_call.partial()
+
+    def _perform(self, effect: Effect, state: TurnState) -> Coroutine[Any, Any, Input]:
+        self._answer_call = None
+        if isinstance(effect, CallModel):
+            return self._call(effect.call, state)
+        if isinstance(effect, RunTool):
+            return tool_outcome(self._environment, effect.tool)
+        if isinstance(effect, Wait):
+            return self._wait(effect.until)
+        return self._wait_for_answer(effect, state)
+
+    async def _call(self, call: OpenCall, state: TurnState) -> Input:
+        if call.purpose == "summary":
+            reason = "overflow" if state.last_error == "context_overflow" else "threshold"
+            return await summarised(
+                self._environment, self._config.model, self._config.compaction, reason
+            )
+        self._answer_call = AnswerCall(
+            self._environment, self._leadership, self._config, self._settings, call
+        )
+        return await self._answer_call.outcome()
+
+    async def _wait(self, until: int) -> Input:
+        clock = self._environment.clock
+        await clock.sleep((until - clock.now_ms()) / 1000)
+        return Waited()
+
+    async def _wait_for_answer(self, effect: AwaitAnswer, state: TurnState) -> Input:
+        environment = self._environment
+        changes = environment.store.changes()
+        while True:
+            added = await environment.store.entries(environment.stream, after=state.head)
+            if any(entry.about == effect.question for entry in added):
+                return Woken()
+            await anext(changes)
+
+    def _forget_live(self, effect: Effect) -> None:
+        seq = None
+        if isinstance(effect, CallModel):
+            seq = effect.call.seq
+        elif isinstance(effect, RunTool):
+            seq = effect.tool.seq
+        if seq is not None:
+            self._environment.bus.closed(self._environment.stream, seq)
+
+
+async def _cancelled(task: asyncio.Future[Input]) -> None:
+    """Cancel `task` and wait until it has ended, however it ends."""
+    task.cancel()
+    await asyncio.wait((task,))
+    if not task.cancelled():
+        task.exception()  # seen, so that asyncio does not report it as never retrieved

@@ -1,0 +1,51 @@
+"""Running the tool of an intent that is in the log."""
+
+from __future__ import annotations
+
+from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.inputs import ToolReturned
+from perdure.engine.turns.state import OpenTool
+from perdure.errors import InvalidArguments, UnknownTool
+from perdure.models.stream import invalid_json
+from perdure.session.messages import ToolCallPart
+from perdure.tools.execute import ToolRun, failed_run, run_tool
+from perdure.tools.spec import ToolCall
+
+
+async def tool_outcome(environment: Environment, open_tool: OpenTool) -> ToolReturned:
+    """Run the tool and wait for its result; its failures are results too."""
+    return _returned(await _run(environment, open_tool))
+
+
+async def _run(environment: Environment, open_tool: OpenTool) -> ToolRun:
+    started = open_tool.started
+    try:
+        spec = environment.tools.get(started.tool)
+    except UnknownTool as error:  # it was there when the intent was written, by another process
+        return failed_run(started.tool, error)
+    sent = invalid_json(ToolCallPart(started.id, started.tool, started.input))
+    if sent is not None:
+        reason = f"the arguments are not a JSON object: {sent[:200]}"
+        return failed_run(started.tool, InvalidArguments(started.tool, reason))
+    call = ToolCall(
+        id=started.id,
+        tool=started.tool,
+        args=started.input,
+        session_id=environment.stream,
+        idempotency_key=started.idempotency_key,
+        attempt=started.attempt,
+        working_dir=environment.working_dir,
+    )
+    return await run_tool(spec, call, clock=environment.clock)
+
+
+def _returned(run: ToolRun) -> ToolReturned:
+    return ToolReturned(
+        text=run.output.text,
+        outcome=run.outcome,
+        error=run.error,
+        error_code=run.error_code,
+        duration_ms=run.duration_ms,
+        media=run.output.media,
+        ends_session=run.output.ends_session,
+    )
