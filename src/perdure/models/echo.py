@@ -97,7 +97,7 @@ def _report(situation: Situation) -> str:
 def _commands(text: str) -> tuple[ScriptedCall, ...]:
     """The calls asked for in `text`: each begins a line and goes on to the next, or to the end."""
     found = list(_COMMAND.finditer(text))
-    ends = [*(match.start() for match in found[1:]), len(text)]
+    ends = [*(match.start() for match in found[1:]), len(text)][: len(found)]
     return tuple(
         ScriptedCall(match[1], text[match.end() : end].strip() or "{}")
         for match, end in zip(found, ends, strict=True)
