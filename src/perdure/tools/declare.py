@@ -24,7 +24,7 @@ from perdure.tools.spec import (
 )
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 POLICY_BY_EFFECT: dict[Effect, UnknownPolicy] = {"read": "retry", "write": "ask", "external": "ask"}
 """What is done about an outcome nobody knows, where the tool does not say."""
@@ -32,23 +32,23 @@ POLICY_BY_EFFECT: dict[Effect, UnknownPolicy] = {"read": "retry", "write": "ask"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what all providers accept
 
 
-class FunctionTool(ToolSpec, Generic[P, R], frozen=True, kw_only=True):
+class FunctionTool(ToolSpec, Generic[P, R_co], frozen=True, kw_only=True):
     """A tool made of a function. To call it is to call `function`, unchecked: for unit tests."""
 
-    function: Callable[P, R]
+    function: Callable[P, R_co]
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self.function(*args, **kwargs)
 
 
 class Declares(Protocol):
     """What `tool(...)` with options returns: the decorator."""
 
-    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+    def __call__(self, function: Callable[P, R_co], /) -> FunctionTool[P, R_co]: ...
 
 
 @overload
-def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+def tool(function: Callable[P, R_co], /) -> FunctionTool[P, R_co]: ...
 
 
 @overload

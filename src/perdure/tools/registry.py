@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -68,12 +68,12 @@ class ToolRegistry(msgspec.Struct, frozen=True):
         return ToolRegistry(tuple(spec for spec in self.tools if spec.name in wanted))
 
     def schema_hash(self, name: str) -> str:
-        """A hash of the name and the schema of `name`: the same as long as old calls still fit.
+        """A hash of the name and the schema of `name`, descriptions left out.
 
         Shape: 32 hex digits, the same on every machine and for every order of keys.
         Raises: UnknownTool.
         """
-        content = _canonical.encode((name, self.get(name).parameters))
+        content = _canonical.encode((name, _undescribed(self.get(name).parameters)))
         return hashlib.blake2b(content, digest_size=_HASH_BYTES).hexdigest()
 
 
@@ -83,3 +83,17 @@ def registry_of(tools: Iterable[ToolSpec | Callable[..., Any]]) -> ToolRegistry:
     Raises: ConfigError for a name used twice; TypeError, ValueError as `tool`.
     """
     return ToolRegistry(tuple(t if isinstance(t, ToolSpec) else tool(t) for t in tools))
+
+
+def _undescribed(schema: Any) -> Any:
+    """`schema` without descriptions: other words do not make another tool of it."""
+    if isinstance(schema, list):
+        return [_undescribed(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, Mapping):
+        return schema
+    below = {**cast("Mapping[str, Any]", schema)}
+    properties = below.pop("properties", None)
+    shape = {key: _undescribed(value) for key, value in below.items() if key != "description"}
+    if properties is not None:
+        shape["properties"] = {name: _undescribed(value) for name, value in properties.items()}
+    return shape

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from perdure.tools.docstring import described
+
+
+def test_the_text_before_the_first_section_is_the_summary() -> None:
+    def f() -> None:
+        """Send a mail.
+
+        It goes out at once.
+
+        Returns:
+            The number of the mail.
+        """
+
+    assert described(f).summary == "Send a mail.\n\nIt goes out at once."
+
+
+def test_each_argument_has_its_text_on_one_line() -> None:
+    def f() -> None:
+        """Do it.
+
+        Args:
+            path: Where the file
+                is.
+
+                Relative.
+            limit (int, optional): How many: lines.
+            **more: The rest.
+
+        Raises:
+            ValueError: never.
+        """
+
+    assert described(f).parameters == {
+        "path": "Where the file is. Relative.",
+        "limit": "How many: lines.",
+        "more": "The rest.",
+    }
+
+
+def test_a_line_that_is_no_entry_belongs_to_none() -> None:
+    def f() -> None:
+        """Do it.
+
+        Args:
+            path: Where.
+            something without a colon
+            limit: How many.
+        """
+
+    assert described(f).parameters == {"path": "Where.", "limit": "How many."}
+
+
+def test_a_function_without_a_docstring_has_empty_texts() -> None:
+    def f() -> None: ...
+
+    assert (described(f).summary, described(f).parameters) == ("", {})
