@@ -62,7 +62,7 @@ class ModelCalled(SideBody, frozen=True, omit_defaults=True):
 
 
 class ModelFinished(SideBody, frozen=True, omit_defaults=True):
-    """How the model call it is about ended. The answer itself is a ``message`` in the same commit.
+    """How the model call it is about ended; the answer is the message `answer`, same commit.
 
     `stop_reason` None with an `error` means that no usable answer came. `wait_s` is how long the
     turn waits before it tries again.
@@ -72,6 +72,7 @@ class ModelFinished(SideBody, frozen=True, omit_defaults=True):
 
     stop_reason: StopReason | None = None
     usage: Usage | None = None
+    answer: EntryId | None = None
     error: str | None = None
     error_code: str | None = None
     wait_s: float | None = None

@@ -66,10 +66,14 @@ def answered(scribe: Scribe, happened: inputs.Answered, config: TurnConfig) -> N
     message = happened.message
     if happened.dropped:
         scribe.side(Trimmed(happened.dropped, happened.kept), call.seq)
+    finished = ModelFinished(
+        stop_reason=message.stop_reason,
+        usage=message.usage,
+        answer=scribe.ahead() if message.parts else None,
+    )
+    scribe.side(finished, call.seq)
     if message.parts:
         scribe.tree(message)
-    finished = ModelFinished(stop_reason=message.stop_reason, usage=message.usage)
-    scribe.side(finished, call.seq)
     if message.stop_reason in ("length", "content_filter"):
         _end_cut_short(scribe, message)
         return
@@ -104,19 +108,19 @@ def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnCon
     part = ToolResultPart(
         started.id, happened.text, is_error=is_error, name=started.tool, media=happened.media
     )
-    result = scribe.tree(Message("tool", (part,)))
     finished = ToolFinished(
         id=started.id,
         tool=started.tool,
         outcome=happened.outcome,
         succeeded=not is_error,
-        result=result,
+        result=scribe.ahead(),
         error=happened.error,
         error_code=happened.error_code,
         duration_ms=happened.duration_ms,
         ends_session=happened.ends_session,
     )
     scribe.side(finished, open_tool.seq)
+    scribe.tree(Message("tool", (part,)))
     start_tools(scribe, config)
 
 
@@ -151,8 +155,9 @@ def _can_compact(scribe: Scribe, call: OpenCall, error: ModelError, config: Turn
 def summarised(scribe: Scribe, happened: inputs.Summarised, config: TurnConfig) -> None:
     """Put the compaction on the branch, and call the model with the context it leaves."""
     call = open_call(scribe)
+    finished = ModelFinished(stop_reason="stop", usage=happened.usage, answer=scribe.ahead())
+    scribe.side(finished, call.seq)
     scribe.tree(happened.compaction)
-    scribe.side(ModelFinished(stop_reason="stop", usage=happened.usage), call.seq)
     call_model(scribe, config)
 
 
@@ -195,12 +200,16 @@ def _keep_partial(scribe: Scribe, partial: Message | None) -> None:
     call = open_call(scribe)
     shown = () if partial is None else partial.parts
     parts = tuple(part for part in shown if isinstance(part, TextPart | ThinkingPart))
-    if call.purpose == "answer" and any(isinstance(part, TextPart) for part in parts):
-        scribe.tree(Message("assistant", parts, model=call.model, stop_reason="aborted"))
+    is_kept = call.purpose == "answer" and any(isinstance(part, TextPart) for part in parts)
     aborted_call = ModelFinished(
-        stop_reason="aborted", error="the turn was aborted", error_code="cancelled"
+        stop_reason="aborted",
+        answer=scribe.ahead() if is_kept else None,
+        error="the turn was aborted",
+        error_code="cancelled",
     )
     scribe.side(aborted_call, call.seq)
+    if is_kept:
+        scribe.tree(Message("assistant", parts, model=call.model, stop_reason="aborted"))
 
 
 def open_call(scribe: Scribe) -> OpenCall:

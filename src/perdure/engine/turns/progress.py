@@ -106,17 +106,17 @@ def settle_call(
     open_tool = scribe.state.open_tool
     about = open_tool.seq if open_tool is not None else scribe.state.answer_id
     part = ToolResultPart(call.id, text, is_error=True, name=call.name)
-    result = scribe.tree(Message("tool", (part,)))
     finished = ToolFinished(
         id=call.id,
         tool=call.name,
         outcome=outcome,
         succeeded=False,
-        result=result,
+        result=scribe.ahead(),
         error=text,
         error_code=error_code,
     )
     scribe.side(finished, about)
+    scribe.tree(Message("tool", (part,)))
 
 
 def refuse_pending(scribe: Scribe, outcome: ToolOutcome, text: str, error_code: str) -> None:

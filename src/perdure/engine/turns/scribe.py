@@ -45,6 +45,10 @@ class Scribe:
         """Write a tree entry at the leaf."""
         return self._write(new_tree(body))
 
+    def ahead(self) -> EntryId:
+        """The id of the entry after the next one."""
+        return entry_id(self.state.stream, self.state.head + 2)
+
     def adopt(self, queued: Entry) -> None:
         """Put an entry that waited into the tree, as it was written."""
         body = queued_of(queued)

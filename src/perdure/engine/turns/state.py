@@ -78,9 +78,9 @@ class TurnState(msgspec.Struct, frozen=True):
     """A session's open turn.
 
     Shape: `head` is the last seq folded in; `pending` are the tool calls of the last answer that
-    have no result yet, in order, the open one included; `queued` are entries of others that wait
-    to be adopted. Units: `context_tokens` estimates what the next request will hold, None where
-    nothing is known.
+    have no result yet, in order, the open one included; `awaits` is the message that the entry
+    before said would follow; `queued` are entries of others that wait to be adopted.
+    Units: `context_tokens` estimates what the next request will hold, None where nothing is known.
     """
 
     stream: StreamId
@@ -99,6 +99,7 @@ class TurnState(msgspec.Struct, frozen=True):
     partial: Message | None = None
     answer: Message | None = None
     answer_id: EntryId | None = None
+    awaits: EntryId | None = None
     owes_answer: bool = False
     tool_rounds: int = 0
     correctable_rounds: int = 0
@@ -141,18 +142,21 @@ def _turn_started(state: TurnState, entry: Entry, body: Body) -> TurnState:
 
 def _message(state: TurnState, entry: Entry, body: Body) -> TurnState:
     assert isinstance(body, Message)
-    tokens = None if state.context_tokens is None else state.context_tokens + estimate_tokens(body)
-    state = msgspec.structs.replace(state, context_tokens=tokens)
-    if body.role == "assistant" and state.phase is Phase.CALLING:
+    if entry.id == state.awaits:
         calls = body.tool_calls
         return msgspec.structs.replace(
             state,
             answer=body,
             answer_id=entry.id,
             pending=calls,
+            awaits=None,
+            owes_answer=bool(calls),
             tool_rounds=state.tool_rounds + bool(calls),
             is_round_correctable=False,
         )
+    if state.context_tokens is not None:
+        tokens = state.context_tokens + estimate_tokens(body)
+        state = msgspec.structs.replace(state, context_tokens=tokens)
     if body.role == "tool":
         return msgspec.structs.replace(state, pending=_still_pending(state.pending, body))
     if body.role == "user":
@@ -197,7 +201,8 @@ def _model_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
         phase=Phase.READY,
         usage=state.usage + usage,
         context_tokens=tokens,
-        owes_answer=bool(state.pending) if is_answer else state.owes_answer,
+        owes_answer=state.owes_answer and not is_answer,
+        awaits=body.answer,
         last_error=body.error_code,
         # A summary that failed for good is not tried again before the next message of the user's.
         has_compacted=state.has_compacted or (is_summary and body.wait_s is None),

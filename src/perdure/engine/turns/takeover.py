@@ -182,10 +182,9 @@ def _settle_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
         start_tools(scribe, config)
         return
     text = answer.note or f"{answer.by} confirms that the tool took effect."
-    part = ToolResultPart(started.id, text, name=started.tool)
-    result = scribe.tree(Message("tool", (part,)))
     finished = ToolFinished(
-        id=started.id, tool=started.tool, outcome="ok", succeeded=True, result=result
+        id=started.id, tool=started.tool, outcome="ok", succeeded=True, result=scribe.ahead()
     )
     scribe.side(finished, open_tool.seq)
+    scribe.tree(Message("tool", (ToolResultPart(started.id, text, name=started.tool),)))
     start_tools(scribe, config)
