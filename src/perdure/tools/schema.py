@@ -157,7 +157,8 @@ def _schema_of(annotation: Any) -> Schema:
         msgspec.json.Decoder(annotation)
         schema = msgspec.json.schema(annotation)
     except (TypeError, NameError) as error:
-        raise TypeError(f"{annotation!r} cannot be described to a model") from error
+        reason = str(error).strip().splitlines()[-1]  # the lines above are for users of msgspec
+        raise TypeError(f"{annotation!r} cannot be described to a model: {reason}") from error
     return _portable(schema, schema.get("$defs", {}), ())
 
 

@@ -18,14 +18,15 @@ MAX_ENTRIES = 200
 
 _SNIFFED_BYTES = 8 * 1024
 _PAGE_BYTES = DEFAULT_OUTPUT_BYTES - 1024  # leaves room for the line that says how to go on
+_Count = Annotated[int, Meta(ge=1)]
 _MARKS = {"file": "", "directory": "/", "link": " (link)", "other": " (special file)"}
 
 
 @tool(effect="read", on_unknown="retry")
 def read_file(
     path: Annotated[str, "The file, relative to the working directory."],
-    offset: Annotated[int, "The first line to read, counted from 1.", Meta(ge=1)] = 1,
-    limit: Annotated[int | None, "How many lines to read; left out: all.", Meta(ge=1)] = None,
+    offset: Annotated[_Count, "The first line to read, counted from 1."] = 1,
+    limit: Annotated[_Count | None, "How many lines to read; left out: all."] = None,
     *,
     call: ToolCall,
 ) -> str:

@@ -53,7 +53,7 @@ def _output(start: Reached, pattern: str, glob: str | None, *, is_folded: bool) 
         for names, text in _texts(start, glob):
             for number, line in enumerate(lines_of(text), 1):
                 if needle in (line.casefold() if is_folded else line):
-                    yield f"{shown_path(names)}:{number}: {line[:MAX_LINE_CHARACTERS]}"
+                    yield f"{shown_path(names)}:{number}: {line.rstrip()[:MAX_LINE_CHARACTERS]}"
     except _TooMuch:
         yield "[stopped: there is too much to search; give a path or a glob]"
 

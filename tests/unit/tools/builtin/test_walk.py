@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perdure.tools.builtin import walk
+from perdure.tools.builtin.jail import Jail
+from perdure.tools.builtin.walk import entries_below, matches
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("b.txt", "a/z.txt", "a/y/x.txt", ".git/objects/1", ".env", ".ssh/key", "empty/"):
+        place = tmp_path / name
+        (place if name.endswith("/") else place.parent).mkdir(parents=True, exist_ok=True)
+        if not name.endswith("/"):
+            place.write_text("text")
+    (tmp_path / "c-link").symlink_to("a")
+    os.mkfifo(tmp_path / "d-pipe")
+    return tmp_path
+
+
+def paths_in(root: Path, path: str = ".", *, is_recursive: bool) -> list[str]:
+    with Jail(root, "tool").directory(path) as start:
+        found = entries_below(start, is_recursive=is_recursive)
+        return ["/".join(entry.names) for entry in found]
+
+
+def test_entries_come_by_name_and_each_directory_before_what_is_in_it(root: Path) -> None:
+    assert paths_in(root, is_recursive=True) == [
+        ".env",
+        ".git",
+        ".ssh",
+        "a",
+        "a/y",
+        "a/y/x.txt",
+        "a/z.txt",
+        "b.txt",
+        "c-link",
+        "d-pipe",
+        "empty",
+    ]
+
+
+def test_without_recursion_only_the_directory_itself_is_listed(root: Path) -> None:
+    assert paths_in(root, "a", is_recursive=False) == ["y", "z.txt"]
+
+
+def test_git_can_be_listed_when_it_is_what_was_asked_for(root: Path) -> None:
+    assert paths_in(root, ".git", is_recursive=True) == ["objects", "objects/1"]
+
+
+def test_an_entry_says_what_it_is(root: Path) -> None:
+    with Jail(root, "tool").directory(".") as start:
+        kinds = {e.name: (e.kind, e.is_secret) for e in entries_below(start, is_recursive=False)}
+    assert kinds == {
+        ".env": ("file", True),
+        ".git": ("directory", False),
+        ".ssh": ("directory", True),
+        "a": ("directory", False),
+        "b.txt": ("file", False),
+        "c-link": ("link", False),
+        "d-pipe": ("other", False),
+        "empty": ("directory", False),
+    }
+
+
+def test_what_is_secret_below_a_directory_is_secret_when_the_walk_begins_there(root: Path) -> None:
+    (root / ".git" / "config").write_text("url = https://token@host")
+    with Jail(root, "tool").directory(".git") as start:
+        secret = [e.name for e in entries_below(start, is_recursive=True) if e.is_secret]
+    assert secret == ["config"]
+
+
+def test_a_walk_ends_at_its_limit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "MAX_VISITED", 3)
+    assert len(paths_in(root, is_recursive=True)) == 3
+
+
+def test_a_directory_that_cannot_be_opened_is_listed_and_passed_over(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(parent: int, name: str) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(walk, "open_directory", refused)
+    assert "a" in paths_in(root, is_recursive=True)
+    assert "a/z.txt" not in paths_in(root, is_recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fits"),
+    [
+        ("*.py", "a.py", True),
+        ("*.py", "deep/down/a.py", True),
+        ("*.py", "a.pyc", False),
+        ("a?.py", "ab.py", True),
+        ("[ab].py", "b.py", True),
+        ("[!ab].py", "b.py", False),
+        ("src/*.py", "src/a.py", True),
+        ("src/*.py", "src/deep/a.py", False),
+        ("src/**/*.py", "src/a.py", True),
+        ("src/**/*.py", "src/x/y/a.py", True),
+        ("src/**/*.py", "lib/a.py", False),
+        ("**/x/*", "a/x/b", True),
+        ("**/x/*", "x/b", True),
+        ("src/**", "src/a/b", True),
+        ("./src/*", "src/a", True),
+        ("src/", "src", True),
+        ("*", ".hidden", True),
+        ("A.py", "a.py", False),
+        ("**/**/**/b", "a/a/a/b", True),
+    ],
+)
+def test_a_glob_fits(pattern: str, path: str, fits: bool) -> None:
+    assert matches(pattern, tuple(path.split("/"))) is fits
+
+
+def test_a_glob_made_to_be_slow_is_not() -> None:
+    assert not matches("*a" * 60 + "b", ("a" * 255,))
+    assert not matches("**/" * 60 + "b", ("a",) * 60)
+    assert not matches("**/a*/" * 30 + "b", ("a",) * 64)
