@@ -59,7 +59,7 @@ class SeededRandom:
     """A `session.clock.RandomSource` whose bytes follow from its seed."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - tests need the same bytes every run
+        self._random = random.Random(seed)
 
     def __call__(self, count: int, /) -> bytes:
         """The next `count` bytes."""

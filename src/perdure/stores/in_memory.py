@@ -15,6 +15,7 @@ import msgspec
 
 from perdure.errors import (
     AmbiguousId,
+    ConfigError,
     CorruptLog,
     EntryNotFound,
     LeaseHeld,
@@ -128,8 +129,9 @@ class _Handle:
 
 
 class _Writing(_Handle):
+    """`LogWriting`."""
+
     async def commit(self, commit: Commit) -> Committed:
-        """See `SessionStore`."""
         committed = append(self._heap, commit, self._memory.random)
         if not committed.is_replay:
             for watch in tuple(self._watches):
@@ -137,7 +139,6 @@ class _Writing(_Handle):
         return committed
 
     async def acquire_lease(self, stream: StreamId, owner: str, ttl_ms: int) -> Lease:
-        """See `SessionStore`."""
         held = self._held(stream)
         if held.until > self._memory.clock.now_ms():
             raise LeaseHeld(stream, held.owner, held.until)
@@ -147,19 +148,16 @@ class _Writing(_Handle):
         return Lease(stream, owner, epoch, held.until)
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
-        """See `SessionStore`."""
         held = self._held_by(lease)
         held.owner, held.until = lease.owner, self._until(ttl_ms)
         return msgspec.structs.replace(lease, until=held.until)
 
     async def release_lease(self, lease: Lease) -> None:
-        """See `SessionStore`."""
         held = self._held(lease.stream)
         if is_current(lease, held.state):
             held.until = 0
 
     async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
-        """See `SessionStore`."""
         held = self._held_by(lease)
         if held.state.open_turn is not None:
             held.partial = (seq, content)
@@ -172,14 +170,14 @@ class _Writing(_Handle):
 
 
 class _Reading(_Handle):
+    """`LogReading`."""
+
     async def state(self, stream: StreamId) -> StreamState:
-        """See `SessionStore`."""
         return self._held(stream).state
 
     async def entries(
         self, stream: StreamId, after: int = EMPTY, limit: int | None = None
     ) -> list[Entry]:
-        """See `SessionStore`."""
         first = max(after, EMPTY) + 1
         rows = (
             self._held(stream).rows[first:]
@@ -189,7 +187,6 @@ class _Reading(_Handle):
         return [row.entry for row in rows]
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
-        """See `SessionStore`."""
         found = entry_in(self._heap, self._held(stream), entry)
         if found is None:
             raise EntryNotFound(entry, stream)
@@ -203,43 +200,37 @@ class _Reading(_Handle):
         limit: int | None = None,
         kind: str | None = None,
     ) -> list[Entry]:
-        """See `SessionStore`."""
         held = self._held(stream)
         if leaf is not None:
             tree_entry_in(self._heap, held, leaf)
         return branch_in(self._heap, leaf, limit, kind)
 
     async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
-        """See `SessionStore`."""
         held = self._held(stream)
         if leaf is not None:
             tree_entry_in(self._heap, held, leaf)
         return window_in(self._heap, held, leaf)
 
     async def tree(self, stream: StreamId) -> list[Entry]:
-        """See `SessionStore`."""
         return tree_in(self._heap, self._held(stream))
 
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
-        """See `SessionStore`."""
         return notes_in(self._heap, self._held(stream), kinds)
 
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
-        """See `SessionStore`."""
         return self._held(stream).partial
 
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
-        """See `SessionStore`."""
         return resolved(self._heap, self._held(stream), reference)
 
     async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
-        """See `SessionStore`."""
         return dict(self._held(stream).aliases)
 
 
 class _Namespace(_Handle):
+    """`NamespaceReading`."""
+
     async def find(self, prefix: str) -> StreamId:
-        """See `SessionStore`."""
         streams = self._heap.streams
         if prefix in streams:
             return StreamId(prefix)
@@ -258,24 +249,20 @@ class _Namespace(_Handle):
         cwd: str | None = None,
         query: str | None = None,
     ) -> list[SessionInfo]:
-        """See `SessionStore`."""
         infos = (held.state.info for held in self._heap.streams.values())
         found = [info for info in infos if _is_listed(info, scope, cwd, query)]
         found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
         return found[:limit]
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
-        """See `SessionStore`."""
         first = max(after, 0)
         entries = self._heap.log[first : first + limit]
         return [Positioned(first + number, entry) for number, entry in enumerate(entries, 1)]
 
     async def position(self) -> int:
-        """See `SessionStore`."""
         return len(self._heap.log)
 
     def changes(self) -> Changes:
-        """See `SessionStore`."""
         self._check_open()
         changes = Changes()
         self._watches.add(changes)
@@ -283,7 +270,6 @@ class _Namespace(_Handle):
         return changes
 
     async def blob(self, digest: str) -> bytes:
-        """See `SessionStore`."""
         content = self._heap.blobs.get(digest)
         if content is None:
             raise EntryNotFound(digest, self.namespace)
@@ -325,7 +311,6 @@ class MemoryStore(_Writing, _Reading, _Namespace):
         )
 
     async def verify(self) -> Verification:
-        """See `SessionStore`."""
         heap = self._heap
         problems: list[Problem] = []
         for held in heap.streams.values():
@@ -352,7 +337,6 @@ class MemoryStore(_Writing, _Reading, _Namespace):
         )
 
     async def info(self) -> StoreInfo:
-        """See `SessionStore`."""
         heap = self._heap
         payload = sum(len(entry.body) for entry in heap.log)
         payload += sum(len(content) for content in heap.blobs.values())
@@ -371,7 +355,18 @@ class MemoryStore(_Writing, _Reading, _Namespace):
         )
 
     async def close(self) -> None:
-        """See `SessionStore`."""
         self._is_closed = True
         for watch in tuple(self._own_watches):
             watch.end()
+
+
+async def open_memory(
+    address: str, *, namespace: str, durability: str, clock: Clock, random: RandomSource
+) -> MemoryStore:
+    """A store that nobody else can see; `durability` has no meaning here.
+
+    Raises: ConfigError when `address` says more than ``memory:``.
+    """
+    if address != ADDRESS:
+        raise ConfigError(f"a store in memory has no name: use {ADDRESS}, not {address}")
+    return MemoryStore(namespace, clock=clock, random=random)

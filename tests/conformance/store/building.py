@@ -1,0 +1,150 @@
+"""Short names for what these tests append and read all the time."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from perdure.session.codec import encode, new_side, new_tree
+from perdure.session.entries import LEAF, Entry, NewEntry, ParentRef, Ref
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import ForkPoint, Origin, StreamHeader, StreamKind
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.messages import assistant, user
+from perdure.session.notes import Label, LeafMoved
+from perdure.stores.protocol import Commit, Lease, SessionStore, Write
+from tests.fakes.clock import START_MS
+
+S = StreamId("s")
+"""The stream of tests that need only one."""
+
+MINUTE_MS = 60_000
+
+
+def said(
+    text: str = "hello",
+    parent: ParentRef = LEAF,
+    *,
+    at: int | None = None,
+    alias: str | None = None,
+) -> NewEntry:
+    """A message of the user's."""
+    return new_tree(user(text), parent, at=at, alias=alias)
+
+
+def replied(text: str = "hi", parent: ParentRef = LEAF, *, at: int | None = None) -> NewEntry:
+    """A message of the model's."""
+    return new_tree(assistant(text), parent, at=at)
+
+
+def labelled(text: str | None, about: Ref | None) -> NewEntry:
+    """A label."""
+    return new_side(Label(text), about)
+
+
+def moved(target: EntryId | None) -> NewEntry:
+    """A move of the leaf."""
+    return new_side(LeafMoved(target))
+
+
+def turn_started(number: int = 1) -> NewEntry:
+    """The beginning of a turn."""
+    return new_side(TurnStarted(number, "agent"))
+
+
+def turn_finished(about: Ref | None = None) -> NewEntry:
+    """The end of a turn."""
+    return new_side(TurnFinished("stop"), about)
+
+
+def unknown(body: bytes = b'{"x":1}', *, kind: str = "from_the_future", v: int = 7) -> NewEntry:
+    """A tree entry of a kind nobody knows yet."""
+    return NewEntry(kind, body, v)
+
+
+def header(
+    stream: str,
+    *,
+    created_at: int = START_MS,
+    kind: StreamKind = "session",
+    origin: Origin = "user",
+    cwd: str | None = None,
+    title: str | None = None,
+    fork: ForkPoint | None = None,
+) -> StreamHeader:
+    """The header of a new stream."""
+    return StreamHeader(StreamId(stream), created_at, kind, origin, cwd=cwd, title=title, fork=fork)
+
+
+async def create(store: SessionStore, new: StreamHeader | str = S, *entries: NewEntry) -> StreamId:
+    """A new stream, with `entries` in the same commit."""
+    new = new if isinstance(new, StreamHeader) else header(new)
+    write = Write(stream=new.id, create=new, entries=entries)
+    await store.commit(Commit(writes=(write,), at=START_MS))
+    return new.id
+
+
+async def append(
+    store: SessionStore,
+    stream: StreamId,
+    *entries: NewEntry,
+    lease: Lease | None = None,
+    key: str | None = None,
+    expected_head: int | None = None,
+    expected_leaf: EntryId | msgspec.UnsetType | None = msgspec.UNSET,
+    at: int = START_MS,
+) -> list[Entry]:
+    """`entries` appended to `stream` in one commit."""
+    write = Write(
+        stream=stream,
+        entries=entries,
+        expected_head=expected_head,
+        expected_leaf=expected_leaf,
+        lease=lease,
+    )
+    committed = await store.commit(Commit(writes=(write,), at=at, idempotency_key=key))
+    return list(committed.entries[0])
+
+
+async def append_one(
+    store: SessionStore, stream: StreamId, new: NewEntry, *, lease: Lease | None = None
+) -> Entry:
+    """`new` appended to `stream`."""
+    (entry,) = await append(store, stream, new, lease=lease)
+    return entry
+
+
+async def fork(
+    store: SessionStore,
+    origin: StreamId,
+    stream: str,
+    *entries: NewEntry,
+    at: EntryId | msgspec.UnsetType | None = msgspec.UNSET,
+    scope: Literal["tree", "path"] = "tree",
+    head: int | None = None,
+) -> StreamId:
+    """A fork of `origin` as it is now, going on from `at` (the origin's leaf, if not given)."""
+    state = await store.state(origin)
+    point = ForkPoint(
+        stream=origin,
+        leaf=state.leaf if at is msgspec.UNSET else at,
+        head=state.head if head is None else head,
+        scope=scope,
+    )
+    return await create(store, header(stream, fork=point), *entries)
+
+
+def ids(entries: list[Entry]) -> list[EntryId]:
+    """The ids of `entries`."""
+    return [entry.id for entry in entries]
+
+
+def texts(entries: list[Entry]) -> list[str]:
+    """What the messages among `entries` say."""
+    return [entry.message.text for entry in entries if entry.message is not None]
+
+
+def plain(value: object) -> NewEntry:
+    """A tree entry of an unknown kind with `value` as its body."""
+    return NewEntry("plain", encode(value))

@@ -1,0 +1,153 @@
+"""What was written is what is read, byte for byte, known or not."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from perdure.session.codec import entry_of_line, line_of
+from perdure.session.entries import NewEntry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import OPAQUE
+from perdure.session.messages import user
+from perdure.stores.protocol import SessionStore
+from tests.conformance.store.backends import Backend
+from tests.conformance.store.building import S, append, append_one, create, header, said, unknown
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+AWKWARD = {
+    "spaces and line ends": b'\n{ "x" :\t1 }\r\n',
+    "numbers as they were spelt": b'{"a":1.0,"b":1e2,"c":0.10,"d":-0,"e":12345678901234567890}',
+    "a number that no double holds": b'{"x":1e400}',
+    "keys twice": b'{"x":1,"x":2}',
+    "escapes": b'{"x":"\\u00e9\\/\\u0000"}',
+    "line separators": '{"x":"a\u2028b\u2029c\u0085d"}'.encode(),
+    "other planes": '{"x":"😀 \U0010ffff"}'.encode(),
+    "no object": b'"just text"',
+    "null": b"null",
+}
+
+
+@pytest.mark.parametrize("body", AWKWARD.values(), ids=AWKWARD.keys())
+async def test_a_body_of_an_unknown_kind_is_kept_byte_for_byte(
+    store: SessionStore, body: bytes
+) -> None:
+    await create(store)
+
+    entry = await append_one(store, S, unknown(body))
+
+    (read,) = await store.entries(S)
+    assert read == entry == await store.entry(S, entry.id)
+    assert read.body == body
+    assert (await store.branch(S, entry.id))[0].body == body
+    assert (await store.feed(0))[0].entry.body == body
+
+
+async def test_unknown_fields_of_known_kinds_are_kept(store: SessionStore) -> None:
+    await create(store)
+    body = b'{"role":"user","parts":[{"type":"text","text":"x","new":1}],"mood":{"a":[ ]}}'
+
+    entry = await append_one(store, S, NewEntry("message", body))
+
+    assert (await store.entry(S, entry.id)).body == body
+    assert entry.message == user("x")
+
+
+async def test_messages_with_parts_of_the_future_are_kept(store: SessionStore) -> None:
+    await create(store)
+    body = b'{"role":"user","parts":[{"type":"hologram","data":[1]}]}'
+
+    entry = await append_one(store, S, NewEntry("message", body))
+
+    assert (await store.entry(S, entry.id)).body == body
+    assert (await store.state(S)).info.messages == 1
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\x00", b"\xff\xfe{", b"{'x':1}", b'"\\ud800"', b"NaN", bytes(range(256))]
+)
+@pytest.mark.parametrize("lane", ["tree", "side"])
+async def test_opaque_entries_keep_any_bytes_in_either_lane(
+    store: SessionStore, body: bytes, lane: str
+) -> None:
+    await create(store)
+    new = NewEntry(OPAQUE, body) if lane == "tree" else NewEntry(OPAQUE, body, lane="side")
+
+    entry = await append_one(store, S, new)
+
+    assert await store.entries(S) == [entry]
+    assert (entry.kind, entry.lane, entry.body) == (OPAQUE, lane, body)
+    assert entry_of_line(line_of(entry)) == entry
+
+
+async def test_a_message_of_a_megabyte_is_kept(store: SessionStore) -> None:
+    await create(store)
+    text = "Ünïcode 😀 \u2028 " * 60_000
+
+    entry = await append_one(store, S, said(text))
+
+    read = await store.entry(S, entry.id)
+    assert len(read.body) > 1_000_000
+    assert read.message == user(text)
+    assert (await store.verify()).problems == ()
+
+
+async def test_names_and_titles_keep_their_letters(store: SessionStore) -> None:
+    new = header("s", title="Zürich 😀\u2028x", cwd="/tmp/\u00e9/e\u0301")
+
+    await create(store, new)
+
+    assert (await store.state(S)).header == new
+
+
+@pytest.mark.parametrize("at", [0, -1, 2**53 - 1, -(2**53)])
+async def test_times_are_kept_exactly(store: SessionStore, at: int) -> None:
+    await create(store)
+
+    entry = await append_one(store, S, said("x", at=at))
+
+    assert (await store.entry(S, entry.id)).at == at
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@given(bodies=st.lists(st.tuples(JSON, st.binary(max_size=40)), min_size=1, max_size=5))
+async def test_any_json_and_any_bytes_survive_a_round_trip(
+    backend: Backend, bodies: list[tuple[object, bytes]]
+) -> None:
+    data = backend.new()
+    store = await data.open()
+    await create(store)
+    new = [
+        entry
+        for value, opaque in bodies
+        for entry in (unknown(msgspec.json.encode(value)), NewEntry(OPAQUE, opaque))
+    ]
+
+    await append(store, S, *new)
+    other = await data.open()
+
+    assert [entry.body for entry in await other.entries(S)] == [entry.body for entry in new]
+    assert (await other.verify()).problems == ()
+    await data.close()
+
+
+async def test_ids_and_foreign_ids_keep_their_case_and_spaces(store: SessionStore) -> None:
+    await create(store, "A.b:C@d_e-f")
+    stream = StreamId("A.b:C@d_e-f")
+
+    await append(store, stream, said("x", alias=" Ä b\n"), said("y", alias=" ä b\n"))
+
+    assert await store.aliases(stream) == {" Ä b\n": f"{stream}/0", " ä b\n": f"{stream}/1"}
+    assert await store.resolve(stream, " ä") == EntryId(f"{stream}/1")

@@ -1,0 +1,155 @@
+"""Idempotency keys: the same commit twice is one commit."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.errors import HeadConflict, IdempotencyMismatch
+from perdure.session.entries import Sibling
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import EMPTY, Commit, SessionStore, Write
+from tests.conformance.store.backends import Data
+from tests.conformance.store.building import (
+    MINUTE_MS,
+    S,
+    append,
+    create,
+    header,
+    labelled,
+    replied,
+    said,
+    texts,
+)
+from tests.fakes.clock import START_MS
+
+
+def commit_of(*writes: Write, key: str = "k", at: int = START_MS) -> Commit:
+    return Commit(writes=writes, at=at, idempotency_key=key)
+
+
+async def test_the_same_key_again_returns_the_first_entries_and_appends_nothing(
+    store: SessionStore,
+) -> None:
+    await create(store)
+    commit = commit_of(Write(stream=S, entries=(said("a"), labelled("x", Sibling(0)))))
+
+    first = await store.commit(commit)
+    again = await store.commit(commit)
+
+    assert (first.is_replay, again.is_replay) == (False, True)
+    assert again.entries == first.entries
+    assert await store.entries(S) == list(first.entries[0])
+
+
+async def test_a_replay_after_more_appends_still_returns_the_first_entries(
+    store: SessionStore,
+) -> None:
+    await create(store, S, said("before"))
+    first = await append(store, S, said("a"), key="k")
+    await append(store, S, said("b"), said("c"))
+    state = await store.state(S)
+
+    again = await append(store, S, said("a"), key="k", at=START_MS + MINUTE_MS)
+
+    assert again == first
+    assert await store.state(S) == state
+
+
+async def test_a_replay_does_not_look_at_expectations_again(store: SessionStore) -> None:
+    await create(store)
+    first = await append(store, S, said("a"), key="k", expected_head=EMPTY, expected_leaf=None)
+
+    assert await append(store, S, said("a"), key="k", expected_head=EMPTY) == first
+
+
+async def test_a_replay_of_a_creation_is_no_clash_of_ids(store: SessionStore) -> None:
+    commit = commit_of(
+        Write(stream=S, create=header("s"), entries=(said("a"),)),
+        Write(stream=StreamId("t"), create=header("t")),
+    )
+
+    first = await store.commit(commit)
+
+    again = await store.commit(commit)
+    assert again.entries == first.entries
+    assert [len(entries) for entries in again.entries] == [1, 0]
+    assert await store.entries(S) == list(first.entries[0])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Write(stream=S, entries=(said("b"),)),
+        Write(stream=S, entries=(replied("a"),)),
+        Write(stream=S, entries=(said("a"), said("a"))),
+        Write(stream=StreamId("t"), entries=(said("a"),)),
+    ],
+    ids=["another text", "another role", "more entries", "another stream"],
+)
+async def test_the_key_for_other_content_is_refused(store: SessionStore, other: Write) -> None:
+    await create(store)
+    await create(store, "t")
+    await append(store, S, said("a"), key="k")
+
+    with pytest.raises(IdempotencyMismatch) as refused:
+        await store.commit(commit_of(other))
+
+    assert refused.value.key == "k"
+    assert texts(await store.entries(S)) == ["a"]
+    assert await store.entries(StreamId("t")) == []
+
+
+async def test_a_refused_commit_leaves_its_key_free(store: SessionStore) -> None:
+    await create(store, S, said("a"))
+    with pytest.raises(HeadConflict):
+        await append(store, S, said("b"), key="k", expected_head=EMPTY)
+
+    entries = await append(store, S, said("c"), key="k")
+
+    assert texts(entries) == ["c"]
+
+
+async def test_different_keys_do_not_meet(store: SessionStore) -> None:
+    await create(store)
+
+    await append(store, S, said("a"), key="k")
+    await append(store, S, said("a"), key="K")
+    await append(store, S, said("a"), key="k ")
+    await append(store, S, said("a"))
+
+    assert texts(await store.entries(S)) == ["a"] * 4
+
+
+async def test_the_same_key_from_many_writers_at_once_appends_once(data: Data) -> None:
+    left, right = await data.open(), await data.open()
+    await create(left)
+
+    results = await asyncio.gather(
+        *(append(store, S, said("a"), key="k") for store in (left, right) for _ in range(10))
+    )
+
+    assert len(await left.entries(S)) == 1
+    assert all(result == results[0] for result in results)
+
+
+async def test_a_key_belongs_to_its_namespace(data: Data) -> None:
+    ours, theirs = await data.open("ours"), await data.open("theirs")
+    for store in (ours, theirs):
+        await create(store)
+
+    await append(ours, S, said("a"), key="k")
+    await append(theirs, S, said("b"), key="k")
+
+    assert texts(await theirs.entries(S)) == ["b"]
+
+
+async def test_a_replay_wakes_nobody_and_takes_no_position(store: SessionStore) -> None:
+    await create(store)
+    await append(store, S, said("a"), key="k")
+    position = await store.position()
+
+    await append(store, S, said("a"), key="k")
+
+    assert await store.position() == position

@@ -1,0 +1,384 @@
+"""Creating streams, their state and info, and reading one stream's log."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.errors import EntryNotFound, SessionExists, SessionNotFound
+from perdure.session.codec import new_side
+from perdure.session.entries import NewEntry, Sibling
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import SessionInfo, StreamHeader
+from perdure.session.notes import (
+    SessionEnded,
+    SessionInfoChanged,
+    SessionReopened,
+)
+from perdure.session.tree import branch_to
+from perdure.stores.chain import HASH_BYTES, genesis_hash
+from perdure.stores.protocol import EMPTY, Commit, SessionStore, StreamState, Write
+from tests.conformance.store.building import (
+    S,
+    append,
+    append_one,
+    create,
+    header,
+    ids,
+    labelled,
+    moved,
+    replied,
+    said,
+    texts,
+    unknown,
+)
+from tests.fakes.clock import START_MS
+
+NOWHERE = StreamId("nowhere")
+
+# ---------------------------------------------------------------- creating
+
+
+async def test_a_new_stream_is_empty_and_stands_before_the_root(store: SessionStore) -> None:
+    new = StreamHeader(
+        S, START_MS, origin="role", cwd="/p", title=" A  trip ", metadata={"a": [1, None]}
+    )
+
+    await create(store, new)
+
+    assert await store.state(S) == StreamState(
+        header=new,
+        head=EMPTY,
+        leaf=None,
+        hash=genesis_hash(new),
+        epoch=0,
+        open_turn=None,
+        info=SessionInfo(
+            id=S,
+            kind="session",
+            origin="role",
+            created_at=START_MS,
+            updated_at=START_MS,
+            title="A trip",
+            cwd="/p",
+        ),
+    )
+    assert await store.entries(S) == await store.tree(S) == []
+
+
+async def test_the_header_is_kept_whole(store: SessionStore) -> None:
+    new = StreamHeader(
+        StreamId("Flow.1:a@b_c-d"),
+        5,
+        kind="flow",
+        origin="subagent",
+        cwd="",
+        title="",
+        parent=StreamId("p"),
+        metadata={"nested": {"ü": "\u2028"}, "n": 1.5},
+    )
+
+    await create(store, new)
+
+    assert (await store.state(new.id)).header == new
+
+
+async def test_a_client_named_id_that_exists_is_refused(store: SessionStore) -> None:
+    await create(store, header("s", title="mine"), said("a"))
+    before = await store.state(S)
+
+    with pytest.raises(SessionExists) as refused:
+        await create(store, header("s", title="yours"), said("b"))
+
+    assert refused.value.stream == "s"
+    assert await store.state(S) == before
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "-a", "a\n", "ü", "a" * 129])
+async def test_a_name_that_is_no_stream_id_is_refused(store: SessionStore, name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be a session id"):
+        await create(store, header(name))
+
+    assert await store.sessions(scope="all") == []
+
+
+async def test_a_header_creates_only_the_stream_it_names(store: SessionStore) -> None:
+    write = Write(stream=S, create=header("t"))
+
+    with pytest.raises(ValueError, match="cannot create"):
+        await store.commit(Commit(writes=(write,), at=START_MS))
+
+
+async def test_ids_differ_in_case(store: SessionStore) -> None:
+    await create(store, "abc", said("lower"))
+    await create(store, "ABC", said("upper"))
+
+    assert texts(await store.entries(StreamId("abc"))) == ["lower"]
+    assert texts(await store.entries(StreamId("ABC"))) == ["upper"]
+
+
+async def test_appending_to_a_stream_that_does_not_exist_is_refused(store: SessionStore) -> None:
+    with pytest.raises(SessionNotFound) as refused:
+        await append(store, NOWHERE, said("a"))
+
+    assert refused.value.stream == "nowhere"
+
+
+async def test_every_reading_of_a_stream_that_does_not_exist_says_so(store: SessionStore) -> None:
+    entry = EntryId("nowhere/0")
+    for reading in (
+        store.state(NOWHERE),
+        store.entries(NOWHERE),
+        store.entry(NOWHERE, entry),
+        store.branch(NOWHERE, None),
+        store.branch(NOWHERE, entry),
+        store.context_window(NOWHERE, None),
+        store.context_window(NOWHERE, entry),
+        store.tree(NOWHERE),
+        store.notes(NOWHERE, ["label"]),
+        store.resolve(NOWHERE, "0"),
+    ):
+        with pytest.raises(SessionNotFound):
+            await reading
+
+
+# ---------------------------------------------------------------- state and info
+
+
+async def test_the_state_follows_every_commit(store: SessionStore) -> None:
+    await create(store)
+    hashes = {(await store.state(S)).hash}
+
+    for number in range(3):
+        await append(store, S, said(str(number)))
+        state = await store.state(S)
+        hashes.add(state.hash)
+        assert (state.head, state.leaf) == (number, f"s/{number}")
+
+    assert {len(hash_) for hash_ in hashes} == {HASH_BYTES}
+    assert len(hashes) == 4
+
+
+async def test_the_info_counts_and_names_as_entries_come(store: SessionStore) -> None:
+    await create(store, header("s", cwd="/old"))
+
+    await append(
+        store,
+        S,
+        replied("Welcome", at=START_MS + 1),
+        said("Where   to?\nThe sea", at=START_MS + 2),
+        labelled("x", Sibling(1)),
+        unknown(),
+    )
+    await append(store, S, new_side(SessionInfoChanged(cwd="/new")), at=START_MS + 9)
+    info = (await store.state(S)).info
+
+    assert (info.messages, info.entries, info.updated_at) == (2, 5, START_MS + 2)
+    assert (info.title, info.name, info.cwd) == (None, "Where to? The sea", "/new")
+    assert [info] == await store.sessions()
+
+
+async def test_a_title_can_be_set_and_cleared(store: SessionStore) -> None:
+    await create(store, header("s", title="first"), said("hello"))
+
+    await append(store, S, new_side(SessionInfoChanged(title="second")))
+    assert (await store.state(S)).info.name == "second"
+    await append(store, S, new_side(SessionInfoChanged(title=None)))
+    assert (await store.state(S)).info.name == "hello"
+
+
+async def test_ending_and_reopening_show_in_the_status(store: SessionStore) -> None:
+    await create(store, S, said("a"))
+
+    await append(store, S, new_side(SessionEnded()))
+    ended = (await store.state(S)).info.status
+    await append(store, S, new_side(SessionReopened()))
+
+    assert (ended, (await store.state(S)).info.status) == ("ended", "active")
+
+
+# ---------------------------------------------------------------- the log of one stream
+
+
+async def test_entries_begin_after_a_seq_and_stop_at_a_limit(store: SessionStore) -> None:
+    await create(store, S, *(said(str(number)) for number in range(6)))
+
+    assert texts(await store.entries(S, 3)) == ["4", "5"]
+    assert texts(await store.entries(S, 0, 2)) == ["1", "2"]
+    assert texts(await store.entries(S, EMPTY, 1)) == ["0"]
+    assert await store.entries(S, 5) == []
+    assert await store.entries(S, 99) == []
+    assert await store.entries(S, 0, 0) == []
+
+
+async def test_reading_by_pages_gives_the_whole_log_once(store: SessionStore) -> None:
+    await create(store, S, *(said(str(number)) for number in range(10)))
+
+    pages: list[str] = []
+    after = EMPTY
+    while page := await store.entries(S, after, 3):
+        pages += texts(page)
+        after = page[-1].seq
+
+    assert pages == [str(number) for number in range(10)]
+
+
+async def test_an_entry_can_be_read_by_its_id(store: SessionStore) -> None:
+    await create(store, "other", said("o"))
+    tree, side = await append(store, await create(store), said("a"), labelled("x", Sibling(0)))
+
+    assert await store.entry(S, tree.id) == tree
+    assert await store.entry(S, side.id) == side
+    for missing in ("s/2", "other/0", "0", "", "s/-1", "s/00"):
+        with pytest.raises(EntryNotFound) as refused:
+            await store.entry(S, EntryId(missing))
+        assert (refused.value.entry, refused.value.stream) == (missing, "s")
+
+
+async def test_a_branch_is_root_to_leaf_without_its_neighbours(store: SessionStore) -> None:
+    await create(
+        store,
+        S,
+        said("root"),
+        said("left", Sibling(0)),
+        labelled("x", Sibling(0)),
+        said("right", Sibling(0)),
+        said("more right"),
+    )
+
+    assert texts(await store.branch(S, EntryId("s/1"))) == ["root", "left"]
+    assert texts(await store.branch(S, EntryId("s/4"))) == ["root", "right", "more right"]
+    assert texts(await store.branch(S, EntryId("s/0"))) == ["root"]
+    assert await store.branch(S, None) == []
+
+
+async def test_a_branch_can_be_cut_to_its_newest_entries_and_to_a_kind(
+    store: SessionStore,
+) -> None:
+    await create(
+        store, S, said("a"), unknown(), said("b"), unknown(kind="other"), said("c"), unknown()
+    )
+    leaf = EntryId("s/5")
+
+    assert [entry.seq for entry in await store.branch(S, leaf, limit=2)] == [4, 5]
+    assert [entry.seq for entry in await store.branch(S, leaf, limit=99)] == [0, 1, 2, 3, 4, 5]
+    assert await store.branch(S, leaf, limit=0) == []
+    assert texts(await store.branch(S, leaf, kind="message")) == ["a", "b", "c"]
+    assert texts(await store.branch(S, leaf, kind="message", limit=2)) == ["b", "c"]
+    assert [entry.seq for entry in await store.branch(S, leaf, kind="other", limit=5)] == [3]
+    assert await store.branch(S, leaf, kind="absent") == []
+
+
+@pytest.mark.parametrize("leaf", ["s/2", "s/1", "other/0", "nonsense", ""])
+async def test_no_branch_or_window_ends_at_what_is_no_tree_entry(
+    store: SessionStore, leaf: str
+) -> None:
+    await create(store, "other", said("o"))
+    await create(store, S, said("a"), labelled("x", Sibling(0)))
+
+    with pytest.raises(EntryNotFound):
+        await store.branch(S, EntryId(leaf))
+    with pytest.raises(EntryNotFound):
+        await store.context_window(S, EntryId(leaf))
+
+
+async def test_the_tree_is_every_tree_entry_in_log_order(store: SessionStore) -> None:
+    await create(store, S, said("a"), labelled("x", Sibling(0)), said("b"))
+    await append(store, S, moved(EntryId("s/0")), said("c"), said("root", None))
+
+    tree = await store.tree(S)
+
+    assert texts(tree) == ["a", "b", "c", "root"]
+    assert await store.branch(S, EntryId("s/4")) == branch_to(
+        EntryId("s/4"), {entry.id: entry for entry in tree}
+    )
+
+
+async def test_notes_are_the_side_entries_of_the_kinds_asked_for_in_order(
+    store: SessionStore,
+) -> None:
+    await create(store, S, said("a"))
+    await append(
+        store,
+        S,
+        labelled("one", EntryId("s/0")),
+        new_side(SessionEnded()),
+        said("b"),
+        new_side(SessionReopened()),
+        labelled(None, EntryId("s/0")),
+    )
+    # A tree entry of a kind asked for is no note.
+    await append(store, S, unknown(kind="odd"), NewEntry("odd", b"1", lane="side"))
+
+    assert ids(await store.notes(S, ["label"])) == ["s/1", "s/5"]
+    assert ids(await store.notes(S, ("session_reopened", "label"))) == ["s/1", "s/4", "s/5"]
+    assert ids(await store.notes(S, ["odd"])) == ["s/7"]
+    assert await store.notes(S, []) == await store.notes(S, ["message"]) == []
+
+
+# ---------------------------------------------------------------- references
+
+
+async def test_a_reference_may_be_an_id_a_seq_or_a_foreign_id(store: SessionStore) -> None:
+    await create(store, S, said("a", alias="a1b2c3d4"), labelled("x", Sibling(0)), said("b"))
+
+    assert await store.resolve(S, "s/0") == "s/0"
+    assert await store.resolve(S, "1") == "s/1"
+    assert await store.resolve(S, "a1b2c3d4") == "s/0"
+    assert await store.resolve(S, "a1") == "s/0"
+
+
+@pytest.mark.parametrize("reference", ["", "s/3", "9", "007", "-1", "b", "A1", "%", "a_", "1b"])
+async def test_a_reference_that_means_nothing_is_not_found(
+    store: SessionStore, reference: str
+) -> None:
+    await create(store, S, said("a", alias="a1b2c3d4"), said("b"))
+
+    with pytest.raises(EntryNotFound) as refused:
+        await store.resolve(S, reference)
+
+    assert (refused.value.entry, refused.value.stream) == (reference, "s")
+
+
+async def test_a_prefix_that_fits_several_foreign_ids_is_ambiguous(store: SessionStore) -> None:
+    await create(store, S, said("a", alias="abc1"), said("b", alias="abc2"), said("c", alias="abd"))
+
+    with pytest.raises(Exception, match="several") as refused:
+        await store.resolve(S, "abc")
+
+    assert vars(refused.value) == {"prefix": "abc", "candidates": ("abc1", "abc2")}
+    assert await store.resolve(S, "abd") == await store.resolve(S, "2") == "s/2"
+
+
+async def test_a_whole_foreign_id_counts_although_it_begins_another(store: SessionStore) -> None:
+    await create(store, S, said("a", alias="ab"), said("b", alias="abc"))
+
+    assert await store.resolve(S, "ab") == "s/0"
+    assert await store.resolve(S, "abc") == "s/1"
+
+
+async def test_a_seq_counts_before_a_foreign_id_and_an_absent_seq_does_not(
+    store: SessionStore,
+) -> None:
+    await create(store, S, said("a", alias="1"), said("b", alias="77"))
+
+    assert await store.resolve(S, "1") == "s/1"
+    assert await store.resolve(S, "77") == "s/1"
+    assert await store.resolve(S, "7") == "s/1"
+
+
+async def test_a_foreign_id_given_twice_means_the_last_entry(store: SessionStore) -> None:
+    await create(store, S, said("a", alias="twice"), said("b", alias="twice"), said("c"))
+
+    assert await store.resolve(S, "twice") == await store.resolve(S, "tw") == "s/1"
+    assert await store.aliases(S) == {"twice": "s/1"}
+
+
+async def test_aliases_are_those_of_the_streams_own_log(store: SessionStore) -> None:
+    await create(store, "other", said("o", alias="o1"))
+    await create(store, S, said("a", alias="ä/ 1"))
+    side = msgspec.structs.replace(labelled("x", None), alias="l1")
+    await append_one(store, S, side)
+
+    assert await store.aliases(S) == {"ä/ 1": "s/0", "l1": "s/1"}
+    assert await store.resolve(S, "ä/ 1") == "s/0"
