@@ -48,7 +48,7 @@ class Running:
 
         Raises: LeaseHeld; TurnOpen when an interrupted turn has to be resumed first; LeaseLost.
         """
-        async with leading(self.environment) as leadership:
+        async with leading(self.environment.claim) as leadership:
             state = await self._ready(leadership)
             begun.set_result(Begun(state.head))
             window = await self._window(state)
@@ -63,7 +63,7 @@ class Running:
 
         Raises: LeaseHeld while that process is alive; InvalidTransition when no turn is open.
         """
-        async with leading(self.environment) as leadership:
+        async with leading(self.environment.claim) as leadership:
             turn = await open_turn(self.environment.store, self._stream)
             if turn is None:
                 raise InvalidTransition("idle", "recover")
@@ -78,7 +78,7 @@ class Running:
 
         Raises: LeaseHeld; TurnOpen; TurnFailed when no usable summary came.
         """
-        async with leading(self.environment) as leadership:
+        async with leading(self.environment.claim) as leadership:
             config = self._config(await self._window(await self._ready(leadership)))
             called = new_side(ModelCalled(call=0, model=config.model, purpose="summary"))
             intent = (await self._append(leadership.lease, called))[0]

@@ -77,6 +77,13 @@ class Turn:
         finally:
             await watch.aclose()
 
+    async def started(self) -> None:
+        """Wait until the turn leads its session.
+
+        Raises: LeaseHeld when another process does; TurnOpen.
+        """
+        await asyncio.shield(self._begun)
+
     async def settled(self) -> None:
         """Wait until the turn has ended, however it ends."""
         await asyncio.wait((self._task,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from perdure.engine.turns.leading import Claim
 from perdure.events.bus import LiveBus
 from perdure.models.protocol import ModelClient, ThinkingLevel
 from perdure.session.clock import Clock, RandomSource
@@ -33,6 +34,11 @@ class Environment:
     owner: str
     working_dir: Path
     lease_ttl_ms: int = LEASE_TTL_MS
+
+    @property
+    def claim(self) -> Claim:
+        """This process's claim to lead the session."""
+        return Claim(self.store, self.stream, self.clock, self.owner, self.lease_ttl_ms)
 
     def random01(self) -> float:
         """A random number from 0 up to 1."""

@@ -5,17 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 
-from perdure.engine.turns.environment import Environment
 from perdure.errors import StoreError
-from perdure.stores.protocol import Lease
+from perdure.session.clock import Clock
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import Lease, SessionStore
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who wants to lead which session. Units: `ttl_ms` milliseconds, the term of a lease."""
+
+    store: SessionStore
+    stream: StreamId
+    clock: Clock
+    owner: str
+    ttl_ms: int
 
 
 class Leadership:
     """The lease of one session in this process's hands. Made by `leading`."""
 
-    def __init__(self, environment: Environment, lease: Lease) -> None:
-        self._environment = environment
+    def __init__(self, claim: Claim, lease: Lease) -> None:
+        self._claim = claim
         self.lease = lease
 
     async def ensure(self) -> None:
@@ -23,8 +36,8 @@ class Leadership:
 
         Raises: LeaseLost when somebody took the session over (this process was stopped too long).
         """
-        left_ms = self.lease.until - self._environment.clock.now_ms()
-        if left_ms < self._environment.lease_ttl_ms / 2:
+        left_ms = self.lease.until - self._claim.clock.now_ms()
+        if left_ms < self._claim.ttl_ms / 2:
             await self.renew()
 
     async def renew(self) -> None:
@@ -32,27 +45,23 @@ class Leadership:
 
         Raises: LeaseLost.
         """
-        environment = self._environment
-        self.lease = await environment.store.renew_lease(self.lease, environment.lease_ttl_ms)
+        self.lease = await self._claim.store.renew_lease(self.lease, self._claim.ttl_ms)
 
     async def keep(self) -> None:
         """Renew again and again, until cancelled or the lease is lost."""
         while True:
-            await self._environment.clock.sleep(self._environment.lease_ttl_ms / 3000)
+            await self._claim.clock.sleep(self._claim.ttl_ms / 3000)
             await self.renew()
 
 
 @contextlib.asynccontextmanager
-async def leading(environment: Environment) -> AsyncGenerator[Leadership]:
+async def leading(claim: Claim) -> AsyncGenerator[Leadership]:
     """Lead the session for the duration of the block.
 
     Raises: LeaseHeld when another process leads it.
     """
-    store = environment.store
-    lease = await store.acquire_lease(
-        environment.stream, environment.owner, environment.lease_ttl_ms
-    )
-    leadership = Leadership(environment, lease)
+    lease = await claim.store.acquire_lease(claim.stream, claim.owner, claim.ttl_ms)
+    leadership = Leadership(claim, lease)
     keeping = asyncio.create_task(leadership.keep())
     try:
         yield leadership
@@ -62,4 +71,4 @@ async def leading(environment: Environment) -> AsyncGenerator[Leadership]:
         with contextlib.suppress(asyncio.CancelledError, StoreError):
             await keeping
         with contextlib.suppress(StoreError):
-            await store.release_lease(leadership.lease)
+            await claim.store.release_lease(leadership.lease)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from perdure.engine.turns.inputs import Lost
+from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.inputs import Aborted, Lost
+from perdure.engine.turns.leading import Claim, leading
+from perdure.engine.turns.machine import step
 from perdure.engine.turns.state import Phase, TurnState, fold
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message, decode_message
-from perdure.stores.protocol import LogReading
+from perdure.stores.protocol import Commit, LogReading, Write
 
 
 async def open_turn(store: LogReading, stream: StreamId) -> TurnState | None:
@@ -29,6 +32,31 @@ async def lost(store: LogReading, turn: TurnState) -> Lost:
     if kept is None or kept[0] != turn.open_call.seq:
         return Lost()
     return Lost(has_begun=True, partial=_readable(kept[1]))
+
+
+async def give_up(claim: Claim) -> TurnState | None:
+    """Close the open turn of a process that is gone, without performing anything more of it.
+
+    What had arrived of an answer stays on the branch; calls without a result are told as aborted.
+    Shape: None when no turn is open.
+    Raises: LeaseHeld while that process is alive.
+    """
+    async with leading(claim) as leadership:
+        turn = await open_turn(claim.store, claim.stream)
+        if turn is None:
+            return None
+        gone = await lost(claim.store, turn)
+        at = claim.clock.now_ms()
+        config = TurnConfig(agent="", model="", tools={})  # an abort decides nothing by it
+        closed = step(turn, Aborted(gone.partial), config, at)
+        write = Write(
+            stream=claim.stream,
+            entries=closed.entries,
+            expected_head=turn.head,
+            lease=leadership.lease,
+        )
+        await claim.store.commit(Commit(writes=(write,), at=at))
+        return closed.state
 
 
 def _readable(content: bytes) -> Message | None:
