@@ -1,0 +1,209 @@
+"""What a provider's failure is to perdure: one `ModelError` for every exception a call can raise.
+
+The status decides, then the provider's words; a failure that nobody understands is taken for a
+malformed answer. No text of an error carries a key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from typing import cast
+
+from pydantic_ai.exceptions import (
+    ModelAPIError,
+    ModelConnectionError,
+    ModelContextWindowExceededError,
+    ModelHTTPError,
+    ModelQuotaExceededError,
+    ModelRateLimitError,
+    ModelRequestRejectedError,
+    ModelRequestTimeout,
+    ModelTimeoutError,
+    UnexpectedModelBehavior,
+    UserError,
+)
+
+from perdure.errors import (
+    ContextOverflow,
+    MalformedResponse,
+    ModelError,
+    ModelRefused,
+    ModelUnavailable,
+    RateLimited,
+)
+from perdure.models.providers.redaction import redacted
+
+OVERFLOW_PHRASES = tuple(
+    re.compile(phrase, re.IGNORECASE)
+    for phrase in (
+        r"context_length_exceeded",  # OpenAI and many who speak its protocol, as a code
+        r"model_context_window_exceeded",  # z.ai
+        r"request_too_large",  # Anthropic, over its limit of bytes
+        r"exceeds? the (?:model'?s )?(?:maximum )?context (?:window|length|size)",  # OpenAI
+        r"maximum context length",  # vLLM, OpenRouter, Mistral, DeepSeek
+        r"prompt is too long",  # Anthropic
+        r"prompt (?:is )?too (?:long|large)\b.*(?:context|token)",  # Ollama
+        r"input is too long for",  # Bedrock
+        r"input token count.*exceeds",  # Google
+        r"maximum prompt length is \d+",  # xAI
+        r"reduce the length of (?:the|your) (?:messages|prompt|input)",  # Groq
+        r"prompt token count.*exceeds the limit",  # GitHub Copilot
+        r"exceeds the available context size",  # llama.cpp
+        r"greater than the context length",  # LM Studio
+        r"context window exceeds limit",  # MiniMax
+        r"exceeded model token limit",  # Moonshot
+        r"too many (?:input )?tokens",  # Cohere and others
+        r"(?:input|prompt) tokens? (?:count )?(?:exceeds?|exceeded)",  # Bedrock, Together
+        r"range of input length should be",  # Alibaba
+    )
+)
+"""How providers say that a request does not fit the model's window."""
+
+_USED_AND_LIMIT = (
+    # Each: the order in which the two numbers stand in the sentence.
+    (re.compile(r"(?:maximum|limit)\D{0,40}?(\d[\d,]*) tokens?\D.*?(\d[\d,]*) tokens", re.I), "lu"),
+    (re.compile(r"(\d[\d,]*) tokens? ?> ?(\d[\d,]*)", re.I), "ul"),
+    (re.compile(r"(\d[\d,]*)\D{0,40}exceeds?\D{0,60}?(\d[\d,]*)", re.I), "ul"),
+)
+_TRY_AGAIN = re.compile(r"try again in (\d+(?:\.\d+)?)\s*(ms|s|m)\b", re.IGNORECASE)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_TRANSPORTS = ("httpx", "httpx2", "httpcore2", "anyio")
+_NO_END = "without a `finish_reason`"
+_SAID_CHARS = 4_000
+"""How much of a provider's words is looked at: a proxy may answer with a whole page."""
+
+
+def model_error(
+    error: Exception,
+    model: str,
+    secrets: Collection[str] = (),
+    *,
+    address: str = "the provider",
+    has_begun: bool = True,
+) -> ModelError:
+    """`error`, raised while `model` was called at `address`, as the error perdure decides by.
+
+    `has_begun` says that part of an answer had come: then one without an end was cut off, else what
+    came was no answer at all. `secrets` are kept out of all texts.
+    """
+    if isinstance(error, ModelError):
+        return error
+    if isinstance(error, ModelHTTPError):
+        return _of_status(error, model, secrets)
+    is_transport = type(error).__module__.partition(".")[0] in _TRANSPORTS
+    if is_transport or isinstance(error, ModelConnectionError | ModelRequestTimeout):
+        return ModelUnavailable(model, redacted(_connection_text(error, address), secrets))
+    if _is_unended(error, has_begun=has_begun):
+        return _unended(model, has_begun=has_begun)
+    if isinstance(error, ModelAPIError):
+        return _of_api_error(error, model, secrets)
+    if isinstance(error, UserError):
+        return ModelRefused(model, redacted(f"the request cannot be sent: {error}", secrets))
+    what = f"its answer could not be read ({type(error).__name__}: {error})"
+    return MalformedResponse(model, redacted(what, secrets))
+
+
+def is_overflow(text: str) -> bool:
+    """Whether `text` says that the request is larger than the model's window."""
+    return any(phrase.search(text) for phrase in OVERFLOW_PHRASES)
+
+
+def used_and_limit(text: str) -> tuple[int | None, int | None]:
+    """The tokens used and allowed that `text` names, None where it names none."""
+    for pattern, order in _USED_AND_LIMIT:
+        found = pattern.search(text)
+        if found:
+            first, second = (int(number.replace(",", "")) for number in found.groups())
+            return (first, second) if order == "ul" else (second, first)
+    return None, None
+
+
+def _is_unended(error: Exception, *, has_begun: bool) -> bool:
+    """Whether the stream held no end, or nothing at all."""
+    if isinstance(error, UnexpectedModelBehavior):
+        return not has_begun
+    return isinstance(error, ModelAPIError) and _NO_END in str(error)
+
+
+def _unended(model: str, *, has_begun: bool) -> ModelError:
+    if has_begun:
+        return ModelUnavailable(model, "the answer broke off before its end")
+    return MalformedResponse(model, "what it sent is no stream of chunks; is the URL right?")
+
+
+def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> ModelError:
+    status, said = error.status_code, _said(error)
+    reason = redacted(f"HTTP {status}: {said or 'no further word'}", secrets)
+    if isinstance(error, ModelQuotaExceededError):
+        # Some send an empty account as 429. Waiting does not fill it.
+        return ModelRefused(model, reason, status)
+    if status == 429:
+        return RateLimited(model, reason, _retry_after_s(error, said))
+    if _says_overflow(error, said):
+        return _overflow(model, reason, said)
+    if status == 408 or status >= 500:
+        return ModelUnavailable(model, reason)
+    return ModelRefused(model, reason, status)
+
+
+def _of_api_error(error: ModelAPIError, model: str, secrets: Collection[str]) -> ModelError:
+    """An error without a status: one sent inside a stream, or a body that is no answer."""
+    said = _said(error) or str(error)
+    reason = redacted(said, secrets)
+    if isinstance(error.__cause__, json.JSONDecodeError | UnicodeDecodeError):
+        return MalformedResponse(model, redacted(f"its answer is not JSON ({said})", secrets))
+    if isinstance(error, ModelRateLimitError):
+        return RateLimited(model, reason, _retry_after_s(error, said))
+    if _says_overflow(error, said):
+        return _overflow(model, reason, said)
+    is_rejected = isinstance(error, ModelQuotaExceededError | ModelRequestRejectedError)
+    if is_rejected or error.provider_error_type == "invalid_request_error":
+        return ModelRefused(model, reason)
+    return ModelUnavailable(model, reason)
+
+
+def _says_overflow(error: ModelAPIError, said: str) -> bool:
+    if isinstance(error, ModelContextWindowExceededError) or is_overflow(said):
+        return True
+    status = error.status_code if isinstance(error, ModelHTTPError) else None
+    # Some servers drop what is too large for them without a word.
+    return status == 413 or (status == 400 and not said)
+
+
+def _overflow(model: str, reason: str, said: str) -> ContextOverflow:
+    used, limit = used_and_limit(said)
+    return ContextOverflow(model, reason, used, limit)
+
+
+def _said(error: ModelAPIError) -> str:
+    """What the provider said, from the body it sent, in its own words."""
+    body = error.body
+    if isinstance(body, dict):
+        fields = cast("dict[str, object]", body)
+        nested = fields.get("error")
+        if isinstance(nested, dict):
+            fields = cast("dict[str, object]", nested)
+        named = (fields.get(key) for key in ("message", "detail", "error", "code", "type"))
+        words = [str(value) for value in named if isinstance(value, str | int)]
+        body = ": ".join(dict.fromkeys(words)) or json.dumps(fields, default=str)
+    return str(body or "")[:_SAID_CHARS]
+
+
+def _retry_after_s(error: ModelAPIError, said: str) -> float | None:
+    if error.retry_after is not None:
+        return error.retry_after
+    found = _TRY_AGAIN.search(said)
+    return float(found[1]) * _SECONDS[found[2].lower()] if found else None
+
+
+def _connection_text(error: Exception, address: str) -> str:
+    """What the connection said: libraries wrap it in words like "Connection error."."""
+    if isinstance(error, ModelTimeoutError | ModelRequestTimeout):
+        return f"{address} did not answer in time"
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    words = str(root) or "without a word"
+    return f"no connection to {address}, or it broke ({type(root).__name__}: {words})"
