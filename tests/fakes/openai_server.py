@@ -142,7 +142,9 @@ class OpenAIServer:
         self.requests: list[Recorded] = []
         self.refused: list[list[str]] = []
         self.handlers: deque[Handler] = deque([answering(ServerAnswer(text="Hello."))])
-        self.open_calls = 0
+        self.is_idle = asyncio.Event()
+        self.is_idle.set()
+        self._open_calls = 0
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -194,11 +196,14 @@ class OpenAIServer:
             await failing(400, "; ".join(faults))(exchange)
             return True
         handler = self.handlers[0] if len(self.handlers) == 1 else self.handlers.popleft()
-        self.open_calls += 1
+        self._open_calls += 1
+        self.is_idle.clear()
         try:
             await handler(exchange)
         finally:
-            self.open_calls -= 1
+            self._open_calls -= 1
+            if not self._open_calls:
+                self.is_idle.set()
         return not exchange.is_broken
 
 

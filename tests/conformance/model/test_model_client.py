@@ -1,0 +1,274 @@
+"""What every `ModelClient` does, whatever is behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, cast
+
+import pytest
+
+from perdure.errors import (
+    ContextOverflow,
+    MalformedResponse,
+    ModelError,
+    ModelRefused,
+    ModelUnavailable,
+    RateLimited,
+)
+from perdure.models.protocol import (
+    Delta,
+    Finished,
+    ModelClient,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolDeclaration,
+)
+from perdure.models.scenario import ErrorCode
+from perdure.models.stream import AnswerBuilder
+from perdure.session.messages import Message, StopReason, assistant, tool_call, tool_result, user
+from tests.fakes.model_backends import BACKENDS, SECRET, Backend, Plan
+
+READ = ToolDeclaration(
+    "read_file", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}}
+)
+ERRORS: dict[ErrorCode, type[ModelError]] = {
+    "rate_limited": RateLimited,
+    "model_unavailable": ModelUnavailable,
+    "context_overflow": ContextOverflow,
+    "model_refused": ModelRefused,
+    "malformed_response": MalformedResponse,
+}
+
+
+@pytest.fixture(params=BACKENDS)
+async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
+    async with BACKENDS[request.param]() as made:
+        yield made
+
+
+def request_of(backend: Backend, *messages: Message) -> ModelRequest:
+    return ModelRequest(
+        backend.model, messages or (user("Hello"),), system="Be brief.", tools=(READ,)
+    )
+
+
+async def deltas(backend: Backend, plan: Plan, *messages: Message) -> list[Delta]:
+    stream = backend.client(plan).stream(request_of(backend, *messages))
+    return [delta async for delta in stream]
+
+
+async def answer(backend: Backend, plan: Plan, *messages: Message) -> Message:
+    stream = backend.client(plan).stream(request_of(backend, *messages))
+    return await fill(AnswerBuilder(backend.model), stream)
+
+
+async def fill(builder: AnswerBuilder, stream: AsyncIterator[Delta]) -> Message:
+    async for delta in stream:
+        builder.add(delta)
+    return builder.finished()
+
+
+def closing(client: ModelClient, request: ModelRequest) -> aclosing[Any]:
+    """The stream, closed at the end of the block, as the runner closes it."""
+    return aclosing(cast("Any", client.stream(request)))
+
+
+async def test_text_comes_in_pieces_that_make_the_whole(backend: Backend) -> None:
+    text = "The quick brown fox.\n\n  Jumps — over 12 lazy dogs.\n"
+    got = await deltas(backend, Plan(text=text))
+    texts = [delta.text for delta in got if isinstance(delta, TextDelta)]
+    assert len(texts) > 3
+    assert "".join(texts) == text
+
+
+async def test_the_last_delta_and_no_other_is_the_end(backend: Backend) -> None:
+    got = await deltas(backend, Plan(text="yes"))
+    assert [isinstance(delta, Finished) for delta in got] == [False] * (len(got) - 1) + [True]
+
+
+async def test_nothing_is_sent_before_the_first_delta_is_asked_for(backend: Backend) -> None:
+    stream = backend.client(Plan(text="yes")).stream(request_of(backend))
+    await asyncio.sleep(0)
+    assert backend.calls == 0
+    await anext(stream)
+    assert backend.calls == 1
+    await cast("Any", stream).aclose()
+
+
+async def test_reasoning_stands_apart_from_the_text_and_before_it(backend: Backend) -> None:
+    got = await deltas(backend, Plan(text="42", thinking="Six times seven is what?"))
+    thoughts = [delta.text for delta in got if isinstance(delta, ThinkingDelta)]
+    assert "".join(thoughts) == "Six times seven is what?"
+    assert [type(delta) for delta in got[: len(thoughts)]] == [ThinkingDelta] * len(thoughts)
+
+
+async def test_parallel_calls_arrive_whole_and_in_order(backend: Backend) -> None:
+    calls = (
+        ("call_a", "read_file", {"path": "some/rather/long/path.txt"}),
+        ("call_b", "read_file", {"path": "Ünïcode \u2028 “quoted”", "lines": [1, 2, 3]}),
+        ("call_c", "read_file", dict[str, object]()),
+    )
+    message = await answer(backend, Plan(text="Looking.", calls=calls))
+    assert [(c.id, c.name, c.args) for c in message.tool_calls] == [*calls]
+    assert message.text == "Looking."
+    assert message.stop_reason == "tool_calls"
+
+
+async def test_a_call_is_introduced_before_its_arguments(backend: Backend) -> None:
+    calls = (("call_a", "read_file", {"path": "x" * 40}), ("call_b", "read_file", {"path": "y"}))
+    got = await deltas(backend, Plan(calls=calls))
+    by_index: dict[int, list[ToolCallDelta]] = {}
+    for delta in got:
+        if isinstance(delta, ToolCallDelta):
+            by_index.setdefault(delta.index, []).append(delta)
+    for pieces, (call_id, name, args) in zip(by_index.values(), calls, strict=True):
+        assert (pieces[0].id, pieces[0].name) == (call_id, name)
+        assert not any(piece.id or piece.name for piece in pieces[1:])
+        assert json.loads("".join(piece.json for piece in pieces)) == args
+
+
+@pytest.mark.parametrize(
+    "text", ["🦊 → 狐 שועל", "line\u2028separator\u0085and\x00zero", "e\u0301 is é", "'\"\\{}\t"]
+)
+async def test_any_text_survives(backend: Backend, text: str) -> None:
+    assert (await answer(backend, Plan(text=text, chunk_chars=1))).text == text
+
+
+async def test_usage_is_reported_in_classes_that_do_not_overlap(backend: Backend) -> None:
+    message = await answer(backend, Plan(text="yes"))
+    assert message.usage is not None
+    assert (message.usage.input_tokens, message.usage.cache_read_tokens) == (100, 30)
+    assert (message.usage.output_tokens, message.usage.total_tokens) == (20, 150)
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
+async def test_the_reason_for_the_end_is_told(backend: Backend, reason: StopReason) -> None:
+    message = await answer(backend, Plan(text="as far as I", stop_reason=reason))
+    assert message.stop_reason == reason
+
+
+async def test_an_empty_answer_is_an_answer(backend: Backend) -> None:
+    message = await answer(backend, Plan())
+    assert (message.parts, message.stop_reason) == ((), "stop")
+
+
+@pytest.mark.parametrize("code", ERRORS)
+async def test_an_error_is_of_its_class_before_the_answer(
+    backend: Backend, code: ErrorCode
+) -> None:
+    with pytest.raises(ModelError) as raised:
+        await deltas(backend, Plan(text="never", error=code))
+    assert type(raised.value) is ERRORS[code]
+    assert raised.value.model == backend.model
+
+
+@pytest.mark.parametrize("code", ERRORS)
+async def test_an_error_in_mid_answer_leaves_what_came_before(
+    backend: Backend, code: ErrorCode
+) -> None:
+    builder = AnswerBuilder(backend.model)
+    client = backend.client(Plan(text="the beginning of", error=code, after_words=True))
+    with pytest.raises(ERRORS[code]):
+        await fill(builder, client.stream(request_of(backend)))
+    assert builder.partial().text == "the beginning of"
+
+
+async def test_a_rate_limit_says_when_to_come_back(backend: Backend) -> None:
+    with pytest.raises(RateLimited) as raised:
+        await deltas(backend, Plan(error="rate_limited", retry_after_s=7))
+    assert raised.value.retry_after_s == 7
+
+
+@pytest.mark.parametrize("code", ERRORS)
+async def test_an_error_is_one_line_without_a_key(backend: Backend, code: ErrorCode) -> None:
+    with pytest.raises(ModelError) as raised:
+        await deltas(backend, Plan(error=code))
+    assert "\n" not in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+async def test_a_failed_call_was_made_once(backend: Backend) -> None:
+    before = backend.calls
+    with pytest.raises(ModelUnavailable):
+        await deltas(backend, Plan(error="model_unavailable"))
+    assert backend.calls <= before + 1
+
+
+async def test_a_stream_that_breaks_off_is_unavailability(backend: Backend) -> None:
+    builder = AnswerBuilder(backend.model)
+    client = backend.client(Plan(text="half an ans", ends="cut"))
+    with pytest.raises(ModelUnavailable):
+        await fill(builder, client.stream(request_of(backend)))
+    assert builder.partial().text == "half an ans"
+
+
+async def test_cancelling_the_task_ends_the_call_at_once(backend: Backend) -> None:
+    started = asyncio.Event()
+    client = backend.client(Plan(text="and then", ends="hang"))
+
+    async def listen() -> None:
+        async with closing(client, request_of(backend)) as stream:
+            async for _ in stream:
+                started.set()
+
+    task = asyncio.create_task(listen())
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await backend.all_ended()
+
+
+async def test_closing_the_stream_ends_the_call_at_once(backend: Backend) -> None:
+    client = backend.client(Plan(text="and then", ends="hang"))
+    async with closing(client, request_of(backend)) as stream:
+        await anext(stream)
+    await backend.all_ended()
+
+
+async def test_a_client_serves_on_after_failures_and_cancelled_calls(backend: Backend) -> None:
+    with pytest.raises(ModelError):
+        await deltas(backend, Plan(error="model_unavailable"))
+    async with closing(backend.client(Plan(text="a", ends="hang")), request_of(backend)) as stream:
+        await anext(stream)
+    assert (await answer(backend, Plan(text="still here"))).text == "still here"
+
+
+async def test_one_client_serves_many_calls_at_once(backend: Backend) -> None:
+    plan = Plan(text="the same answer for everybody " * 5)
+    answers = await asyncio.gather(*(answer(backend, plan) for _ in range(10)))
+    assert {message.text for message in answers} == {plan.text}
+
+
+async def test_an_answer_of_five_megabytes_arrives(backend: Backend) -> None:
+    text = "0123456789abcde\n" * (5_000_000 // 16)
+    message = await answer(backend, Plan(text=text, chunk_chars=20_000))
+    assert message.text == text
+
+
+async def test_a_conversation_with_tools_is_accepted(backend: Backend) -> None:
+    message = await answer(
+        backend,
+        Plan(text="It says 1 and 2."),
+        user("Read both."),
+        assistant(
+            "Reading.",
+            tool_call("c1", "read_file", {"path": "1"}),
+            tool_call("c2", "read_file", {"path": "2"}),
+        ),
+        tool_result("c1", "one"),
+        tool_result("c2", "no such file", is_error=True),
+    )
+    assert message.text == "It says 1 and 2."
+
+
+@pytest.mark.parametrize("model", ["", ":", "x", "nobody:nothing", "openai:é\x00" * 20])
+async def test_what_is_known_of_a_model_can_always_be_asked(backend: Backend, model: str) -> None:
+    info = backend.client(Plan()).info(model)
+    assert info.model == model
+    assert backend.calls == 0
