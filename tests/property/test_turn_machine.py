@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.engine.turns import inputs
-from perdure.engine.turns.config import CompactionSettings, Limits, ToolFacts, TurnConfig
+from perdure.engine.turns.config import CompactionSettings, Limits, TurnConfig
 from perdure.engine.turns.effects import effect_of
 from perdure.engine.turns.inputs import Input
 from perdure.engine.turns.machine import RULES, step
@@ -21,18 +21,13 @@ from perdure.errors import (
     RateLimited,
 )
 from perdure.session.codec import encode, new_side
-from perdure.session.entries import Entry, NewEntry
-from perdure.session.ids import StreamId
+from perdure.session.entries import NewEntry
 from perdure.session.kinds import Compaction
 from perdure.session.messages import Message, ToolResultPart, Usage, assistant, tool_call, user
-from perdure.session.notes import Answer, Queued
+from perdure.session.notes import Answer, Queued, QueueMode
+from tests.fakes.turn_log import TOOLS, TurnLog, empty_state
 
-STREAM = StreamId("s")
-TOOLS = {
-    "retry": ToolFacts("read", "retry"),
-    "ask": ToolFacts("write", "ask"),
-    "never": ToolFacts("external", "never"),
-}
+MODES: list[QueueMode] = ["steer", "follow_up"]
 ERRORS = [
     ModelUnavailable("m", "down"),
     RateLimited("m", "slow down", 1.0),
@@ -108,43 +103,16 @@ def happening(state: TurnState) -> st.SearchStrategy[Input]:
     return done | failed | aborted | gone
 
 
-class Log:
-    """The log of one stream, as a store would keep it."""
-
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self.commits: list[int] = []
-
-    def append(self, new: tuple[NewEntry, ...]) -> list[Entry]:
-        added = [
-            Entry(
-                STREAM,
-                len(self.entries) + n,
-                entry.lane,
-                None,
-                entry.about if isinstance(entry.about, str) else None,
-                0,
-                entry.kind,
-                entry.v,
-                entry.body,
-            )
-            for n, entry in enumerate(new)
-        ]
-        self.entries += added
-        self.commits.append(len(self.entries))
-        return added
-
-
-def somebody_else(draw: st.DrawFn, state: TurnState) -> tuple[NewEntry, ...]:
+def somebody_else(data: st.DataObject, state: TurnState) -> tuple[NewEntry, ...]:
     """What others may append in the middle of a turn: words for later, an answer."""
-    said = draw(st.sampled_from([None, None, user("wait"), assistant("by others")]))
+    said = data.draw(st.sampled_from([None, None, user("wait"), assistant("by others")]))
     new: list[NewEntry] = []
     if said is not None:
-        mode = draw(st.sampled_from(["steer", "follow_up"]))
+        mode = data.draw(st.sampled_from(MODES))
         new.append(new_side(Queued("message", msgspec.Raw(encode(said)), mode=mode)))
     asked = state.question
     if state.phase is Phase.ASKING and asked is not None and asked.answer is None:
-        choice = draw(st.sampled_from([None, *asked.question.choices]))
+        choice = data.draw(st.sampled_from([None, *asked.question.choices]))
         if choice is not None:
             new.append(new_side(Answer(choice, "them"), asked.id))
     return tuple(new)
@@ -155,8 +123,8 @@ def test_any_course_of_events_ends_with_every_call_answered_and_nothing_waiting(
     data: st.DataObject,
 ) -> None:
     config = data.draw(configs)
-    log = Log()
-    state = TurnState(stream=STREAM, head=-1)
+    log = TurnLog()
+    state = empty_state()
     begin = inputs.Begin(user("go"), data.draw(st.integers(1, 4)), None, 10)
     happened: Input = begin
     for _ in range(40):
@@ -164,18 +132,18 @@ def test_any_course_of_events_ends_with_every_call_answered_and_nothing_waiting(
         added = log.append(decided.entries)
         state = fold(state, added)
         assert state == decided.state
-        assert fold(TurnState(stream=STREAM, head=-1), log.entries) == state
+        assert fold(empty_state(), log.entries) == state
         if state.phase is Phase.FINISHED:
             break
         assert effect_of(state) is not None
-        state = fold(state, log.append(somebody_else(data.draw, state)))
+        state = fold(state, log.append(somebody_else(data, state)))
         happened = data.draw(happening(state))
     else:
         state = fold(state, log.append(step(state, inputs.Aborted(), config, 0).entries))
     assert_over(state, log)
 
 
-def assert_over(state: TurnState, log: Log) -> None:
+def assert_over(state: TurnState, log: TurnLog) -> None:
     assert state.phase is Phase.FINISHED
     assert effect_of(state) is None
     assert state.queued == ()
@@ -201,8 +169,8 @@ def test_any_prefix_of_the_log_can_be_taken_over_and_brought_to_an_end(
     data: st.DataObject,
 ) -> None:
     config = data.draw(configs)
-    log = Log()
-    state = TurnState(stream=STREAM, head=-1)
+    log = TurnLog()
+    state = empty_state()
     happened: Input = inputs.Begin(user("go"), 1, None, 10)
     for _ in range(data.draw(st.integers(1, 15))):
         state = fold(state, log.append(step(state, happened, config, 0).entries))
@@ -210,7 +178,7 @@ def test_any_prefix_of_the_log_can_be_taken_over_and_brought_to_an_end(
             return
         happened = data.draw(happening(state))
     log.entries = log.entries[: data.draw(st.sampled_from(log.commits))]
-    state = fold(TurnState(stream=STREAM, head=-1), log.entries)
+    state = fold(empty_state(), log.entries)
     if state.phase is Phase.FINISHED:
         return
     happened = data.draw(st.builds(inputs.Lost, st.booleans(), partials))
@@ -222,7 +190,7 @@ def test_any_prefix_of_the_log_can_be_taken_over_and_brought_to_an_end(
     assert_over(state, log)
 
 
-def the_plain_course(state: TurnState, log: Log) -> tuple[TurnState, Input]:
+def the_plain_course(state: TurnState, log: TurnLog) -> tuple[TurnState, Input]:
     """Everything goes well from here."""
     if state.phase is Phase.BACKOFF:
         return state, inputs.Waited()

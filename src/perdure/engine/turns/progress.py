@@ -30,8 +30,13 @@ def go_on(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def call_model(scribe: Scribe, config: TurnConfig) -> None:
-    """Call the model for an answer, or first for a summary where the context has grown too far."""
+    """Take in what was said to steer the turn, then call the model."""
     adopt_waiting(scribe, config, "steer")
+    _call(scribe, config)
+
+
+def _call(scribe: Scribe, config: TurnConfig) -> None:
+    """Call the model for an answer, or first for a summary where the context has grown too far."""
     state = scribe.state
     is_summary = is_compaction_due(state, config)
     scribe.side(
@@ -131,7 +136,7 @@ def wind_up(scribe: Scribe, config: TurnConfig) -> None:
     if not scribe.state.owes_answer:
         adopt_waiting(scribe, config, "follow_up")
     if scribe.state.owes_answer:
-        call_model(scribe, config)
+        _call(scribe, config)
     else:
         finish(scribe, "stop")
 

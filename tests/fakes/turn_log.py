@@ -1,0 +1,94 @@
+"""The log of one stream in memory, as a store would keep it, for tests of the turn machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from perdure.engine.turns.config import ToolFacts, TurnConfig
+from perdure.engine.turns.inputs import Begin, Input
+from perdure.engine.turns.machine import step
+from perdure.engine.turns.state import TurnState, fold
+from perdure.session.codec import body_of, new_side
+from perdure.session.entries import Entry, NewEntry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.messages import Message, user
+from perdure.session.notes import SideBody
+
+Body = TypeVar("Body")
+
+STREAM = StreamId("s")
+TOOLS = {
+    "retry": ToolFacts("read", "retry"),
+    "ask": ToolFacts("write", "ask"),
+    "never": ToolFacts("external", "never"),
+}
+CONFIG = TurnConfig(agent="a", model="p:m", tools=TOOLS)
+
+
+def empty_state() -> TurnState:
+    """The state of a session without entries."""
+    return TurnState(stream=STREAM, head=-1)
+
+
+class TurnLog:
+    """Entries in order, and where each commit ended."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.commits: list[int] = []
+
+    def append(self, new: Sequence[NewEntry]) -> list[Entry]:
+        """Append `new` as one commit."""
+        added = [
+            Entry(
+                STREAM,
+                len(self.entries) + n,
+                entry.lane,
+                None,
+                entry.about if isinstance(entry.about, str) else None,
+                0,
+                entry.kind,
+                entry.v,
+                entry.body,
+            )
+            for n, entry in enumerate(new)
+        ]
+        self.entries += added
+        self.commits.append(len(self.entries))
+        return added
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of all entries."""
+        return [entry.kind for entry in self.entries]
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages of the conversation."""
+        return [m for entry in self.entries if (m := entry.message) is not None]
+
+    def bodies(self, kind: type[Body]) -> list[Body]:
+        """The bodies of one class, in order."""
+        return [body for entry in self.entries if isinstance(body := body_of(entry), kind)]
+
+
+class Course:
+    """A turn and its log, driven by hand."""
+
+    def __init__(self, config: TurnConfig = CONFIG, *, number: int = 1) -> None:
+        self.config = config
+        self.log = TurnLog()
+        self.state = empty_state()
+        self.happens(Begin(user("go"), number, None, 10))
+
+    def happens(self, happened: Input) -> TurnState:
+        """Step, append, fold; the state after it."""
+        decided = step(self.state, happened, self.config, 0)
+        self.state = fold(self.state, self.log.append(decided.entries))
+        assert self.state == decided.state
+        return self.state
+
+    def others_append(self, body: SideBody, about: EntryId | None = None) -> None:
+        """Somebody else appends a side entry."""
+        self.state = fold(self.state, self.log.append([new_side(body, about)]))

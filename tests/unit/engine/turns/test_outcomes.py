@@ -1,0 +1,131 @@
+"""What happens to a model call that fails, is aborted, or turns out to be too long."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.engine.turns import inputs
+from perdure.engine.turns.config import CompactionSettings
+from perdure.engine.turns.effects import CallModel, Wait, effect_of
+from perdure.engine.turns.state import Phase
+from perdure.errors import ContextOverflow, ModelRefused, ModelUnavailable, RateLimited
+from perdure.models.retry import RetryPolicy
+from perdure.session.kinds import Compaction
+from perdure.session.ledger import Interrupted, ModelCalled, ModelFinished, ToolFinished
+from perdure.session.messages import Usage, assistant, tool_call
+from tests.fakes.turn_log import CONFIG, Course
+
+DOWN = ModelUnavailable("p:m", "down")
+OVERFLOW = ContextOverflow("p:m", "too long")
+SUMMARY = Compaction("what was said", tokens_after=50)
+
+
+def test_a_passing_failure_waits_and_calls_again() -> None:
+    course = Course()
+    course.happens(inputs.CallFailed(DOWN, assistant("so f", stop_reason="stop")))
+    assert course.log.bodies(Interrupted)[0].partial.text == "so f"
+    waiting = effect_of(course.state)
+    assert isinstance(waiting, Wait)
+    assert waiting.until == 2000
+    course.happens(inputs.Waited())
+    assert course.log.bodies(ModelCalled)[-1].attempt == 2
+    course.happens(inputs.Answered(assistant("there")))
+    assert [message.role for message in course.log.messages] == ["user", "assistant"]
+
+
+def test_a_wait_is_as_long_as_the_provider_asks() -> None:
+    course = Course()
+    course.happens(inputs.CallFailed(RateLimited("p:m", "slow", retry_after_s=7.5)))
+    assert course.log.bodies(ModelFinished)[-1].wait_s == 7.5
+
+
+def test_attempts_run_out_and_the_turn_says_why() -> None:
+    config = msgspec.structs.replace(CONFIG, retry=RetryPolicy(max_attempts=2))
+    course = Course(config)
+    course.happens(inputs.CallFailed(DOWN))
+    course.happens(inputs.Waited())
+    course.happens(inputs.CallFailed(DOWN))
+    assert course.state.finished is not None
+    assert course.state.finished.failure == "provider_unavailable"
+    assert [message.role for message in course.log.messages] == ["user"]
+
+
+def test_a_refusal_is_not_repeated() -> None:
+    course = Course()
+    course.happens(inputs.CallFailed(ModelRefused("p:m", "no key", 401)))
+    assert course.state.finished is not None
+    assert course.state.finished.failure == "provider_refused"
+
+
+def test_an_overflow_is_compacted_and_tried_once_more() -> None:
+    course = Course()
+    course.happens(inputs.CallFailed(OVERFLOW))
+    assert course.log.bodies(ModelCalled)[-1].purpose == "summary"
+    course.happens(inputs.Summarised(SUMMARY, Usage(5, 5)))
+    assert course.log.kinds[-3:] == ["model_finished", "compaction", "model_called"]
+    assert course.log.bodies(ModelCalled)[-1].tokens_estimated == 50
+    course.happens(inputs.CallFailed(OVERFLOW))
+    assert course.state.finished is not None
+    assert course.state.finished.failure == "context_overflow"
+    assert course.log.kinds.count("compaction") == 1
+
+
+def test_without_compaction_an_overflow_ends_the_turn() -> None:
+    settings = CompactionSettings(is_enabled=False)
+    course = Course(msgspec.structs.replace(CONFIG, compaction=settings))
+    course.happens(inputs.CallFailed(OVERFLOW))
+    assert course.state.phase is Phase.FINISHED
+
+
+def test_the_context_is_compacted_before_a_call_that_would_come_near_the_window() -> None:
+    config = msgspec.structs.replace(CONFIG, window_tokens=12)
+    course = Course(config)
+    assert course.log.bodies(ModelCalled)[-1].purpose == "summary"
+    course.happens(inputs.Summarised(SUMMARY))
+    assert course.log.bodies(ModelCalled)[-1].purpose == "answer"
+
+
+@pytest.mark.parametrize(
+    "failed", [inputs.CallFailed(ModelRefused("p:m", "no")), inputs.NothingToSummarise()]
+)
+def test_a_summary_that_does_not_come_leaves_the_context_as_it_is(
+    failed: inputs.CallFailed | inputs.NothingToSummarise,
+) -> None:
+    course = Course(msgspec.structs.replace(CONFIG, window_tokens=12))
+    course.happens(failed)
+    assert course.log.bodies(ModelCalled)[-1].purpose == "answer"
+    course.happens(inputs.Answered(assistant("all of it")))
+    assert course.state.phase is Phase.FINISHED
+    assert "compaction" not in course.log.kinds
+
+
+def test_an_abort_keeps_what_was_said_and_answers_every_call() -> None:
+    course = Course()
+    course.happens(inputs.Aborted(assistant("I was ab", tool_call("c", "ask"))))
+    assert course.log.messages[-1].text == "I was ab"
+    assert course.log.messages[-1].stop_reason == "aborted"
+    assert course.log.messages[-1].tool_calls == ()
+    assert course.state.finished is not None
+    assert course.state.finished.end == "aborted"
+
+
+def test_an_abort_while_a_tool_runs_tells_that_it_may_have_run_in_part() -> None:
+    course = Course()
+    course.happens(inputs.Answered(assistant(tool_call("c1", "ask"), tool_call("c2", "ask"))))
+    course.happens(inputs.Aborted())
+    outcomes = [(done.id, done.outcome) for done in course.log.bodies(ToolFinished)]
+    assert outcomes == [("c1", "aborted"), ("c2", "aborted")]
+    results = [message.text for message in course.log.messages if message.role == "tool"]
+    assert "in part" in results[0]
+    assert "Not run" in results[1]
+
+
+def test_dropped_messages_are_reported() -> None:
+    course = Course()
+    course.happens(inputs.Answered(assistant("short"), dropped=3, kept=2))
+    assert "trimmed" in course.log.kinds
+
+
+def test_the_first_call_after_a_begin_waits_for_the_model() -> None:
+    assert isinstance(effect_of(Course().state), CallModel)

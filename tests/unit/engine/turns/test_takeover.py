@@ -1,0 +1,157 @@
+"""What a process does with a turn whose process is gone: the crash table, row by row."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.engine.turns import inputs
+from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.effects import AwaitAnswer, CallModel, RunTool, effect_of
+from perdure.engine.turns.state import Phase
+from perdure.errors import ModelUnavailable
+from perdure.session.ledger import InterruptPolicy, ModelCalled, ToolFinished, ToolStarted
+from perdure.session.messages import assistant, tool_call
+from perdure.session.notes import Answer, Question
+from tests.fakes.turn_log import CONFIG, Course
+
+CUT = inputs.Lost(has_begun=True, partial=assistant("So far, so"))
+
+
+def interrupted(policy: InterruptPolicy) -> TurnConfig:
+    return msgspec.structs.replace(CONFIG, on_interrupt=policy)
+
+
+def in_a_tool(name: str) -> Course:
+    course = Course()
+    course.happens(inputs.Answered(assistant(tool_call("c1", name), tool_call("c2", name))))
+    return course
+
+
+@pytest.mark.parametrize("policy", ["retry", "continue", "rollback", "ask"])
+def test_before_anything_came_the_model_is_called_again(policy: InterruptPolicy) -> None:
+    course = Course(interrupted(policy))
+    course.happens(inputs.Lost())
+    assert isinstance(effect_of(course.state), CallModel)
+    assert course.log.bodies(ModelCalled)[-1].attempt == 2
+
+
+def test_retry_keeps_the_part_for_people_only() -> None:
+    course = Course(interrupted("retry"))
+    course.happens(CUT)
+    assert "interrupted" in course.log.kinds
+    assert [message.role for message in course.log.messages] == ["user"]
+    assert isinstance(effect_of(course.state), CallModel)
+
+
+def test_continue_keeps_the_part_in_the_conversation_and_asks_for_the_rest() -> None:
+    course = Course(interrupted("continue"))
+    course.happens(CUT)
+    assert course.log.messages[-1].text == "So far, so"
+    assert course.log.kinds[-2:] == ["custom_message", "model_called"]
+    course.happens(inputs.Answered(assistant(" good.")))
+    assert course.state.phase is Phase.FINISHED
+    assert course.state.answer is not None
+    assert course.state.answer.text == " good."
+
+
+def test_continue_without_any_text_calls_again() -> None:
+    course = Course(interrupted("continue"))
+    course.happens(inputs.Lost(has_begun=True))
+    assert "custom_message" not in course.log.kinds
+    assert isinstance(effect_of(course.state), CallModel)
+
+
+def test_rollback_takes_the_users_message_off_the_branch() -> None:
+    course = Course(interrupted("rollback"))
+    course.happens(CUT)
+    assert course.log.kinds[-2:] == ["leaf", "turn_finished"]
+    assert course.state.finished is not None
+    assert course.state.finished.end == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("choice", "ends"),
+    [("retry", "model_called"), ("continue", "model_called"), ("rollback", "turn_finished")],
+)
+def test_ask_waits_and_does_what_is_answered(choice: str, ends: str) -> None:
+    course = Course(interrupted("ask"))
+    course.happens(CUT)
+    asked = course.state.question
+    assert asked is not None
+    assert effect_of(course.state) == AwaitAnswer(asked.id)
+    course.happens(inputs.Woken())
+    assert course.log.kinds[-1] == "question"
+    course.others_append(Answer(choice, "somebody"), asked.id)
+    course.happens(inputs.Woken())
+    assert course.log.kinds[-1] == ends
+
+
+def test_a_lost_summary_is_asked_for_again_whatever_the_policy() -> None:
+    config = msgspec.structs.replace(interrupted("rollback"), window_tokens=12)
+    course = Course(config)
+    course.happens(inputs.Lost(has_begun=True))
+    called = course.log.bodies(ModelCalled)[-1]
+    assert (called.purpose, called.attempt) == ("summary", 2)
+
+
+def test_a_tool_that_may_be_retried_runs_again_under_the_same_key() -> None:
+    course = in_a_tool("retry")
+    course.happens(inputs.Lost())
+    assert course.log.bodies(ToolFinished)[-1].outcome == "unknown"
+    first, second = course.log.bodies(ToolStarted)
+    assert second.idempotency_key == first.idempotency_key
+    assert (first.attempt, second.attempt) == (1, 2)
+    course.happens(inputs.ToolReturned("at last"))
+    course.happens(inputs.ToolReturned("the other"))
+    results = [message.text for message in course.log.messages if message.role == "tool"]
+    assert results == ["at last", "the other"]
+
+
+def test_a_tool_that_must_never_be_repeated_is_told_as_unknown() -> None:
+    course = in_a_tool("never")
+    course.happens(inputs.Lost())
+    assert "may or may not have taken effect" in course.log.messages[-1].text
+    effect = effect_of(course.state)
+    assert isinstance(effect, RunTool)
+    assert effect.tool.started.id == "c2"
+
+
+@pytest.mark.parametrize("choice", ["retry", "skip", "done"])
+def test_a_tool_that_asks_does_what_is_answered(choice: str) -> None:
+    course = in_a_tool("ask")
+    course.happens(inputs.Lost())
+    question = course.log.bodies(Question)[-1]
+    assert question.call_id == "c1"
+    assert question.args_hash is not None
+    asked = course.state.question
+    assert asked is not None
+    course.others_append(Answer(choice, "somebody", "it worked"), asked.id)
+    course.happens(inputs.Woken())
+    started = [(tool.id, tool.attempt) for tool in course.log.bodies(ToolStarted)]
+    if choice == "retry":
+        assert started == [("c1", 1), ("c1", 2)]
+        return
+    assert started == [("c1", 1), ("c2", 1)]
+    told = course.log.messages[-1].text
+    assert told == "it worked" if choice == "done" else "unknown" in told
+
+
+def test_the_first_answer_counts() -> None:
+    course = in_a_tool("ask")
+    course.happens(inputs.Lost())
+    asked = course.state.question
+    assert asked is not None
+    course.others_append(Answer("skip", "one"), asked.id)
+    course.others_append(Answer("retry", "two"), asked.id)
+    course.happens(inputs.Lost())
+    assert [tool.id for tool in course.log.bodies(ToolStarted)] == ["c1", "c2"]
+
+
+def test_a_process_that_died_while_it_waited_to_call_again_waits_on() -> None:
+    course = Course()
+    course.happens(inputs.CallFailed(ModelUnavailable("p:m", "down")))
+    before = len(course.log.entries)
+    course.happens(inputs.Lost())
+    assert len(course.log.entries) == before
+    assert course.state.phase is Phase.BACKOFF
