@@ -2,7 +2,7 @@
 
     PerdureError                 code (stable), retryable, facts()
     ├ SessionError   EntryNotFound · AmbiguousId · InvalidEntry · InvalidParent · CorruptLog
-    │                UnsupportedVersion
+    │                UnsupportedVersion · AlreadyAnswered
     ├ StoreError     SessionNotFound · SessionExists · HeadConflict · LeafConflict · LeaseHeld
     │                LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew · NotAStore
     │                StoreCorrupt · StoreReadOnly · StoreFull · StoreUnavailable
@@ -121,6 +121,18 @@ class UnsupportedVersion(SessionError):
         self.kind = kind
         self.version = version
         self.supported = supported
+
+
+class AlreadyAnswered(SessionError):
+    """Somebody answered the question first, and otherwise; their answer counts."""
+
+    code = "already_answered"
+
+    def __init__(self, question: str, choice: str, by: str) -> None:
+        super().__init__(f"question {question} was answered {choice!r} by {by} before")
+        self.question = question
+        self.choice = choice
+        self.by = by
 
 
 # ---------------------------------------------------------------- stores

@@ -47,12 +47,16 @@ class LiveEvent(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What an open call has produced so far; live events after it go on from `n`."""
+    """What an open call has produced so far; live events after it go on from `n`.
+
+    Units: `at` is the Unix milliseconds of the newest event in it.
+    """
 
     stream: StreamId
     of: int
     n: int
     partial: Message
+    at: int
 
 
 AnyEvent = Event | LiveEvent | Snapshot

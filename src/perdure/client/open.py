@@ -1,0 +1,116 @@
+"""`perdure.open`: from an address to a `Store`.
+
+Backends are found in a table by the address's scheme and loaded by name, so a program only loads
+the one it uses and this package does not depend on any.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal, Protocol, cast
+
+from perdure.client.clock import Outside, SystemClock, system_random
+from perdure.client.store import Store
+from perdure.errors import ConfigError
+from perdure.session.clock import Clock, RandomSource
+from perdure.stores.protocol import SessionStore
+
+Durability = Literal["full", "normal"]
+"""``full``: a commit survives power loss. ``normal``: it survives ``kill -9``, and is faster."""
+
+_BACKENDS: Mapping[str, tuple[str, str]] = {
+    "memory": ("perdure.stores.in_memory", "open_memory"),
+    "sqlite": ("perdure.stores.sqlite.store", "open_sqlite"),
+}
+"""Scheme -> module and name of its `Opener`."""
+
+
+class Opener(Protocol):
+    """How a backend is opened."""
+
+    async def __call__(
+        self,
+        address: str,
+        *,
+        namespace: str,
+        durability: Durability,
+        clock: Clock,
+        random: RandomSource,
+    ) -> SessionStore:
+        """The namespace of the store at `address`, made if it is not there."""
+        ...
+
+
+@asynccontextmanager
+async def open(
+    address: str | None = None,
+    *,
+    namespace: str = "default",
+    durability: Durability = "full",
+    clock: Clock | None = None,
+    random: RandomSource | None = None,
+) -> AsyncGenerator[Store]:
+    """The store at `address` for the length of an ``async with``.
+
+    Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db`` or ``memory:``; None is
+    `default_address` of this process.
+    Raises: ConfigError for another address; NotAStore, StoreTooNew, StoreCorrupt, StoreReadOnly,
+    StoreUnavailable when what is there cannot be opened, in which case it was left untouched.
+    """
+    outside = Outside(clock or SystemClock(), random or system_random)
+    backend = await _opened(
+        address or default_address(os.environ, sys.platform), outside, namespace, durability
+    )
+    async with Store(backend, outside) as store:
+        yield store
+
+
+async def _opened(
+    address: str, outside: Outside, namespace: str, durability: Durability
+) -> SessionStore:
+    scheme, colon, _ = address.partition(":")
+    if not colon or scheme not in _BACKENDS:
+        raise ConfigError(
+            f"there is no store {address!r}: use sqlite:///FILE or memory: (nothing else is "
+            "available in this version)"
+        )
+    module, name = _BACKENDS[scheme]
+    opener = cast("Opener", getattr(importlib.import_module(module), name))
+    return await opener(
+        address,
+        namespace=namespace,
+        durability=durability,
+        clock=outside.clock,
+        random=outside.random,
+    )
+
+
+def default_address(environment: Mapping[str, str], platform: str) -> str:
+    """The store of somebody who names none: ``$PERDURE_STORE``, else a file of the user's.
+
+    `platform` is that of ``sys.platform``.
+    Raises: ConfigError when the environment names no folder of the user's.
+    """
+    named = environment.get("PERDURE_STORE")
+    if named:
+        return named
+    return f"sqlite:///{_data_folder(environment, platform) / 'perdure' / 'perdure.db'}"
+
+
+def _data_folder(environment: Mapping[str, str], platform: str) -> Path:
+    chosen = environment.get("LOCALAPPDATA" if platform == "win32" else "XDG_DATA_HOME")
+    if chosen and Path(chosen).is_absolute():
+        return Path(chosen)
+    home = environment.get("USERPROFILE" if platform == "win32" else "HOME")
+    if not home:
+        raise ConfigError("no store is named and there is no home folder: set PERDURE_STORE")
+    if platform == "win32":
+        return Path(home, "AppData", "Local")
+    if platform == "darwin":
+        return Path(home, "Library", "Application Support")
+    return Path(home, ".local", "share")

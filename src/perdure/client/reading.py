@@ -1,0 +1,163 @@
+"""What can be asked of a session: its branch, tree, context, log, events, labels, questions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from perdure.client.clock import Outside
+from perdure.client.watching import Watch, watch_session
+from perdure.context.build import Context, build_context
+from perdure.events.bus import LiveBus
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.fold import labels_of
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import SessionInfo, info_after
+from perdure.session.kinds import MESSAGE
+from perdure.session.messages import Message
+from perdure.session.notes import Answer, Label, LeafMoved, Question
+from perdure.session.tree import TreeNode, index_of, nodes_of
+from perdure.stores.draft import Backing
+from perdure.stores.protocol import EMPTY, StreamState
+
+EntryRef = Entry | str | int
+"""An entry as callers name it: itself, its id, its seq, a foreign id, or a prefix of one."""
+
+_PAGE = 500
+"""Entries that `entries` reads at a time."""
+
+
+class OpenQuestion(msgspec.Struct, frozen=True):
+    """A question nobody has answered yet. Units: `at` is Unix milliseconds."""
+
+    id: EntryId
+    at: int
+    about: EntryId | None
+    question: Question
+
+
+class SessionReader:
+    """The reading half of a `Session`. Every read sees the log as it is then, a draft's too."""
+
+    def __init__(
+        self, backing: Backing, state: StreamState, outside: Outside, bus: LiveBus
+    ) -> None:
+        self._backing = backing
+        self._state = state
+        self._outside = outside
+        self._bus = bus
+
+    @property
+    def id(self) -> StreamId:
+        """The session's id."""
+        return self._state.header.id
+
+    @property
+    def head(self) -> int:
+        """The last seq this handle has seen; -1 while there is no entry."""
+        return self._state.head
+
+    @property
+    def leaf(self) -> EntryId | None:
+        """The entry the conversation continued from when this handle last looked."""
+        return self._state.leaf
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether nothing of the session is in the store yet."""
+        return self._backing.is_draft
+
+    @property
+    def title(self) -> str | None:
+        """The title when this handle last looked."""
+        return self._state.info.title
+
+    async def info(self) -> SessionInfo:
+        """Its row in a list of sessions, as it is now."""
+        return (await self._look()).info
+
+    async def path(self, leaf: EntryRef | None = None) -> list[Entry]:
+        """The entries root -> `leaf` (default: the session's leaf).
+
+        Raises: EntryNotFound, AmbiguousId.
+        """
+        end = (await self._look()).leaf if leaf is None else await self._resolve(leaf)
+        return await self._backing.log.branch(self.id, end)
+
+    async def tree(self) -> tuple[TreeNode, ...]:
+        """Every branch as nested nodes, roots first, with their labels."""
+        return nodes_of(index_of(await self._backing.log.tree(self.id)), await self.labels())
+
+    async def messages(self, last: int | None = None) -> list[Message]:
+        """The newest `last` messages of the branch (all by default), oldest first."""
+        leaf = (await self._look()).leaf
+        entries = await self._backing.log.branch(self.id, leaf, limit=last, kind=MESSAGE)
+        return [message for entry in entries if (message := entry.message) is not None]
+
+    async def context(self, budget_tokens: int | None = None) -> Context:
+        """What a model would be sent if the conversation went on now, and why."""
+        leaf = (await self._look()).leaf
+        window = await self._backing.log.context_window(self.id, leaf)
+        return build_context(window, budget_tokens=budget_tokens)
+
+    async def entries(self, after: int = EMPTY) -> AsyncIterator[Entry]:
+        """The session's own log in order, from the first entry after seq `after` to its head."""
+        while page := await self._backing.log.entries(self.id, after, _PAGE):
+            for entry in page:
+                yield entry
+            after = page[-1].seq
+
+    def watch(self, after: int | None = None) -> Watch:
+        """Its events after seq `after` (default: after `head`), and then those that follow.
+
+        Shape: durable events without gap or repetition, whoever appends; live ones, and snapshots
+        of calls that are open, of what runs in this process. Ends when the store is closed.
+        """
+        return watch_session(
+            self._backing, self._bus, self.id, self.head if after is None else after
+        )
+
+    async def labels(self) -> dict[EntryId, str]:
+        """Entry -> label, for every entry that has one."""
+        return labels_of(await self._backing.log.notes(self.id, (Label.kind,)))
+
+    async def questions(self) -> list[OpenQuestion]:
+        """What waits for a person, oldest first. A fork does not inherit its origin's."""
+        kinds = (Question.kind, Answer.kind)
+        notes = [e for e in await self._backing.log.notes(self.id, kinds) if e.stream == self.id]
+        answered = {entry.about for entry in notes if entry.kind == Answer.kind}
+        return [
+            OpenQuestion(entry.id, entry.at, entry.about, body)
+            for entry in notes
+            if entry.id not in answered and isinstance(body := body_of(entry), Question)
+        ]
+
+    async def _look(self) -> StreamState:
+        """Where the session stands now; the handle remembers it."""
+        self._state = await self._backing.log.state(self.id)
+        return self._state
+
+    async def _see(self, appended: Sequence[Entry]) -> None:
+        """Remember where the session stands after `appended`, read again only if others wrote."""
+        if not appended or appended[0].seq != self.head + 1:
+            await self._look()
+            return
+        leaf = self.leaf
+        for entry in appended:
+            if entry.lane == "tree":
+                leaf = entry.id
+            elif entry.kind == LeafMoved.kind and isinstance(body := body_of(entry), LeafMoved):
+                leaf = body.target
+        self._state = msgspec.structs.replace(
+            self._state,
+            head=appended[-1].seq,
+            leaf=leaf,
+            info=info_after(self._state.info, appended),
+        )
+
+    async def _resolve(self, reference: EntryRef) -> EntryId:
+        if isinstance(reference, Entry):
+            return reference.id
+        return await self._backing.log.resolve(self.id, str(reference))

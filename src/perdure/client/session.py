@@ -1,0 +1,277 @@
+"""The handle of one session: everything that changes it, on top of everything that reads it.
+
+Each call is one commit. A handle holds no lock and no cache but what it last saw (`head`, `leaf`):
+any number of handles, tasks and processes may use the same session. Running turns is not here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import overload
+
+import msgspec
+
+from perdure.client.clock import absolute
+from perdure.client.reading import EntryRef, SessionReader
+from perdure.errors import (
+    AlreadyAnswered,
+    EntryNotFound,
+    IdempotencyMismatch,
+    InvalidEntry,
+    TurnOpen,
+)
+from perdure.session.codec import body_of, new_side, new_tree
+from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef
+from perdure.session.fold import undone_of
+from perdure.session.ids import EntryId
+from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.kinds import BranchSummary, Compaction, TreeBody
+from perdure.session.messages import Message
+from perdure.session.notes import (
+    Answer,
+    CompactionUndone,
+    Label,
+    LeafMoved,
+    Question,
+    SessionEnded,
+    SessionInfoChanged,
+    SessionReopened,
+    SideBody,
+)
+from perdure.stores.draft import Stored
+from perdure.stores.protocol import Commit, Write
+
+Item = Message | TreeBody
+"""What a conversation is made of: messages, changes of model, extension entries and so on."""
+
+Parent = EntryRef | Here | None
+"""Where an entry is appended: an entry, `LEAF`, or None for a new root."""
+
+
+class Session(SessionReader):
+    """A session: append to it, move around in it, name things, fork it, end it.
+
+    A conversation entry that is appended while somebody runs a turn is kept as a ``queued`` entry
+    (`Entry.lane` is then "side"), and joins the conversation at the turn's next step.
+    """
+
+    @overload
+    async def append(self, item: Item, /, *, parent: Parent = LEAF) -> Entry: ...
+    @overload
+    async def append(
+        self, item: Item, second: Item, /, *more: Item, parent: Parent = LEAF
+    ) -> list[Entry]: ...
+    async def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
+        """Append `items` as one unit, after `parent` and then one after the other.
+
+        Durable: all or none, when this returns; a draft's not before its first assistant message.
+        Shape: one item gives its entry, several give a list in the same order.
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry.
+        """
+        entries = await self.append_many(items, parent=parent)
+        return entries[0] if len(entries) == 1 else entries
+
+    async def append_many(
+        self,
+        items: Sequence[Item],
+        *,
+        parent: Parent = LEAF,
+        expected_head: int | None = None,
+        expected_leaf: EntryRef | msgspec.UnsetType | None = msgspec.UNSET,
+        idempotency_key: str | None = None,
+    ) -> list[Entry]:
+        """Append `items` as one unit if the session stands where the caller believes.
+
+        Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
+        nothing and gives the first call's entries.
+        Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
+        """
+        if not items:
+            raise ValueError("there is nothing to append")
+        if parent is not None and not isinstance(parent, Here):
+            parent = await self._in_tree(parent)
+        if expected_leaf is not None and expected_leaf is not msgspec.UNSET:
+            expected_leaf = await self._resolve(expected_leaf)
+        return await self._commit(
+            tuple(_new(item, LEAF if n else parent) for n, item in enumerate(items)),
+            expected_head=expected_head,
+            expected_leaf=expected_leaf,
+            key=idempotency_key,
+        )
+
+    async def branch(self, entry: EntryRef | None) -> Entry | None:
+        """Let the conversation continue from `entry` (None: from before the root).
+
+        Durable: also without a following entry. Shape: None when it continued from there anyway.
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry when `entry` is a note; TurnOpen while a
+        turn runs.
+        """
+        target = None if entry is None else await self._in_tree(entry)
+        if (await self._look()).leaf == target:
+            return None
+        return await self._note(LeafMoved(target))
+
+    async def branch_with_summary(self, entry: EntryRef | None, summary: str) -> Entry:
+        """Continue from `entry` (None: from before the root) and tell what the left branch was.
+
+        Raises: as `branch`.
+        """
+        target = None if entry is None else await self._in_tree(entry)
+        return await self.append(BranchSummary(summary, from_id=target), parent=target)
+
+    async def label(self, entry: EntryRef, text: str | None) -> Entry:
+        """Name `entry`; None or blanks take the name away.
+
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is not part of the conversation.
+        """
+        return await self._note(Label((text or "").strip() or None), await self._in_tree(entry))
+
+    async def rename(self, title: str | None) -> Entry:
+        """Give the session a title; None or blanks take it away."""
+        return await self._note(SessionInfoChanged(title=(title or "").strip() or None))
+
+    async def fork(
+        self,
+        at: EntryRef | None = None,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        title: str | None = None,
+        id: str | None = None,
+    ) -> Session:
+        """A new session that shares this one's whole tree, or with `at` the path to that entry.
+
+        Nothing is copied. Labels are inherited as they are now; an open turn is not.
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry; SessionExists.
+        """
+        await self.flush()
+        leaf = None if at is None else await self._in_tree(at)
+        state = await self._look()
+        point = ForkPoint(
+            stream=self.id,
+            leaf=leaf or state.leaf,
+            head=state.head,
+            scope="tree" if at is None else "path",
+        )
+        header = StreamHeader(
+            id=self._outside.stream_id(id),
+            created_at=self._outside.clock.now_ms(),
+            origin=state.header.origin,
+            cwd=absolute(cwd) or state.info.cwd,
+            title=title,
+            parent=self.id,
+            fork=point,
+        )
+        write = Write(stream=header.id, create=header)
+        store = self._backing.store
+        await store.commit(Commit(writes=(write,), at=header.created_at))
+        return Session(Stored(store), await store.state(header.id), self._outside, self._bus)
+
+    async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
+        """Take back `compaction` (default: the one in effect): what it hid is in the context again.
+
+        Shape: None when it was taken back already.
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry when there is no compaction to take back.
+        """
+        if compaction is None:
+            leaf = (await self._look()).leaf
+            window = await self._backing.log.context_window(self.id, leaf)
+            target = window.state.compaction
+        else:
+            target = await self._backing.log.entry(self.id, await self._resolve(compaction))
+        if target is None or target.kind != Compaction.kind:
+            raise InvalidEntry("there is no compaction to take back")
+        undone = undone_of(await self._backing.log.notes(self.id, (CompactionUndone.kind,)))
+        return None if target.id in undone else await self._note(CompactionUndone(), target.id)
+
+    async def end(self, reason: str | None = None) -> Entry | None:
+        """Close the session; its next turn, or `reopen`, opens it again.
+
+        Shape: None when it was closed already.
+        Raises: TurnOpen while a turn runs.
+        """
+        state = await self._look()
+        if state.open_turn is not None:
+            raise TurnOpen(self.id, state.open_turn)
+        if state.info.status == "ended":
+            return None
+        return await self._note(SessionEnded(reason=reason))
+
+    async def reopen(self) -> Entry | None:
+        """Open a closed session again. Shape: None when it was open."""
+        if (await self._look()).info.status != "ended":
+            return None
+        return await self._note(SessionReopened())
+
+    async def answer(
+        self, question: EntryRef, choice: str, *, by: str, note: str | None = None
+    ) -> Entry:
+        """Answer a question of this session; the first answer counts, whoever gives it.
+
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no question of this session or
+        `choice` is none of its choices; AlreadyAnswered when somebody gave another answer before.
+        """
+        asked = await self._backing.log.entry(self.id, await self._resolve(question))
+        body = body_of(asked)
+        if not isinstance(body, Question) or asked.stream != self.id:
+            raise InvalidEntry(f"{asked.id} is not a question of this session")
+        if choice not in body.choices:
+            raise InvalidEntry(f"{choice!r} is none of the answers {', '.join(body.choices)}")
+        new = new_side(Answer(choice, by, note), asked.id)
+        try:
+            # The key makes the store decide which of two answers was first.
+            return (await self._commit((new,), key=f"answer:{asked.id}"))[0]
+        except IdempotencyMismatch as error:
+            first = await self._answer_to(asked.id)
+            raise AlreadyAnswered(asked.id, first.choice, first.by) from error
+
+    async def flush(self) -> None:
+        """Store the session now if it is a draft.
+
+        Raises: SessionExists when its id was taken in the meantime; it then stays a draft.
+        """
+        await self._backing.flush()
+
+    # ------------------------------------------------------------ inside
+
+    async def _note(self, body: SideBody, about: EntryId | None = None) -> Entry:
+        return (await self._commit((new_side(body, about),)))[0]
+
+    async def _commit(
+        self,
+        entries: tuple[NewEntry, ...],
+        *,
+        expected_head: int | None = None,
+        expected_leaf: EntryId | msgspec.UnsetType | None = msgspec.UNSET,
+        key: str | None = None,
+    ) -> list[Entry]:
+        write = Write(
+            stream=self.id,
+            entries=entries,
+            expected_head=expected_head,
+            expected_leaf=expected_leaf,
+        )
+        at = self._outside.clock.now_ms()
+        commit = Commit(writes=(write,), at=at, idempotency_key=key)
+        appended = (await self._backing.commit(commit)).entries[0]
+        await self._see(appended)
+        return list(appended)
+
+    async def _answer_to(self, question: EntryId) -> Answer:
+        for entry in await self._backing.log.notes(self.id, (Answer.kind,)):
+            if entry.about == question and isinstance(body := body_of(entry), Answer):
+                return body
+        raise EntryNotFound(question, self.id)
+
+    async def _in_tree(self, reference: EntryRef) -> EntryId:
+        """The entry, if it is part of the conversation."""
+        found = await self._backing.log.entry(self.id, await self._resolve(reference))
+        if found.lane != "tree":
+            raise InvalidEntry(f"{found.id} is a note ({found.kind}), not part of the conversation")
+        return found.id
+
+
+def _new(item: Item, parent: ParentRef) -> NewEntry:
+    if isinstance(item, str):  # the mistake everybody makes first; a checker would have told
+        raise TypeError(f"append messages, not text: user({item!r})")
+    return new_tree(item, parent)

@@ -1,0 +1,155 @@
+"""Live events inside one process: from the call that produces them to whoever watches.
+
+Nothing here is kept beyond the call. Publishing never waits and never fails, whatever subscribers
+do: each has a bounded buffer, and one that falls behind is brought up to date by a `Snapshot` of
+every open call instead of by the events it missed. So does every subscriber begin. The durable
+events of a stream are not here, they are read from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from perdure.events.types import LiveEvent, Snapshot
+from perdure.session.ids import StreamId
+from perdure.session.messages import Message, Part, TextPart, ThinkingPart
+
+CAPACITY = 1024
+"""Live events a subscriber may be behind before it is given snapshots instead."""
+
+PROGRESS_CHARACTERS = 64 * 1024
+"""How much of a tool's progress a snapshot holds: its end. Answers are held whole."""
+
+Live = LiveEvent | Snapshot
+Observer = Callable[[LiveEvent], object]
+
+_log = logging.getLogger(__name__)
+
+
+class LiveBus:
+    """Fans live events out to subscribers and observers. For the tasks of one event loop."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._open: dict[tuple[StreamId, int], _OpenCall] = {}
+        self._subscriptions: set[Subscription] = set()
+        self._observers: list[Observer] = []
+
+    def publish(self, event: LiveEvent) -> None:
+        """Hand `event` to everybody who watches its stream; never waits, never raises."""
+        call = self._open.setdefault((event.stream, event.of), _OpenCall())
+        call.add(event)
+        for subscription in tuple(self._subscriptions):
+            subscription.offer(event)
+        for observer in tuple(self._observers):
+            try:
+                observer(event)
+            except Exception:  # noqa: BLE001 - whatever an observer does, the others go on
+                _log.exception("an observer of live events failed")
+
+    def closed(self, stream: StreamId, of: int) -> None:
+        """The call `of` is over and its outcome is in the log: forget what it produced."""
+        self._open.pop((stream, of), None)
+
+    def snapshots(self, stream: StreamId | None = None) -> list[Snapshot]:
+        """What each open call has produced so far; of one stream, or of all."""
+        return [
+            call.snapshot(key[0], key[1])
+            for key, call in self._open.items()
+            if stream is None or key[0] == stream
+        ]
+
+    def subscribe(self, stream: StreamId | None = None) -> Subscription:
+        """A new subscription to one stream, or to all; it begins with the snapshots."""
+        subscription = Subscription(self, stream, self._capacity)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer` with every event from now on; what it raises is logged.
+
+        Shape: gives the function that ends it.
+        """
+        self._observers.append(observer)
+        return lambda: self._observers.remove(observer)
+
+    def end(self, subscription: Subscription) -> None:
+        """Stop feeding `subscription`."""
+        self._subscriptions.discard(subscription)
+
+
+class Subscription:
+    """One subscriber's buffer. Made by `LiveBus.subscribe`; to be closed."""
+
+    def __init__(self, bus: LiveBus, stream: StreamId | None, capacity: int) -> None:
+        self._bus = bus
+        self._stream = stream
+        self._capacity = capacity
+        self._buffer: deque[LiveEvent] = deque()
+        self._arrived = asyncio.Event()
+        self._is_behind = True
+        self._arrived.set()
+
+    def offer(self, event: LiveEvent) -> None:
+        """Take `event` if it is of the stream, or fall behind."""
+        if self._stream is not None and event.stream != self._stream:
+            return
+        self._arrived.set()
+        if len(self._buffer) < self._capacity:
+            self._buffer.append(event)
+        else:
+            self._is_behind = True
+        if self._is_behind:
+            self._buffer.clear()
+
+    def taken(self) -> list[Live]:
+        """What has arrived since the last time, in order; snapshots first after falling behind."""
+        self._arrived.clear()
+        if self._is_behind:
+            self._is_behind = False
+            return list(self._bus.snapshots(self._stream))
+        taken: list[Live] = list(self._buffer)
+        self._buffer.clear()
+        return taken
+
+    async def arrived(self) -> None:
+        """Wait until there is something to take."""
+        await self._arrived.wait()
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._bus.end(self)
+
+
+class _OpenCall:
+    """What one open call has produced, as pieces that are joined only when somebody looks."""
+
+    def __init__(self) -> None:
+        self._pieces: list[tuple[str, list[str]]] = []
+        self._n = 0
+        self._at = 0
+        self._progress = 0
+
+    def add(self, event: LiveEvent) -> None:
+        self._n, self._at = event.n, event.at
+        if not self._pieces or self._pieces[-1][0] != event.type:
+            self._pieces.append((event.type, []))
+        self._pieces[-1][1].append(event.text)
+        if event.type == "agent:tool_progress":
+            self._progress += len(event.text)
+            if self._progress > 2 * PROGRESS_CHARACTERS:
+                end = "".join(self._pieces[-1][1])[-PROGRESS_CHARACTERS:]
+                self._pieces[-1] = (event.type, [end])
+                self._progress = len(end)
+
+    def snapshot(self, stream: StreamId, of: int) -> Snapshot:
+        is_tool = any(type_ == "agent:tool_progress" for type_, _ in self._pieces)
+        parts: list[Part] = []
+        for type_, texts in self._pieces:
+            text = "".join(texts)
+            parts.append(ThinkingPart(text) if type_ == "agent:reasoning" else TextPart(text))
+        message = Message("tool" if is_tool else "assistant", tuple(parts))
+        return Snapshot(stream, of, self._n, message, self._at)

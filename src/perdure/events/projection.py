@@ -1,0 +1,236 @@
+"""The durable events of an entry, and every event as it goes over the wire.
+
+One entry, one or more events, always the same ones: no kind is silent, a kind of the future is told
+as ``log:entry``. Names and payloads follow Relavium's where it has one; ``docs/log-format.md``
+lists all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from perdure.errors import CorruptLog, UnsupportedVersion
+from perdure.events.plain import fields_of, plain, timestamp
+from perdure.events.types import AnyEvent, Event, LiveEvent
+from perdure.session import kinds, ledger, notes
+from perdure.session.codec import Unknown, body_of
+from perdure.session.entries import Entry
+from perdure.session.kinds import MESSAGE
+from perdure.session.messages import Usage
+
+Payload = Mapping[str, object]
+Told = tuple[str, Payload]
+"""Type and payload of one event."""
+
+OTHER = "log:entry"
+"""Type of the event of an entry that this version cannot read."""
+
+SNAPSHOT = "agent:snapshot"
+"""Type of a `Snapshot` on the wire."""
+
+
+def events_of(entry: Entry) -> tuple[Event, ...]:
+    """The events of `entry`: at least one.
+
+    Shape: every payload holds ``entryId``, and ``parentId`` or ``about`` where the entry has one.
+    """
+    place = _place_of(entry)
+    return tuple(
+        Event(entry.stream, entry.seq, index, type_, entry.at, {**place, **payload})
+        for index, (type_, payload) in enumerate(_told_by(entry))
+    )
+
+
+def wire(event: AnyEvent) -> dict[str, object]:
+    """`event` as JSON data.
+
+    Shape: ``sessionId``, ``type``, ``timestamp``; a durable event has ``sequenceNumber`` (and
+    ``index`` from the second event of an entry on), a live one ``of`` and ``n``; then its payload.
+    """
+    if isinstance(event, Event):
+        head = _head(event.stream, event.type, event.at) | {"sequenceNumber": event.seq}
+        if event.index:
+            head["index"] = event.index
+        return {**event.payload, **head}
+    if isinstance(event, LiveEvent):
+        head = _head(event.stream, event.type, event.at)
+        return {**head, "of": event.of, "n": event.n, "text": event.text}
+    head = _head(event.stream, SNAPSHOT, event.at)
+    return {**head, "of": event.of, "n": event.n, "partial": plain(event.partial)}
+
+
+def _head(stream: str, type_: str, at: int) -> dict[str, object]:
+    return {"sessionId": stream, "type": type_, "timestamp": timestamp(at)}
+
+
+def _place_of(entry: Entry) -> dict[str, object]:
+    place: dict[str, object] = {"entryId": entry.id}
+    if entry.lane == "tree":
+        place["parentId"] = entry.parent_id
+    elif entry.about is not None:
+        place["about"] = entry.about
+    return place
+
+
+def _told_by(entry: Entry) -> list[Told]:
+    try:
+        body = body_of(entry)
+    except (CorruptLog, UnsupportedVersion) as error:
+        return [(OTHER, {"kind": entry.kind, "lane": entry.lane, "problem": error.code})]
+    if isinstance(body, Unknown):
+        return [(OTHER, {"kind": entry.kind, "lane": entry.lane})]
+    if entry.kind in _SIMPLE:
+        return [(_SIMPLE[entry.kind], fields_of(body))]
+    return _SPECIAL[entry.kind](body)
+
+
+# ---------------------------------------------------------------- kinds with a payload of their own
+
+
+def _compacted(body: kinds.Compaction) -> list[Told]:
+    payload = fields_of(body)
+    payload.pop("usage", None)
+    payload.pop("retained", None)
+    if body.retained is not None:
+        payload["keptMessageCount"] = len(body.retained)
+    return [("session:compacted", payload | _tokens_used(body.usage))]
+
+
+def _branch_summarized(body: kinds.BranchSummary) -> list[Told]:
+    payload = fields_of(body)
+    payload.pop("usage", None)
+    return [("session:branch_summarized", payload | _tokens_used(body.usage))]
+
+
+def _labeled(body: notes.Label) -> list[Told]:
+    return [("session:labeled", {"text": body.text})]
+
+
+def _info_changed(body: notes.SessionInfoChanged) -> list[Told]:
+    told: list[Told] = []
+    if isinstance(body.title, str | None):
+        told.append(("session:renamed", {"title": body.title}))
+    if isinstance(body.cwd, str):
+        told.append(("session:moved", {"cwd": body.cwd}))
+    return told or [(OTHER, {"kind": body.kind, "lane": body.lane})]
+
+
+def _started(body: notes.SessionStarted) -> list[Told]:
+    agent = body.agent or {}
+    payload: dict[str, object] = {
+        "agentRef": agent.get("id") or agent.get("name"),
+        "model": agent.get("model"),
+        "agent": body.agent,
+        "context": body.workspace,
+        "systemPrompt": body.system_prompt,
+    }
+    return [("session:started", _known(payload))]
+
+
+def _turn_started(body: ledger.TurnStarted) -> list[Told]:
+    payload = {"turnNumber": body.number, "agentRef": body.agent, "onInterrupt": body.on_interrupt}
+    return [("session:turn_started", payload)]
+
+
+def _turn_finished(body: ledger.TurnFinished) -> list[Told]:
+    if body.failure == "cancelled":
+        return [("session:cancelled", _tokens_used(body.usage))]
+    payload: dict[str, object] = {"stopReason": body.end, **_tokens_used(body.usage)}
+    if body.failure is not None or body.error is not None:
+        code = body.failure or "internal"
+        payload["error"] = {"code": code, "message": body.error or code}
+    return [("session:turn_completed", payload)]
+
+
+def _model_finished(body: ledger.ModelFinished) -> list[Told]:
+    payload = fields_of(body)
+    payload.pop("usage", None)
+    told: list[Told] = [("agent:model_finished", payload)]
+    if body.usage is not None:
+        is_priced = body.usage.cost_microcents is not None
+        told.append(("cost:updated", fields_of(body.usage) | {"priced": is_priced}))
+    return told
+
+
+def _tool_started(body: ledger.ToolStarted) -> list[Told]:
+    payload: dict[str, object] = {
+        "callId": body.id,
+        "toolId": body.tool,
+        "toolInput": body.input,
+        "attemptNumber": body.attempt,
+        "effect": body.effect,
+        "calledAt": timestamp(body.called_at),
+    }
+    return [("agent:tool_call", payload)]
+
+
+def _tool_finished(body: ledger.ToolFinished) -> list[Told]:
+    payload: dict[str, object] = {
+        "callId": body.id,
+        "toolId": body.tool,
+        "success": body.succeeded,
+        "outcome": body.outcome,
+        "outputSummary": (body.error or "")[:500],
+        "resultId": body.result,
+        "errorCode": body.error_code,
+        "durationMs": body.duration_ms,
+    }
+    return [("agent:tool_result", _known(payload))]
+
+
+def _trimmed(body: ledger.Trimmed) -> list[Told]:
+    payload = {"droppedMessageCount": body.dropped, "keptMessageCount": body.kept}
+    return [("session:trimmed", payload)]
+
+
+def _tokens_used(usage: Usage | None) -> dict[str, object]:
+    if usage is None:
+        return {}
+    used = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    return {"tokensUsed": {"input": used, "output": usage.output_tokens}}
+
+
+def _known(payload: Payload) -> Payload:
+    return {name: value for name, value in payload.items() if value is not None}
+
+
+# ---------------------------------------------------------------- the tables: each kind is in one
+
+_SIMPLE: Mapping[str, str] = {
+    MESSAGE: "agent:message",
+    kinds.ModelChange.kind: "session:model_changed",
+    kinds.ThinkingChange.kind: "session:thinking_changed",
+    kinds.Custom.kind: "session:custom",
+    kinds.CustomMessage.kind: "session:custom_message",
+    notes.LeafMoved.kind: "session:branched",
+    notes.AgentBound.kind: "session:agent_bound",
+    notes.SessionEnded.kind: "session:ended",
+    notes.SessionReopened.kind: "session:reopened",
+    notes.CompactionUndone.kind: "session:compaction_undone",
+    notes.Queued.kind: "session:queued",
+    notes.Adopted.kind: "session:adopted",
+    notes.ImportSource.kind: "session:imported",
+    notes.Question.kind: "inbox:question",
+    notes.Answer.kind: "inbox:answer",
+    ledger.ModelCalled.kind: "agent:model_called",
+    ledger.Interrupted.kind: "agent:interrupted",
+    ledger.LateOutcome.kind: "agent:late_outcome",
+}
+"""Kind -> type of its event, whose payload is the fields of the body."""
+
+# The parameter of each function is the class of its kind's body, which no type can say.
+_SPECIAL: Mapping[str, Callable[[Any], list[Told]]] = {
+    kinds.Compaction.kind: _compacted,
+    kinds.BranchSummary.kind: _branch_summarized,
+    notes.Label.kind: _labeled,
+    notes.SessionInfoChanged.kind: _info_changed,
+    notes.SessionStarted.kind: _started,
+    ledger.TurnStarted.kind: _turn_started,
+    ledger.TurnFinished.kind: _turn_finished,
+    ledger.ModelFinished.kind: _model_finished,
+    ledger.ToolStarted.kind: _tool_started,
+    ledger.ToolFinished.kind: _tool_finished,
+    ledger.Trimmed.kind: _trimmed,
+}
+"""Kind -> function that tells its events, where a payload isn't the fields of the body."""
