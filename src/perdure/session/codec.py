@@ -9,16 +9,17 @@ known kind raises.
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, cast
 
 import msgspec
 
 from perdure.errors import CorruptLog, InvalidEntry
 from perdure.session import kinds, ledger, notes
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref
-from perdure.session.ids import EntryId, entry_place
+from perdure.session.ids import EntryId, entry_place, stream_id
 from perdure.session.kinds import OPAQUE, TreeBody
-from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
+from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message, with_unknown_parts
 from perdure.session.notes import SideBody
 from perdure.session.upgrade import upgraded
 
@@ -82,12 +83,30 @@ _role_only = msgspec.json.Decoder(_RoleOnly)
 def encode(value: object) -> bytes:
     """`value` (a body, a message, plain data) as compact JSON.
 
-    Raises: InvalidEntry when it holds what JSON cannot say.
+    Raises: InvalidEntry when it holds what JSON cannot say: a lone surrogate, NaN, an infinity.
     """
     try:
-        return _encoder.encode(value)
-    except (TypeError, UnicodeEncodeError, msgspec.MsgspecError) as error:
+        body = _encoder.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEntry(f"its body cannot be written as JSON ({error})") from error
+    # The encoder writes NaN as null: only where there is a null can one have been.
+    if b"null" in body and not _is_finite(value):
+        raise InvalidEntry("its body cannot be written as JSON (it holds NaN or an infinity)")
+    return body
+
+
+def _is_finite(value: object) -> bool:
+    """Whether every float in `value` is one."""
+    waiting: list[Any] = [msgspec.to_builtins(value, enc_hook=lambda _: None)]
+    while waiting:
+        below = waiting.pop()
+        if isinstance(below, float) and not math.isfinite(below):
+            return False
+        if isinstance(below, dict):
+            waiting.extend(cast("dict[Any, Any]", below).values())
+        elif isinstance(below, list | tuple):
+            waiting.extend(cast("list[Any]", below))
+    return True
 
 
 def role_of(entry: Entry) -> str:
@@ -99,7 +118,7 @@ def role_in(body: bytes | msgspec.Raw) -> str:
     """Role in the body of a ``message`` entry, "" when it has none."""
     try:
         return _role_only.decode(body).role
-    except msgspec.MsgspecError:
+    except (ValueError, RecursionError):
         return ""
 
 
@@ -115,12 +134,22 @@ def body_of(entry: Entry) -> Body:
     if known is None:
         return Unknown(entry.kind, entry.v, entry.body)
     try:
-        if entry.v == known.version:
-            return msgspec.json.decode(entry.body, type=known)
-        old = _object.decode(entry.body)
-        return msgspec.convert(upgraded(entry.kind, entry.v, known.version, old), known)
+        return _decoded(known, _current(entry, known.version))
     except (ValueError, RecursionError) as error:
         raise CorruptLog(entry.stream, entry.seq, f"its {entry.kind} body is not valid") from error
+
+
+def _current(entry: Entry, version: int) -> bytes:
+    if entry.v == version:
+        return entry.body
+    return _encoder.encode(upgraded(entry.kind, entry.v, version, _object.decode(entry.body)))
+
+
+def _decoded(known: type[TreeBody] | type[SideBody], body: bytes) -> TreeBody | SideBody:
+    try:
+        return msgspec.json.decode(body, type=known)
+    except msgspec.ValidationError:
+        return msgspec.json.decode(with_unknown_parts(body), type=known)
 
 
 def new_tree(
@@ -148,7 +177,7 @@ def _kind(body: TreeBody | SideBody) -> tuple[str, int]:
 _NO_BODY = msgspec.Raw()
 
 
-class _Line(msgspec.Struct, omit_defaults=True):
+class _Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     seq: int
     id: str
     lane: Lane
@@ -162,34 +191,53 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
 
 _line = msgspec.json.Decoder(_Line)
+_raw = msgspec.json.Decoder(msgspec.Raw)
 
 
 def line_of(entry: Entry) -> bytes:
     """`entry` as one line of JSON, without the line's end.
 
-    Shape: the header fields, then ``body``, the stored JSON itself; a body that is not JSON (kind
-    ``opaque``) stands as ``body_base64``. LF never occurs inside; U+2028 and U+0085 may.
+    Shape: the header fields, then ``body``, the stored JSON itself; a body that cannot stand there
+    byte for byte (of kind ``opaque``, not JSON, with a line feed or with space around it) is
+    ``body_base64`` instead. LF never occurs inside; U+2028 and U+0085 may.
     """
     header = _Line(
         entry.seq, entry.id, entry.lane, entry.at, entry.kind, entry.v, entry.parent_id, entry.about
     )
-    if entry.kind == OPAQUE or b"\n" in entry.body:
-        header.body_base64 = entry.body
-    else:
+    if entry.kind != OPAQUE and _stands_in_a_line(entry.body):
         header.body = msgspec.Raw(entry.body)
-    return encode(header)
+    else:
+        header.body_base64 = entry.body
+    return _encoder.encode(header)
+
+
+def _stands_in_a_line(body: bytes) -> bool:
+    if b"\n" in body:
+        return False
+    try:
+        body.decode()  # which skipping over JSON does not check
+        return bytes(_raw.decode(body)) == body
+    except (ValueError, RecursionError):
+        return False
 
 
 def entry_of_line(line: bytes) -> Entry:
     """The entry that `line_of` wrote.
 
-    Raises: ValueError when `line` is not one.
+    Raises: ValueError when `line` is not one, or holds fields this version does not know.
     """
-    fields = _line.decode(line)
+    try:
+        fields = _line.decode(line)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     stream, seq = entry_place(fields.id)
-    if seq != fields.seq:
+    if seq != fields.seq or stream != stream_id(stream):
         raise ValueError(f"{fields.id!r} is not the id of entry {fields.seq}")
-    body = bytes(fields.body) or fields.body_base64 or b""
+    if (fields.about if fields.lane == "tree" else fields.parent_id) is not None:
+        raise ValueError(f"entry {fields.id} has a field of the other lane")
+    if bool(bytes(fields.body)) == (fields.body_base64 is not None):
+        raise ValueError(f"entry {fields.id} has two bodies, or none")
+    body = bytes(fields.body) if fields.body_base64 is None else fields.body_base64
     parent = None if fields.parent_id is None else EntryId(fields.parent_id)
     about = None if fields.about is None else EntryId(fields.about)
     return Entry(stream, seq, fields.lane, parent, about, fields.at, fields.kind, fields.v, body)

@@ -179,13 +179,8 @@ _encoder = msgspec.json.Encoder()
 _message = msgspec.json.Decoder(Message)
 _part = msgspec.json.Decoder(Part)
 _object = msgspec.json.Decoder(dict[str, Any])
-
-
-class _LooseMessage(msgspec.Struct):
-    parts: tuple[msgspec.Raw, ...] = ()
-
-
-_loose_message = msgspec.json.Decoder(_LooseMessage)
+_raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def decode_message(body: bytes, version: int = MESSAGE_VERSION) -> Message:
@@ -198,18 +193,31 @@ def decode_message(body: bytes, version: int = MESSAGE_VERSION) -> Message:
     try:
         return _message.decode(body)
     except msgspec.ValidationError:
-        return _decoded_leniently(body)
+        return _message.decode(with_unknown_parts(body))
 
 
-def _decoded_leniently(body: bytes) -> Message:
-    fields = _object.decode(body)
-    fields["parts"] = [part_or_unknown(raw) for raw in _loose_message.decode(body).parts]
-    return msgspec.convert(fields, Message)
+def with_unknown_parts(body: bytes | msgspec.Raw) -> bytes:
+    """The JSON object `body`, each part of a type this version does not know as an `UnknownPart`.
+
+    Looks where the bodies of this package hold parts: ``parts``, and those of the messages in
+    ``partial`` and ``retained``.
+    Raises: ValueError when it is no object, or these are of another shape.
+    """
+    fields = _raw_object.decode(body)
+    if "parts" in fields:
+        parts = [_part_or_unknown(part) for part in _raw_list.decode(fields["parts"])]
+        fields["parts"] = msgspec.Raw(_encoder.encode(parts))
+    if "partial" in fields:
+        fields["partial"] = msgspec.Raw(with_unknown_parts(fields["partial"]))
+    if "retained" in fields:
+        messages = [with_unknown_parts(raw) for raw in _raw_list.decode(fields["retained"])]
+        fields["retained"] = msgspec.Raw(b"[" + b",".join(messages) + b"]")
+    return _encoder.encode(fields)
 
 
-def part_or_unknown(raw: msgspec.Raw) -> Part:
-    """The part that `raw` is, an `UnknownPart` if this version does not know its type."""
+def _part_or_unknown(raw: msgspec.Raw) -> msgspec.Raw | UnknownPart:
     try:
-        return _part.decode(raw)
+        _part.decode(raw)
     except msgspec.ValidationError:
-        return UnknownPart(msgspec.Raw(bytes(raw)))
+        return UnknownPart(raw)
+    return raw
