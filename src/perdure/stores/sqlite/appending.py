@@ -1,0 +1,427 @@
+"""What the writer does inside a transaction: commits, leases, partial answers.
+
+Functions here run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so what they
+read cannot change under them, by this process or another. They check before they write: a commit
+of one stream that is refused has changed nothing. One of several streams takes effect stream by
+stream, so that a later one sees the earlier; the writer gives it a savepoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import apsw
+
+from perdure.errors import IdempotencyMismatch, LeaseHeld, LeaseLost, SessionExists
+from perdure.session.codec import encode
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import ForkPoint, SessionInfo, StreamHeader
+from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.messages import MESSAGE
+from perdure.stores.admission import Admission, Shared, admit, is_current, opened
+from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
+from perdure.stores.protocol import EMPTY, Commit, Committed, Lease, StreamState, Write
+from perdure.stores.sqlite.branches import node_seen
+from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Node, Stream, Tables
+
+_ABOVE_ROOT = Node(0, 0, EMPTY, EMPTY, -1, 0, None)
+
+_INSERT_STREAM = """
+INSERT INTO stream (namespace, id, kind, origin, parent, created_at, head, leaf, hash, epoch, until,
+    updated_at, title, first_text, cwd, status, messages, turns)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_UPDATE_STREAM = """
+UPDATE stream SET head = ?, leaf = ?, tip = ?, hash = ?, open_turn = ?, updated_at = ?, title = ?,
+    first_text = ?, cwd = ?, status = ?, messages = ?, turns = ?
+WHERE no = ?
+"""
+
+_INSERT_ENTRY = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+_INSERT_STATE = """
+INSERT INTO state (compaction, model, thinking, before) VALUES (?, ?, ?, ?) RETURNING no
+"""
+
+_HASH_AT = """
+SELECT c.hash FROM commits AS c
+WHERE c.first <= (SELECT n FROM entry WHERE stream = ? AND seq = ?)
+ORDER BY c.first DESC LIMIT 1
+"""
+
+_REPLAYED = f"SELECT stream, {ENTRY_COLUMNS} FROM entry WHERE n >= ? ORDER BY n LIMIT ?"  # noqa: S608 - put together from constants
+
+_SAME_KEY = """
+SELECT fingerprint, first FROM idempotency
+WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND key = ?
+"""
+
+_KEEP_KEY = """
+INSERT INTO idempotency (namespace, key, fingerprint, first, at) VALUES (?, ?, ?, ?, ?)
+"""
+
+_KEEP_BLOB = """
+INSERT INTO blob (namespace, digest, size, content) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+
+_UPSERT_PARTIAL = """
+INSERT INTO partial (stream, seq, content) VALUES (?, ?, ?)
+ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, content = excluded.content
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A commit with what was prepared before it waited for its turn.
+
+    `asked` is its fingerprint, `salts` holds one for every entry, `blobs` its contents by name.
+    """
+
+    namespace: str
+    commit: Commit
+    asked: bytes
+    salts: bytes
+    blobs: Sequence[tuple[str, bytes]]
+
+
+# ---------------------------------------------------------------- commits
+
+
+def append(tables: Tables, request: Request) -> Committed:
+    """Carry out `request` as ``SessionStore.commit`` promises."""
+    commit, key = request.commit, request.commit.idempotency_key
+    if key is not None:
+        replayed = _replayed(tables, key, request)
+        if replayed is not None:
+            return replayed
+    first = _next_position(tables)
+    appended: list[tuple[Entry, ...]] = []
+    begin = 0
+    for write in commit.writes:
+        appended.append(_append_to_one(tables, request, write, request.salts[begin:]))
+        begin += len(write.entries) * SALT_BYTES
+    if request.blobs:
+        _keep_blobs(tables, _namespace_number(tables, request.namespace), request.blobs)
+    if key is not None:
+        namespace = _namespace_number(tables, request.namespace)
+        tables.db.execute(_KEEP_KEY, (namespace, key, request.asked, first, commit.at))
+    return Committed(tuple(appended))
+
+
+def _namespace_number(tables: Tables, name: str) -> int:
+    number = tables.value("SELECT no FROM namespace WHERE name = ?", name)
+    if number is None:
+        number = tables.value("INSERT INTO namespace (name) VALUES (?) RETURNING no", name)
+    return int(number)
+
+
+def _next_position(tables: Tables) -> int:
+    return int(tables.value("SELECT coalesce(max(n), 0) + 1 FROM entry"))
+
+
+def _replayed(tables: Tables, key: str, request: Request) -> Committed | None:
+    row = tables.row(_SAME_KEY, request.namespace, key)
+    if row is None:
+        return None
+    if row[0] != request.asked:
+        raise IdempotencyMismatch(key)
+    counts = [len(write.entries) for write in request.commit.writes]
+    rows = tables.rows(_REPLAYED, row[1], sum(counts))
+    entries = iter([tables.entry(tables.stream_id(found[0]), found[1:]) for found in rows])
+    return Committed(
+        tuple(tuple(next(entries) for _ in range(count)) for count in counts), is_replay=True
+    )
+
+
+def _append_to_one(
+    tables: Tables, request: Request, write: Write, salts: bytes
+) -> tuple[Entry, ...]:
+    if write.create is not None:
+        _create(tables, request.namespace, write.create)
+    stream = tables.stream(request.namespace, write.stream)
+    head = stream.state.head
+
+    def sees(reference: EntryId) -> bool:
+        return node_seen(tables, stream.no, head, reference) is not None
+
+    admission = admit(stream.state, write, request.commit.at, sees)
+    if admission.entries:
+        _extend(tables, stream, admission, request.commit.at, salts)
+    return admission.entries
+
+
+def _keep_blobs(tables: Tables, namespace: int, blobs: Sequence[tuple[str, bytes]]) -> None:
+    for digest, content in blobs:
+        tables.db.execute(_KEEP_BLOB, (namespace, digest, len(content), content))
+
+
+# ---------------------------------------------------------------- new streams
+
+
+def _create(tables: Tables, namespace_name: str, header: StreamHeader) -> None:
+    namespace = _namespace_number(tables, namespace_name)
+    if tables.value("SELECT no FROM stream WHERE namespace = ? AND id = ?", namespace, header.id):
+        raise SessionExists(header.id)
+    fork = header.fork
+    if fork is None:
+        genesis = genesis_hash(header)
+        _insert_stream(tables, namespace, opened(header, genesis), None, None)
+        return
+    origin = tables.stream(namespace_name, fork.stream)
+    leaf = _fork_leaf(tables, origin, fork)
+    shared = Shared(
+        info=origin.state.info,
+        head=origin.state.head,
+        hash=_hash_at(tables, origin, fork.head),
+        messages=_shared_messages(tables, origin, fork, leaf),
+    )
+    genesis = genesis_hash(header, shared.hash)
+    state = opened(header, genesis, shared, lambda _: leaf is not None)
+    _insert_stream(tables, namespace, state, origin, leaf)
+
+
+def _fork_leaf(tables: Tables, origin: Stream, fork: ForkPoint) -> Node | None:
+    if fork.leaf is None:
+        return None
+    return node_seen(tables, origin.no, origin.state.head, fork.leaf)
+
+
+def _hash_at(tables: Tables, stream: Stream, head: int) -> bytes:
+    """The stream's chain after the commit that holds entry `head`; its genesis hash for -1."""
+    if head == stream.state.head:
+        return stream.state.hash
+    found = tables.value(_HASH_AT, stream.no, head) if head > EMPTY else None
+    if found is None:
+        found = tables.value("SELECT genesis FROM birth WHERE stream = ?", stream.no)
+    return bytes(found)
+
+
+def _shared_messages(tables: Tables, origin: Stream, fork: ForkPoint, leaf: Node | None) -> int:
+    if fork.scope == "path":
+        return leaf.messages if leaf else 0
+    later = tables.value(
+        "SELECT count(*) FROM entry WHERE stream = ? AND seq > ? AND kind = ?",
+        origin.no,
+        fork.head,
+        tables.kind_number(MESSAGE),
+    )
+    return origin.state.info.messages - int(later)
+
+
+def _insert_stream(
+    tables: Tables,
+    namespace: int,
+    state: StreamState,
+    origin: Stream | None,
+    leaf: Node | None,
+) -> None:
+    header, info, fork = state.header, state.info, state.header.fork
+    leaf_n = leaf.n if leaf else None
+    tables.db.execute(
+        _INSERT_STREAM,
+        (
+            *(namespace, header.id, header.kind, header.origin, info.parent, header.created_at),
+            *(EMPTY, leaf_n, state.hash, *_changing(info)),
+        ),
+    )
+    number = tables.db.last_insert_rowid()
+    tables.db.execute(
+        "INSERT INTO birth VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            number,
+            encode(header),
+            state.hash,
+            info.messages,
+            origin.no if origin else None,
+            fork.head if fork else None,
+            leaf_n,
+            fork.scope == "path" if fork else None,
+        ),
+    )
+
+
+def _changing(info: SessionInfo) -> tuple[object, ...]:
+    """What of a session's info its entries change."""
+    return (
+        *(info.updated_at, info.title, info.first_text, info.cwd),
+        *(info.status, info.messages, info.turns),
+    )
+
+
+# ---------------------------------------------------------------- entries
+
+
+def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, salts: bytes) -> None:
+    entries = admission.entries
+    sealed = [
+        (salt, body_digest(entry.body, salt))
+        for entry, salt in zip(entries, _each_salt(salts), strict=False)
+    ]
+    lines = [header_line(entry, digest) for entry, (_, digest) in zip(entries, sealed, strict=True)]
+    chain = commit_hash(stream.state.hash, at, admission.epoch, lines)
+    first = _next_position(tables)
+    growth = _Growth(tables, stream, first)
+    rows = [growth.row(entry, *seal) for entry, seal in zip(entries, sealed, strict=True)]
+    tables.db.executemany(_INSERT_ENTRY, rows)
+    tables.db.execute(
+        "INSERT INTO commits VALUES (?, ?, ?, ?, ?)",
+        (first, len(entries), at, admission.epoch, chain),
+    )
+    tables.db.execute(
+        _UPDATE_STREAM,
+        (
+            *(entries[-1].seq, growth.position_of(admission.leaf), growth.tip, chain),
+            *(admission.open_turn, *_changing(admission.info), stream.no),
+        ),
+    )
+    for alias, entry in admission.aliases:
+        tables.db.execute(
+            "INSERT OR REPLACE INTO alias VALUES (?, ?, ?)",
+            (stream.no, alias, int(entry.rpartition("/")[2])),
+        )
+    if any(entry.kind in (TurnStarted.kind, TurnFinished.kind) for entry in entries):
+        tables.db.execute("DELETE FROM partial WHERE stream = ?", (stream.no,))
+
+
+def _each_salt(salts: bytes) -> Iterable[bytes]:
+    return (salts[at : at + SALT_BYTES] for at in range(0, len(salts), SALT_BYTES))
+
+
+class _Growth:
+    """Places in runs and on branches for the entries of one write, one after the other."""
+
+    def __init__(self, tables: Tables, stream: Stream, first: int) -> None:
+        self.tip = stream.tip
+        self._tables = tables
+        self._stream = stream
+        self._id = stream.state.header.id
+        self._n = first
+        self._nodes: dict[EntryId | None, Node] = {None: _ABOVE_ROOT}
+
+    def row(self, entry: Entry, salt: bytes, digest: bytes) -> tuple[object, ...]:
+        """The row of the next entry."""
+        n, kind = self._n, _kind_number(self._tables, entry.kind)
+        self._n += 1
+        if entry.lane == "side":
+            place = (None, self._ref(entry.about), None, None, None)
+        else:
+            node = self._grown(entry, n)
+            self._nodes[entry.id] = node
+            self.tip = n
+            place = (node.run, self._ref(entry.parent_id), node.depth, node.messages, node.state)
+        header = (n, self._stream.no, entry.seq, kind, entry.v, entry.at)
+        return (*header, *place, salt, digest, entry.body)
+
+    def position_of(self, reference: EntryId | None) -> int | None:
+        """The position of a tree entry that the stream sees."""
+        if reference == self._stream.state.leaf:
+            return self._stream.leaf
+        return None if reference is None else self._node(reference).n
+
+    def _grown(self, entry: Entry, n: int) -> Node:
+        parent = self._node(entry.parent_id)
+        goes_on = entry.parent_id is not None and parent.n == self.tip
+        return Node(
+            n=n,
+            stream=self._stream.no,
+            seq=entry.seq,
+            run=parent.run if goes_on else entry.seq,
+            depth=parent.depth + 1,
+            messages=parent.messages + (entry.kind == MESSAGE),
+            state=_state_with(self._tables, parent.state, entry.kind, n),
+        )
+
+    def _node(self, reference: EntryId | None) -> Node:
+        node = self._nodes.get(reference)
+        if node is None and reference is not None:
+            place = self._tables.place(self._stream.no, reference)
+            node = None if place is None else self._tables.node_of(*place)
+        if node is None:
+            raise apsw.CorruptError(f"the tree entry {reference} is gone")
+        self._nodes[reference] = node
+        return node
+
+    def _ref(self, reference: EntryId | None) -> int | str | None:
+        if reference is None:
+            return None
+        stream, _, seq = reference.rpartition("/")
+        return int(seq) if stream == self._id else reference
+
+
+def _kind_number(tables: Tables, name: str) -> int:
+    number = tables.kind_number(name)
+    if number is None:
+        number = int(tables.value("INSERT INTO kind (name) VALUES (?) RETURNING no", name))
+        tables.kind_numbers[name] = number
+    return number
+
+
+def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int | None:
+    """The state of a branch once it goes on with an entry of `kind` at position `n`."""
+    if kind not in (Compaction.kind, ModelChange.kind, ThinkingChange.kind):
+        return inherited
+    values = None
+    if inherited is not None:
+        values = tables.row(
+            "SELECT compaction, model, thinking, before FROM state WHERE no = ?", inherited
+        )
+    compaction, model, thinking, before = values or (None, None, None, None)
+    if kind == Compaction.kind:
+        compaction, before = n, inherited
+    elif kind == ModelChange.kind:
+        model = n
+    else:
+        thinking = n
+    return int(tables.value(_INSERT_STATE, compaction, model, thinking, before))
+
+
+# ---------------------------------------------------------------- leases and partial answers
+
+
+def acquire_lease(
+    tables: Tables, namespace: str, stream: StreamId, owner: str, *, now: int, until: int
+) -> Lease:
+    """Take the lease if it is free or has run out. Raises: LeaseHeld, SessionNotFound."""
+    row = tables.stream(namespace, stream)
+    if row.owner is not None and row.until > now:
+        raise LeaseHeld(stream, row.owner, row.until)
+    epoch = row.state.epoch + 1
+    tables.db.execute(
+        "UPDATE stream SET epoch = ?, owner = ?, until = ? WHERE no = ?",
+        (epoch, owner, until, row.no),
+    )
+    return Lease(stream, owner, epoch, until)
+
+
+def renew_lease(tables: Tables, namespace: str, lease: Lease, until: int) -> Lease:
+    """Hold `lease` for longer. Raises: LeaseLost."""
+    row = _held(tables, namespace, lease)
+    tables.db.execute(
+        "UPDATE stream SET owner = ?, until = ? WHERE no = ?", (lease.owner, until, row.no)
+    )
+    return Lease(lease.stream, lease.owner, lease.epoch, until)
+
+
+def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
+    """Give `lease` back; nothing happens when it was taken over. Raises: SessionNotFound."""
+    row = tables.stream(namespace, lease.stream)
+    if is_current(lease, row.state):
+        tables.db.execute("UPDATE stream SET owner = NULL, until = 0 WHERE no = ?", (row.no,))
+
+
+def put_partial(tables: Tables, namespace: str, lease: Lease, seq: int, content: bytes) -> None:
+    """Keep what has arrived of an answer, while a turn is open. Raises: LeaseLost."""
+    row = _held(tables, namespace, lease)
+    if row.state.open_turn is not None:
+        tables.db.execute(_UPSERT_PARTIAL, (row.no, seq, content))
+
+
+def _held(tables: Tables, namespace: str, lease: Lease) -> Stream:
+    row = tables.stream(namespace, lease.stream)
+    if not is_current(lease, row.state):
+        raise LeaseLost(lease.stream, lease.epoch, row.state.epoch)
+    return row

@@ -1,0 +1,254 @@
+"""What a stream sees, and its branches, read run by run.
+
+A branch is a chain of runs (see ``migrations/0001_log.sql``); a run is one range of the index on
+(stream, seq). So reading the end of a branch costs what is returned plus one step per run, and how
+long the branch is before that does not matter. A fork's first run goes on in its origin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import apsw
+
+from perdure.session.entries import Entry
+from perdure.session.fold import BranchState, ContextWindow, first_kept_by
+from perdure.session.ids import EntryId
+from perdure.session.notes import CompactionUndone
+from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Fork, Node, Tables
+
+_PARENT_OF_RUN = """
+SELECT p.n, p.stream, p.seq, p.run, p.depth, p.messages, p.state
+FROM entry AS f JOIN entry AS p ON p.stream = f.stream AND p.seq = f.ref
+WHERE f.stream = ? AND f.seq = ?
+"""
+
+_REF_OF_RUN = "SELECT ref FROM entry WHERE stream = ? AND seq = ?"
+
+_RUN = f"""
+SELECT {ENTRY_COLUMNS} FROM entry
+WHERE stream = ? AND seq BETWEEN ? AND ? AND run IS NOT NULL
+ORDER BY seq DESC LIMIT ?
+"""  # noqa: S608 - put together from constants
+
+_RUN_OF_KIND = f"""
+SELECT {ENTRY_COLUMNS} FROM entry
+WHERE stream = ? AND seq BETWEEN ? AND ? AND run IS NOT NULL AND kind = ?
+ORDER BY seq DESC LIMIT ?
+"""  # noqa: S608 - put together from constants
+
+_TREE = f"""
+SELECT {ENTRY_COLUMNS} FROM entry WHERE stream = ? AND seq <= ? AND run IS NOT NULL ORDER BY seq
+"""  # noqa: S608 - put together from constants
+
+# `kind > 31` lets SQLite use the index entry_note, which holds no other kinds.
+_NOTES = f"""
+SELECT {ENTRY_COLUMNS} FROM entry
+WHERE stream = ? AND kind = ? AND kind > 31 AND seq <= ? AND run IS NULL ORDER BY seq
+"""  # noqa: S608 - put together from constants
+
+_FREQUENT_NOTES = f"""
+SELECT {ENTRY_COLUMNS} FROM entry
+WHERE stream = ? AND kind = ? AND seq <= ? AND run IS NULL ORDER BY seq
+"""  # noqa: S608 - put together from constants
+
+_STATE = "SELECT compaction, model, thinking, before FROM state WHERE no = ?"
+
+_LAST_FREQUENT_KIND = 31
+
+
+# ---------------------------------------------------------------- runs
+
+
+def runs(tables: Tables, leaf: Node) -> Iterator[Node]:
+    """The branch to `leaf`, backwards: of each run, its last entry that is on the branch."""
+    last: Node | None = leaf
+    while last is not None:
+        yield last
+        above = _before_run(tables, last)
+        if above is not None and above.depth >= last.depth:
+            raise apsw.CorruptError(f"the branch above position {last.n} runs in a circle")
+        last = above
+
+
+def _before_run(tables: Tables, last: Node) -> Node | None:
+    row = tables.row(_PARENT_OF_RUN, last.stream, last.run)
+    if row is not None:
+        return Node(*row)
+    reference = tables.value(_REF_OF_RUN, last.stream, last.run)
+    if reference is None:
+        return None
+    place = tables.place(last.stream, str(reference))
+    above = None if place is None else tables.node_of(*place)
+    if above is None:
+        raise apsw.CorruptError(f"the parent of the entry at position {last.n} is gone")
+    return above
+
+
+def is_on_branch(tables: Tables, sought: Node, leaf: Node) -> bool:
+    """`sought` is `leaf` or comes before it on its branch."""
+    for last in runs(tables, leaf):
+        if (last.stream, last.run) == (sought.stream, sought.run):
+            return sought.seq <= last.seq
+        if last.depth <= sought.depth:
+            return False
+    return False
+
+
+def branch(
+    tables: Tables, leaf: Node, limit: int | None = None, kind: str | None = None
+) -> list[Entry]:
+    """The entries root -> `leaf`, of `kind` only, the newest `limit` only."""
+    number = None if kind is None else tables.kind_number(kind)
+    if kind is not None and number is None:
+        return []
+    found: list[Entry] = []
+    for last in runs(tables, leaf):
+        left = -1 if limit is None else limit - len(found)
+        if left == 0:
+            break
+        stream = tables.stream_id(last.stream)
+        if number is None:
+            rows = tables.rows(_RUN, last.stream, last.run, last.seq, left)
+        else:
+            rows = tables.rows(_RUN_OF_KIND, last.stream, last.run, last.seq, number, left)
+        found.extend(tables.entry(stream, row) for row in rows)
+    found.reverse()
+    return found
+
+
+# ---------------------------------------------------------------- what a stream sees
+
+
+def lineage(tables: Tables, stream: int, head: int) -> Iterator[tuple[int, int, Fork | None]]:
+    """The stream with its head, then its origin with the seq it is shared up to, and so on."""
+    upto = head
+    while True:
+        fork = tables.fork(stream)
+        yield stream, upto, fork
+        if fork is None:
+            return
+        stream, upto = fork.origin, fork.head
+
+
+def is_seen(tables: Tables, stream: int, head: int, place: tuple[int, int]) -> bool:
+    """The stream, with its own log up to `head`, sees the entry at `place`, if one is there."""
+    sought, seq = place
+    for near, upto, fork in lineage(tables, stream, head):
+        if sought == near:
+            return seq <= upto
+        if fork is not None and fork.is_path:
+            node = tables.node_of(sought, seq)
+            if node is None:
+                continue
+            return fork.leaf is not None and is_on_branch(tables, node, tables.node_at(fork.leaf))
+    return False
+
+
+def entry_seen(tables: Tables, stream: int, head: int, reference: str) -> Entry | None:
+    """The entry of that id, in either lane, if the stream sees it."""
+    place = tables.place(stream, reference)
+    if place is None or not is_seen(tables, stream, head, place):
+        return None
+    return tables.entry_of(*place)
+
+
+def node_seen(tables: Tables, stream: int, head: int, reference: str) -> Node | None:
+    """The tree entry of that id, if the stream sees it."""
+    place = tables.place(stream, reference)
+    if place is None or not is_seen(tables, stream, head, place):
+        return None
+    return tables.node_of(*place)
+
+
+def tree(tables: Tables, stream: int, head: int) -> list[Entry]:
+    """Every tree entry the stream sees, in log order, a fork's origin first."""
+    parts: list[list[Entry]] = []
+    for near, upto, fork in lineage(tables, stream, head):
+        name = tables.stream_id(near)
+        parts.append([tables.entry(name, row) for row in tables.rows(_TREE, near, upto)])
+        if fork is not None and fork.is_path:
+            if fork.leaf is not None:
+                parts.append(branch(tables, tables.node_at(fork.leaf)))
+            break
+    return [entry for part in reversed(parts) for entry in part]
+
+
+def notes(tables: Tables, stream: int, head: int, kinds: Sequence[str]) -> list[Entry]:
+    """The side entries of `kinds` the stream sees, in order, a fork's origin first."""
+    numbers = [number for kind in dict.fromkeys(kinds) if (number := tables.kind_number(kind))]
+    if not numbers:
+        return []
+    parts: list[list[Entry]] = []
+    for near, upto, _ in lineage(tables, stream, head):
+        name = tables.stream_id(near)
+        found = [
+            tables.entry(name, row)
+            for number in numbers
+            for row in tables.rows(_notes_of(number), near, number, upto)
+        ]
+        if len(numbers) > 1:
+            found.sort(key=lambda entry: entry.seq)
+        parts.append(found)
+    return [entry for part in reversed(parts) for entry in part]
+
+
+def _notes_of(kind: int) -> str:
+    return _NOTES if kind > _LAST_FREQUENT_KIND else _FREQUENT_NOTES
+
+
+# ---------------------------------------------------------------- context
+
+
+def window(tables: Tables, stream: int, head: int, leaf: Node) -> ContextWindow:
+    """What ``fold.window_of`` gives for the branch to `leaf`, without reading what it hides."""
+    undone = frozenset(
+        note.about
+        for note in notes(tables, stream, head, (CompactionUndone.kind,))
+        if note.about is not None
+    )
+    compaction, model, thinking = _inherited(tables, leaf, undone)
+    start = 0 if compaction is None else _depth_of_first_kept(tables, compaction)
+    shown = branch(tables, leaf, limit=leaf.depth + 1 - start)
+    return ContextWindow(
+        leaf=shown[-1].id,
+        entries=tuple(shown),
+        state=BranchState(
+            compaction=None if compaction is None else tables.entry_at(compaction),
+            model_change=None if model is None else tables.entry_at(model),
+            thinking_change=None if thinking is None else tables.entry_at(thinking),
+        ),
+        hidden=start,
+        undone=frozenset(entry.id for entry in shown if entry.id in undone),
+    )
+
+
+def _inherited(
+    tables: Tables, leaf: Node, undone: frozenset[EntryId]
+) -> tuple[int | None, int | None, int | None]:
+    """Positions of the compaction in force, the model change and the thinking change."""
+    if leaf.state is None:
+        return None, None, None
+    compaction, model, thinking, before = _state(tables, leaf.state)
+    while compaction is not None and undone and tables.entry_at(compaction).id in undone:
+        if before is None:
+            return None, model, thinking
+        compaction, _, _, before = _state(tables, before)
+    return compaction, model, thinking
+
+
+def _state(tables: Tables, number: int) -> tuple[int | None, int | None, int | None, int | None]:
+    row = tables.row(_STATE, number)
+    if row is None:
+        raise apsw.CorruptError(f"the inherited state {number} is gone")
+    return row[0], row[1], row[2], row[3]
+
+
+def _depth_of_first_kept(tables: Tables, compaction: int) -> int:
+    node = tables.node_at(compaction)
+    kept = first_kept_by(tables.entry_at(compaction))
+    place = None if kept is None else tables.place(node.stream, kept)
+    sought = None if place is None else tables.node_of(*place)
+    if sought is not None and is_on_branch(tables, sought, node):
+        return sought.depth
+    return node.depth

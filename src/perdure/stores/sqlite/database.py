@@ -1,0 +1,206 @@
+"""A database file that is open in this process: shared by all handles on it, whatever namespace.
+
+One writer, a few readers, one watcher; they start when first needed and end with the last handle.
+A process that was forked from this one may not use any of it: threads and locks stayed behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from perdure.errors import StoreCorrupt, StoreReadOnly, StoreUnavailable
+from perdure.session.clock import RandomSource
+from perdure.stores.sqlite.faults import meaning_of
+from perdure.stores.sqlite.opening import Site, connection, opened
+from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.watching import Changes, Watcher
+from perdure.stores.sqlite.writer import Durability, Writer
+
+READERS = 4
+SEED_BYTES = 16
+
+T = TypeVar("T")
+
+
+class Database:
+    """The threads and connections of one file."""
+
+    def __init__(self, site: Site, random: RandomSource) -> None:
+        self.site = site
+        self.path = site.path
+        self.handles = 0
+        self._pid = os.getpid()
+        self._random = random
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._writer: Writer | None = None
+        self._readers = _Readers(self._connect)
+        self._watcher = Watcher(self._connect)
+
+    def check_usable(self) -> None:
+        """Raises: StoreUnavailable in a forked child, and once it is closed."""
+        if os.getpid() != self._pid:
+            raise StoreUnavailable(str(self.path), "it was opened before a fork; open it again")
+        if self._is_closed:
+            raise StoreUnavailable(str(self.path), "it is closed")
+
+    async def write(
+        self,
+        work: Callable[[Tables], T],
+        durability: Durability,
+        *,
+        is_composite: bool = False,
+    ) -> T:
+        """Do `work` in a transaction on the writer's thread; returns once it is committed."""
+        self.check_usable()
+        if not self.site.is_writable:
+            raise StoreReadOnly(str(self.path))
+        writer = self._writer or await asyncio.to_thread(self._start_writer)
+        return await writer.run(work, durability, is_composite=is_composite)
+
+    async def read(self, work: Callable[[Tables], T]) -> T:
+        """Do `work` on a reader's thread; it sees one moment of the database throughout."""
+        self.check_usable()
+        return await self._readers.run(lambda tables: self._at_one_moment(work, tables))
+
+    def watch(self) -> Changes:
+        """Wake-ups after commits by anybody."""
+        self.check_usable()
+        return self._watcher.watch()
+
+    def close(self) -> None:
+        """Finish what is under way and let go of the file. Blocks."""
+        self._is_closed = True
+        self._watcher.close()
+        self._readers.close()
+        with self._lock:
+            if self._writer is not None:
+                self._writer.close()
+
+    def _connect(self) -> Connection:
+        try:
+            return connection(self.site, self._random(SEED_BYTES))
+        except apsw.Error as error:
+            raise meaning_of(error, self.path) from error
+
+    def _start_writer(self) -> Writer:
+        with self._lock:
+            if self._is_closed:
+                raise StoreUnavailable(str(self.path), "it is closed")
+            if self._writer is None:
+                self._writer = Writer(self.path, self._connect, self._watcher.wake_all)
+            return self._writer
+
+    def _at_one_moment(self, work: Callable[[Tables], T], tables: Tables) -> T:
+        try:
+            tables.db.execute("BEGIN")
+            try:
+                return work(tables)
+            finally:
+                tables.db.execute("ROLLBACK")
+        except apsw.Error as error:
+            meaning = meaning_of(error, self.path, tables.db.system_errno)
+            if isinstance(meaning, StoreCorrupt):
+                self._stop_writing(meaning)
+            raise meaning from error
+        except UnicodeDecodeError as error:
+            meaning = StoreCorrupt(str(self.path), "a text in it is none")
+            self._stop_writing(meaning)
+            raise meaning from error
+
+    def _stop_writing(self, damage: StoreCorrupt) -> None:
+        if self._writer is not None:
+            self._writer.damage = damage.reason
+
+
+class _Readers:
+    """A few threads, each with a connection of its own."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self._local = threading.local()
+        self._opened: list[Connection] = []
+        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-reader")
+
+    async def run(self, work: Callable[[Tables], T]) -> T:
+        """Do `work` on one of the threads."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._with_tables, work)
+
+    def _with_tables(self, work: Callable[[Tables], T]) -> T:
+        tables: Tables | None = getattr(self._local, "tables", None)
+        if tables is None:
+            db = self._connect()
+            db.pragma("query_only", "ON")
+            self._opened.append(db)
+            tables = self._local.tables = Tables(db)
+        return work(tables)
+
+    def close(self) -> None:
+        """Let reads under way end, then close the connections. Blocks."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for db in self._opened:
+            db.close()
+        self._opened.clear()
+
+
+# ---------------------------------------------------------------- one per file and process
+
+
+@dataclass(slots=True)
+class _Open:
+    """The databases that are open in this process, by device and inode."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    databases: dict[tuple[int, int, int], Database] = field(
+        default_factory=dict[tuple[int, int, int], Database]
+    )
+
+
+_OPEN = _Open()
+
+
+def attach(path: Path, random: RandomSource, *, is_created: bool) -> Database:
+    """The open database at `path`, opened now if this process has not yet. Blocks."""
+    path = path.absolute()
+    with _OPEN.lock:
+        database = _OPEN.databases.get(_key(path)) if path.exists() else None
+        if database is None:
+            site = opened(path, is_created=is_created, seed=lambda: random(SEED_BYTES))
+            database = _OPEN.databases[_key(path)] = Database(site, random)
+        database.handles += 1
+        return database
+
+
+def detach(database: Database) -> None:
+    """Give back a handle; the last one closes the database. Blocks."""
+    with _OPEN.lock:
+        database.handles -= 1
+        if database.handles > 0:
+            return
+        for key, open_database in list(_OPEN.databases.items()):
+            if open_database is database:
+                del _OPEN.databases[key]
+        database.close()
+
+
+def _key(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return os.getpid(), found.st_dev, found.st_ino
+
+
+def _forget_lock() -> None:
+    """A forked child: the parent may have held the lock at that moment."""
+    _OPEN.lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)

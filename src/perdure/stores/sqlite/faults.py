@@ -1,0 +1,67 @@
+"""What SQLite's errors mean to a caller of the store: one table, nothing of apsw passes it.
+
+``SQLITE_BUSY`` reaches nobody as such: connections wait for others with `opening.Patience`, and
+only after that does it become `StoreUnavailable`.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from perdure.errors import (
+    InvalidEntry,
+    PerdureError,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+Meaning = Callable[[str, str], PerdureError]
+
+
+def _unavailable(reason: str) -> Meaning:
+    return lambda store, _: StoreUnavailable(store, reason)
+
+
+_WAITED = _unavailable("other processes kept it locked for too long")
+
+MEANINGS: tuple[tuple[type[apsw.Error], Meaning], ...] = (
+    (apsw.CorruptError, StoreCorrupt),
+    (apsw.NotADBError, StoreCorrupt),
+    (apsw.FormatError, StoreCorrupt),
+    (apsw.FullError, lambda store, _: StoreFull(store)),
+    (apsw.ReadOnlyError, lambda store, _: StoreReadOnly(store)),
+    (apsw.PermissionsError, lambda store, _: StoreReadOnly(store)),
+    (apsw.BusyError, _WAITED),
+    (apsw.LockedError, _WAITED),
+    (apsw.ProtocolError, _WAITED),
+    (apsw.TooBigError, lambda _, __: InvalidEntry("it is larger than a database row can be")),
+    (apsw.NoMemError, _unavailable("no memory is left")),
+    (apsw.ConnectionClosedError, _unavailable("it is closed")),
+)
+"""Class of SQLite's error -> what it means, given the store and SQLite's own words."""
+
+
+def meaning_of(error: apsw.Error, path: Path, system_errno: int = 0) -> PerdureError:
+    """What `error`, met while using the file `path`, is to a caller.
+
+    `system_errno` is the operating system's last error on that connection.
+    """
+    store = str(path)
+    if isinstance(error, apsw.IOError | apsw.CantOpenError):
+        if system_errno in _NO_SPACE:
+            return StoreFull(store)
+        if system_errno in _NO_ACCESS:
+            return StoreReadOnly(store)
+    for kind, meaning in MEANINGS:
+        if isinstance(error, kind):
+            return meaning(store, str(error))
+    return StoreUnavailable(store, str(error) or type(error).__name__)

@@ -1,0 +1,227 @@
+"""From a path to connections: what the file is, whether it may be written, how it is set up.
+
+A file that is no store, is damaged, or was written by a newer perdure is left as it is, to the
+byte: its header is read before SQLite may change anything, and a connection copies no write-ahead
+log into the database on closing until the schema is known. The header is read through SQLite's own
+file layer, since closing a file in any other way drops the locks this process holds on it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import cast
+
+import apsw
+
+from perdure.errors import NotAStore, StoreCorrupt, StoreReadOnly, StoreTooNew, StoreUnavailable
+from perdure.stores.sqlite.faults import meaning_of
+from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version, migrate, version_of
+from perdure.stores.sqlite.rows import Connection
+
+PAGE_BYTES = 4_096
+"""Measured: larger pages store 4 % less and write twice as much for each small commit."""
+
+CACHE_KIB = 8_192
+LOG_LIMIT_BYTES = 16 * 2**20
+BUSY_LIMIT_S = 30.0
+BUSY_WAIT_S = (0.0005, 0.010)
+
+_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A database file as it was found. `is_immutable`: nobody can write it, not even its locks."""
+
+    path: Path
+    is_writable: bool
+    is_immutable: bool = False
+
+
+class Patience:
+    """Waits for other connections in steps of random length, so that many do not march in step."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - spreads waits, guards nothing
+        self._until = 0.0
+
+    def __call__(self, attempt: int) -> bool:
+        """Wait a little; False when that has lasted long enough."""
+        now = time.monotonic()
+        if attempt == 0:
+            self._until = now + BUSY_LIMIT_S
+        time.sleep(self._random.uniform(*BUSY_WAIT_S))
+        return now < self._until
+
+
+def opened(path: Path, *, is_created: bool, seed: Callable[[], bytes]) -> Site:
+    """The store at `path`, its schema up to date; a new one if there is none and `is_created`.
+
+    Raises: NotAStore, StoreCorrupt, StoreTooNew; StoreReadOnly when one cannot be made there or
+    brought up to date; StoreUnavailable.
+    """
+    site = _located(path, is_created=is_created)
+    db: Connection | None = None
+    try:
+        db = _bare_connection(site, seed())
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        _bring_up_to_date(db, site)
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    except apsw.Error as error:
+        raise meaning_of(error, path, db.system_errno if db else 0) from error
+    finally:
+        if db is not None:
+            db.close()
+    return site
+
+
+def connection(site: Site, seed: bytes) -> Connection:
+    """A connection with everything set that is set per connection."""
+    db = _bare_connection(site, seed)
+    db.wal_autocheckpoint(0)
+    db.pragma("cache_size", -CACHE_KIB)
+    db.pragma("temp_store", "MEMORY")
+    db.pragma("secure_delete", "ON")
+    db.pragma("fullfsync", "ON")  # means something on macOS only
+    db.pragma("checkpoint_fullfsync", "ON")
+    db.pragma("journal_size_limit", LOG_LIMIT_BYTES)
+    return db
+
+
+def _bare_connection(site: Site, seed: bytes) -> Connection:
+    if site.is_immutable:
+        db = _immutable_connection(site.path)
+    else:
+        mode = apsw.SQLITE_OPEN_READWRITE if site.is_writable else apsw.SQLITE_OPEN_READONLY
+        db = cast("Connection", apsw.Connection(str(site.path), flags=mode))
+    db.set_busy_handler(Patience(seed))
+    return db
+
+
+def _immutable_connection(path: Path) -> Connection:
+    """Reads without locks and leaves no file beside it; right while nobody writes."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return cast("Connection", apsw.Connection(path.as_uri() + "?immutable=1", flags=flags))
+
+
+# ---------------------------------------------------------------- what the file is
+
+
+def _located(path: Path, *, is_created: bool) -> Site:
+    if path.is_dir():
+        raise NotAStore(str(path), "it is a folder")
+    if not path.exists() or path.stat().st_size == 0:
+        if not is_created:
+            raise NotAStore(str(path), "there is no such file, or it is empty")
+        _make_file(path)
+    if not os.access(path, os.R_OK):
+        raise StoreUnavailable(str(path), "this user may not read it")
+    _check_header(path)
+    is_writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return Site(path, is_writable, is_immutable=not is_writable and not _has_log(path))
+
+
+def _make_file(path: Path) -> None:
+    """An empty file that only its owner may read, in folders only he may enter."""
+    try:
+        for folder in reversed([path.parent, *path.parent.parents]):
+            if not folder.exists():
+                folder.mkdir(mode=0o700, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except PermissionError as error:
+        raise StoreReadOnly(str(path)) from error
+    except OSError as error:
+        if not os.access(path.parent, os.W_OK):
+            raise StoreReadOnly(str(path)) from error
+        raise StoreUnavailable(str(path), str(error)) from error
+
+
+def _check_header(path: Path) -> None:
+    header = _header(path)
+    if not header:
+        return
+    application = int.from_bytes(header[68:72], "big")
+    if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
+        if application == APPLICATION_ID:
+            raise StoreCorrupt(str(path), "its header is damaged")
+        raise NotAStore(str(path), "it is not an SQLite database, or it is encrypted")
+    if application == APPLICATION_ID:
+        _check_version(path, int.from_bytes(header[60:64], "big"))
+    elif application != 0 or _has_tables(path):
+        raise NotAStore(str(path), "it is the database of another program")
+
+
+def _header(path: Path) -> bytes:
+    flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
+    try:
+        file = apsw.VFSFile("", str(path), flags)
+        try:
+            return file.xRead(_HEADER_BYTES, 0)
+        finally:
+            file.xClose()
+    except apsw.Error as error:
+        raise meaning_of(error, path) from error
+
+
+def _has_tables(path: Path) -> bool:
+    """Something is in the database."""
+    if _has_log(path):
+        return True
+    try:
+        db = _immutable_connection(path)
+        try:
+            return db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
+        finally:
+            db.close()
+    except apsw.Error:
+        return True
+
+
+def _has_log(path: Path) -> bool:
+    log = path.with_name(path.name + "-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def _check_version(path: Path, version: int) -> None:
+    if version > latest_version():
+        raise StoreTooNew(str(path), version, latest_version())
+
+
+# ---------------------------------------------------------------- schema
+
+
+def _bring_up_to_date(db: Connection, site: Site) -> None:
+    version = version_of(db)
+    _check_version(site.path, version)  # the log may be newer than the header
+    if not site.is_writable:
+        if version < latest_version():
+            raise StoreReadOnly(str(site.path))
+        return
+    if version == 0:
+        db.pragma("page_size", PAGE_BYTES)
+        db.pragma("auto_vacuum", "INCREMENTAL")
+    if version < latest_version():
+        migrate(db)
+    _use_log(db, site)
+
+
+def _use_log(db: Connection, site: Site) -> None:
+    """Make it a database with a write-ahead log; for ever, so this happens once."""
+    patience = Patience(b"")
+    for attempt in count():
+        try:
+            mode = db.pragma("journal_mode", "WAL")
+        except apsw.BusyError:  # SQLite does not ask the busy handler here
+            if not patience(attempt):
+                raise
+        else:
+            if mode != "wal":
+                raise StoreUnavailable(str(site.path), "its folder cannot hold a write-ahead log")
+            return

@@ -1,0 +1,293 @@
+"""The reads of the store: each is a function of one connection at one moment.
+
+``SqliteStore`` carries them out on a reader's thread. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import islice
+
+from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFound
+from perdure.session.entries import Entry
+from perdure.session.fold import BranchState, ContextWindow
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.info import Origin, SessionInfo
+from perdure.stores.chain import blob_hash
+from perdure.stores.protocol import EMPTY, Positioned, SessionScope, StreamState
+from perdure.stores.sqlite import branches
+from perdure.stores.sqlite.migrate import version_of
+from perdure.stores.sqlite.rows import (
+    ENTRY_COLUMNS,
+    INFO_COLUMNS,
+    Node,
+    Row,
+    Tables,
+    info_of_row,
+    is_text,
+)
+
+_ORIGINS: dict[SessionScope, tuple[Origin, ...]] = {
+    "listed": ("user", "import"),
+    "all": ("user", "role", "subagent", "import"),
+}
+
+_ENTRIES = f"""
+SELECT {ENTRY_COLUMNS} FROM entry WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?
+"""  # noqa: S608 - put together from constants
+
+_FEED = """
+SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.n, e.stream
+FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
+WHERE e.n > ? AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
+ORDER BY e.n LIMIT ?
+"""
+
+_POSITION = """
+SELECT e.n FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
+ORDER BY e.n DESC LIMIT 1
+"""
+
+_SESSIONS = f"""
+SELECT {INFO_COLUMNS} FROM stream AS s
+WHERE s.kind = 'session' AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
+    AND s.origin = ?
+ORDER BY s.updated_at DESC, s.id DESC
+"""  # noqa: S608 - put together from constants
+
+_STREAMS_LIKE = """
+SELECT id FROM stream
+WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND id >= ? AND id < ?
+ORDER BY id LIMIT 100
+"""
+
+_ALIAS = "SELECT name, seq FROM alias WHERE stream = ? AND name = ?"
+
+_ALIASES_LIKE = "SELECT name, seq FROM alias WHERE stream = ? AND name >= ? AND name < ?"
+
+_BLOB = """
+SELECT content FROM blob
+WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND digest = ?
+"""
+
+_BODIES = """
+SELECT count(*), coalesce(sum(length(e.body)), 0)
+FROM stream AS s CROSS JOIN entry AS e ON e.stream = s.no
+WHERE s.namespace = ?
+"""
+
+
+# ---------------------------------------------------------------- one stream
+
+
+def state(tables: Tables, namespace: str, stream: StreamId) -> StreamState:
+    """Where the stream stands."""
+    return tables.stream(namespace, stream).state
+
+
+def entries(
+    tables: Tables, namespace: str, stream: StreamId, after: int, limit: int | None
+) -> list[Entry]:
+    """The stream's own log after seq `after`."""
+    number = tables.stream_number(namespace, stream)
+    rows = tables.rows(_ENTRIES, number, after, -1 if limit is None else limit)
+    return [tables.entry(stream, row) for row in rows]
+
+
+def entry(tables: Tables, namespace: str, stream: StreamId, reference: EntryId) -> Entry:
+    """An entry that the stream sees."""
+    number, head = _standing(tables, namespace, stream)
+    found = branches.entry_seen(tables, number, head, reference)
+    if found is None:
+        raise EntryNotFound(reference, stream)
+    return found
+
+
+def branch(
+    tables: Tables,
+    namespace: str,
+    stream: StreamId,
+    leaf: EntryId | None,
+    *,
+    limit: int | None,
+    kind: str | None,
+) -> list[Entry]:
+    """The branch to `leaf`."""
+    number, head = _standing(tables, namespace, stream)
+    if leaf is None:
+        return []
+    return branches.branch(tables, _node(tables, number, head, leaf), limit, kind)
+
+
+def context_window(
+    tables: Tables, namespace: str, stream: StreamId, leaf: EntryId | None
+) -> ContextWindow:
+    """The window of the branch to `leaf`."""
+    number, head = _standing(tables, namespace, stream)
+    if leaf is None:
+        return ContextWindow(None, (), BranchState(), 0)
+    return branches.window(tables, number, head, _node(tables, number, head, leaf))
+
+
+def tree(tables: Tables, namespace: str, stream: StreamId) -> list[Entry]:
+    """Every tree entry the stream sees."""
+    return branches.tree(tables, *_standing(tables, namespace, stream))
+
+
+def notes(tables: Tables, namespace: str, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
+    """The side entries of `kinds` the stream sees."""
+    number, head = _standing(tables, namespace, stream)
+    return branches.notes(tables, number, head, kinds)
+
+
+def partial(tables: Tables, namespace: str, stream: StreamId) -> tuple[int, bytes] | None:
+    """What has arrived of an answer."""
+    number = tables.stream_number(namespace, stream)
+    row = tables.row("SELECT seq, content FROM partial WHERE stream = ?", number)
+    return None if row is None else (row[0], row[1])
+
+
+def resolve(tables: Tables, namespace: str, stream: StreamId, reference: str) -> EntryId:
+    """The entry that `reference` means."""
+    number, head = _standing(tables, namespace, stream)
+    found = branches.entry_seen(tables, number, head, reference)
+    if found is not None:
+        return found.id
+    if reference.isascii() and reference.isdigit() and int(reference) <= head:
+        return entry_id(stream, int(reference))
+    return _resolved_alias(tables, number, head, reference, stream)
+
+
+def aliases(tables: Tables, namespace: str, stream: StreamId) -> dict[str, EntryId]:
+    """Foreign id -> entry of the stream's own log."""
+    number = tables.stream_number(namespace, stream)
+    rows = tables.rows("SELECT name, seq FROM alias WHERE stream = ? ORDER BY seq", number)
+    return {name: entry_id(stream, seq) for name, seq in rows}
+
+
+def _standing(tables: Tables, namespace: str, stream: StreamId) -> tuple[int, int]:
+    number = tables.stream_number(namespace, stream)
+    tables.stream_ids[number] = stream
+    return number, tables.value("SELECT head FROM stream WHERE no = ?", number)
+
+
+def _node(tables: Tables, stream: int, head: int, reference: EntryId) -> Node:
+    node = branches.node_seen(tables, stream, head, reference)
+    if node is None:
+        raise EntryNotFound(reference, tables.stream_id(stream))
+    return node
+
+
+def _resolved_alias(
+    tables: Tables, number: int, head: int, reference: str, stream: StreamId
+) -> EntryId:
+    if not reference or not is_text(reference):
+        raise EntryNotFound(reference, stream)
+    exact = _foreign_ids(tables, number, head, _ALIAS, reference)
+    if exact:
+        return exact[reference]
+    near = _foreign_ids(tables, number, head, _ALIASES_LIKE, reference, _after(reference))
+    if not near:
+        raise EntryNotFound(reference, stream)
+    if len(near) > 1:
+        raise AmbiguousId(reference, tuple(sorted(near)))
+    return next(iter(near.values()))
+
+
+def _foreign_ids(
+    tables: Tables, number: int, head: int, sql: str, *values: str
+) -> dict[str, EntryId]:
+    """Foreign id -> entry the stream sees; a fork's own count before its origin's."""
+    found: dict[str, EntryId] = {}
+    for near, _, _ in reversed(list(branches.lineage(tables, number, head))):
+        for name, seq in list(tables.rows(sql, near, *values)):
+            if branches.is_seen(tables, number, head, (near, seq)):
+                found[name] = entry_id(tables.stream_id(near), seq)
+    return found
+
+
+def _after(prefix: str) -> str:
+    """A text behind every text that begins with `prefix`."""
+    return prefix + "\U0010ffff" * 4
+
+
+# ---------------------------------------------------------------- the namespace
+
+
+def find(tables: Tables, namespace: str, prefix: str) -> StreamId:
+    """The stream whose id is `prefix`, or the only one that begins with it."""
+    found: list[str] = []
+    if prefix and is_text(prefix):
+        found = [row[0] for row in tables.rows(_STREAMS_LIKE, namespace, prefix, _after(prefix))]
+    if not found:
+        raise SessionNotFound(prefix)
+    if len(found) > 1 and found[0] != prefix:
+        raise AmbiguousId(prefix, tuple(found))
+    return StreamId(found[0])
+
+
+def sessions(
+    tables: Tables,
+    namespace: str,
+    *,
+    limit: int | None,
+    scope: SessionScope,
+    cwd: str | None,
+    query: str | None,
+) -> list[SessionInfo]:
+    """Sessions, newest activity first."""
+    by_origin = [_sessions_of(tables, namespace, origin) for origin in _ORIGINS[scope]]
+    newest_first = merge(*by_origin, key=lambda info: (info.updated_at, info.id), reverse=True)
+    sought = None if query is None else query.casefold()
+    fitting = (
+        info
+        for info in newest_first
+        if (cwd is None or info.cwd == cwd)
+        and (sought is None or sought in info.name.casefold() or sought in info.id.casefold())
+    )
+    return list(islice(fitting, limit))
+
+
+def _sessions_of(tables: Tables, namespace: str, origin: Origin) -> Iterator[SessionInfo]:
+    return map(info_of_row, tables.rows(_SESSIONS, namespace, origin))
+
+
+def feed(tables: Tables, namespace: str, after: int, limit: int) -> list[Positioned]:
+    """Entries of all streams after position `after`."""
+    return [
+        Positioned(row[7], tables.entry(tables.stream_id(row[8]), _entry_part(row)))
+        for row in list(tables.rows(_FEED, after, namespace, limit))
+    ]
+
+
+def _entry_part(row: Row) -> Row:
+    return row[:7]
+
+
+def position(tables: Tables, namespace: str) -> int:
+    """The position of the namespace's newest entry."""
+    return tables.value(_POSITION, namespace) or 0
+
+
+def blob(tables: Tables, namespace: str, digest: str) -> bytes:
+    """The content of that name."""
+    content = tables.value(_BLOB, namespace, digest) if is_text(digest) else None
+    if content is None:
+        raise EntryNotFound(digest, namespace)
+    if blob_hash(content) != digest:
+        raise CorruptLog(digest, EMPTY, "its content is not what its name says")
+    return bytes(content)
+
+
+def figures(tables: Tables, namespace: str) -> tuple[int, int, int, int, int]:
+    """How many streams and entries, bytes of their bodies and blobs, of the file; its schema."""
+    number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
+    streams = tables.value("SELECT count(*) FROM stream WHERE namespace = ?", number)
+    row = tables.row(_BODIES, number)
+    entries, bodies = row or (0, 0)
+    blobs = tables.value("SELECT coalesce(sum(size), 0) FROM blob WHERE namespace = ?", number)
+    pages = tables.db.pragma("page_count")
+    size_bytes = pages * tables.db.pragma("page_size")
+    return streams, entries, bodies + blobs, size_bytes, version_of(tables.db)

@@ -1,0 +1,317 @@
+"""Rows as values: the tables of the log as one connection sees them.
+
+Everything that turns columns into values of ``session`` and ``stores.protocol`` is here, with the
+numbers that stand for names in the rows. What the columns mean is in ``migrations/0001_log.sql``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import apsw
+import msgspec
+
+from perdure.errors import SessionNotFound
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
+from perdure.session.info import SessionInfo, StreamHeader
+from perdure.stores.protocol import StreamState
+
+INFO_COLUMNS = """
+    s.no, s.id, s.kind, s.origin, s.created_at, s.updated_at, s.title, s.first_text, s.cwd,
+    s.parent, s.messages, s.head, s.turns, s.status"""
+"""The columns of ``stream AS s`` that `info_of_row` makes a session's info of."""
+
+_STREAM = f"""
+SELECT {INFO_COLUMNS},
+    s.leaf, s.tip, s.hash, s.epoch, s.owner, s.until, s.open_turn, b.header, l.stream, l.seq
+FROM stream AS s JOIN birth AS b ON b.stream = s.no LEFT JOIN entry AS l ON l.n = s.leaf
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.id = ?
+"""  # noqa: S608 - put together from constants
+
+_STREAM_NUMBER = """
+SELECT no FROM stream WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND id = ?
+"""
+
+_NEIGHBOUR_NUMBER = """
+SELECT no FROM stream WHERE namespace = (SELECT namespace FROM stream WHERE no = ?) AND id = ?
+"""
+
+_FORK = "SELECT origin, origin_head, origin_leaf, is_path FROM birth WHERE stream = ?"
+
+_NODE_AT = "SELECT n, stream, seq, run, depth, messages, state FROM entry WHERE n = ?"
+
+_NODE_OF = """
+SELECT n, stream, seq, run, depth, messages, state FROM entry WHERE stream = ? AND seq = ?
+"""
+
+_ENTRY_AT = "SELECT seq, run, ref, at, kind, v, body, stream FROM entry WHERE n = ?"
+
+_ENTRY_OF = "SELECT seq, run, ref, at, kind, v, body FROM entry WHERE stream = ? AND seq = ?"
+
+ENTRY_COLUMNS = "seq, run, ref, at, kind, v, body"
+"""The columns that `Tables.entry` makes an entry of."""
+
+_MAX_SEQ = 2**63 - 1
+
+_header = msgspec.json.Decoder(StreamHeader)
+
+Row = tuple[Any, ...]
+
+
+class Connection(Protocol):
+    """What is used of ``apsw.Connection``, whose own annotations leave parts unknown."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+
+    @property
+    def system_errno(self) -> int: ...
+
+    def execute(self, statements: str, bindings: Sequence[object] = ..., /) -> Cursor: ...
+
+    def executemany(
+        self, statements: str, sequenceofbindings: Iterable[Sequence[object]], /
+    ) -> Cursor: ...
+
+    def pragma(self, name: str, value: str | int = ..., /) -> Any: ...
+
+    def last_insert_rowid(self) -> int: ...
+
+    def config(self, op: int, value: int, /) -> int: ...
+
+    def set_busy_handler(self, callback: Callable[[int], bool], /) -> None: ...
+
+    def set_wal_hook(self, callback: Callable[[Any, str, int], int], /) -> None: ...
+
+    def wal_autocheckpoint(self, n: int, /) -> None: ...
+
+    def wal_checkpoint(self, *, mode: int) -> tuple[int, int]: ...
+
+    def close(self) -> None: ...
+
+
+class Cursor(Protocol):
+    """Rows as they are asked for."""
+
+    def fetchone(self) -> Row | None: ...
+
+    def __iter__(self) -> Iterator[Row]: ...
+
+
+class Node(NamedTuple):
+    """A tree entry's place: its position, its stream's number, and where it is on its branch."""
+
+    n: int
+    stream: int
+    seq: int
+    run: int
+    depth: int
+    messages: int
+    state: int | None
+
+
+class Fork(NamedTuple):
+    """Where a stream was forked: origin's number, its head then, position of the leaf."""
+
+    origin: int
+    head: int
+    leaf: int | None
+    is_path: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A row of ``stream`` as values."""
+
+    no: int
+    state: StreamState
+    leaf: int | None
+    tip: int | None
+    owner: str | None
+    until: int
+
+
+@dataclass(slots=True)
+class Tables:
+    """The database through one connection; used by one thread at a time.
+
+    The dictionaries remember numbers and names. Both never change once committed, so that only a
+    rollback can make them wrong (`forget`).
+    """
+
+    db: Connection
+    kinds: dict[int, str] = field(default_factory=dict[int, str])
+    kind_numbers: dict[str, int] = field(default_factory=dict[str, int])
+    stream_ids: dict[int, StreamId] = field(default_factory=dict[int, StreamId])
+
+    def forget(self) -> None:
+        """Forget what was remembered."""
+        self.kinds.clear()
+        self.kind_numbers.clear()
+        self.stream_ids.clear()
+
+    # -- names and numbers
+
+    def kind(self, number: int) -> str:
+        """The name of a kind."""
+        name = self.kinds.get(number)
+        if name is None:
+            name = self.value("SELECT name FROM kind WHERE no = ?", number)
+            if not isinstance(name, str):
+                raise apsw.CorruptError(f"there is no kind {number}")
+            self.kinds[number] = name
+        return name
+
+    def kind_number(self, name: str) -> int | None:
+        """The number of a kind, None when no entry is of it."""
+        number = self.kind_numbers.get(name)
+        if number is None:
+            number = self.value("SELECT no FROM kind WHERE name = ?", name)
+            if number is not None:
+                self.kind_numbers[name] = number
+        return number
+
+    def stream_id(self, number: int) -> StreamId:
+        """The id of a stream."""
+        found = self.stream_ids.get(number)
+        if found is None:
+            name = self.value("SELECT id FROM stream WHERE no = ?", number)
+            if not isinstance(name, str):
+                raise apsw.CorruptError(f"there is no stream {number}")
+            found = self.stream_ids[number] = StreamId(name)
+        return found
+
+    # -- rows
+
+    def row(self, sql: str, *values: object) -> Row | None:
+        """The first row, if there is one."""
+        return self.db.execute(sql, values).fetchone()
+
+    def rows(self, sql: str, *values: object) -> Iterator[Row]:
+        """All rows, read as they are asked for."""
+        return iter(self.db.execute(sql, values))
+
+    def value(self, sql: str, *values: object) -> Any:
+        """The first column of the first row; None when there is no row."""
+        found = self.row(sql, *values)
+        return None if found is None else found[0]
+
+    def stream_number(self, namespace: str, stream: str) -> int:
+        """The number of a stream.
+
+        Raises: SessionNotFound.
+        """
+        number = self.value(_STREAM_NUMBER, namespace, stream) if is_text(stream) else None
+        if number is None:
+            raise SessionNotFound(stream)
+        return int(number)
+
+    def stream(self, namespace: str, stream: str) -> Stream:
+        """A stream as it stands.
+
+        Raises: SessionNotFound.
+        """
+        row = self.row(_STREAM, namespace, stream) if is_text(stream) else None
+        if row is None:
+            raise SessionNotFound(stream)
+        return self._stream(row)
+
+    def _stream(self, row: Row) -> Stream:
+        info = info_of_row(row)
+        leaf, tip, chain, epoch, owner, until, open_turn, header, leaf_stream, leaf_seq = row[14:]
+        leaf_id = None if leaf is None else entry_id(self.stream_id(leaf_stream), leaf_seq)
+        try:
+            born = _header.decode(header)
+        except msgspec.MsgspecError as error:
+            raise apsw.CorruptError(f"the header of session {row[1]} is damaged") from error
+        state = StreamState(born, row[11], leaf_id, chain, epoch, open_turn, info)
+        return Stream(row[0], state, leaf, tip, owner, until)
+
+    def fork(self, stream: int) -> Fork | None:
+        """Where a stream was forked, None for one that was not."""
+        row = self.row(_FORK, stream)
+        if row is None or row[0] is None:
+            return None
+        return Fork(row[0], row[1], row[2], bool(row[3]))
+
+    def node_at(self, n: int) -> Node:
+        """The tree entry at a position."""
+        row = self.row(_NODE_AT, n)
+        if row is None:
+            raise apsw.CorruptError(f"the entry at position {n} is gone")
+        return Node(*row)
+
+    def node_of(self, stream: int, seq: int) -> Node | None:
+        """The tree entry of a stream's own log at `seq`; None when there is none."""
+        row = self.row(_NODE_OF, stream, seq)
+        return None if row is None or row[3] is None else Node(*row)
+
+    def entry(self, stream: StreamId, row: Row) -> Entry:
+        """An entry of `stream`, out of `ENTRY_COLUMNS`."""
+        seq, run, ref, at, kind, v, body = row
+        target = EntryId(ref) if isinstance(ref, str) else None
+        if isinstance(ref, int):
+            target = entry_id(stream, ref)
+        name = self.kinds.get(kind) or self.kind(kind)
+        if run is None:
+            return Entry(stream, seq, "side", None, target, at, name, v, body)
+        return Entry(stream, seq, "tree", target, None, at, name, v, body)
+
+    def entry_at(self, n: int) -> Entry:
+        """The entry at a position."""
+        row = self.row(_ENTRY_AT, n)
+        if row is None:
+            raise apsw.CorruptError(f"the entry at position {n} is gone")
+        return self.entry(self.stream_id(row[7]), row[:7])
+
+    def entry_of(self, stream: int, seq: int) -> Entry | None:
+        """The entry of a stream's own log at `seq`, in either lane."""
+        row = self.row(_ENTRY_OF, stream, seq)
+        return None if row is None else self.entry(self.stream_id(stream), row)
+
+    def place(self, stream: int, reference: str) -> tuple[int, int] | None:
+        """Stream's number and seq of an entry id, as the stream number `stream` means it.
+
+        None when it is no id of an entry, or no such stream is in the namespace.
+        """
+        try:
+            named, seq = entry_place(reference)
+        except ValueError:
+            return None
+        if seq > _MAX_SEQ or not is_text(named):
+            return None
+        if named == self.stream_ids.get(stream):
+            return stream, seq
+        number = self.value(_NEIGHBOUR_NUMBER, stream, named)
+        return None if number is None else (int(number), seq)
+
+
+def info_of_row(row: Row) -> SessionInfo:
+    """The info in a row that begins with the columns of `INFO_COLUMNS`."""
+    return SessionInfo(
+        id=row[1],
+        kind=row[2],
+        origin=row[3],
+        created_at=row[4],
+        updated_at=row[5],
+        title=row[6],
+        first_text=row[7],
+        cwd=row[8],
+        parent=row[9],
+        messages=row[10],
+        entries=row[11] + 1,
+        turns=row[12],
+        status=row[13],
+    )
+
+
+def is_text(text: str) -> bool:
+    """SQLite can hold `text`: it has no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,283 @@
+"""`SqliteStore`: a namespace of an SQLite file, the store that needs no server.
+
+A handle holds no state of its own: what it reads it reads from the file, since other handles and
+other processes write to it too. Writing goes through the one writer of the file, reading through
+its readers; the event loop never waits for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar, get_args
+
+import apsw
+
+from perdure.errors import ConfigError, StoreUnavailable
+from perdure.session.clock import Clock, RandomSource
+from perdure.session.entries import Entry
+from perdure.session.fold import ContextWindow
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import SessionInfo
+from perdure.stores.admission import check_commit
+from perdure.stores.chain import SALT_BYTES, blob_hash, fingerprint
+from perdure.stores.protocol import (
+    EMPTY,
+    Commit,
+    Committed,
+    Lease,
+    Positioned,
+    SessionScope,
+    StoreInfo,
+    StreamState,
+    Verification,
+)
+from perdure.stores.sqlite import appending, reading, verify
+from perdure.stores.sqlite.database import Database, attach, detach
+from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.watching import Changes
+from perdure.stores.sqlite.writer import Durability
+
+SCHEME = "sqlite:///"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Handle:
+    """A namespace of a database, until it is closed."""
+
+    def __init__(
+        self,
+        database: Database,
+        namespace: str,
+        durability: Durability,
+        clock: Clock,
+        random: RandomSource,
+    ) -> None:
+        self.address = SCHEME + str(database.path)
+        self.namespace = namespace
+        self.durability: Durability = durability
+        self._database = database
+        self._clock = clock
+        self._random = random
+        self._watches: weakref.WeakSet[Changes] = weakref.WeakSet()
+        self._is_closed = False
+
+    def _open_database(self) -> Database:
+        if self._is_closed:
+            raise StoreUnavailable(self.address, "it was closed")
+        return self._database
+
+    async def _read(
+        self,
+        read: Callable[Concatenate[Tables, str, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        database, namespace = self._open_database(), self.namespace
+        return await database.read(lambda tables: read(tables, namespace, *args, **kwargs))
+
+    async def _write(self, work: Callable[[Tables], T], *, is_composite: bool = False) -> T:
+        database = self._open_database()
+        return await database.write(work, self.durability, is_composite=is_composite)
+
+    def _until(self, ttl_ms: int) -> int:
+        return self._clock.now_ms() + ttl_ms
+
+
+class _Writing(_Handle):
+    """`LogWriting`."""
+
+    async def commit(self, commit: Commit) -> Committed:
+        check_commit(commit)
+        blobs: list[tuple[str, bytes]] = []
+        if commit.blobs:
+            blobs = await asyncio.to_thread(_named, commit.blobs)
+        count = sum(len(write.entries) for write in commit.writes)
+        request = appending.Request(
+            namespace=self.namespace,
+            commit=commit,
+            asked=b"" if commit.idempotency_key is None else fingerprint(commit),
+            salts=self._random(SALT_BYTES * count) if count else b"",
+            blobs=blobs,
+        )
+        is_composite = len(commit.writes) > 1 or any(write.create for write in commit.writes)
+        return await self._write(
+            lambda tables: appending.append(tables, request), is_composite=is_composite
+        )
+
+    async def acquire_lease(self, stream: StreamId, owner: str, ttl_ms: int) -> Lease:
+        def work(tables: Tables) -> Lease:
+            now = self._clock.now_ms()
+            return appending.acquire_lease(
+                tables, self.namespace, stream, owner, now=now, until=now + ttl_ms
+            )
+
+        return await self._write(work)
+
+    async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
+        return await self._write(
+            lambda tables: appending.renew_lease(tables, self.namespace, lease, self._until(ttl_ms))
+        )
+
+    async def release_lease(self, lease: Lease) -> None:
+        await self._write(lambda tables: appending.release_lease(tables, self.namespace, lease))
+
+    async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
+        # At durability "normal", whatever the handle's: it survives a killed process, and a part
+        # of an answer that a power cut takes is asked for again.
+        await self._open_database().write(
+            lambda tables: appending.put_partial(tables, self.namespace, lease, seq, content),
+            "normal",
+        )
+
+
+def _named(contents: Sequence[bytes]) -> list[tuple[str, bytes]]:
+    return [(blob_hash(content), content) for content in contents]
+
+
+class _Reading(_Handle):
+    """`LogReading`."""
+
+    async def state(self, stream: StreamId) -> StreamState:
+        return await self._read(reading.state, stream)
+
+    async def entries(
+        self, stream: StreamId, after: int = EMPTY, limit: int | None = None
+    ) -> list[Entry]:
+        return await self._read(reading.entries, stream, after, limit)
+
+    async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
+        return await self._read(reading.entry, stream, entry)
+
+    async def branch(
+        self,
+        stream: StreamId,
+        leaf: EntryId | None,
+        *,
+        limit: int | None = None,
+        kind: str | None = None,
+    ) -> list[Entry]:
+        return await self._read(reading.branch, stream, leaf, limit=limit, kind=kind)
+
+    async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
+        return await self._read(reading.context_window, stream, leaf)
+
+    async def tree(self, stream: StreamId) -> list[Entry]:
+        return await self._read(reading.tree, stream)
+
+    async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
+        return await self._read(reading.notes, stream, kinds)
+
+    async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
+        return await self._read(reading.partial, stream)
+
+    async def resolve(self, stream: StreamId, reference: str) -> EntryId:
+        return await self._read(reading.resolve, stream, reference)
+
+    async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
+        return await self._read(reading.aliases, stream)
+
+
+class _Namespace(_Handle):
+    """`NamespaceReading`."""
+
+    async def find(self, prefix: str) -> StreamId:
+        return await self._read(reading.find, prefix)
+
+    async def sessions(
+        self,
+        *,
+        limit: int | None = 50,
+        scope: SessionScope = "listed",
+        cwd: str | None = None,
+        query: str | None = None,
+    ) -> list[SessionInfo]:
+        return await self._read(reading.sessions, limit=limit, scope=scope, cwd=cwd, query=query)
+
+    async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
+        return await self._read(reading.feed, after, limit)
+
+    async def position(self) -> int:
+        return await self._read(reading.position)
+
+    def changes(self) -> Changes:
+        changes = self._open_database().watch()
+        self._watches.add(changes)
+        return changes
+
+    async def blob(self, digest: str) -> bytes:
+        return await self._read(reading.blob, digest)
+
+
+class SqliteStore(_Writing, _Reading, _Namespace):
+    """A namespace of sessions in an SQLite file; implements `SessionStore`."""
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        namespace: str = "default",
+        durability: Durability = "full",
+        clock: Clock,
+        random: RandomSource,
+        is_created: bool = True,
+    ) -> SqliteStore:
+        """A handle on the store in the file `path`, made there if it is missing and `is_created`.
+
+        Durable: at durability "full" a commit survives power loss on return; at "normal" it
+        survives the end of the process, and a power cut may take the newest commits whole.
+        Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreReadOnly, StoreUnavailable; the file is
+        then as it was.
+        """
+        database = await asyncio.to_thread(attach, path, random, is_created=is_created)
+        return cls(database, namespace, durability, clock, random)
+
+    async def verify(self) -> Verification:
+        return await self._read(verify.verification)
+
+    async def info(self) -> StoreInfo:
+        streams, entries, payload_bytes, size_bytes, version = await self._read(reading.figures)
+        return StoreInfo(
+            address=self.address,
+            backend="sqlite",
+            namespace=self.namespace,
+            durability=self.durability,
+            schema_version=version,
+            streams=streams,
+            entries=entries,
+            size_bytes=size_bytes,
+            payload_bytes=payload_bytes,
+            is_encrypted=False,
+            engine=f"SQLite {apsw.sqlite_lib_version()}",
+        )
+
+    async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for changes in tuple(self._watches):
+            changes.end()
+        await asyncio.to_thread(detach, self._database)
+
+
+async def open_sqlite(
+    address: str, *, namespace: str, durability: str, clock: Clock, random: RandomSource
+) -> SqliteStore:
+    """The store at an address ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
+
+    Raises: ConfigError for another address or durability; else as `SqliteStore.open`.
+    """
+    name = address.removeprefix(SCHEME)
+    if name == address or not name:
+        raise ConfigError(f"{address} names no file: use {SCHEME}relative.db")
+    if durability not in get_args(Durability):
+        raise ConfigError(f"there is no durability {durability!r}: use full or normal")
+    chosen: Durability = "normal" if durability == "normal" else "full"
+    return await SqliteStore.open(
+        Path(name), namespace=namespace, durability=chosen, clock=clock, random=random
+    )

@@ -1,0 +1,261 @@
+"""Checking a whole namespace: SQLite's own structure, every stream, every number kept beside it.
+
+``stores.verification`` recomputes what every backend has (hashes, order, parents, leaf, counts);
+here is what only this backend keeps: runs, depths, counts along branches, inherited states. A part
+of the file that cannot be read is a problem in the list, and the check goes on behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import apsw
+
+from perdure.errors import StoreError
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import SessionInfo, info_after, info_of
+from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
+from perdure.session.messages import MESSAGE
+from perdure.stores.protocol import EMPTY, Problem, Verification
+from perdure.stores.sqlite.branches import node_seen
+from perdure.stores.sqlite.rows import Fork, Node, Row, Stream, Tables
+from perdure.stores.verification import (
+    StoredCommit,
+    StoredEntry,
+    blob_problems,
+    origin_hash_of,
+    stream_problems,
+)
+
+_STREAMS = """
+SELECT id FROM stream WHERE namespace = (SELECT no FROM namespace WHERE name = ?) ORDER BY no
+"""
+
+_ROWS = """
+SELECT seq, run, ref, at, kind, v, body, salt, digest, n, stream, depth, messages, state
+FROM entry WHERE stream = ? AND seq > ? ORDER BY seq
+"""
+
+_COMMITS = """
+SELECT e.seq, c.count, c.at, c.epoch, c.hash
+FROM entry AS e CROSS JOIN commits AS c ON c.first = e.n
+WHERE e.stream = ? ORDER BY e.seq
+"""
+
+_BLOBS = """
+SELECT digest, content FROM blob WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
+"""
+
+_LOST_ALIASES = """
+SELECT name FROM alias AS a
+WHERE stream = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE stream = a.stream AND seq = a.seq)
+"""
+
+_STATE = "SELECT compaction, model, thinking, before FROM state WHERE no = ?"
+
+MOST_UNREADABLE = 100
+"""After so many unreadable entries the rest of a stream is not tried any more."""
+
+_UNREADABLE = (apsw.Error, StoreError, UnicodeDecodeError, TypeError, ValueError)
+"""What damaged pages make of reading: SQLite's errors, and values of the wrong type."""
+
+
+def verification(tables: Tables, namespace: str) -> Verification:
+    """What ``SessionStore.verify`` promises."""
+    problems = list(_file_problems(tables))
+    streams = entries = 0
+    for stream in _streams(tables, namespace, problems.append):
+        check = _StreamCheck(tables, namespace, stream)
+        problems += check.problems()
+        streams += 1
+        entries += check.count
+    problems += _blob_problems(tables, namespace)
+    return Verification(streams, entries, tuple(problems))
+
+
+def _file_problems(tables: Tables) -> Iterator[Problem]:
+    try:
+        found = [str(row[0]) for row in tables.rows("PRAGMA quick_check(100)")]
+    except apsw.Error as error:
+        found = [str(error)]
+    for text in found:
+        if text != "ok":
+            yield Problem(None, None, f"the database file is damaged: {text}")
+
+
+def _streams(
+    tables: Tables, namespace: str, report: Callable[[Problem], None]
+) -> Iterator[StreamId]:
+    try:
+        for row in tables.rows(_STREAMS, namespace):
+            yield StreamId(row[0])
+    except _UNREADABLE as error:
+        report(Problem(None, None, f"the list of sessions cannot be read ({error})"))
+
+
+def _blob_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
+    try:
+        for digest, content in tables.rows(_BLOBS, namespace):
+            yield from blob_problems(digest, content)
+    except _UNREADABLE as error:
+        yield Problem(None, None, f"some contents cannot be read ({error})")
+
+
+class _StreamCheck:
+    """One stream's check. `count` is how many of its entries could be read."""
+
+    def __init__(self, tables: Tables, namespace: str, stream: StreamId) -> None:
+        self.count = 0
+        self._tables = tables
+        self._namespace = namespace
+        self._id = stream
+        self._found: list[Problem] = []
+
+    def problems(self) -> list[Problem]:
+        """Every fault of the stream."""
+        try:
+            self._check(self._tables.stream(self._namespace, self._id))
+        except _UNREADABLE as error:
+            self._report(None, f"it cannot be read ({error})")
+        return self._found
+
+    def _report(self, seq: int | None, problem: str) -> None:
+        self._found.append(Problem(self._id, seq, problem))
+
+    def _check(self, stream: Stream) -> None:
+        fork = self._tables.fork(stream.no)
+        shape = _Shape(self._tables, stream, self._report)
+        self._found += stream_problems(
+            stream.state,
+            list(_commits(self._tables, stream.no)),
+            self._entries(stream, shape),
+            lambda reference: self._sees(stream, reference),
+            origin_hash=b"" if fork is None else self._origin_hash(fork),
+            shared_messages=self._shared_messages(stream, fork),
+        )
+        shape.end()
+        for row in self._tables.rows(_LOST_ALIASES, stream.no):
+            self._report(None, f"the foreign id {row[0]!r} stands for no entry")
+
+    def _sees(self, stream: Stream, reference: EntryId) -> bool:
+        return node_seen(self._tables, stream.no, stream.state.head, reference) is not None
+
+    def _entries(self, stream: Stream, shape: _Shape) -> Iterator[StoredEntry]:
+        for row in self._rows(stream.no):
+            entry = self._tables.entry(self._id, row[:7])
+            shape.take(entry, row)
+            self.count += 1
+            yield StoredEntry(entry, row[7], row[8])
+
+    def _rows(self, stream: int) -> Iterator[Row]:
+        """The stream's rows in order, those that cannot be read reported and left out."""
+        after, unreadable = EMPTY, 0
+        while unreadable < MOST_UNREADABLE:
+            try:
+                for row in self._tables.rows(_ROWS, stream, after):
+                    after = int(row[0])
+                    yield row
+            except _UNREADABLE as error:
+                after += 1
+                unreadable += 1
+                self._report(after, f"it cannot be read ({error})")
+            else:
+                return
+
+    def _origin_hash(self, fork: Fork) -> bytes:
+        genesis = self._tables.value("SELECT genesis FROM birth WHERE stream = ?", fork.origin)
+        return origin_hash_of(bytes(genesis), _commits(self._tables, fork.origin), fork.head)
+
+    def _shared_messages(self, stream: Stream, fork: Fork | None) -> int:
+        if fork is None:
+            return 0
+        if fork.is_path:
+            return self._tables.node_at(fork.leaf).messages if fork.leaf is not None else 0
+        kept = "SELECT shared_messages FROM birth WHERE stream = ?"
+        own = "SELECT count(*) FROM entry WHERE stream = ? AND seq <= ? AND kind = 1"
+        origin = int(self._tables.value(kept, fork.origin))
+        shared = origin + int(self._tables.value(own, fork.origin, fork.head))
+        if shared != self._tables.value(kept, stream.no):
+            self._report(None, "the count of messages it took over from its origin is wrong")
+        return shared
+
+
+def _commits(tables: Tables, stream: int) -> Iterable[StoredCommit]:
+    return (StoredCommit(*row) for row in tables.rows(_COMMITS, stream))
+
+
+class _Shape:
+    """Runs, depths, counts, inherited states and the info of a stream, computed anew."""
+
+    def __init__(
+        self, tables: Tables, stream: Stream, report: Callable[[int | None, str], None]
+    ) -> None:
+        self._tables = tables
+        self._stream = stream
+        self._report = report
+        self._tip: Node | None = None
+        self._info: SessionInfo = info_of(stream.state.header)
+
+    def take(self, entry: Entry, row: Row) -> None:
+        """Compare the next entry with what its row keeps beside it."""
+        self._info = info_after(self._info, (entry,))
+        if entry.lane == "side":
+            return
+        kept = Node(row[9], row[10], row[0], row[1], row[11], row[12], row[13])
+        parent = self._parent(entry)
+        goes_on = parent is not None and self._tip is not None and parent.n == self._tip.n
+        expected = Node(
+            n=kept.n,
+            stream=kept.stream,
+            seq=kept.seq,
+            run=parent.run if parent is not None and goes_on else entry.seq,
+            depth=parent.depth + 1 if parent else 0,
+            messages=(parent.messages if parent else 0) + (entry.kind == MESSAGE),
+            state=kept.state,
+        )
+        for name, is_value, value in zip(Node._fields, kept, expected, strict=True):
+            if is_value != value:
+                self._report(entry.seq, f"its {name} is kept as {is_value}, it should be {value}")
+        self._check_state(entry, kept, parent.state if parent else None)
+        self._tip = kept
+
+    def end(self) -> None:
+        """Compare what is kept about the stream as a whole."""
+        tip = self._tip.n if self._tip else None
+        if tip != self._stream.tip:
+            self._report(None, f"its tip is kept as {self._stream.tip}, it should be {tip}")
+        kept, header = self._stream.state.info, self._stream.state.header
+        if header.fork is None and kept != self._info:
+            for name in SessionInfo.__struct_fields__:
+                value, computed = getattr(kept, name), getattr(self._info, name)
+                if value != computed and name not in ("messages", "entries"):
+                    text = f"its {name} is kept as {value!r}, its entries give {computed!r}"
+                    self._report(None, text)
+
+    def _parent(self, entry: Entry) -> Node | None:
+        if entry.parent_id is None:
+            return None
+        place = self._tables.place(self._stream.no, entry.parent_id)
+        if place is not None and self._tip is not None and place == self._tip[1:3]:
+            return self._tip
+        return None if place is None else self._tables.node_of(*place)
+
+    def _check_state(self, entry: Entry, kept: Node, inherited: int | None) -> None:
+        position = {Compaction.kind: 0, ModelChange.kind: 1, ThinkingChange.kind: 2}
+        if entry.kind not in position:
+            if kept.state != inherited:
+                self._report(entry.seq, "what its branch has inherited is not its parent's")
+            return
+        before = self._state(inherited)
+        expected = list(before)
+        expected[position[entry.kind]] = kept.n
+        if entry.kind == Compaction.kind:
+            expected[3] = inherited
+        if self._state(kept.state) != tuple(expected):
+            self._report(entry.seq, "what its branch inherits from it is not what it says")
+
+    def _state(self, number: int | None) -> Row:
+        if number is None:
+            return (None, None, None, None)
+        return self._tables.row(_STATE, number) or ()

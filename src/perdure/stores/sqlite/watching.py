@@ -1,0 +1,128 @@
+"""Who waits for commits: woken by this process's writer at once, by other processes' soon.
+
+Only while somebody watches does a thread ask SQLite whether another process committed
+(``PRAGMA data_version`` reads shared memory, not the disk): every 20 ms, and less often the longer
+nothing happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+
+import apsw
+
+from perdure.errors import StoreError
+from perdure.stores.sqlite.rows import Connection
+
+POLL_S = (0.020, 0.100)
+_GROWTH = 1.2
+
+
+class Changes:
+    """The wake-ups of ``SessionStore.changes``: one is kept until it is taken."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._is_due = asyncio.Event()
+        self._has_ended = False
+
+    def __aiter__(self) -> Changes:
+        return self
+
+    async def __anext__(self) -> None:
+        if not self._has_ended:
+            await self._is_due.wait()
+        if self._has_ended:
+            raise StopAsyncIteration
+        self._is_due.clear()
+
+    def wake(self) -> None:
+        """There may have been a commit. Called on any thread."""
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._is_due.set)
+
+    def end(self) -> None:
+        """Whoever waits stops waiting. Called on the loop's own thread."""
+        self._has_ended = True
+        self._is_due.set()
+
+
+class Watcher:
+    """Wakes iterators after commits by anybody. `connect` makes the connection that asks."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._watches: weakref.WeakSet[Changes] = weakref.WeakSet()
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def watch(self) -> Changes:
+        """A new iterator, which sees every commit from now on. Called on a loop's thread."""
+        changes = Changes(asyncio.get_running_loop())
+        with self._lock:
+            self._watches.add(changes)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._poll, name="perdure-watch", daemon=True
+                )
+                self._thread.start()
+            else:
+                # The thread may have asked just before another process's commit that is already
+                # over: better one wake-up for nothing than one too few.
+                changes.wake()
+        return changes
+
+    def wake_all(self) -> None:
+        """There was a commit."""
+        with self._lock:
+            watches = list(self._watches)
+        for changes in watches:
+            changes.wake()
+
+    def close(self) -> None:
+        """Stop asking. Blocks until the thread has ended."""
+        self._stop.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    # -- on the watching thread
+
+    def _poll(self) -> None:
+        while not self._stop.is_set():
+            try:
+                db = self._connect()
+                try:
+                    self._poll_with(db)
+                    return
+                finally:
+                    db.close()
+            except (apsw.Error, StoreError):  # asked again: a watch must not end unnoticed
+                self._stop.wait(POLL_S[1])
+
+    def _poll_with(self, db: Connection) -> None:
+        version = db.pragma("data_version")
+        self.wake_all()  # for what happened between `watch` and the first look
+        wait_s = POLL_S[0]
+        while not self._stop.wait(wait_s):
+            if self._is_idle():
+                return
+            newer = db.pragma("data_version")
+            if newer == version:
+                wait_s = min(wait_s * _GROWTH, POLL_S[1])
+                continue
+            version, wait_s = newer, POLL_S[0]
+            self.wake_all()
+
+    def _is_idle(self) -> bool:
+        """Nobody watches any more: the thread ends, and the next watch starts another."""
+        with self._lock:
+            if self._watches:
+                return False
+            self._thread = None
+            return True

@@ -1,0 +1,253 @@
+"""The one thread of this process that writes to a database file, and the one that checkpoints it.
+
+Everything that waits when the writer is free goes into one transaction (group commit), so its
+``fsync`` is shared. A request that is refused fails alone. When something unexpected happens the
+transaction is rolled back and its requests are carried out one by one, so that a request fails
+only for what it did itself. The loops that wait are woken once per transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Literal, TypeVar
+
+import apsw
+
+from perdure.errors import PerdureError, StoreCorrupt, StoreUnavailable
+from perdure.stores.sqlite.faults import meaning_of
+from perdure.stores.sqlite.rows import Connection, Tables
+
+Durability = Literal["full", "normal"]
+T = TypeVar("T")
+
+MAX_GROUP = 256
+CHECKPOINT_PAGES = 1_000
+"""A log of this many pages is copied into the database: 4 MB."""
+
+RESTART_PAGES = 16_000
+"""From this size on the checkpoint waits for readers, so that the log can begin anew: 64 MB."""
+
+Outcome = tuple[object, BaseException | None]
+
+
+@dataclass(eq=False, slots=True)
+class _Job:
+    """What one caller waits for. `is_composite`: it may be refused after it changed something."""
+
+    work: Callable[[Tables], object]
+    durability: Durability
+    is_composite: bool
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+class Writer:
+    """Carries out work on a connection of its own, on a thread of its own.
+
+    `on_commit` is called on that thread after each transaction that was committed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        connect: Callable[[], Connection],
+        on_commit: Callable[[], None],
+    ) -> None:
+        self.damage: str | None = None
+        self._path = path
+        self._tables = Tables(connect())
+        self._on_commit = on_commit
+        self._checkpointer = Checkpointer(connect)
+        self._tables.db.set_wal_hook(self._after_commit)
+        self._durability: Durability | None = None
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="perdure-writer", daemon=True)
+        self._thread.start()
+
+    async def run(
+        self,
+        work: Callable[[Tables], T],
+        durability: Durability,
+        *,
+        is_composite: bool = False,
+    ) -> T:
+        """Do `work` in a transaction; returns once that is committed."""
+        if self._is_closed:
+            raise StoreUnavailable(str(self._path), "it is closed")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._queue.put(_Job(work, durability, is_composite, loop, future))
+        return await future
+
+    def close(self) -> None:
+        """Finish what waits, then let go of the file. Blocks."""
+        self._is_closed = True
+        self._queue.put(None)
+        self._thread.join()
+        self._checkpointer.close()
+        self._tables.db.close()
+
+    # -- on the writer's thread
+
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            group, is_open = self._next_group()
+            if group:
+                self._carry_out(group)
+
+    def _next_group(self) -> tuple[list[_Job], bool]:
+        """The jobs that wait now, at least one; False with the last of them."""
+        group: list[_Job] = []
+        job = self._queue.get()
+        while job is not None:
+            if not job.future.cancelled():
+                group.append(job)
+            if len(group) >= MAX_GROUP:
+                return group, True
+            try:
+                job = self._queue.get_nowait()
+            except Empty:
+                return group, True
+        return group, False
+
+    def _carry_out(self, group: list[_Job]) -> None:
+        outcomes = self._attempt(group)
+        if outcomes is None:
+            for job in group:
+                self._deliver([job], self._attempt([job]) or [])
+        else:
+            self._deliver(group, outcomes)
+
+    def _attempt(self, group: Sequence[_Job]) -> list[Outcome] | None:
+        """What became of each job. None: nothing was done, try each alone."""
+        try:
+            if self.damage is not None:
+                raise StoreCorrupt(str(self._path), self.damage)
+            outcomes = self._transact(group)
+        except Exception as error:  # noqa: BLE001 - whatever it is, its caller gets it
+            self._roll_back()
+            if len(group) > 1 and not isinstance(error, _InDoubt | apsw.BusyError):
+                return None
+            meaning = self._meaning(error)
+            return [(None, meaning) for _ in group]
+        self._on_commit()
+        return outcomes
+
+    def _transact(self, group: Sequence[_Job]) -> list[Outcome]:
+        db = self._tables.db
+        wanted: Durability = "full" if any(job.durability == "full" for job in group) else "normal"
+        if wanted != self._durability:
+            db.execute(f"PRAGMA synchronous = {wanted}")
+            self._durability = wanted
+        db.execute("BEGIN IMMEDIATE")
+        outcomes = [self._one(job) for job in group]
+        try:
+            db.execute("COMMIT")
+        except apsw.IOError as error:
+            raise _InDoubt from error
+        return outcomes
+
+    def _one(self, job: _Job) -> Outcome:
+        """Do one job's work; a refusal is its outcome, anything else is raised."""
+        db = self._tables.db
+        if job.is_composite:
+            db.execute("SAVEPOINT job")
+        try:
+            outcome: Outcome = (job.work(self._tables), None)
+        except PerdureError as refusal:
+            if job.is_composite:
+                db.execute("ROLLBACK TO job")
+                self._tables.forget()
+            outcome = (None, refusal)
+        if job.is_composite:
+            db.execute("RELEASE job")
+        return outcome
+
+    def _roll_back(self) -> None:
+        self._tables.forget()
+        if self._tables.db.in_transaction:
+            with suppress(apsw.Error):  # the next BEGIN says what is wrong with the connection
+                self._tables.db.execute("ROLLBACK")
+
+    def _meaning(self, error: BaseException) -> BaseException:
+        cause = error.__cause__ if isinstance(error, _InDoubt) else error
+        if not isinstance(cause, apsw.Error):
+            return error
+        meaning = meaning_of(cause, self._path, self._tables.db.system_errno)
+        meaning.__cause__ = cause
+        if isinstance(meaning, StoreCorrupt):
+            self.damage = meaning.reason
+        return meaning
+
+    def _deliver(self, group: Sequence[_Job], outcomes: Sequence[Outcome]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Job, Outcome]]] = {}
+        for job, outcome in zip(group, outcomes, strict=True):
+            by_loop.setdefault(job.loop, []).append((job, outcome))
+        for loop, delivered in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_hand_over, delivered)
+            except RuntimeError:  # the loop was closed: nobody waits any more
+                continue
+
+    def _after_commit(self, _db: Connection, _name: str, pages: int) -> int:
+        if pages >= CHECKPOINT_PAGES:
+            self._checkpointer.wake(pages)
+        return apsw.SQLITE_OK
+
+
+class _InDoubt(Exception):
+    """The disk failed at the end of a commit: nobody can know whether it landed."""
+
+
+def _hand_over(delivered: Sequence[tuple[_Job, Outcome]]) -> None:
+    for job, (value, error) in delivered:
+        if job.future.done():
+            continue
+        if error is None:
+            job.future.set_result(value)
+        else:
+            job.future.set_exception(error)
+
+
+class Checkpointer:
+    """Copies the write-ahead log into the database beside the writer, which never waits for it."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self._due: SimpleQueue[int | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def wake(self, pages: int) -> None:
+        """The log holds `pages` pages. Called on the writer's thread only."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="perdure-checkpoint", daemon=True
+            )
+            self._thread.start()
+        if self._due.empty():
+            self._due.put(pages)
+
+    def close(self) -> None:
+        """Stop. Blocks until a checkpoint under way has ended."""
+        if self._thread is not None:
+            self._due.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        db: Connection | None = None
+        while (pages := self._due.get()) is not None:
+            restart = pages >= RESTART_PAGES
+            mode = apsw.SQLITE_CHECKPOINT_RESTART if restart else apsw.SQLITE_CHECKPOINT_PASSIVE
+            with suppress(apsw.Error):  # the log stays as it is, and the next commit asks again
+                db = db or self._connect()
+                db.wal_checkpoint(mode=mode)
+        if db is not None:
+            db.close()
