@@ -1,0 +1,284 @@
+"""The store as a whole: verify, facts, closing, and opening again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.errors import LeaseHeld, StoreUnavailable
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import NewEntry, Sibling
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import OPAQUE, Compaction
+from perdure.session.notes import CompactionUndone
+from perdure.stores.chain import blob_hash, genesis_hash
+from perdure.stores.protocol import EMPTY, Commit, Lease, SessionStore, Verification, Write
+from tests.conformance.store.backends import Data
+from tests.conformance.store.building import (
+    S,
+    append,
+    create,
+    fork,
+    header,
+    labelled,
+    moved,
+    replied,
+    said,
+    texts,
+    turn_finished,
+    turn_started,
+    unknown,
+)
+from tests.fakes.clock import START_MS
+
+
+async def filled(store: SessionStore) -> None:
+    """A store that holds something of everything."""
+    await create(store, S, said("a", alias="a1"), labelled("x", Sibling(0)))
+    lease = await store.acquire_lease(S, "me", 60_000)
+    await append(store, S, turn_started(), said("b"), lease=lease)
+    await append(store, S, said("waits"))
+    await append(store, S, replied("c"), turn_finished(), lease=lease)
+    await append(store, S, new_tree(Compaction("gist", EntryId("s/3"))), unknown())
+    await append(store, S, new_side(CompactionUndone(), EntryId("s/7")), moved(EntryId("s/0")))
+    await append(store, S, NewEntry(OPAQUE, b"\xff"), key="k")
+    await fork(store, S, "f", said("in f"))
+    await fork(store, StreamId("f"), "g", said("in g"), at=EntryId("s/3"), scope="path")
+    await fork(store, S, "h", at=None)
+    await append(store, StreamId("g"), moved(None), said("second root"))
+    write = Write(stream=StreamId("empty"), create=header("empty", kind="flow"))
+    await store.commit(Commit(writes=(write,), at=START_MS, blobs=(b"blob", b"")))
+
+
+# ---------------------------------------------------------------- verify and info
+
+
+async def test_an_empty_store_verifies(store: SessionStore) -> None:
+    assert await store.verify() == Verification(0, 0, ())
+    assert (await store.verify()).is_ok
+
+
+async def test_everything_a_store_can_hold_verifies_and_nothing_changes(
+    store: SessionStore,
+) -> None:
+    await filled(store)
+    before = (await store.feed(0), await store.sessions(scope="all"), await store.state(S))
+
+    verification = await store.verify()
+
+    assert verification == Verification(5, len(before[0]), ())
+    after = (await store.feed(0), await store.sessions(scope="all"), await store.state(S))
+    assert after == before
+
+
+async def test_check_only_writes_and_replays_leave_the_chain_alone(store: SessionStore) -> None:
+    await create(store)
+    await append(store, S, said("a"), key="k")
+    before = (await store.state(S)).hash
+
+    await append(store, S, said("a"), key="k")
+    await append(store, S, expected_head=0)
+
+    assert (await store.state(S)).hash == before
+
+
+async def test_the_chain_begins_at_the_header_and_no_two_are_alike(store: SessionStore) -> None:
+    for name in "ab":
+        await create(store, name)
+        assert (await store.state(StreamId(name))).hash == genesis_hash(header(name))
+    before = {(await store.state(StreamId(name))).hash for name in "ab"}
+
+    for name in "ab":
+        await append(store, StreamId(name), said("the same"))
+
+    after = {(await store.state(StreamId(name))).hash for name in "ab"}
+    assert len(before | after) == 4
+
+
+async def test_a_fork_is_chained_to_its_origin(store: SessionStore) -> None:
+    await create(store, S, said("a"))
+    origin = (await store.state(S)).hash
+
+    await fork(store, S, "f")
+
+    state = await store.state(StreamId("f"))
+    assert state.hash == genesis_hash(state.header, origin)
+    # What the origin appends later changes nothing for the fork.
+    await append(store, S, said("b"))
+    assert (await store.state(StreamId("f"))).hash == state.hash
+    assert (await store.verify()).problems == ()
+
+
+async def test_the_info_tells_how_much_is_there(store: SessionStore) -> None:
+    empty = await store.info()
+    await filled(store)
+    full = await store.info()
+    bodies = sum(len(item.entry.body) for item in await store.feed(0))
+
+    assert (empty.streams, empty.entries) == (0, 0)
+    assert (full.streams, full.entries) == (5, len(await store.feed(0)))
+    assert full.payload_bytes - empty.payload_bytes == bodies + len(b"blob")
+    assert full.size_bytes >= full.payload_bytes
+    assert (full.namespace, full.address) == (store.namespace, store.address) != ("", "")
+    assert full.backend
+    assert full.durability
+    assert full.engine
+    assert full.schema_version >= 1
+    assert not full.is_encrypted
+
+
+# ---------------------------------------------------------------- closing
+
+
+async def test_a_store_may_be_closed_twice(store: SessionStore) -> None:
+    await create(store)
+
+    await store.close()
+    await store.close()
+
+
+async def test_every_call_after_closing_says_that_the_store_is_closed(
+    store: SessionStore,
+) -> None:
+    await create(store, S, said("a"))
+    lease = Lease(S, "me", 1, 0)
+    await store.close()
+
+    for call in (
+        append(store, S, said("b")),
+        store.acquire_lease(S, "me", 1),
+        store.renew_lease(lease, 1),
+        store.release_lease(lease),
+        store.put_partial(lease, 0, b""),
+        store.state(S),
+        store.entries(S),
+        store.entry(S, EntryId("s/0")),
+        store.branch(S, None),
+        store.context_window(S, None),
+        store.tree(S),
+        store.notes(S, ["label"]),
+        store.partial(S),
+        store.resolve(S, "0"),
+        store.aliases(S),
+        store.find("s"),
+        store.sessions(),
+        store.feed(0),
+        store.position(),
+        store.blob(blob_hash(b"")),
+        store.verify(),
+        store.info(),
+    ):
+        with pytest.raises(StoreUnavailable) as refused:
+            await call
+        assert refused.value.store == store.address
+
+
+async def next_change(store: SessionStore) -> None:
+    await anext(store.changes())
+
+
+async def test_a_closed_store_has_no_changes(store: SessionStore) -> None:
+    await store.close()
+
+    with pytest.raises(StoreUnavailable):
+        await next_change(store)
+
+
+async def test_whoever_waits_for_changes_stops_waiting_when_the_store_is_closed(
+    store: SessionStore,
+) -> None:
+    changes = store.changes()
+
+    async def count() -> int:
+        return len([None async for _ in changes])
+
+    waiting = asyncio.create_task(count())
+    await asyncio.sleep(0)
+
+    await store.close()
+
+    assert await asyncio.wait_for(waiting, 20) == 0
+
+
+async def test_commits_under_way_are_finished_by_closing(data: Data) -> None:
+    store, other = await data.open(), await data.open()
+    await create(store)
+    commits = [asyncio.create_task(append(store, S, said(str(number)))) for number in range(20)]
+    await asyncio.sleep(0)
+
+    await store.close()
+    results = await asyncio.gather(*commits, return_exceptions=True)
+
+    done = [entry for result in results if isinstance(result, list) for entry in result]
+    refused = [result for result in results if not isinstance(result, list)]
+    assert all(isinstance(error, StoreUnavailable) for error in refused)
+    assert await other.entries(S) == done
+
+
+async def test_closing_one_handle_leaves_the_others_open(data: Data) -> None:
+    left, right = await data.open(), await data.open()
+    await create(left, S, said("a"))
+
+    await left.close()
+
+    await append(right, S, said("b"))
+    assert texts(await right.entries(S)) == ["a", "b"]
+
+
+# ---------------------------------------------------------------- opening again
+
+
+async def snapshot(store: SessionStore) -> list[object]:
+    """All that can be read of what `filled` made."""
+    seen: list[object] = [
+        await store.feed(0),
+        await store.sessions(scope="all"),
+        await store.blob(blob_hash(b"blob")),
+        await store.partial(StreamId("f")),
+    ]
+    for name in ("s", "f", "g", "h", "empty"):
+        state = await store.state(StreamId(name))
+        seen += [
+            state,
+            await store.tree(StreamId(name)),
+            await store.notes(StreamId(name), ["label", "queued", "turn_started"]),
+            await store.aliases(StreamId(name)),
+            await store.context_window(StreamId(name), state.leaf),
+        ]
+    return seen
+
+
+async def test_all_is_there_for_the_next_handle(data: Data) -> None:
+    """For a durable backend this is the file opened again; for memory, the same memory."""
+    store = await data.open()
+    await filled(store)
+    lease = await store.acquire_lease(StreamId("f"), "me", 60_000)
+    await append(store, StreamId("f"), turn_started(), lease=lease)
+    await store.put_partial(lease, 1, b"half")
+    before = await snapshot(store)
+    await store.close()
+
+    again = await data.open()
+
+    assert await snapshot(again) == before
+    assert await again.partial(StreamId("f")) == (1, b"half")
+    with pytest.raises(LeaseHeld):
+        await again.acquire_lease(StreamId("f"), "you", 1)
+    replay = await append(again, S, NewEntry(OPAQUE, b"\xff"), key="k")
+    assert replay == [(await again.entries(S))[-1]]
+    assert (await again.verify()).problems == ()
+
+
+async def test_a_reopened_store_goes_on_where_it_stood(data: Data) -> None:
+    for number in range(5):
+        store = await data.open()
+        if number == 0:
+            await create(store)
+        entries = await append(store, S, said(str(number)), expected_head=number - 1)
+        assert entries[0].seq == number
+        await store.close()
+
+    store = await data.open()
+    assert texts(await store.entries(S, EMPTY)) == ["0", "1", "2", "3", "4"]
+    assert (await store.verify()).problems == ()
