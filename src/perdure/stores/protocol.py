@@ -121,7 +121,10 @@ class Verification(msgspec.Struct, frozen=True):
 
 
 class StoreInfo(msgspec.Struct, frozen=True):
-    """Facts about the store as a whole. Units: bytes."""
+    """Facts about the store and its namespace.
+
+    Units: bytes; `payload_bytes` are those of the namespace's bodies and blobs, each blob once.
+    """
 
     address: str
     backend: str
@@ -157,9 +160,10 @@ class LogWriting(Protocol):
         Raises: SessionExists, SessionNotFound; HeadConflict, LeafConflict; LeaseLost when a lease's
         epoch is not the current one; TurnOpen for a ``leaf`` without the open turn's lease, and for
         a second ``turn_started``; InvalidParent; InvalidEntry (unknown lane use, a ``turn_started``
-        without lease, a sibling that does not come earlier); IdempotencyMismatch when the key was
-        used for other content; StoreReadOnly, StoreFull, StoreCorrupt, StoreUnavailable. Whatever
-        is raised, nothing was appended, but for StoreUnavailable, where nobody can know.
+        without lease, a sibling that does not come earlier, two writes of one stream, a fork beyond
+        its origin's head); IdempotencyMismatch when the key was used for other content; ValueError
+        for an id no stream can have; StoreReadOnly, StoreFull, StoreCorrupt, StoreUnavailable.
+        Whatever is raised, nothing was appended, but for StoreUnavailable, where nobody can know.
         """
         ...
 
@@ -312,7 +316,8 @@ class NamespaceReading(Protocol):
     def changes(self) -> AsyncIterator[None]:
         """Yields at least once after every commit by anybody, in this process or another.
 
-        A wake-up only: read again by seq or position. Commits may be taken together.
+        A wake-up only: read again by seq or position. Commits may be taken together; those after
+        this call count. Ends when this handle is closed.
         """
         ...
 
