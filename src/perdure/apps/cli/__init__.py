@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: `main` finds the command, and every failure ends there in one sentence."""

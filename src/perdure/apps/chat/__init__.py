@@ -1,0 +1,1 @@
+"""Talking in a session from the command line: line by line, or one turn."""

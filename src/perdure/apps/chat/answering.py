@@ -1,0 +1,163 @@
+"""Sessions that are to be answered in: starting, resuming, and what stands in the way of that.
+
+A process that was killed still holds its session's lease for a moment. Where that process is gone
+from this machine, the commands wait for the lease to run out instead of refusing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from perdure.apps.terminal.output import remark
+from perdure.apps.wiring import chat_agent, models
+from perdure.client.agent import Agent, Workspace
+from perdure.client.chat import Chat
+from perdure.client.runtime import Runtime
+from perdure.client.store import Store
+from perdure.client.turn import Turn
+from perdure.errors import ConfigError, LeaseHeld, TurnOpen
+from perdure.models.routing import ModelRouter
+from perdure.models.scenario import Scenario
+from perdure.session.entries import Entry
+
+LEASE_TTL_MS = 6_000
+"""How long a killed command keeps its session; a living one renews it three times as often."""
+
+
+class ModelNotHere(ConfigError):
+    """The session goes on with a model that cannot be called from here."""
+
+    code: ClassVar[str] = "model_not_here"
+
+    def __init__(self, model: str, reason: str) -> None:
+        super().__init__(
+            f"the session goes on with {model}, which cannot be called here: {reason}; choose "
+            "another with -m (-m scripted:echo works offline)"
+        )
+        self.model = model
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A session that goes on. `turn` was interrupted and runs again; new is what follows `head`."""
+
+    chat: Chat
+    turn: Turn | None
+    head: int
+
+
+class Answering:
+    """Starts and resumes chats in one store, with the models there are and one agent."""
+
+    def __init__(self, store: Store, *, model: str | None, scenario: Scenario | None) -> None:
+        self.store = store
+        self._router: ModelRouter = models(scenario)
+        self._model = model or (f"scripted:{scenario.name}" if scenario is not None else None)
+        self.agent: Agent = chat_agent(self._model)
+        self.runtime = Runtime(store, [self.agent], models=self._router, lease_ttl_ms=LEASE_TTL_MS)
+
+    async def begin(self, cwd: Path) -> Chat:
+        """A new session in `cwd`.
+
+        Raises: ModelNotHere.
+        """
+        self._require(self.agent.model)
+        return await self.runtime.start(self.agent, workspace=Workspace(working_dir=str(cwd)))
+
+    async def go_on(self, session: str) -> Resumed:
+        """An existing session; a turn of it that was interrupted runs on.
+
+        Raises: SessionNotFound, AmbiguousId; ModelNotHere; LeaseHeld when somebody works in it.
+        """
+        handle = await self.store.open(session)
+        wanted = self._model or (await handle.context()).model
+        if wanted is not None:
+            self._require(wanted)
+        chat = await self.runtime.resume(handle.id, self.agent)
+        if chat.turn is None:
+            return Resumed(chat, None, handle.head)
+        return Resumed(chat, await self.started(chat.recover, chat.turn), handle.head)
+
+    async def started(self, begin: Callable[[], Turn], first: Turn | None = None) -> Turn:
+        """The turn that `begin` gives, once it leads its session; `first` is the first attempt.
+
+        Raises: LeaseHeld when a living process leads the session, or one on another machine.
+        """
+        turn = first or begin()
+        has_told = False
+        while True:
+            try:
+                await turn.started()
+            except LeaseHeld as held:
+                _require_gone(held)
+                if not has_told:
+                    remark(f"{held.owner} was killed while it worked here; its lease runs out soon")
+                has_told = True
+                left_ms = held.until - self.store.outside.clock.now_ms()
+                await asyncio.sleep(max(left_ms / 1000, 0.05))
+                turn = begin()
+            else:
+                return turn
+
+    async def use_model(self, chat: Chat) -> None:
+        """Let the session go on with the model that was asked for, if it is another one."""
+        context = await chat.session.context()
+        now = context.model or chat.agent.model
+        if self._model is not None and self._model != now:
+            await chat.set_model(self._model)
+        else:
+            self._require(now)
+
+    async def close(self) -> None:
+        """Let go of the models."""
+        await self._router.aclose()
+
+    def _require(self, model: str) -> None:
+        try:
+            self._router.client_for(model)
+        except ConfigError as error:
+            raise ModelNotHere(model, str(error)) from error
+
+
+def _require_gone(held: LeaseHeld) -> None:
+    """Raise `held` unless its owner is a process of this machine that no longer runs."""
+    host, _, pid = held.owner.rpartition(":")
+    if host != socket.gethostname() or not pid.isdigit() or _is_running(int(pid)):
+        raise held
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+async def compacted(
+    store: Store, session: str, model: str | None, focus: str | None
+) -> Entry | None:
+    """Compact the session now; the compaction, or None when there is nothing to compact.
+
+    Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed.
+    """
+    answering = Answering(store, model=model, scenario=None)
+    try:
+        async with answering.runtime:
+            state = await store.backend.state(await store.backend.find(session))
+            if state.open_turn is not None:
+                raise TurnOpen(session, state.open_turn)
+            chat = (await answering.go_on(session)).chat
+            await answering.use_model(chat)
+            return await chat.compact(focus)
+    finally:
+        await answering.close()

@@ -1,0 +1,140 @@
+"""``perdure chat``: talk in a session, line by line, or one turn with ``-p``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.chat.answering import Answering
+from perdure.apps.chat.conversation import Conversation
+from perdure.apps.chat.performing import RESUMING, pending_questions, performed
+from perdure.apps.cli.exits import DONE, INTERRUPTED, PathNotFound, UsageMistake
+from perdure.apps.cli.options import JsonOption, ModelOption, NamespaceOption, StoreOption, run
+from perdure.apps.opening import NAMESPACE, writable_store
+from perdure.apps.terminal.output import out_style, remark, show, width
+from perdure.apps.terminal.telling import JsonTeller, QuietTeller, Teller, TextTeller
+from perdure.apps.terminal.text import safe
+from perdure.apps.terminal.typed import TypedLines
+from perdure.apps.wiring import scenario_in
+from perdure.client.store import Store
+from perdure.session.ids import StreamId
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What was asked for on the command line."""
+
+    session: str | None
+    continues: bool
+    prompt: str | None
+    cwd: Path
+    as_json: bool
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure chat`` known."""
+    program.command("chat")(chat)
+
+
+def chat(  # noqa: PLR0913 - each is an option of the command
+    *,
+    model: ModelOption = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="Go on with this session.")
+    ] = None,
+    continues: Annotated[
+        bool, typer.Option("--continue", help="Go on with the newest session of the folder.")
+    ] = False,
+    prompt: Annotated[
+        str | None, typer.Option("-p", "--prompt", help="Say this, print the answer, and leave.")
+    ] = None,
+    cwd: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where the tools look; a session keeps its own.")
+    ] = Path(),
+    scenario: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Let the scripted model act a scenario.")
+    ] = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Talk with a model. Everything said is in the log before it is acted upon.
+
+    Without -m an offline model answers. A turn that was interrupted runs on first. --json prints
+    the events, one a line.
+    """
+    if session is not None and continues:
+        raise UsageMistake("--session and --continue exclude each other; leave one out")
+    if not cwd.is_dir():
+        raise PathNotFound(str(cwd))
+    acted = None if scenario is None else scenario_in(scenario)
+    wanted = Wanted(session, continues, prompt, cwd, as_json)
+
+    async def work() -> int:
+        async with writable_store(store, namespace) as opened:
+            answering = Answering(opened, model=model, scenario=acted)
+            try:
+                return await _talk(answering, wanted)
+            finally:
+                await answering.close()
+
+    return run(work)
+
+
+async def _talk(answering: Answering, wanted: Wanted) -> int:
+    session = await _session_of(answering.store, wanted)
+    if wanted.prompt is None:
+        conversation = Conversation(answering, TypedLines(), _teller(wanted), wanted.cwd)
+        return await conversation.run(session)
+    async with answering.runtime:
+        return await _one_turn(answering, wanted.prompt, wanted, session)
+
+
+async def _session_of(store: Store, wanted: Wanted) -> StreamId | None:
+    """The session to go on with; None for a new one."""
+    if wanted.session is not None:
+        return await store.backend.find(wanted.session)
+    if not wanted.continues:
+        return None
+    newest = await store.recent(limit=1, cwd=wanted.cwd)
+    if not newest:
+        remark("no session of this folder yet: this is a new one")
+    return newest[0].id if newest else None
+
+
+def _teller(wanted: Wanted) -> Teller:
+    if wanted.as_json:
+        return JsonTeller()
+    if wanted.prompt is not None and not sys.stdout.isatty():
+        return QuietTeller()
+    return TextTeller(out_style(), width())
+
+
+async def _one_turn(
+    answering: Answering, prompt: str, wanted: Wanted, session: StreamId | None
+) -> int:
+    """Say `prompt` and print the answer; a turn that was interrupted is finished before."""
+    teller = _teller(wanted)
+    if session is None:
+        chat = await answering.begin(wanted.cwd)
+        remark(f"session {chat.id}")
+    else:
+        resumed = await answering.go_on(session)
+        chat = resumed.chat
+        if resumed.turn is not None:
+            remark(RESUMING)
+            pending = await pending_questions(chat)
+            before = await performed(
+                chat, resumed.turn, teller, after=resumed.head, pending=pending
+            )
+            if before is None:
+                return INTERRUPTED
+    await answering.use_model(chat)
+    turn = await answering.started(lambda: chat.send(prompt))
+    reply = await performed(chat, turn, teller)
+    if isinstance(teller, QuietTeller) and reply is not None:
+        show(safe(reply.text))
+    return INTERRUPTED if reply is None else DONE

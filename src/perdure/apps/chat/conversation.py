@@ -1,0 +1,235 @@
+"""Talking line by line: what is typed is said, what begins with a slash is a command.
+
+A line that a person types while a turn runs steers it: the model is told before its next call.
+Lines from a pipe wait for the turn to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from perdure.apps.chat.answering import Answering, Resumed
+from perdure.apps.chat.performing import RESUMING, Asked, Left, pending_questions, performed
+from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer
+from perdure.apps.cli.options import ROOT
+from perdure.apps.terminal.drawing import drawn
+from perdure.apps.terminal.outline import lines_of
+from perdure.apps.terminal.output import counted, out_style, show, show_lines, width
+from perdure.apps.terminal.telling import JsonTeller, Teller
+from perdure.apps.terminal.typed import TypedLines, interrupts
+from perdure.client.chat import Chat
+from perdure.client.turn import Turn
+from perdure.errors import PerdureError, TurnFailed
+
+TREE_LINES = 60
+
+HELP = """/tree                  the tree of this session
+/branch ENTRY          go on from another entry ("root": before the first)
+/label ENTRY [TEXT]    name an entry, or take its name away
+/compact [FOCUS]       let a summary stand for what is old
+/quit                  leave; the session can be resumed"""
+
+
+class Conversation:
+    """One person at one terminal, in one session, which begins with the first thing said."""
+
+    def __init__(self, answering: Answering, lines: TypedLines, teller: Teller, cwd: Path) -> None:
+        self._answering = answering
+        self._lines = lines
+        self._teller = teller
+        self._cwd = cwd
+        self._chat: Chat | None = None
+        self._is_shown = not isinstance(teller, JsonTeller)
+        self._wanted: asyncio.Future[str | None] | None = None
+        self._commands: Mapping[str, Callable[[str], Awaitable[None]]] = {
+            "/help": self._help,
+            "/tree": self._tree,
+            "/branch": self._branch,
+            "/label": self._label,
+            "/compact": self._compact,
+        }
+
+    async def run(self, session: str | None) -> int:
+        """Talk until the person leaves; the exit code."""
+        try:
+            async with self._answering.runtime:
+                if session is not None:
+                    await self._go_on(await self._answering.go_on(session))
+                self._greet()
+                while (line := await self._line("> ")) is not None:
+                    if line.strip() in ("/quit", "/exit"):
+                        break
+                    await self._obey(line.strip())
+        except Left:
+            return INTERRUPTED
+        finally:
+            self._lines.close()
+        if self._chat is not None:
+            self._teller.remark(f"perdure chat --session {self._chat.id}  goes on with it")
+        return DONE
+
+    def _greet(self) -> None:
+        if self._chat is None:
+            model = self._answering.agent.model
+            self._teller.remark(f"A new session with {model}. /help says what else you can type.")
+        else:
+            self._teller.remark(f"Session {self._chat.id}. /help says what else you can type.")
+
+    async def _go_on(self, resumed: Resumed) -> None:
+        chat = self._chat = resumed.chat
+        if resumed.turn is not None:
+            self._teller.remark(RESUMING)
+            pending = await pending_questions(chat)
+            await self._perform(chat, resumed.turn, resumed.head, pending)
+        await self._answering.use_model(chat)
+
+    # ------------------------------------------------------------ lines
+
+    async def _line(self, prompt: str) -> str | None:
+        """The next line typed at `prompt`; None at the end. Ctrl-C twice leaves."""
+        presses = 0
+        is_left = asyncio.Event()
+
+        def pressed() -> None:
+            nonlocal presses
+            presses += 1
+            if presses > 1:
+                is_left.set()
+            else:
+                self._teller.remark("\n(Ctrl-C again leaves, as /quit does)")
+
+        if self._is_shown and self._lines.is_terminal:
+            show(prompt, end="", is_flushed=True)
+        with interrupts(pressed):
+            typing = asyncio.ensure_future(self._lines.next())
+            leaving = asyncio.ensure_future(is_left.wait())
+            await asyncio.wait((typing, leaving), return_when=asyncio.FIRST_COMPLETED)
+            leaving.cancel()
+            if typing.done():
+                return typing.result()
+            typing.cancel()
+            raise Left
+
+    async def _obey(self, line: str) -> None:
+        if not line:
+            return
+        word, _, rest = line.partition(" ")
+        try:
+            if not word.startswith("/"):
+                await self._say(line)
+            elif word in self._commands:
+                await self._commands[word](rest.strip())
+            else:
+                self._teller.remark(f"there is no command {word}; /help lists them")
+        except TurnFailed as error:
+            self._teller.remark(f"The turn failed: {error.reason}")
+        except PerdureError as error:
+            self._teller.remark(str(error))
+
+    # ------------------------------------------------------------ turns
+
+    async def _say(self, text: str) -> None:
+        chat = self._chat
+        if chat is None:
+            chat = self._chat = await self._answering.begin(self._cwd)
+        turn = await self._answering.started(lambda: chat.send(text))
+        await self._perform(chat, turn)
+
+    async def _perform(
+        self, chat: Chat, turn: Turn, after: int = -1, pending: Sequence[Asked] = ()
+    ) -> None:
+        steering = asyncio.create_task(self._steered(chat)) if self._lines.is_terminal else None
+        try:
+            await performed(chat, turn, self._teller, after=after, pending=pending, ask=self._ask)
+        finally:
+            if steering is not None:
+                steering.cancel()
+
+    async def _steered(self, chat: Chat) -> None:
+        """Give what is typed while a turn runs to whoever waits for it, else to the turn."""
+        while True:
+            line = await self._lines.next()
+            if self._wanted is not None and not self._wanted.done():
+                self._wanted.set_result(line)
+            elif line is None:
+                return
+            elif line.strip():
+                await chat.steer(line.strip())
+
+    async def _ask(self, asked: Asked) -> None:
+        """Have `asked` answered by whoever types.
+
+        Raises: NeedsAnswer when nobody types any more.
+        """
+        assert self._chat is not None
+        self._teller.remark(asked.text)
+        while True:
+            if self._is_shown:
+                show(f"{' / '.join(asked.choices)}? ", end="", is_flushed=True)
+            line = await self._answer_line()
+            if line is None:
+                raise NeedsAnswer(asked.id, asked.choices, self._chat.id)
+            choice, _, note = line.strip().partition(" ")
+            if choice in asked.choices:
+                break
+        session = self._chat.session
+        await session.answer(asked.id, choice, by=getpass.getuser(), note=note.strip() or None)
+
+    async def _answer_line(self) -> str | None:
+        if not self._lines.is_terminal:
+            return await self._lines.next()
+        self._wanted = asyncio.get_running_loop().create_future()
+        try:
+            return await self._wanted
+        finally:
+            self._wanted = None
+
+    # ------------------------------------------------------------ commands
+
+    async def _help(self, _: str) -> None:
+        self._teller.remark(HELP)
+
+    async def _tree(self, _: str) -> None:
+        chat = self._begun()
+        if chat is None:
+            return
+        await chat.session.info()
+        lines = lines_of(await chat.session.tree(), chat.session.leaf, limit=TREE_LINES)
+        show_lines(drawn(lines, chat.id, width(), out_style()))
+
+    async def _branch(self, entry: str) -> None:
+        chat = self._begun()
+        if chat is not None and self._is_given(entry, "/branch ENTRY"):
+            await chat.session.branch(None if entry == ROOT else entry)
+            self._teller.remark(f"going on from {chat.session.leaf or 'before the first entry'}")
+
+    async def _label(self, rest: str) -> None:
+        chat = self._begun()
+        if chat is not None and self._is_given(rest, "/label ENTRY [TEXT]"):
+            entry, _, text = rest.partition(" ")
+            noted = await chat.session.label(entry, text)
+            self._teller.remark(f"{noted.about} is called {text.strip() or 'nothing'} now")
+
+    async def _compact(self, focus: str) -> None:
+        chat = self._begun()
+        if chat is None:
+            return
+        before = (await chat.session.context()).tokens
+        made = await chat.compact(focus or None)
+        after = (await chat.session.context()).tokens
+        self._teller.remark(
+            f"{before:,} → {counted(after, 'token')}" if made else "there is nothing old enough"
+        )
+
+    def _begun(self) -> Chat | None:
+        if self._chat is None:
+            self._teller.remark("nothing was said yet")
+        return self._chat
+
+    def _is_given(self, rest: str, usage: str) -> bool:
+        if not rest:
+            self._teller.remark(usage)
+        return bool(rest)

@@ -1,0 +1,209 @@
+"""``perdure doctor``: is everything set up, is the store sound, and what to do if not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+import apsw
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import DONE, FAILED
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.opening import NAMESPACE, database_file, existing_store, is_missing, store_address
+from perdure.apps.terminal.output import counted, out_style, show_json, show_lines, size
+from perdure.apps.terminal.style import Meaning
+from perdure.apps.terminal.text import safe
+from perdure.errors import PerdureError
+from perdure.stores.protocol import StoreInfo, Verification
+
+Status = Literal["ok", "warn", "fail"]
+
+VERIFIED_BYTES = 200_000_000
+"""A store larger than this is left to `perdure store verify`, which may take a while."""
+
+LITTLE_SPACE_BYTES = 1_000_000_000
+NO_SPACE_BYTES = 50_000_000
+
+_WAL_VERSIONS = b"\x02\x02"
+_WAL_OFFSET = 18
+
+_MEANINGS: Mapping[Status, Meaning] = {"ok": "good", "warn": "warning", "fail": "bad"}
+
+
+class Check(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that was looked at. `advice` says what to do about it."""
+
+    name: str
+    status: Status
+    detail: str
+    advice: str | None = None
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure doctor`` known."""
+    program.command("doctor")(doctor)
+
+
+def doctor(
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Check the set-up and the store, and say what to do. Exit code 1 when something is broken."""
+
+    async def work() -> int:
+        checks = [*_installation(), *_place(store), *await _content(store, namespace)]
+        checks += _models(os.environ)
+        is_ok = all(check.status != "fail" for check in checks)
+        if as_json:
+            show_json({"ok": is_ok, "checks": checks})
+        else:
+            show_lines(_lines(checks))
+        return DONE if is_ok else FAILED
+
+    return run(work)
+
+
+def _lines(checks: list[Check]) -> Iterator[str]:
+    style = out_style()
+    for check in checks:
+        status = style.paint(check.status.ljust(4), _MEANINGS[check.status])
+        yield f"{status}  {check.name.ljust(11)}  {safe(check.detail)}"
+        if check.advice:
+            yield f"{' ' * 19}{style.paint(safe(check.advice), 'faint')}"
+
+
+def _installation() -> Iterator[Check]:
+    yield Check("perdure", "ok", version("perdure"))
+    yield Check("python", "ok", f"{platform.python_version()} on {platform.system()}, {sys.prefix}")
+    yield Check("sqlite", "ok", f"{apsw.sqlite_lib_version()} (through apsw {apsw.apsw_version()})")
+
+
+# ---------------------------------------------------------------- the place, before it is opened
+
+
+def _place(store: str | None) -> Iterator[Check]:
+    """What the file system says. The file is read before SQLite locks it in this process."""
+    address = store_address(store)
+    file = database_file(address)
+    if file is None:
+        yield Check("store", "ok", address)
+        return
+    if is_missing(address):
+        detail = f"{address} is not there yet"
+        yield Check("store", "ok", detail, "`perdure import` or `perdure chat` makes it")
+    else:
+        yield Check("store", "ok", address)
+        yield _privacy(file)
+        yield _journal(file)
+    yield from _folder(_nearest(file.parent))
+
+
+def _nearest(folder: Path) -> Path:
+    """`folder`, or the folder above it that exists."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _privacy(file: Path) -> Check:
+    mode = stat.S_IMODE(file.stat().st_mode)
+    if mode & 0o077:
+        detail = f"other users may use the file (mode {mode:03o})"
+        return Check("privacy", "warn", detail, f"chmod 600 {file}")
+    return Check("privacy", "ok", f"only you may use the file (mode {mode:03o})")
+
+
+def _journal(file: Path) -> Check:
+    with file.open("rb") as opened:
+        versions = opened.read(_WAL_OFFSET + 2)[_WAL_OFFSET:]
+    if versions == _WAL_VERSIONS:
+        return Check(
+            "journal", "ok", "write-ahead log: readers and writers do not wait for another"
+        )
+    return Check("journal", "warn", "no write-ahead log", "the next command that writes sets it")
+
+
+def _folder(folder: Path) -> Iterator[Check]:
+    if not os.access(folder, os.W_OK):
+        advice = "change its permissions, or name another store with --store or PERDURE_STORE"
+        yield Check("folder", "fail", f"{folder} cannot be written", advice)
+    free = shutil.disk_usage(folder).free
+    status: Status = "fail" if free < NO_SPACE_BYTES else "ok"
+    if NO_SPACE_BYTES <= free < LITTLE_SPACE_BYTES:
+        status = "warn"
+    advice = None if status == "ok" else "free some space: a commit that does not fit is refused"
+    yield Check("disk", status, f"{size(free)} free", advice)
+
+
+# ---------------------------------------------------------------- the content
+
+
+async def _content(store: str | None, namespace: str) -> list[Check]:
+    address = store_address(store)
+    if is_missing(address):
+        return []
+    try:
+        async with existing_store(store, namespace) as opened:
+            facts = await opened.info()
+            is_small = facts.size_bytes <= VERIFIED_BYTES
+            found = await opened.verify() if is_small else None
+    except PerdureError as error:
+        return [Check("content", "fail", str(error))]
+    return [_content_check(facts, found), _durability(facts), _encryption(facts)]
+
+
+def _content_check(facts: StoreInfo, found: Verification | None) -> Check:
+    held = (
+        f"{counted(facts.entries, 'entry', 'entries')} in {counted(facts.streams, 'log')}, "
+        f"{size(facts.size_bytes)}"
+    )
+    if found is None:
+        return Check("content", "ok", held, "`perdure store verify` checks all of it")
+    if found.is_ok:
+        return Check("content", "ok", f"{held}; every hash is right")
+    problems = counted(len(found.problems), "problem")
+    return Check("content", "fail", f"{held}; {problems}", "`perdure store verify` lists them")
+
+
+def _durability(facts: StoreInfo) -> Check:
+    if facts.durability == "full":
+        return Check("durability", "ok", "full: what is acknowledged survives power loss")
+    return Check("durability", "warn", f"{facts.durability}: may lose the newest on power loss")
+
+
+def _encryption(facts: StoreInfo) -> Check:
+    if facts.is_encrypted:
+        return Check("encryption", "ok", "the store is encrypted")
+    advice = "keep it on an encrypted disk; this version does not encrypt stores itself"
+    return Check(
+        "encryption", "warn", "the store is plain: who can read the file reads it all", advice
+    )
+
+
+# ---------------------------------------------------------------- models
+
+
+def _models(environment: Mapping[str, str]) -> Iterator[Check]:
+    yield Check("scripted", "ok", "offline model, always there: -m scripted:echo")
+    is_installed = importlib.util.find_spec("pydantic_ai") is not None
+    is_set_up = bool(environment.get("OPENAI_API_KEY") or environment.get("OPENAI_BASE_URL"))
+    if is_set_up and not is_installed:
+        yield Check("openai", "fail", "set up, not installed", "pip install 'perdure[models]'")
+    elif is_set_up:
+        where = environment.get("OPENAI_BASE_URL") or "the provider's own server"
+        yield Check("openai", "ok", f"set up for {where}: -m openai:NAME")
+    else:
+        advice = "set OPENAI_API_KEY, or OPENAI_BASE_URL for another server of its protocol"
+        yield Check("openai", "ok", "not set up", advice)

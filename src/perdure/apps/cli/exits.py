@@ -1,0 +1,117 @@
+"""Exit codes: what a shell learns from a command, derived from an error's stable ``code``.
+
+One table. A code that is not in it means that the work failed (1). Errors that only a command line
+can make (a file in the way, a path that is not there) are defined here.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from perdure.errors import PerdureError
+
+DONE = 0
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+CONFLICT = 4
+INTERRUPTED = 130
+
+
+class UsageMistake(PerdureError):
+    """The words on the command line make no sense together."""
+
+    code: ClassVar[str] = "usage"
+
+
+class PathNotFound(PerdureError):
+    """A file or folder that was named is not there."""
+
+    code: ClassVar[str] = "path_not_found"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"there is no file or folder {path}; check the name")
+        self.path = path
+
+
+class PathExists(PerdureError):
+    """A file would be replaced and nobody said that it may be."""
+
+    code: ClassVar[str] = "path_exists"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} exists already; choose another name, or add --force to replace it"
+        )
+        self.path = path
+
+
+class StoreNotFound(PerdureError):
+    """A command is about a store, and nobody has made it yet."""
+
+    code: ClassVar[str] = "store_not_found"
+
+    def __init__(self, store: str) -> None:
+        super().__init__(
+            f"there is no store {store} yet; `perdure import` or `perdure chat` makes it"
+        )
+        self.store = store
+
+
+class QuestionNotFound(PerdureError):
+    """No open question has that id."""
+
+    code: ClassVar[str] = "question_not_found"
+
+    def __init__(self, question: str) -> None:
+        super().__init__(
+            f"no question {question!r} waits here; `perdure inbox` lists those that do"
+        )
+        self.question = question
+
+
+class NeedsAnswer(PerdureError):
+    """A turn waits for a person, and nobody can be asked here."""
+
+    code: ClassVar[str] = "needs_answer"
+
+    def __init__(self, question: str, choices: tuple[str, ...], session: str) -> None:
+        super().__init__(
+            f"the turn waits for you: `perdure inbox answer {question} {'|'.join(choices)}`, then "
+            f"`perdure chat --session {session}`"
+        )
+        self.question = question
+        self.choices = choices
+        self.session = session
+
+
+EXITS: dict[str, int] = {
+    "usage": USAGE,
+    "config_error": USAGE,
+    "model_not_here": USAGE,
+    "format_error": USAGE,
+    "ambiguous_id": USAGE,
+    "invalid_entry": USAGE,
+    "invalid_parent": USAGE,
+    "not_a_store": USAGE,
+    "path_not_found": NOT_FOUND,
+    "store_not_found": NOT_FOUND,
+    "question_not_found": NOT_FOUND,
+    "entry_not_found": NOT_FOUND,
+    "session_not_found": NOT_FOUND,
+    "path_exists": CONFLICT,
+    "session_exists": CONFLICT,
+    "head_conflict": CONFLICT,
+    "leaf_conflict": CONFLICT,
+    "lease_held": CONFLICT,
+    "lease_lost": CONFLICT,
+    "turn_open": CONFLICT,
+    "idempotency_mismatch": CONFLICT,
+    "already_answered": CONFLICT,
+}
+"""``code`` of an error -> exit code."""
+
+
+def exit_code_of(error: PerdureError) -> int:
+    """The exit code for a command that ended with `error`."""
+    return EXITS.get(error.code, FAILED)

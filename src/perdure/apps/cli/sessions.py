@@ -1,0 +1,174 @@
+"""``perdure sessions``: looking at sessions. What changes them is in ``changes``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from perdure.apps.cli import changes
+from perdure.apps.cli.options import JsonOption, NamespaceOption, SessionArgument, StoreOption, run
+from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.terminal.contexts import context_data, context_lines
+from perdure.apps.terminal.drawing import drawn
+from perdure.apps.terminal.outline import lines_of
+from perdure.apps.terminal.output import (
+    local_time,
+    out_style,
+    show,
+    show_json,
+    show_lines,
+    show_raw,
+    width,
+)
+from perdure.apps.terminal.reports import report_data, report_lines, report_of, row_data
+from perdure.apps.terminal.tables import Column, table
+from perdure.apps.terminal.text import one_line
+from perdure.apps.terminal.trees import tree_json
+from perdure.session.info import SessionInfo
+
+TREE_LINES = 200
+"""Lines that `sessions tree` fits a tree into unless it is told otherwise."""
+
+sessions = typer.Typer(help="Look at sessions, and change where they go on.", no_args_is_help=True)
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure sessions`` known."""
+    changes.add_to(sessions)
+    program.add_typer(sessions, name="sessions")
+
+
+@sessions.command("list")
+def list_sessions(
+    *,
+    limit: Annotated[int, typer.Option(min=0, help="At most this many; 0: all.")] = 50,
+    query: Annotated[str | None, typer.Option(help="Only where title or id contain this.")] = None,
+    cwd: Annotated[str | None, typer.Option(help="Only those of this folder.")] = None,
+    is_all: Annotated[
+        bool, typer.Option("--all", help="Also sessions of roles and subagents.")
+    ] = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """List sessions, newest activity first."""
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            scope = "all" if is_all else "listed"
+            found = await opened.recent(limit or None, scope=scope, cwd=cwd, query=query)
+        if as_json:
+            show_json([row_data(info) for info in found])
+        elif found:
+            show_lines(_rows(found))
+        else:
+            show("No sessions here yet. `perdure import FILE` or `perdure chat` makes one.")
+
+    return run(work)
+
+
+def _rows(found: list[SessionInfo]) -> Iterator[str]:
+    columns = (
+        Column("ID", "strong"),
+        Column("LAST ACTIVE", "faint"),
+        Column("MESSAGES", is_right=True),
+        Column("TITLE", gives_way=True),
+    )
+    rows = [
+        (info.id, local_time(info.updated_at), f"{info.messages:,}", _title(info)) for info in found
+    ]
+    return table(columns, rows, width(), out_style())
+
+
+def _title(info: SessionInfo) -> str:
+    marks = [mark for mark, is_set in _marks(info) if is_set]
+    title = one_line(info.name, 200) or "(nothing said yet)"
+    return f"{title} ({', '.join(marks)})" if marks else title
+
+
+def _marks(info: SessionInfo) -> tuple[tuple[str, bool], ...]:
+    return (("fork", info.parent is not None), ("ended", info.status == "ended"))
+
+
+@sessions.command("show")
+def show_session(
+    session: SessionArgument,
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Show a session: what it is, what it used, and the branch it is on."""
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            report = await report_of(await opened.open(session), opened.backend)
+        if as_json:
+            show_json(report_data(report))
+        else:
+            show_lines(report_lines(report, width(), out_style()))
+
+    return run(work)
+
+
+@sessions.command("tree")
+def show_tree(
+    session: SessionArgument,
+    *,
+    is_all: Annotated[bool, typer.Option("--all", help="Fold nothing.")] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Fold until it fits about this many lines.")
+    ] = TREE_LINES,
+    depth: Annotated[
+        int | None, typer.Option(min=0, help="Fold branches that lie deeper than this.")
+    ] = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Draw the tree of a session: branches, labels, compactions, and where it goes on.
+
+    The straight line is the branch the conversation goes on from; side branches stand right of it.
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            handle = await opened.open(session)
+            roots = await handle.tree()
+        if as_json:
+            show_raw(tree_json(roots, handle.leaf))
+            return
+        lines = lines_of(roots, handle.leaf, limit=None if is_all else limit, depth=depth)
+        show_lines(drawn(lines, handle.id, width(), out_style()))
+        if not lines:
+            show("Nothing was said in this session yet.")
+
+    return run(work)
+
+
+@sessions.command("context")
+def show_context(
+    session: SessionArgument,
+    *,
+    budget: Annotated[
+        int | None, typer.Option(min=1, metavar="TOKENS", help="What it has to fit into.")
+    ] = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Show exactly what the model would be sent if the conversation went on now, and why."""
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            handle = await opened.open(session)
+            context = await handle.context(budget)
+            report = await report_of(handle, opened.backend)
+        if as_json:
+            show_json(context_data(context, report.system_prompt))
+        else:
+            show_lines(context_lines(context, report, budget, out_style()))
+
+    return run(work)

@@ -1,0 +1,118 @@
+"""``perdure store``: facts about a store, and whether everything in it is as it was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import DONE, FAILED, StoreNotFound
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.opening import NAMESPACE, existing_store, is_missing, store_address
+from perdure.apps.terminal.output import counted, out_style, show_json, show_lines, size
+from perdure.apps.terminal.text import safe
+from perdure.stores.protocol import StoreInfo, Verification
+
+store_commands = typer.Typer(help="Look at a store as a whole.", no_args_is_help=True)
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure store`` known."""
+    program.add_typer(store_commands, name="store")
+
+
+@store_commands.command("info")
+def info(
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Show where the store is, what is in it, and how it is kept."""
+
+    async def work() -> None:
+        _require(store)
+        async with existing_store(store, namespace) as opened:
+            facts = await opened.info()
+        if as_json:
+            show_json(msgspec.structs.asdict(facts))
+        else:
+            show_lines(_info_lines(facts))
+
+    return run(work)
+
+
+def _info_lines(facts: StoreInfo) -> Iterator[str]:
+    style = out_style()
+    encryption = "encrypted" if facts.is_encrypted else "plain: anybody who can read it can"
+    overhead = f", {facts.size_bytes / facts.payload_bytes:.2f} x" if facts.payload_bytes else ""
+    rows = (
+        ("store", facts.address),
+        ("backend", f"{facts.backend} ({facts.engine}), schema {facts.schema_version}"),
+        ("namespace", facts.namespace),
+        ("holds", f"{counted(facts.streams, 'log')}, {counted(facts.entries, 'entry', 'entries')}"),
+        ("size", f"{size(facts.size_bytes)} for {size(facts.payload_bytes)} of content{overhead}"),
+        ("durability", f"{facts.durability}: {_DURABILITY.get(facts.durability, '')}"),
+        ("encryption", encryption),
+    )
+    for name, value in rows:
+        yield f"{style.paint(name.ljust(10), 'faint')}  {safe(value)}"
+
+
+_DURABILITY = {
+    "full": "what is acknowledged survives power loss",
+    "normal": "what is acknowledged survives kill -9, not power loss",
+}
+
+
+@store_commands.command("verify")
+def verify(
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Check every hash, parent and count. Changes nothing; exit code 1 when something is wrong."""
+
+    async def work() -> int:
+        _require(store)
+        async with existing_store(store, namespace) as opened:
+            found = await opened.verify()
+        if as_json:
+            show_json(verification_data(found))
+        else:
+            show_lines(_verification_lines(found))
+        return DONE if found.is_ok else FAILED
+
+    return run(work)
+
+
+def verification_data(found: Verification) -> dict[str, object]:
+    """What `verify` found, as JSON data."""
+    return {
+        "ok": found.is_ok,
+        "streams": found.streams,
+        "entries": found.entries,
+        "problems": [msgspec.structs.asdict(problem) for problem in found.problems],
+    }
+
+
+def _verification_lines(found: Verification) -> Iterator[str]:
+    style = out_style()
+    looked_at = f"{counted(found.entries, 'entry', 'entries')} in {counted(found.streams, 'log')}"
+    if found.is_ok:
+        yield f"{style.paint('ok', 'good')}  {looked_at}: every hash, parent and count is right"
+        return
+    problems = counted(len(found.problems), "problem")
+    yield f"{style.paint('damaged', 'bad')}  {looked_at}: {problems}"
+    for problem in found.problems:
+        place = "/".join(str(part) for part in (problem.stream, problem.seq) if part is not None)
+        yield f"  {safe(place or 'store')}: {safe(problem.problem)}"
+    yield "Nothing was changed. Copy the file away before anything else writes to it."
+
+
+def _require(store: str | None) -> None:
+    address = store_address(store)
+    if is_missing(address):
+        raise StoreNotFound(address)

@@ -1,0 +1,65 @@
+"""Which store a program works on, and opening it: made if need be, or only if it is there.
+
+Looking never makes a store: where nobody has written yet, there is an empty one in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from perdure.client.open import default_address
+from perdure.client.open import open as open_store
+from perdure.client.store import Store
+
+NAMESPACE = "default"
+
+_FILE_ADDRESS = "sqlite:///"
+
+
+def store_address(named: str | None) -> str:
+    """The store a command works on: `named`, else $PERDURE_STORE, else a file of the user's."""
+    return named or default_address(os.environ, sys.platform)
+
+
+def file_address(file: Path) -> str:
+    """The address of the store in `file`."""
+    return f"{_FILE_ADDRESS}{file.absolute()}"
+
+
+def database_file(address: str) -> Path | None:
+    """The file behind a store address; None when it is not in a file."""
+    if not address.startswith(_FILE_ADDRESS):
+        return None
+    return Path(address.removeprefix(_FILE_ADDRESS).partition("?")[0])
+
+
+def is_missing(address: str) -> bool:
+    """Whether the store is a file that nobody has made yet."""
+    file = database_file(address)
+    return file is not None and not file.exists()
+
+
+@asynccontextmanager
+async def writable_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
+    """The store, made if it is not there, for the length of an ``async with``.
+
+    Raises: what `perdure.open` raises.
+    """
+    async with open_store(store_address(named), namespace=namespace) as store:
+        yield store
+
+
+@asynccontextmanager
+async def existing_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
+    """The store if there is one, else an empty one in memory, for the length of an ``async with``.
+
+    Raises: what `perdure.open` raises.
+    """
+    address = store_address(named)
+    found = "memory:" if is_missing(address) else address
+    async with open_store(found, namespace=namespace) as store:
+        yield store

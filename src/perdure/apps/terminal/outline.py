@@ -1,0 +1,224 @@
+"""A session's tree as rows in the order they are drawn, and what is folded when they are many.
+
+The branch that the conversation continues from runs straight down the first column; every other
+branch stands to its right, above the entry that the straight one goes on with. So the last row is
+where the conversation is, and the indentation says how often a branch was left, not how long one
+is. Pure, and without recursion: a branch may be any number of entries long.
+
+Shape: a row is folded away only inside a run: between rows that are kept (`_is_kept`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from perdure.apps.terminal.previews import who_of
+from perdure.session.codec import role_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
+from perdure.session.kinds import BranchSummary, Compaction
+from perdure.session.tree import TreeNode
+
+Detail = Literal["turns", "ends"]
+"""What a folded run keeps: user messages and the answers before them, or only its ends."""
+
+_RUN_ENDS = 2
+"""Rows kept at either end of a run that is folded to its ends."""
+
+_WORTH_FOLDING = 3
+"""Fewer rows than this are shown rather than counted."""
+
+_LANDMARKS = frozenset({Compaction.kind, BranchSummary.kind})
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One entry in its place. `starts` says that a side branch, or another root, begins here."""
+
+    entry: Entry
+    depth: int
+    label: str | None = None
+    starts: bool = False
+    is_leaf: bool = False
+    is_kept: bool = False
+
+
+class Fold(msgspec.Struct, frozen=True):
+    """Rows that are not shown: how many, and of which roles or kinds.
+
+    `is_branch` says that they are everything that grows from the row above, not the run between
+    the rows above and below.
+    """
+
+    depth: int
+    count: int
+    kinds: tuple[tuple[str, int], ...]
+    is_branch: bool = False
+
+
+Line = Row | Fold
+
+
+def lines_of(
+    roots: Sequence[TreeNode],
+    leaf: EntryId | None,
+    *,
+    limit: int | None = None,
+    depth: int | None = None,
+) -> list[Line]:
+    """The tree in at most about `limit` lines, with as much detail as fits.
+
+    First the steps inside turns are folded, then whole runs, then side branches; what is kept
+    (branch points, labels, compactions, ends, the leaf) may still be more than `limit`. Branches
+    deeper than `depth` are folded in any case. None: no limit.
+    """
+    rows = list(rows_of(roots, leaf))
+    best: list[Line] = _cut_at(rows, depth)
+    if limit is None or len(best) <= limit:
+        return best
+    deepest = max((line.depth for line in best), default=0)
+    for detail in ("turns", "ends"):
+        best = folded(_cut_at(rows, depth), detail)
+        if len(best) <= limit:
+            return best
+    while len(best) > limit and deepest > 0:
+        deepest //= 2
+        best = folded(_cut_at(rows, deepest), "ends")
+    return best
+
+
+def rows_of(roots: Sequence[TreeNode], leaf: EntryId | None) -> Iterator[Row]:
+    """Every entry once: side branches before the branch they leave goes on."""
+    to_leaf = _path_to(roots, leaf)
+    stack: list[tuple[TreeNode, int, bool]] = _siblings(roots, to_leaf, 0, is_root=True)
+    while stack:
+        node, depth, starts = stack.pop()
+        yield Row(
+            node.entry,
+            depth,
+            node.label,
+            starts,
+            node.entry.id == leaf,
+            _is_kept(node, leaf, starts=starts),
+        )
+        stack += _siblings(node.children, to_leaf, depth, is_root=False)
+
+
+def _siblings(
+    nodes: Sequence[TreeNode], to_leaf: set[EntryId], depth: int, *, is_root: bool
+) -> list[tuple[TreeNode, int, bool]]:
+    """The nodes in the reverse of the order they are drawn in: the straight one last drawn."""
+    if not nodes:
+        return []
+    straight = next((node for node in nodes if node.entry.id in to_leaf), nodes[-1])
+    sides = [node for node in nodes if node is not straight]
+    return [(straight, depth, is_root), *((node, depth + 1, True) for node in reversed(sides))]
+
+
+def _path_to(roots: Sequence[TreeNode], leaf: EntryId | None) -> set[EntryId]:
+    """The ids of the branch that ends at `leaf`."""
+    parents: dict[EntryId, EntryId | None] = {}
+    stack: list[tuple[TreeNode, EntryId | None]] = [(node, None) for node in roots]
+    while stack:
+        node, parent = stack.pop()
+        parents[node.entry.id] = parent
+        stack += ((child, node.entry.id) for child in node.children)
+    path: set[EntryId] = set()
+    while leaf is not None and leaf in parents:
+        path.add(leaf)
+        leaf = parents[leaf]
+    return path
+
+
+def _is_kept(node: TreeNode, leaf: EntryId | None, *, starts: bool) -> bool:
+    """Whether the row says something about the tree's shape, or was marked by somebody."""
+    return (
+        starts
+        or node.label is not None
+        or len(node.children) != 1
+        or node.entry.id == leaf
+        or node.entry.kind in _LANDMARKS
+    )
+
+
+def _cut_at(rows: Sequence[Row], depth: int | None) -> list[Line]:
+    """`rows` with every branch below `depth` reduced to its first row and a count."""
+    if depth is None:
+        return list(rows)
+    lines: list[Line] = []
+    hidden: list[Row] = []
+    for row in rows:
+        is_deep = row.depth > depth
+        if hidden and (not is_deep or (row.starts and row.depth == depth + 1)):
+            lines.append(_fold(hidden, is_branch=True))
+            hidden = []
+        if is_deep and not (row.starts and row.depth == depth + 1):
+            hidden.append(row)
+        else:
+            lines.append(row)
+    if hidden:
+        lines.append(_fold(hidden, is_branch=True))
+    return lines
+
+
+def folded(lines: Iterable[Line], detail: Detail) -> list[Line]:
+    """`lines` with the middle of every run counted instead of shown."""
+    shown: list[Line] = []
+    run: list[Row] = []
+    for line in lines:
+        if isinstance(line, Row) and not line.is_kept:
+            if run and run[-1].depth != line.depth:
+                shown += _shortened(run, detail)
+                run = []
+            run.append(line)
+            continue
+        shown += _shortened(run, detail)
+        run = []
+        shown.append(line)
+    return shown + _shortened(run, detail)
+
+
+def _shortened(run: Sequence[Row], detail: Detail) -> list[Line]:
+    if not run:
+        return []
+    keeps = _turn_ends(run) if detail == "turns" else _run_ends(run)
+    lines: list[Line] = []
+    hidden: list[Row] = []
+    for row, is_kept in zip(run, keeps, strict=True):
+        if not is_kept:
+            hidden.append(row)
+            continue
+        lines += _counted(hidden)
+        hidden = []
+        lines.append(row)
+    return lines + _counted(hidden)
+
+
+def _turn_ends(run: Sequence[Row]) -> list[bool]:
+    """User messages, and the answers right before them."""
+    keeps: list[bool] = []
+    role_after = ""
+    for row in reversed(run):
+        role = role_of(row.entry)
+        keeps.append(role == "user" or (role == "assistant" and role_after == "user"))
+        role_after = role or role_after
+    return keeps[::-1]
+
+
+def _run_ends(run: Sequence[Row]) -> list[bool]:
+    last = len(run) - _RUN_ENDS
+    return [position < _RUN_ENDS or position >= last for position in range(len(run))]
+
+
+def _counted(hidden: Sequence[Row]) -> list[Line]:
+    return list(hidden) if len(hidden) < _WORTH_FOLDING else [_fold(hidden)]
+
+
+def _fold(hidden: Sequence[Row], *, is_branch: bool = False) -> Fold:
+    kinds: Mapping[str, int] = Counter(who_of(row.entry)[0] for row in hidden)
+    ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+    depth = min(row.depth for row in hidden)
+    return Fold(depth, len(hidden), tuple(ordered), is_branch)

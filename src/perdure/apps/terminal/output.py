@@ -1,0 +1,166 @@
+"""The way out: lines and JSON to stdout, errors and remarks to stderr.
+
+What a program may read goes to stdout; everything else goes to stderr. A reader that goes away
+(``| head``) ends the command quietly: `OutputClosed`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from io import TextIOWrapper
+from typing import TextIO
+
+import msgspec
+
+from perdure.apps.terminal.style import Style, style_for
+from perdure.apps.terminal.text import safe
+from perdure.errors import PerdureError
+
+NARROWEST = 40
+WIDTH_WITHOUT_TERMINAL = 100
+
+_encoder = msgspec.json.Encoder()
+
+
+class OutputClosed(Exception):
+    """Nobody reads stdout any more."""
+
+
+def prepare_streams() -> None:
+    """Let no character be refused by stdout or stderr, whatever the locale."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def width() -> int:
+    """Cells in a line: of the terminal, by $COLUMNS, or 100 where there is neither."""
+    return max(shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns, NARROWEST)
+
+
+def out_style() -> Style:
+    """The style for stdout."""
+    return style_for(sys.stdout)
+
+
+def show(text: str = "", *, end: str = "\n", is_flushed: bool = False) -> None:
+    """Write `text` to stdout.
+
+    Raises: OutputClosed.
+    """
+    try:
+        sys.stdout.write(text + end)
+        if is_flushed:
+            sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise OutputClosed from error
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    """Write each of `lines` to stdout.
+
+    Raises: OutputClosed.
+    """
+    for line in lines:
+        show(line)
+
+
+def show_json(value: object, *, is_flushed: bool = False) -> None:
+    """Write `value` to stdout as one line of JSON, in UTF-8 whatever the locale.
+
+    Raises: OutputClosed.
+    """
+    show_raw(_encoder.encode(value) + b"\n", is_flushed=is_flushed)
+
+
+def show_raw(content: bytes, *, is_flushed: bool = False) -> None:
+    """Write bytes to stdout.
+
+    Raises: OutputClosed.
+    """
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        if is_flushed:
+            sys.stdout.buffer.flush()
+    except BrokenPipeError as error:
+        raise OutputClosed from error
+
+
+def remark(text: str) -> None:
+    """Write a line for people to stderr."""
+    _to_stderr(text)
+
+
+def show_error(error: PerdureError, *, as_json: bool) -> None:
+    """Write `error` to stderr: one sentence, or with `as_json` its code, message and facts."""
+    show_failure(error.code, str(error), error.facts(), as_json=as_json)
+
+
+def show_failure(
+    code: str, message: str, facts: dict[str, object] | None = None, *, as_json: bool
+) -> None:
+    """Write a failure to stderr; as JSON: ``{"error": {"code", "message", ...facts}}``."""
+    if as_json:
+        failure = {**(facts or {}), "code": code, "message": message}
+        _to_stderr(_encoder.encode({"error": failure}).decode())
+        return
+    style = style_for(sys.stderr)
+    _to_stderr(f"{style.paint('perdure:', 'bad')} {safe(message)}")
+
+
+def close_streams() -> bool:
+    """Flush stdout and stderr; whether stdout was still read. Nothing is written after this."""
+    is_read = True
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            is_read = False
+            _discard(stream)
+    return is_read
+
+
+def _discard(stream: TextIO) -> None:
+    """Let what `stream` still holds go nowhere, so that the interpreter's exit is quiet."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _to_stderr(text: str) -> None:
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        _discard(sys.stderr)
+
+
+def iso(at_ms: int) -> str:
+    """A time as ISO 8601 in UTC. Units: Unix milliseconds."""
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def local_time(at_ms: int) -> str:
+    """A time for people: local, to the minute. Units: Unix milliseconds."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def size(count_bytes: int) -> str:
+    """A number of bytes for people."""
+    amount = float(count_bytes)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if amount < 1000 or unit == "GB":
+            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
+        amount /= 1000
+    raise AssertionError("unreachable")
+
+
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """``1 entry``, ``2 entries``: `things` is the plural, by default with an s."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"

@@ -1,0 +1,149 @@
+"""One entry as one line: who, and the beginning of what.
+
+Shape: a preview is plain text without control characters. Entries that cannot be read have one
+too; nothing here raises for what a log may hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import msgspec
+
+from perdure.apps.terminal.style import Meaning
+from perdure.apps.terminal.text import one_line
+from perdure.errors import SessionError
+from perdure.session.codec import Body, Unknown, body_of, role_of
+from perdure.session.entries import Entry
+from perdure.session.kinds import (
+    OPAQUE,
+    BranchSummary,
+    Compaction,
+    Custom,
+    CustomMessage,
+    ModelChange,
+    ThinkingChange,
+)
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """`who` names the role or kind, `what` is the beginning of its content."""
+
+    who: str
+    what: str
+    meaning: Meaning
+
+
+_WHO: Mapping[str, tuple[str, Meaning]] = {
+    "user": ("user", "user"),
+    "assistant": ("assistant", "assistant"),
+    "tool": ("tool", "tool"),
+    "system": ("system", "system"),
+    "context": ("context", "system"),
+    Compaction.kind: ("compaction", "note"),
+    BranchSummary.kind: ("summary", "note"),
+    ModelChange.kind: ("model", "faint"),
+    ThinkingChange.kind: ("thinking", "faint"),
+    Custom.kind: ("custom", "faint"),
+    CustomMessage.kind: ("custom", "user"),
+    OPAQUE: ("unreadable", "bad"),
+}
+
+WHO_WIDTH = max(len(who) for who, _ in _WHO.values())
+
+
+def who_of(entry: Entry) -> tuple[str, Meaning]:
+    """Role or kind of `entry` as it is shown, without decoding its content."""
+    return _WHO.get(role_of(entry) or entry.kind, (entry.kind, "faint"))
+
+
+def role_meaning(role: str) -> Meaning:
+    """The colour of a role."""
+    return _WHO.get(role, (role, "plain"))[1]
+
+
+def preview_of(entry: Entry, width: int) -> Preview:
+    """`entry` on one line; `what` takes at most `width` cells."""
+    who, meaning = who_of(entry)
+    try:
+        what = _what(body_of(entry), width)
+    except SessionError as error:
+        what = error.code.replace("_", " ")
+    return Preview(one_line(who, WHO_WIDTH), one_line(what, width), meaning)
+
+
+def _what(body: Body, width: int) -> str:
+    match body:
+        case Message():
+            return message_line(body, width)
+        case Compaction(summary=summary, tokens_before=tokens):
+            return summary if tokens is None else f"{tokens:,} tokens → {summary}"
+        case BranchSummary(summary=text) | ModelChange(model=text) | ThinkingChange(level=text):
+            return text
+        case Custom(custom_type=text):
+            return text
+        case CustomMessage(custom_type=name, parts=parts):
+            return f"{name}: {' '.join(_part_line(part) for part in parts)}"
+        case Unknown(kind=kind, v=version) if kind != OPAQUE:
+            return f"a kind this perdure does not know (version {version})"
+        case _:
+            return ""
+
+
+def message_line(message: Message, width: int) -> str:
+    """The beginning of what `message` says, then the tools it asks for."""
+    said = " ".join(line for part in message.parts if (line := _part_line(part)))
+    if message.error:
+        said = f"{said} ({message.stop_reason}: {message.error})".lstrip()
+    called = _calls_line(message.tool_calls)
+    if not said:
+        return called or _silence(message)
+    room = max(width - min(len(called), width // 2) - 1, 1)
+    return f"{one_line(said, room)} {called}" if called else said
+
+
+def call_line(call: ToolCallPart) -> str:
+    """A tool call as ``name argument``: its first text argument, else its arguments as JSON."""
+    for value in call.args.values():
+        if isinstance(value, str) and value.strip():
+            return f"{call.name} {value}"
+    return f"{call.name} {json.dumps(call.args, ensure_ascii=False)}" if call.args else call.name
+
+
+def _calls_line(calls: tuple[ToolCallPart, ...]) -> str:
+    if not calls:
+        return ""
+    return "→ " + (call_line(calls[0]) if len(calls) == 1 else ", ".join(c.name for c in calls))
+
+
+def _silence(message: Message) -> str:
+    """What stands for a message that says nothing aloud."""
+    thoughts = [part for part in message.parts if isinstance(part, ThinkingPart)]
+    if thoughts:
+        return f"(thinking: {thoughts[0].text or 'redacted'})"
+    return f"({message.stop_reason or 'empty'})"
+
+
+def _part_line(part: Part) -> str:
+    """What `part` says aloud; thinking and tool calls say nothing."""
+    if isinstance(part, TextPart):
+        return part.text
+    if isinstance(part, MediaPart):
+        return f"[{part.name or part.mime_type}, {part.byte_length:,} bytes]"
+    if isinstance(part, ToolResultPart):
+        name = f"{part.name}: " if part.name else ""
+        return f"{name}{'failed: ' if part.is_error else ''}{part.text.strip() or '(no output)'}"
+    if isinstance(part, UnknownPart):
+        return "(a part this perdure does not know)"
+    return ""

@@ -1,0 +1,200 @@
+"""What there is to know about one session, collected once and shown as text or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from perdure.apps.terminal.drawing import drawn
+from perdure.apps.terminal.outline import lines_of
+from perdure.apps.terminal.output import counted, iso, local_time
+from perdure.apps.terminal.previews import preview_of
+from perdure.apps.terminal.style import Style
+from perdure.apps.terminal.text import one_line
+from perdure.client.reading import OpenQuestion
+from perdure.client.session import Session
+from perdure.context.build import build_context
+from perdure.errors import SessionError
+from perdure.session.codec import body_of, role_of
+from perdure.session.entries import Entry
+from perdure.session.fold import ContextWindow
+from perdure.session.ids import EntryId
+from perdure.session.info import SessionInfo
+from perdure.session.kinds import Compaction
+from perdure.session.messages import Message, Usage
+from perdure.session.notes import AgentBound, SessionStarted
+from perdure.session.tree import TreeNode, index_of, nodes_of
+from perdure.stores.protocol import SessionStore
+
+BRANCH_LINES = 40
+"""Lines that the branch is fitted into."""
+
+_TEXT_CELLS = 200
+
+MICROCENTS_PER_DOLLAR = 100_000_000
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A session at one moment.
+
+    Shape: `branch` are the entries root -> leaf, `system_prompt` what its agent was told at the
+    start. `branches` counts the ends of branches in its tree. `usage` sums all reported usage.
+    """
+
+    info: SessionInfo
+    head: int
+    leaf: EntryId | None
+    has_open_turn: bool
+    window: ContextWindow
+    branch: tuple[Entry, ...]
+    branches: int
+    labels: Mapping[EntryId, str]
+    usage: Usage
+    questions: tuple[OpenQuestion, ...]
+    agent: str | None = None
+    system_prompt: str | None = None
+
+
+async def report_of(session: Session, store: SessionStore) -> Report:
+    """What there is to know about `session`, whose log is in `store`."""
+    state = await store.state(session.id)
+    tree = index_of(await store.tree(session.id))
+    agent, prompt = await _bound(session, store)
+    return Report(
+        info=state.info,
+        head=state.head,
+        leaf=state.leaf,
+        has_open_turn=state.open_turn is not None,
+        window=await store.context_window(session.id, state.leaf),
+        branch=tuple(await session.path()),
+        branches=sum(1 for id_ in tree.by_id if not tree.children.get(id_)),
+        labels=await session.labels(),
+        usage=sum((_usage_of(entry) for entry in tree.by_id.values()), Usage()),
+        questions=tuple(await session.questions()),
+        agent=agent,
+        system_prompt=prompt,
+    )
+
+
+async def _bound(session: Session, store: SessionStore) -> tuple[str | None, str | None]:
+    """Id and system prompt of the agent that answers in the session, None before there is one."""
+    notes = await store.notes(session.id, (SessionStarted.kind, AgentBound.kind))
+    for note in reversed(notes):
+        body = body_of(note)
+        if isinstance(body, SessionStarted | AgentBound) and body.agent is not None:
+            return str(body.agent.get("id", "")), body.system_prompt
+    return None, None
+
+
+def _usage_of(entry: Entry) -> Usage:
+    try:
+        body = body_of(entry)
+    except SessionError:
+        return Usage()
+    return (body.usage if isinstance(body, Message | Compaction) else None) or Usage()
+
+
+def report_data(report: Report) -> dict[str, object]:
+    """`report` as JSON data: the fields of a list's row, and more."""
+    info = report.info
+    context = build_context(report.window)
+    return {
+        **row_data(info),
+        "origin": info.origin,
+        "turns": info.turns,
+        "head": report.head,
+        "leaf": report.leaf,
+        "open_turn": report.has_open_turn,
+        "agent": report.agent,
+        "model": context.model,
+        "thinking_level": context.thinking_level,
+        "context_tokens": context.tokens,
+        "usage": usage_data(report.usage),
+        "branches": report.branches,
+        "labels": report.labels,
+        "questions": len(report.questions),
+        "branch": [_entry_data(entry, report.labels) for entry in report.branch],
+    }
+
+
+def row_data(info: SessionInfo) -> dict[str, object]:
+    """A session's row in a list, as JSON data."""
+    return {
+        "id": info.id,
+        "title": info.name or None,
+        "cwd": info.cwd,
+        "created_at": iso(info.created_at),
+        "updated_at": iso(info.updated_at),
+        "messages": info.messages,
+        "entries": info.entries,
+        "parent": info.parent,
+        "status": info.status,
+    }
+
+
+def usage_data(usage: Usage) -> dict[str, object]:
+    """`usage` with every field, also those that are zero."""
+    return {**msgspec.structs.asdict(usage), "total_tokens": usage.total_tokens}
+
+
+def _entry_data(entry: Entry, labels: Mapping[EntryId, str]) -> dict[str, object]:
+    data: dict[str, object] = {"id": entry.id, "kind": entry.kind, "at": iso(entry.at)}
+    if role := role_of(entry):
+        data["role"] = role
+    if entry.id in labels:
+        data["label"] = labels[entry.id]
+    return data | {"text": preview_of(entry, _TEXT_CELLS).what}
+
+
+def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
+    """`report` for people: what it is, what it used, and the branch it is on."""
+    yield style.paint(one_line(report.info.name, width) or "(nothing said yet)", "strong")
+    facts = _facts(report)
+    name_width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        yield f"  {style.paint(name.ljust(name_width), 'faint')}  {one_line(value, width)}"
+    for question in report.questions:
+        yield style.paint(f"  waits for you: {one_line(question.question.text, width)}", "warning")
+    if report.branch:
+        yield ""
+        rows = lines_of(_as_chain(report), report.leaf, limit=BRANCH_LINES)
+        yield from drawn(rows, report.info.id, width, style)
+
+
+def _facts(report: Report) -> list[tuple[str, str]]:
+    info, usage = report.info, report.usage
+    context = build_context(report.window)
+    facts = [
+        ("id", info.id),
+        ("folder", info.cwd or "(none)"),
+        ("created", local_time(info.created_at)),
+        ("last active", local_time(info.updated_at)),
+        ("status", f"{info.status}{', a turn is open' if report.has_open_turn else ''}"),
+        ("origin", f"{info.origin}{f', forked from {info.parent}' if info.parent else ''}"),
+        ("log", f"{counted(info.entries, 'entry', 'entries')}, {counted(info.turns, 'turn')}"),
+        ("tree", f"{counted(info.messages, 'message')}, {_branches(report)}"),
+        ("model", f"{context.model or '(none yet)'}, thinking {context.thinking_level or 'off'}"),
+        ("context", f"about {counted(context.tokens, 'token')} would be sent now"),
+    ]
+    if usage.total_tokens:
+        facts.append(("used", _used(usage)))
+    return facts
+
+
+def _branches(report: Report) -> str:
+    ends = counted(report.branches, "branch end")
+    return f"{ends}, {counted(len(report.labels), 'label')}"
+
+
+def _used(usage: Usage) -> str:
+    cached = usage.cache_read_tokens + usage.cache_write_tokens
+    used = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, {cached:,} cached"
+    if usage.cost_microcents is None:
+        return used
+    return f"{used}, {usage.cost_microcents / MICROCENTS_PER_DOLLAR:,.4f} USD"
+
+
+def _as_chain(report: Report) -> tuple[TreeNode, ...]:
+    """The branch alone, as a tree."""
+    return nodes_of(index_of(report.branch), report.labels)

@@ -1,0 +1,177 @@
+"""Events of a turn as they happen: streaming text, one line for each tool call, remarks.
+
+What was streamed is not told again when its entry arrives; what was missed while streaming is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Literal, Protocol, cast
+
+from perdure.apps.terminal.output import remark, show, show_json
+from perdure.apps.terminal.style import Meaning, Style
+from perdure.apps.terminal.text import one_line, safe
+from perdure.events.projection import wire
+from perdure.events.types import AnyEvent, Event, LiveEvent, Snapshot
+
+_ARGUMENT_CELLS = 60
+
+_Channel = Literal["text", "thinking"]
+
+
+class Teller(Protocol):
+    """Somebody who is told the events of turns."""
+
+    def tell(self, event: AnyEvent) -> None:
+        """Tell `event`."""
+        ...
+
+    def remark(self, text: str) -> None:
+        """Say something that is no event, on a line of its own."""
+        ...
+
+
+class JsonTeller:
+    """Every event as a line of JSON, in wire form, as soon as it happens."""
+
+    def tell(self, event: AnyEvent) -> None:
+        """Write the event."""
+        show_json(wire(event), is_flushed=True)
+
+    def remark(self, text: str) -> None:
+        """Nothing: what is no event is not part of the stream."""
+
+
+class QuietTeller:
+    """Nothing while a turn runs: for those who only want its answer."""
+
+    def tell(self, event: AnyEvent) -> None:
+        """Nothing."""
+
+    def remark(self, text: str) -> None:
+        """The text, on stderr."""
+        remark(text)
+
+
+class TextTeller:
+    """Events for people; errors are left to whoever awaits the turn."""
+
+    def __init__(self, style: Style, width: int) -> None:
+        self._style = style
+        self._width = width
+        self._open: _Channel | None = None
+        self._streamed = ""
+
+    def tell(self, event: AnyEvent) -> None:
+        """Show what the event adds to what is on the screen."""
+        match event:
+            case LiveEvent(type="agent:token"):
+                self._stream("text", event.text)
+            case LiveEvent(type="agent:reasoning"):
+                self._stream("thinking", event.text)
+            case LiveEvent():
+                self.remark(one_line(event.text, self._width - 2), "faint")
+            case Snapshot():
+                self._stream("text", event.partial.text.removeprefix(self._streamed))
+            case Event():
+                self._durable(event)
+
+    def remark(self, text: str, meaning: Meaning = "faint") -> None:
+        """A line between the lines of the conversation."""
+        self.close_line()
+        show(self._style.paint(safe(text), meaning), is_flushed=True)
+
+    def close_line(self) -> None:
+        """End the line that is being streamed, if there is one."""
+        if self._open is not None:
+            show(is_flushed=True)
+        self._open = None
+
+    def _stream(self, channel: _Channel, text: str) -> None:
+        if not text:
+            return
+        if self._open != channel:
+            self.close_line()
+        self._open = channel
+        if channel == "text":
+            self._streamed += text
+        shown = safe(text)
+        painted = self._style.paint(shown, "thinking") if channel == "thinking" else shown
+        show(painted, end="", is_flushed=True)
+
+    def _durable(self, event: Event) -> None:
+        payload = event.payload
+        match event.type:
+            case "agent:message":
+                self._message(payload)
+            case "agent:tool_call":
+                self._tool_call(payload)
+            case "agent:tool_result":
+                self._tool_result(payload)
+            case "session:compacted":
+                self.remark("older messages are now sent as a summary; the log keeps them")
+            case "session:trimmed":
+                self.remark(f"{payload['droppedMessageCount']} old messages did not fit")
+            case "session:turn_completed" | "session:cancelled":
+                self._end(payload)
+            case _:
+                pass
+
+    def _message(self, payload: Mapping[str, object]) -> None:
+        """The text of an answer, as far as it was not streamed."""
+        if payload.get("role") != "assistant":
+            return
+        said = "\n\n".join(text for text in map(_text_of, _items(payload.get("parts"))) if text)
+        if not self._streamed:
+            self._stream("text", said)
+        self._streamed = ""
+        self.close_line()
+
+    def _tool_call(self, payload: Mapping[str, object]) -> None:
+        self.close_line()
+        given = one_line(_arguments(payload.get("toolInput")), _ARGUMENT_CELLS)
+        line = f"→ {safe(str(payload.get('toolId')))} {given}".rstrip()
+        show(self._style.paint(line, "tool"), end="", is_flushed=True)
+        self._open = "text"
+
+    def _tool_result(self, payload: Mapping[str, object]) -> None:
+        outcome = str(payload.get("outcome"))
+        took = payload.get("durationMs")
+        ended = f" {outcome}" if took is None else f" {outcome}, {took} ms"
+        if self._open is None:  # its call was told before this process began
+            show(self._style.paint(f"→ {safe(str(payload.get('toolId')))}", "tool"), end="")
+            self._open = "text"
+        show(self._style.paint(ended, "faint" if payload.get("success") else "bad"), end="")
+        self.close_line()
+        if not payload.get("success") and (why := payload.get("outputSummary")):
+            self.remark(f"  {one_line(str(why), self._width - 2)}", "bad")
+
+    def _end(self, payload: Mapping[str, object]) -> None:
+        self.close_line()
+        self._streamed = ""
+        reason = payload.get("stopReason")
+        if reason not in ("stop", "error", None):
+            self.remark(f"(the turn ended: {reason})")
+
+
+def _items(value: object) -> tuple[object, ...]:
+    return tuple(cast("list[object]", value)) if isinstance(value, list | tuple) else ()
+
+
+def _text_of(part: object) -> str:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case _:
+            return ""
+
+
+def _arguments(given: object) -> str:
+    """The arguments of a call: the value of a single text argument, else all of them as JSON."""
+    if not isinstance(given, dict) or not given:
+        return ""
+    values = list(cast("dict[str, object]", given).values())
+    if len(values) == 1 and isinstance(values[0], str):
+        return values[0]
+    return json.dumps(given, ensure_ascii=False, default=str)

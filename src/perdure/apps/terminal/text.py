@@ -1,0 +1,48 @@
+"""Text that is safe and fits: no control character gets through, widths are counted in cells.
+
+What a log holds was written by models, tools and other people. Printed raw it could move the
+cursor, change the window's title or hide what follows; so everything shown goes through here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rich.cells import cell_len, set_cell_size
+
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 but for tab and line feed
+    "\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"  # direction marks and overrides, line separators
+    "\ud800-\udfff]"  # half characters, which no terminal can be sent
+)
+_SPACES = re.compile(r"\s+")
+
+_LOOKED_AT = 4
+"""How many times its width of a long text is looked at to find a line that fits."""
+
+
+def safe(text: str) -> str:
+    """`text` with a U+FFFD for every character a terminal would obey; tabs, line feeds stay."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def one_line(text: str, width: int) -> str:
+    """The start of `text` as one line of at most `width` cells, "…" where it is cut."""
+    start = text[: max(width, 1) * _LOOKED_AT]
+    line = clipped(safe(_SPACES.sub(" ", start)).strip(), width)
+    is_cut = len(start) < len(text) and not line.endswith("…")
+    return clipped(line + "…", width) if is_cut else line
+
+
+def clipped(text: str, width: int) -> str:
+    """`text` cut to at most `width` cells; the last one is then an ellipsis."""
+    if width <= 0:
+        return ""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def padded(text: str, width: int) -> str:
+    """`text` with spaces up to `width` cells; longer text stays as it is."""
+    return text + " " * (width - cell_len(text))

@@ -1,0 +1,87 @@
+"""Lines that a person types (or a pipe holds), and Ctrl-C, without blocking the event loop.
+
+The terminal itself edits the line. Nothing here holds a lock on stdin, so leaving the program never
+waits for a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+_CHUNK_BYTES = 65_536
+
+
+class TypedLines:
+    """Lines of stdin in order; None at its end."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._descriptor = sys.stdin.fileno() if descriptor is None else descriptor
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._rest = b""
+        self._has_ended = False
+        self._is_watched = False
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person types them."""
+        return os.isatty(self._descriptor)
+
+    async def next(self) -> str | None:
+        """The next line without its end; None once there is no more."""
+        if self._lines.empty() and self._has_ended:
+            return None
+        if not self._is_watched and not self._has_ended:
+            self._begin()
+        line = await self._lines.get()
+        if line is None:
+            self._has_ended = True
+        return line
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._is_watched:
+            asyncio.get_running_loop().remove_reader(self._descriptor)
+            self._is_watched = False
+
+    def _begin(self) -> None:
+        try:
+            asyncio.get_running_loop().add_reader(self._descriptor, self._read)
+            self._is_watched = True
+        except PermissionError:  # a plain file, which is always ready and cannot be waited for
+            while not self._has_ended and self._read():
+                pass
+
+    def _read(self) -> bool:
+        chunk = os.read(self._descriptor, _CHUNK_BYTES)
+        if not chunk:
+            if self._rest:
+                self._put(self._rest)
+            self._rest = b""
+            self._lines.put_nowait(None)
+            self.close()
+            return False
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            self._put(line)
+        return True
+
+    def _put(self, line: bytes) -> None:
+        self._lines.put_nowait(line.decode(errors="replace").removesuffix("\r"))
+
+
+@contextmanager
+def interrupts(handler: Callable[[], None]) -> Generator[None]:
+    """Have Ctrl-C call `handler` instead of raising, for the length of the block."""
+    loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
