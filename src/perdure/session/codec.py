@@ -17,7 +17,7 @@ import msgspec
 from perdure.errors import CorruptLog, InvalidEntry
 from perdure.session import kinds, ledger, notes
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref
-from perdure.session.ids import EntryId, entry_place, stream_id
+from perdure.session.ids import EntryId, entry_place
 from perdure.session.kinds import OPAQUE, TreeBody
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message, with_unknown_parts
 from perdure.session.notes import SideBody
@@ -231,7 +231,7 @@ def entry_of_line(line: bytes) -> Entry:
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     stream, seq = entry_place(fields.id)
-    if seq != fields.seq or stream != stream_id(stream):
+    if seq != fields.seq:
         raise ValueError(f"{fields.id!r} is not the id of entry {fields.seq}")
     if (fields.about if fields.lane == "tree" else fields.parent_id) is not None:
         raise ValueError(f"entry {fields.id} has a field of the other lane")

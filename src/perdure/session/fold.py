@@ -99,15 +99,17 @@ def _first_of_window(path: Sequence[Entry], compaction: Entry | None) -> int:
 
 
 def labels_of(entries: Iterable[Entry]) -> dict[EntryId, str]:
-    """Entry -> its label after all of `entries` (in log order); the last one counts."""
+    """Entry -> its label after all of `entries` (in log order); the last readable one counts."""
     labels: dict[EntryId, str] = {}
     for entry in entries:
         if entry.kind != Label.kind or entry.about is None:
             continue
-        body = body_of(entry)
-        text = body.text if isinstance(body, Label) else None
-        if text:
-            labels[entry.about] = text
+        try:
+            body = body_of(entry)
+        except (CorruptLog, UnsupportedVersion):
+            continue
+        if isinstance(body, Label) and body.text:
+            labels[entry.about] = body.text
         else:
             labels.pop(entry.about, None)
     return labels

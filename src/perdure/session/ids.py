@@ -15,6 +15,7 @@ EntryId = NewType("EntryId", str)
 
 # Ids appear in the hash chain, in file names and in addresses: one line, no separator, no slash.
 _STREAM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
+_SEQ = re.compile(r"0|[1-9][0-9]{0,18}")
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford base 32: sorts as its value does
 
 
@@ -54,7 +55,7 @@ def entry_place(entry: str) -> tuple[StreamId, int]:
 
     Raises: ValueError when `entry` is not ``<stream>/<seq>``.
     """
-    stream, slash, seq = entry.rpartition("/")
-    if not slash or not seq.isascii() or not seq.isdigit() or (seq != "0" and seq[0] == "0"):
+    stream, _, seq = entry.rpartition("/")
+    if not _STREAM_ID.fullmatch(stream) or not _SEQ.fullmatch(seq):
         raise ValueError(f"{entry!r} is not an entry id")
     return StreamId(stream), int(seq)

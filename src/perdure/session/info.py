@@ -101,7 +101,7 @@ def info_of(header: StreamHeader, shared: SessionInfo | None = None) -> SessionI
         origin=header.origin,
         created_at=header.created_at,
         updated_at=header.created_at,
-        title=clean_title(header.title),
+        title=one_line(header.title),
         cwd=header.cwd,
         parent=parent,
     )
@@ -125,13 +125,10 @@ def info_after(info: SessionInfo, entries: Iterable[Entry]) -> SessionInfo:
 
 def _after_one(info: SessionInfo, entry: Entry) -> SessionInfo:
     grown = msgspec.structs.replace(info, entries=info.entries + 1)
-    try:
-        if entry.kind == MESSAGE:
-            return _after_message(grown, entry)
-        if entry.kind == SessionInfoChanged.kind:
-            return _after_change(grown, entry)
-    except (CorruptLog, UnsupportedVersion):
-        return grown
+    if entry.kind == MESSAGE:
+        return _after_message(grown, entry)
+    if entry.kind == SessionInfoChanged.kind:
+        return _after_change(grown, entry)
     if entry.kind == TurnStarted.kind:
         return msgspec.structs.replace(grown, turns=info.turns + 1)
     if entry.kind == SessionEnded.kind:
@@ -144,8 +141,8 @@ def _after_one(info: SessionInfo, entry: Entry) -> SessionInfo:
 def _after_message(info: SessionInfo, entry: Entry) -> SessionInfo:
     role = role_of(entry)
     first_text = info.first_text
-    if role == "user" and first_text is None and (message := entry.message) is not None:
-        first_text = clean_title(message.text)
+    if role == "user" and first_text is None:
+        first_text = _beginning(entry)
     is_activity = role in ("user", "assistant")
     return msgspec.structs.replace(
         info,
@@ -155,18 +152,33 @@ def _after_message(info: SessionInfo, entry: Entry) -> SessionInfo:
     )
 
 
+def _beginning(entry: Entry) -> str | None:
+    try:
+        message = entry.message
+    except (CorruptLog, UnsupportedVersion):
+        return None
+    return None if message is None else shortened(one_line(message.text))
+
+
 def _after_change(info: SessionInfo, entry: Entry) -> SessionInfo:
-    body = body_of(entry)
+    try:
+        body = body_of(entry)
+    except (CorruptLog, UnsupportedVersion):
+        return info
     if not isinstance(body, SessionInfoChanged):
         return info
-    title = info.title if body.title is msgspec.UNSET else clean_title(body.title)
+    title = info.title if body.title is msgspec.UNSET else one_line(body.title)
     cwd = info.cwd if body.cwd is msgspec.UNSET else body.cwd
     return msgspec.structs.replace(info, title=title, cwd=cwd)
 
 
-def clean_title(text: str | None) -> str | None:
-    """`text` on one line, trimmed, cut to `TITLE_LENGTH` characters; None when nothing is left."""
-    words = " ".join((text or "").split())
-    if len(words) > TITLE_LENGTH:
-        words = words[: TITLE_LENGTH - 1].rstrip() + "…"
-    return words or None
+def one_line(text: str | None) -> str | None:
+    """`text` on one line, without space around it; None when nothing is left."""
+    return " ".join((text or "").split()) or None
+
+
+def shortened(text: str | None) -> str | None:
+    """`text` cut to `TITLE_LENGTH` characters, the last one an ellipsis if it was longer."""
+    if text is None or len(text) <= TITLE_LENGTH:
+        return text
+    return text[: TITLE_LENGTH - 1].rstrip() + "…"

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import pytest
+
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import Entry, NewEntry
+from perdure.session.ids import StreamId
+from perdure.session.info import (
+    TITLE_LENGTH,
+    ForkPoint,
+    SessionInfo,
+    StreamHeader,
+    info_after,
+    info_of,
+)
+from perdure.session.ledger import TurnStarted
+from perdure.session.messages import assistant, system, tool_result, user
+from perdure.session.notes import (
+    Label,
+    SessionEnded,
+    SessionInfoChanged,
+    SessionReopened,
+)
+
+HEADER = StreamHeader(StreamId("s"), created_at=1000)
+
+
+def entry_of(new: NewEntry, at: int) -> Entry:
+    return Entry(StreamId("s"), 0, new.lane, None, None, at, new.kind, new.v, new.body)
+
+
+def info_with(*new: NewEntry, header: StreamHeader = HEADER) -> SessionInfo:
+    entries = [entry_of(one, 2000 + n) for n, one in enumerate(new)]
+    return info_after(info_of(header), entries)
+
+
+def test_a_new_session_is_what_its_header_says() -> None:
+    header = StreamHeader(
+        StreamId("s"),
+        created_at=1000,
+        origin="import",
+        cwd="here",
+        title=" A\n b ",
+        parent=HEADER.id,
+    )
+    assert info_of(header) == SessionInfo(
+        StreamId("s"),
+        "session",
+        "import",
+        1000,
+        1000,
+        title="A b",
+        cwd="here",
+        parent=StreamId("s"),
+    )
+
+
+def test_messages_entries_and_turns_are_counted() -> None:
+    info = info_with(
+        new_side(TurnStarted(1, "a")),
+        new_tree(user("Hi")),
+        new_tree(assistant("Hello")),
+        new_tree(tool_result("c", "x")),
+        new_side(Label("x")),
+    )
+    assert (info.entries, info.messages, info.turns) == (5, 3, 1)
+
+
+def test_only_what_person_and_model_say_is_activity() -> None:
+    assert info_with(new_tree(system("x")), new_tree(tool_result("c", "x"))).updated_at == 1000
+    assert info_with(new_side(SessionInfoChanged(title="x"))).updated_at == 1000
+    assert info_with(new_tree(user("x")), new_side(SessionEnded())).updated_at == 2000
+    assert info_with(new_tree(user("x")), new_tree(assistant("y"))).updated_at == 2001
+
+
+def test_an_old_message_does_not_turn_the_clock_back() -> None:
+    entries = [entry_of(new_tree(user("new")), 5000), entry_of(new_tree(user("old")), 3000)]
+    assert info_after(info_of(HEADER), entries).updated_at == 5000
+
+
+def test_a_session_without_title_is_called_after_its_first_user_message() -> None:
+    info = info_with(new_tree(assistant("Hello")), new_tree(user("Fix\n it ")), new_tree(user("b")))
+    assert (info.title, info.first_text, info.name) == (None, "Fix it", "Fix it")
+    assert info_with().name == ""
+
+
+def test_a_first_message_without_text_leaves_the_name_to_the_next() -> None:
+    assert info_with(new_tree(user("  ")), new_tree(user("Hi"))).name == "Hi"
+
+
+def test_a_long_first_message_is_cut_and_a_long_title_is_not() -> None:
+    long = "word " * 40
+    info = info_with(new_tree(user(long)))
+    assert info.name.endswith("word…")
+    assert len(info.name) <= TITLE_LENGTH
+    titled = info_with(new_side(SessionInfoChanged(title=long)))
+    assert titled.name == long.strip()
+    assert info_with(new_tree(user("x" * TITLE_LENGTH))).name == "x" * TITLE_LENGTH
+
+
+def test_a_title_can_be_changed_and_cleared_and_the_folder_apart_from_it() -> None:
+    renamed = new_side(SessionInfoChanged(title="New"))
+    moved = new_side(SessionInfoChanged(cwd="there"))
+    header = StreamHeader(StreamId("s"), created_at=1, title="Old", cwd="here")
+    info = info_with(renamed, header=header)
+    assert (info.title, info.cwd) == ("New", "here")
+    info = info_with(renamed, moved, header=header)
+    assert (info.title, info.cwd) == ("New", "there")
+    for cleared in (None, "", "  \n"):
+        info = info_with(new_side(SessionInfoChanged(title=cleared)), header=header)
+        assert info.title is None
+
+
+def test_a_session_ends_and_goes_on() -> None:
+    ended, reopened = new_side(SessionEnded()), new_side(SessionReopened())
+    assert info_with(ended).status == "ended"
+    assert info_with(ended, reopened).status == "active"
+
+
+@pytest.mark.parametrize("kind", ["message", "session_info", "compaction", "opaque", "future"])
+def test_an_entry_that_cannot_be_read_is_only_counted(kind: str) -> None:
+    for body, version in ((b"\xff{", 1), (b"{}", 99), (b"[" * 100_000, 1)):
+        info = info_with(NewEntry(kind, body, version))
+        assert (info.entries, info.messages) == (1, int(kind == "message"))
+        assert (info.name, info.updated_at, info.status) == ("", 1000, "active")
+
+
+def test_a_user_message_that_cannot_be_read_is_activity_without_a_name() -> None:
+    info = info_with(NewEntry("message", b'{"role":"user","parts":7}'))
+    assert (info.messages, info.name, info.updated_at) == (1, "", 2000)
+
+
+def test_a_fork_inherits_names_and_messages_and_counts_its_own_entries_and_turns() -> None:
+    origin = info_with(
+        new_side(TurnStarted(1, "a")),
+        new_tree(user("Hi")),
+        new_side(SessionInfoChanged(title="T", cwd="here")),
+    )
+    point = ForkPoint(StreamId("s"), None, 2, "tree")
+    fork = info_of(StreamHeader(StreamId("f"), created_at=9000, fork=point), origin)
+    assert (fork.parent, fork.title, fork.first_text, fork.cwd) == ("s", "T", "Hi", "here")
+    assert (fork.messages, fork.entries, fork.turns, fork.updated_at) == (1, 0, 0, 9000)
+    named = StreamHeader(StreamId("f"), created_at=9000, fork=point, title="F", cwd="there")
+    assert (info_of(named, origin).title, info_of(named, origin).cwd) == ("F", "there")

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.errors import UnsupportedVersion
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+    Usage,
+    assistant,
+    decode_message,
+    system,
+    thinking,
+    tool_call,
+    tool_result,
+    user,
+    with_unknown_parts,
+)
+
+PICTURE = MediaPart("image/png", "media://sha256-" + "0" * 64, 10)
+
+
+def test_messages_are_written_as_briefly_as_they_are_said() -> None:
+    assert user("Hello") == Message("user", (TextPart("Hello"),))
+    assert user("See", PICTURE, "this") == Message(
+        "user", (TextPart("See"), PICTURE, TextPart("this"))
+    )
+    assert system("Be brief.") == Message("system", (TextPart("Be brief."),))
+    assert assistant("…", thinking("Hm"), tool_call("c1", "look", {"x": 1})) == Message(
+        "assistant",
+        (TextPart("…"), ThinkingPart("Hm"), ToolCallPart("c1", "look", {"x": 1})),
+        stop_reason="tool_calls",
+    )
+    assert tool_result("c1", "seen", is_error=True) == Message(
+        "tool", (ToolResultPart("c1", "seen", is_error=True),)
+    )
+    assert tool_call("c1", "look").args == {}
+
+
+def test_an_answer_ends_with_calls_or_for_good_unless_it_says_otherwise() -> None:
+    assert assistant("Hi").stop_reason == "stop"
+    assert assistant(tool_call("c", "t")).stop_reason == "tool_calls"
+    assert assistant("Hi", stop_reason="length").stop_reason == "length"
+
+
+def test_the_text_is_what_was_said_and_not_what_was_thought() -> None:
+    said = assistant("One", thinking("Hm"), "", "Two", tool_call("c", "t"))
+    assert said.text == "One\n\nTwo"
+    assert tool_result("c", "seen").text == "seen"
+    assert Message("user", ()).text == ""
+
+
+def test_the_calls_are_in_order() -> None:
+    first, second = tool_call("a", "t"), tool_call("b", "t")
+    assert assistant(first, "…", second).tool_calls == (first, second)
+
+
+def test_usage_adds_up_and_an_unknown_price_stays_unknown() -> None:
+    one = Usage(1, 2, 3, 4)
+    assert one.total_tokens == 10
+    assert one + one == Usage(2, 4, 6, 8)
+    assert (one + Usage(cost_microcents=5)).cost_microcents == 5
+    assert (Usage(cost_microcents=6) + Usage(cost_microcents=5)).cost_microcents == 11
+    assert (one + one).cost_microcents is None
+
+
+def test_a_part_of_the_future_is_kept_among_those_of_today() -> None:
+    body = b'{"role":"user","parts":[{"type":"smell","x":1e400},{"type":"text","text":"a"}],"n":1}'
+    assert decode_message(body) == Message(
+        "user", (UnknownPart(msgspec.Raw(b'{"type":"smell","x":1e400}')), TextPart("a"))
+    )
+
+
+def test_a_known_part_without_its_fields_is_unknown() -> None:
+    message = decode_message(b'{"role":"user","parts":[{"type":"text"}]}')
+    assert message.parts == (UnknownPart(msgspec.Raw(b'{"type":"text"}')),)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'"text"',
+        b"{}",
+        b'{"role":"user"}',
+        b'{"role":"king","parts":[]}',
+        b'{"role":"user","parts":{}}',
+        b'{"role":"user","parts":[{"type":"smell"}],"usage":7}',
+        b'{"role":"user","parts":[],"stop_reason":"tired"}',
+        b'{"role":"user","parts":[{"type":"text","text":"\xff"}]}',
+    ],
+)
+def test_what_is_no_message_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the reader's own message, whatever it says
+        decode_message(body)
+
+
+def test_a_newer_version_is_refused_with_its_number() -> None:
+    with pytest.raises(UnsupportedVersion, match="version 2"):
+        decode_message(b'{"role":"user","parts":[]}', 2)
+
+
+def test_parts_are_looked_for_wherever_bodies_have_them() -> None:
+    part = b'{"type":"smell"}'
+    message = b'{"role":"user","parts":[' + part + b"]}"
+    for body in (message, b'{"partial":' + message + b"}", b'{"retained":[' + message + b"]}"):
+        assert b'{"type":"unknown","raw":' + part + b"}" in with_unknown_parts(body)
+    assert with_unknown_parts(b'{"a": 1.50}') == b'{"a":1.50}'

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from perdure.session.ids import EntryId
+from perdure.session.messages import user
+from perdure.session.tree import branch_to, common_ancestor, index_of, nodes_of
+from tests.fakes.tree_log import TreeLog
+
+
+def grown() -> TreeLog:
+    """0 - 1 - 2, with 3 and 4 beside 1, and a second root 5."""
+    log = TreeLog()
+    log.extend(user("0"), user("1"), user("2"))
+    for parent in ("s/0", "s/0", None):
+        log.append(user("x"), parent=parent)
+    return log
+
+
+def test_a_tree_is_nested_by_parents_and_carries_its_labels() -> None:
+    first, second = nodes_of(index_of(grown().entries), {EntryId("s/3"): "here"})
+    assert (first.entry.seq, second.entry.seq) == (0, 5)
+    assert [(node.entry.seq, node.label) for node in first.children] == [
+        (1, None),
+        (3, "here"),
+        (4, None),
+    ]
+    assert [node.entry.seq for node in first.children[0].children] == [2]
+
+
+def test_a_branch_is_the_way_from_the_root_to_the_leaf() -> None:
+    by_id = index_of(grown().entries).by_id
+    assert [entry.seq for entry in branch_to(EntryId("s/2"), by_id)] == [0, 1, 2]
+    assert [entry.seq for entry in branch_to(EntryId("s/5"), by_id)] == [5]
+    assert branch_to(None, by_id) == []
+    assert branch_to(EntryId("s/9"), by_id) == []
+
+
+def test_branches_part_at_their_common_ancestor() -> None:
+    by_id = index_of(grown().entries).by_id
+    assert common_ancestor(EntryId("s/2"), EntryId("s/4"), by_id) == "s/0"
+    assert common_ancestor(EntryId("s/2"), EntryId("s/1"), by_id) == "s/1"
+    assert common_ancestor(EntryId("s/2"), EntryId("s/5"), by_id) is None
+    assert common_ancestor(EntryId("s/2"), None, by_id) is None
+
+
+def test_an_orphan_is_a_root_and_its_branch_begins_with_it() -> None:
+    log = TreeLog()
+    log.append(user("a"), parent="lost/7")
+    log.append(user("b"))
+    index = index_of(log.entries)
+    assert index.roots == ["s/0"]
+    assert [entry.seq for entry in branch_to(EntryId("s/1"), index.by_id)] == [0, 1]
+
+
+def test_an_empty_log_has_an_empty_tree() -> None:
+    assert nodes_of(index_of([]), {}) == ()
