@@ -1,0 +1,264 @@
+"""What `verify` finds: each kind of damage is named once, where it is."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import Entry, NewEntry, Sibling
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.messages import user
+from perdure.session.notes import Label, LeafMoved
+from perdure.stores.admission import Shared, admit, advanced, opened
+from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
+from perdure.stores.protocol import Problem, StreamState, Write
+from perdure.stores.verification import (
+    StoredCommit,
+    StoredEntry,
+    blob_problems,
+    origin_hash_of,
+    stream_problems,
+)
+
+S = StreamId("s")
+
+
+class Log:
+    """A stream as a backend keeps it, to be damaged by hand."""
+
+    def __init__(self, header: StreamHeader, shared: Shared | None = None) -> None:
+        self.origin_hash = shared.hash if shared else b""
+        self.shared_messages = shared.messages if shared else 0
+        genesis = genesis_hash(header, self.origin_hash)
+        self.state: StreamState = opened(header, genesis, shared, lambda _: True)
+        self.commits: list[StoredCommit] = []
+        self.rows: list[StoredEntry] = []
+
+    def append(self, *new: NewEntry) -> None:
+        admission = admit(self.state, Write(stream=S, entries=new), 9, lambda _: True)
+        rows = [sealed(entry) for entry in admission.entries]
+        lines = [header_line(row.entry, row.digest) for row in rows]
+        chain = commit_hash(self.state.hash, 9, admission.epoch, lines)
+        self.commits.append(StoredCommit(self.state.head + 1, len(rows), 9, admission.epoch, chain))
+        self.rows += rows
+        self.state = advanced(self.state, admission, chain)
+
+    def problems(self) -> list[Problem]:
+        found = stream_problems(
+            self.state,
+            self.commits,
+            self.rows,
+            lambda id_: id_ == "o/1",
+            origin_hash=self.origin_hash,
+            shared_messages=self.shared_messages,
+        )
+        return list(found)
+
+    def places(self) -> list[int | None]:
+        assert all(problem.stream == "s" for problem in self.problems())
+        return [problem.seq for problem in self.problems()]
+
+    def damage(self, seq: int, **changes: object) -> None:
+        """Change fields of a stored entry, behind the chain's back."""
+        row = self.rows[seq]
+        entry = msgspec.structs.replace(row.entry, **changes)
+        self.rows[seq] = msgspec.structs.replace(row, entry=entry)
+
+
+def sealed(entry: Entry) -> StoredEntry:
+    salt = bytes([entry.seq]) * 16
+    return StoredEntry(entry, salt, body_digest(entry.body, salt))
+
+
+@pytest.fixture
+def log() -> Log:
+    """Seven entries in three commits: 0 1 2, 3, 4 5 6; the leaf was moved to s/0 at the end."""
+    log = Log(StreamHeader(S, 5))
+    log.append(new_tree(user("a")), new_side(Label("x"), Sibling(0)), new_tree(user("b")))
+    log.append(new_tree(user("c")))
+    log.append(
+        new_tree(user("d"), EntryId("s/2")),
+        new_side(Label("y"), EntryId("s/3")),
+        new_side(LeafMoved(EntryId("s/0"))),
+    )
+    return log
+
+
+def test_an_undamaged_stream_has_no_problems(log: Log) -> None:
+    assert log.problems() == []
+    assert Log(StreamHeader(S, 5)).problems() == []
+
+
+@pytest.mark.parametrize("seq", range(7))
+def test_a_flipped_byte_of_a_body_is_found_at_its_entry(log: Log, seq: int) -> None:
+    body = bytearray(log.rows[seq].entry.body)
+    body[-2] ^= 1
+    log.damage(seq, body=bytes(body))
+
+    found = next(problem for problem in log.problems() if problem.seq == seq)
+    assert found.problem == "its body is not what was committed"
+    if seq != 6:  # the body of the leaf entry also says where the leaf is
+        assert log.places() == [seq]
+
+
+@pytest.mark.parametrize(
+    ("seq", "changes"),
+    [
+        (0, {"at": 8}),
+        (1, {"about": EntryId("s/2")}),
+        (2, {"v": 2}),
+        (3, {"kind": "custom_message"}),
+        (4, {"parent_id": EntryId("s/3")}),
+        (5, {"kind": "session_reopened"}),
+    ],
+)
+def test_an_altered_header_is_found_at_its_commit(
+    log: Log, seq: int, changes: dict[str, object]
+) -> None:
+    log.damage(seq, **changes)
+
+    first = {0: 0, 1: 0, 2: 0, 3: 3, 4: 4, 5: 4}[seq]
+    problems = [problem for problem in log.problems() if problem.seq is not None]
+    assert [problem.seq for problem in problems] == [first]
+    assert "hash of its commit" in problems[0].problem
+
+
+def test_an_altered_salt_or_digest_is_found(log: Log) -> None:
+    log.rows[2] = msgspec.structs.replace(log.rows[2], salt=b"\xff" * 16)
+    assert log.places() == [2]
+
+    row = log.rows[3]
+    log.rows[3] = msgspec.structs.replace(row, salt=None, digest=b"\x00" * 32)
+    assert log.places() == [2, 3]
+
+
+def test_an_erased_body_is_no_problem_while_its_digest_is_there(log: Log) -> None:
+    for seq in (0, 2, 5):
+        entry = msgspec.structs.replace(log.rows[seq].entry, body=b"")
+        log.rows[seq] = msgspec.structs.replace(log.rows[seq], entry=entry, salt=None)
+
+    assert log.problems() == []
+
+
+@pytest.mark.parametrize(("seq", "places"), [(0, [1, 2, 0]), (3, [3, 4]), (5, [6, 4])])
+def test_a_missing_entry_is_found(log: Log, seq: int, places: list[int]) -> None:
+    del log.rows[seq]
+
+    # Entry 2 hangs from entry 0; the places without seq are counts that do not fit any more.
+    assert [place for place in log.places() if place is not None] == places
+
+
+def test_a_missing_last_entry_is_found(log: Log) -> None:
+    del log.rows[6]
+
+    assert log.places()[0] == 4
+    assert any("head" in problem.problem for problem in log.problems())
+
+
+def test_entries_in_the_wrong_order_are_found(log: Log) -> None:
+    first, second = log.rows[0], log.rows[2]
+    log.damage(0, body=second.entry.body)
+    log.damage(2, body=first.entry.body)
+
+    assert log.places() == [0, 2]
+
+
+def test_a_missing_commit_is_found(log: Log) -> None:
+    del log.commits[1]
+
+    assert log.places() == [3, 4]
+
+
+def test_entries_beyond_the_last_commit_are_found(log: Log) -> None:
+    log.rows.append(sealed(msgspec.structs.replace(log.rows[5].entry, seq=7)))
+
+    assert log.places()[0] == 7
+    assert log.problems()[0].problem == "it belongs to no commit"
+
+
+@pytest.mark.parametrize("changes", [{"at": 8}, {"epoch": 1}, {"hash": b"\x01" * 32}])
+def test_an_altered_commit_is_found(log: Log, changes: dict[str, object]) -> None:
+    log.commits[1] = msgspec.structs.replace(log.commits[1], **changes)
+
+    # An altered hash also fits no longer under the commit after it.
+    assert log.places() == ([3, 4] if "hash" in changes else [3])
+
+
+def test_an_altered_session_header_is_found(log: Log) -> None:
+    header = msgspec.structs.replace(log.state.header, title="forged")
+    log.state = msgspec.structs.replace(log.state, header=header)
+
+    assert log.places() == [0]
+    assert "the session" in log.problems()[0].problem
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"head": 7}, {"leaf": None}, {"leaf": EntryId("s/4")}, {"open_turn": 3}, {"hash": b"?" * 32}],
+)
+def test_a_state_that_does_not_follow_from_the_entries_is_found(
+    log: Log, changes: dict[str, object]
+) -> None:
+    log.state = msgspec.structs.replace(log.state, **changes)
+
+    assert log.places() == [None]
+
+
+@pytest.mark.parametrize("changes", [{"entries": 8}, {"messages": 5}])
+def test_counts_that_do_not_follow_from_the_entries_are_found(
+    log: Log, changes: dict[str, object]
+) -> None:
+    info = msgspec.structs.replace(log.state.info, **changes)
+    log.state = msgspec.structs.replace(log.state, info=info)
+
+    assert log.places() == [None]
+
+
+def test_a_parent_outside_the_tree_is_found(log: Log) -> None:
+    for parent in ("s/1", "s/4", "s/99", "o/1", "o/2"):
+        log.damage(4, parent_id=EntryId(parent))
+        is_seen = parent == "o/1"
+        assert any("parent" in p.problem for p in log.problems()) != is_seen, parent
+
+
+def test_a_fork_is_checked_against_its_origin() -> None:
+    origin = Log(StreamHeader(StreamId("o"), 5)).state
+    shared = Shared(origin.info, 3, b"o" * 32, 2)
+    fork = ForkPoint(StreamId("o"), EntryId("o/1"), 3, "tree")
+    log = Log(StreamHeader(S, 5, fork=fork), shared)
+    assert log.problems() == []
+    log.append(new_tree(user("a")))
+    assert log.problems() == []
+    assert log.state.info.messages == 3
+
+    log.origin_hash = b"p" * 32
+
+    assert log.places() == [0]
+
+
+def test_an_empty_fork_whose_origin_was_altered_is_found() -> None:
+    fork = ForkPoint(StreamId("o"), None, 3, "tree")
+    origin = Log(StreamHeader(StreamId("o"), 5)).state
+    log = Log(StreamHeader(S, 5, fork=fork), Shared(origin.info, 3, b"o" * 32, 0))
+
+    log.origin_hash = b"p" * 32
+
+    assert log.places() == [None]
+
+
+def test_the_hash_a_fork_is_made_with_is_that_after_the_commit_of_its_head(log: Log) -> None:
+    hashes = [origin_hash_of(b"genesis", log.commits, head) for head in range(-1, 7)]
+
+    first, second, third = (commit.hash for commit in log.commits)
+    assert hashes == [b"genesis", first, first, first, second, third, third, third]
+
+
+def test_a_blob_that_is_not_what_its_name_says_is_found() -> None:
+    good = "sha256-2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+
+    assert list(blob_problems(good, b"hello")) == []
+    (problem,) = blob_problems(good, b"hellp")
+    assert (problem.stream, problem.seq) == (None, None)
+    assert good in problem.problem
