@@ -26,7 +26,7 @@ from perdure.context.tokens import estimate_tokens
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId
 from perdure.session.kinds import MESSAGE, BranchSummary, Compaction
-from perdure.session.messages import Message, ToolResultPart
+from perdure.session.messages import Message, ToolCallPart, ToolResultPart
 
 KEEP_RECENT_TOKENS = 20_000
 TRIGGER = 0.8
@@ -133,7 +133,7 @@ def _cut(
     """Where to cut; None when everything fits into what is kept, or no cut is possible."""
     if keep_recent_tokens <= 0:
         return _Cut(len(shown), None)
-    candidates = _candidates(shown)
+    candidates = _candidates(shown, retained)
     if not candidates:
         return None
     enough = _enough_from(shown, keep_recent_tokens, scale)
@@ -161,9 +161,9 @@ def _enough_from(shown: Sequence[Shown], keep_recent_tokens: int, scale: float) 
     return None
 
 
-def _candidates(shown: Sequence[Shown]) -> list[int]:
+def _candidates(shown: Sequence[Shown], retained: Sequence[Message]) -> list[int]:
     """Where one may cut: before a message that is no result, not between a call and its result."""
-    inside = _between_call_and_result(shown)
+    inside = _between_call_and_result(shown, retained)
     return [
         n
         for n, each in enumerate(shown)
@@ -171,19 +171,23 @@ def _candidates(shown: Sequence[Shown]) -> list[int]:
     ]
 
 
-def _between_call_and_result(shown: Sequence[Shown]) -> list[bool]:
+def _between_call_and_result(shown: Sequence[Shown], retained: Sequence[Message]) -> list[bool]:
     """For each position, whether a cut there would part a tool call from its result."""
-    asked: dict[str, int] = {}
+    asked = {call.id: -1 for message in retained for call in _calls(message)}
     steps = [0] * (len(shown) + 1)
     for position, each in enumerate(shown):
         if each.message is None:
             continue
+        asked.update((call.id, position) for call in _calls(each.message))
         for part in each.message.parts:
             if isinstance(part, ToolResultPart) and part.call_id in asked:
                 steps[asked[part.call_id] + 1] += 1
                 steps[position + 1] -= 1
-        asked.update((call.id, position) for call in each.message.tool_calls)
     return [depth > 0 for depth in accumulate(steps)]
+
+
+def _calls(message: Message) -> tuple[ToolCallPart, ...]:
+    return message.tool_calls if message.role == "assistant" else ()
 
 
 def _with_settings_before(shown: Sequence[Shown], at: int) -> int:

@@ -269,7 +269,7 @@ def _as_words(result: _Result) -> ContextMessage:
 
 
 def sendable_name(name: str) -> str:
-    """`name` as all providers accept it: ASCII letters, digits, ``_`` and ``-``, begun by no digit."""
+    """`name` as all providers accept it: ASCII letters, digits, ``_``, ``-``, no digit first."""
     cleaned = _UNSENDABLE.sub("_", name)
     if cleaned and not _NAME_START.match(cleaned):
         cleaned = f"_{cleaned}"

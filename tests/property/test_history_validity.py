@@ -1,0 +1,95 @@
+"""Whatever is in the log, what the model is sent breaks no provider's rule and loses no words."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.context.build import Context, build_context
+from perdure.context.emission import ContextMessage, emitted
+from perdure.context.validity import valid_history
+from perdure.session.ids import EntryId
+from perdure.session.messages import Message, TextPart, user
+from tests.fakes.provider_rules import all_problems, sending_problems
+from tests.fakes.random_logs import messages, random_logs
+from tests.fakes.tree_log import TreeLog
+
+
+def said_in(context: Context) -> list[Message]:
+    return [each.message for each in context.messages]
+
+
+def texts_of(message: Message) -> list[str]:
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    return [text for text in texts if text.strip()]
+
+
+@given(random_logs())
+def test_the_context_of_every_leaf_of_every_log_is_valid_for_every_provider(log: TreeLog) -> None:
+    for leaf in [None, *log.by_id]:
+        context = build_context(log.window(leaf))
+        assert all_problems(said_in(context)) == []
+
+
+@given(random_logs())
+def test_once_the_person_has_spoken_the_context_of_every_leaf_can_be_sent(log: TreeLog) -> None:
+    for leaf in [None, *log.by_id]:
+        prompted = TreeLog("prompted", origin=log)
+        prompted.undone = log.undone
+        prompted.append(user("go on"), parent=leaf)
+        context = build_context(prompted.window())
+        assert sending_problems(said_in(context)) == []
+
+
+@given(random_logs())
+def test_no_word_of_the_person_in_the_window_is_lost(log: TreeLog) -> None:
+    for leaf in log.by_id:
+        window = log.window(leaf)
+        context = build_context(window)
+        kept = Counter(text for message in said_in(context) for text in texts_of(message))
+        for each in emitted(window).messages:
+            if each.message.role == "user":
+                said = Counter(texts_of(each.message))
+                assert said <= kept
+
+
+@given(random_logs(), st.integers(-5, 500), st.sampled_from([0.25, 1.0, 4.0]))
+def test_any_budget_leaves_a_valid_context_that_is_not_empty(
+    log: TreeLog, budget: int, scale: float
+) -> None:
+    for leaf in log.by_id:
+        window = log.window(leaf)
+        whole = build_context(window, scale=scale)
+        context = build_context(window, budget_tokens=budget, scale=scale)
+        assert all_problems(said_in(context)) == []
+        assert bool(context.messages) == bool(whole.messages)
+        if context.dropped:
+            newest_only = [message.role for message in said_in(context)].count("user") == 1
+            assert context.tokens <= budget or newest_only
+        else:
+            assert said_in(context) == said_in(whole)
+
+
+@given(random_logs(), st.integers(0, 500))
+def test_a_history_of_texts_only_is_valid_too(log: TreeLog, budget: int) -> None:
+    for leaf in log.by_id:
+        window = log.window(leaf)
+        for limit in (None, budget):
+            context = build_context(window, history="text_only", budget_tokens=limit)
+            assert all_problems(said_in(context)) == []
+
+
+@given(st.lists(messages, max_size=12))
+def test_a_history_made_valid_is_left_alone_when_made_valid_again(said: list[Message]) -> None:
+    once = valid_history([ContextMessage(message, None) for message in said])
+    assert valid_history(once) == once
+
+
+@given(st.lists(messages, max_size=12))
+def test_every_entry_of_a_context_stands_in_it_at_most_once_per_role(said: list[Message]) -> None:
+    known = [ContextMessage(message, EntryId(f"s/{n}")) for n, message in enumerate(said)]
+    for each in valid_history(known):
+        assert len(set(each.entry_ids)) == len(each.entry_ids)
+        assert set(each.entry_ids) <= {one.entry_id for one in known}

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from perdure.context.transcript import transcript
+from perdure.session.messages import (
+    MediaPart,
+    assistant,
+    thinking,
+    tool_call,
+    tool_result,
+    user,
+)
+
+PICTURE = MediaPart("image/png", "media://sha256-" + "0" * 64, 10, "plan.png")
+
+
+def test_a_transcript_says_who_speaks_and_leaves_reasoning_out() -> None:
+    said = [
+        user("look", PICTURE),
+        assistant(thinking("secret"), "I look", tool_call("1", "read", {"path": "a", "n": 2})),
+        tool_result("1", "text of a", name="read"),
+        tool_result("2", "no such file", is_error=True),
+        user("  "),
+    ]
+    assert transcript(said) == (
+        "[User]: look\n\n"
+        "[User]: [attached: plan.png, image/png]\n\n"
+        "[Assistant]: I look\n\n"
+        '[Assistant calls]: read(path="a", n=2)\n\n'
+        "[Tool result of read]: text of a\n\n"
+        "[Tool error]: no such file"
+    )
+
+
+def test_scenario_24_a_long_tool_result_is_cut_and_counted_and_nothing_else_is() -> None:
+    long = "x" * 2_500
+    text = transcript([user(long), assistant(long), tool_result("1", long)])
+    said, answered, result = text.split("\n\n")
+    assert said == f"[User]: {long}"
+    assert answered == f"[Assistant]: {long}"
+    assert result == f"[Tool result]: {'x' * 2_000}\n[500 more characters were left out]"
+
+
+def test_a_tool_result_of_just_the_limit_is_whole() -> None:
+    assert transcript([tool_result("1", "x" * 2_000)]).endswith("x" * 2_000)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from perdure.context import prompts
+from perdure.context.emission import ContextMessage
+from perdure.context.validity import valid_history
+from perdure.session.ids import EntryId
+from perdure.session.messages import (
+    Message,
+    TextPart,
+    Usage,
+    assistant,
+    tool_call,
+    tool_result,
+    user,
+)
+from tests.fakes.provider_rules import all_problems
+
+
+def valid(*said: Message) -> list[Message]:
+    return [each.message for each in history(*said)]
+
+
+def history(*said: Message) -> tuple[ContextMessage, ...]:
+    return valid_history([ContextMessage(m, EntryId(f"s/{n}")) for n, m in enumerate(said)])
+
+
+def test_neighbours_of_one_role_are_merged_part_by_part() -> None:
+    sent = valid(user("a"), user("b", "c"), assistant("d"), assistant("e"))
+    assert sent == [user("a", "b", "c"), assistant("d", "e")]
+
+
+def test_a_merged_message_names_every_entry_in_it() -> None:
+    sent = history(user("a"), user("b"), assistant("c"))
+    assert sent[0].entry_id == "s/0"
+    assert sent[0].entry_ids == ("s/0", "s/1")
+    assert sent[1].entry_ids == ("s/2",)
+
+
+def test_merged_answers_report_the_usage_of_the_last() -> None:
+    sent = valid(user("a"), assistant("b", usage=Usage(1)), assistant("c", usage=Usage(2)))
+    assert sent[1].usage == Usage(2)
+
+
+def test_answers_that_become_neighbours_because_one_in_between_is_empty_are_merged() -> None:
+    assert valid(user("a"), assistant("b"), user(" "), assistant("c"))[1:] == [assistant("b", "c")]
+
+
+def test_words_of_the_person_may_follow_results() -> None:
+    said = [user("a"), assistant(tool_call("1", "x")), tool_result("1", "r"), user("b")]
+    assert [message.role for message in valid(*said)] == ["user", "assistant", "tool", "user"]
+
+
+def test_a_history_that_the_assistant_begins_is_given_a_beginning() -> None:
+    sent = history(assistant("welcome"), user("hi"))
+    assert sent[0] == ContextMessage(user(prompts.CONVERSATION_BEGINS), None)
+    assert [each.message.role for each in sent] == ["user", "assistant", "user"]
+
+
+def test_the_last_word_of_the_assistant_has_no_blank_end() -> None:
+    assert valid(user("a"), assistant("b \n"), user("c"), assistant("d \n"))[-1].text == "d"
+
+
+def test_answers_in_the_middle_are_not_touched() -> None:
+    assert valid(user("a"), assistant("b \n"), user("c"))[1].parts == (TextPart("b \n"),)
+
+
+def test_nothing_sendable_makes_no_history() -> None:
+    assert valid() == []
+    assert valid(user(""), assistant(" ")) == []
+
+
+def test_a_history_of_every_fault_at_once_is_valid() -> None:
+    sent = valid(
+        tool_result("lost", "x"),
+        assistant(tool_call("a.b", "no/slash"), "behind", tool_call("a.b", "")),
+        user("steering"),
+        tool_result("a.b", ""),
+        Message("assistant", (TextPart("par"),), stop_reason="error"),
+        assistant("", tool_call("a.b", "x")),
+    )
+    assert all_problems(sent) == []
+    assert [message.role for message in sent] == [
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "assistant",
+        "tool",
+    ]
