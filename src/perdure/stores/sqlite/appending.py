@@ -21,13 +21,19 @@ from perdure.session.info import ForkPoint, SessionInfo, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
-from perdure.stores.admission import Admission, Shared, admit, is_current, opened
+from perdure.stores.admission import Admission, Shared, admit, advanced, is_current, opened
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import EMPTY, Commit, Committed, Lease, StreamState, Write
 from perdure.stores.sqlite.branches import node_seen
 from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Node, Stream, Tables
 
-_ABOVE_ROOT = Node(0, 0, EMPTY, EMPTY, -1, 0, None)
+MOST_STANDING = 1_000
+"""Streams the writer remembers between commits."""
+
+_INHERITED = frozenset((Compaction.kind, ModelChange.kind, ThinkingChange.kind))
+_TURN_ENDS = frozenset((TurnStarted.kind, TurnFinished.kind))
+
+_ABOVE_ROOT = Node(-1, 0, EMPTY, EMPTY, -1, 0, None)
 
 _INSERT_STREAM = """
 INSERT INTO stream (namespace, id, kind, origin, parent, created_at, head, leaf, hash, epoch, until,
@@ -67,6 +73,10 @@ INSERT INTO idempotency (namespace, key, fingerprint, first, at) VALUES (?, ?, ?
 _KEEP_BLOB = """
 INSERT INTO blob (namespace, digest, size, content) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
+
+_INSERT_COMMIT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?)"
+
+_KEEP_ALIAS = "INSERT OR REPLACE INTO alias VALUES (?, ?, ?)"
 
 _UPSERT_PARTIAL = """
 INSERT INTO partial (stream, seq, content) VALUES (?, ?, ?)
@@ -120,7 +130,20 @@ def _namespace_number(tables: Tables, name: str) -> int:
 
 
 def _next_position(tables: Tables) -> int:
-    return int(tables.value("SELECT coalesce(max(n), 0) + 1 FROM entry"))
+    if tables.next_n is None:
+        tables.next_n = int(tables.value("SELECT coalesce(max(n), 0) + 1 FROM entry"))
+    return tables.next_n
+
+
+def _standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
+    """A stream as it stands in this transaction. Raises: SessionNotFound."""
+    found = tables.standing.get((namespace, stream))
+    if found is None:
+        if len(tables.standing) >= MOST_STANDING:
+            tables.standing.clear()
+        found = tables.standing[namespace, stream] = tables.stream(namespace, stream)
+        tables.stream_ids[found.no] = stream
+    return found
 
 
 def _replayed(tables: Tables, key: str, request: Request) -> Committed | None:
@@ -142,7 +165,7 @@ def _append_to_one(
 ) -> tuple[Entry, ...]:
     if write.create is not None:
         _create(tables, request.namespace, write.create)
-    stream = tables.stream(request.namespace, write.stream)
+    stream = _standing(tables, request.namespace, write.stream)
     head = stream.state.head
 
     def sees(reference: EntryId) -> bool:
@@ -150,7 +173,8 @@ def _append_to_one(
 
     admission = admit(stream.state, write, request.commit.at, sees)
     if admission.entries:
-        _extend(tables, stream, admission, request.commit.at, salts)
+        grown = _extend(tables, stream, admission, request.commit.at, salts)
+        tables.standing[request.namespace, write.stream] = grown
     return admission.entries
 
 
@@ -171,7 +195,7 @@ def _create(tables: Tables, namespace_name: str, header: StreamHeader) -> None:
         genesis = genesis_hash(header)
         _insert_stream(tables, namespace, opened(header, genesis), None, None)
         return
-    origin = tables.stream(namespace_name, fork.stream)
+    origin = _standing(tables, namespace_name, fork.stream)
     leaf = _fork_leaf(tables, origin, fork)
     shared = Shared(
         info=origin.state.info,
@@ -255,39 +279,36 @@ def _changing(info: SessionInfo) -> tuple[object, ...]:
 # ---------------------------------------------------------------- entries
 
 
-def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, salts: bytes) -> None:
-    entries = admission.entries
-    sealed = [
-        (salt, body_digest(entry.body, salt))
-        for entry, salt in zip(entries, _each_salt(salts), strict=False)
+def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, salts: bytes) -> Stream:
+    """Write what was admitted; the stream as it then stands."""
+    entries, first = admission.entries, _next_position(tables)
+    digests = [
+        body_digest(entry.body, salt) for entry, salt in zip(entries, _each(salts), strict=False)
     ]
-    lines = [header_line(entry, digest) for entry, (_, digest) in zip(entries, sealed, strict=True)]
+    lines = [header_line(entry, digest) for entry, digest in zip(entries, digests, strict=True)]
     chain = commit_hash(stream.state.hash, at, admission.epoch, lines)
-    first = _next_position(tables)
     growth = _Growth(tables, stream, first)
-    rows = [growth.row(entry, *seal) for entry, seal in zip(entries, sealed, strict=True)]
-    tables.db.executemany(_INSERT_ENTRY, rows)
-    tables.db.execute(
-        "INSERT INTO commits VALUES (?, ?, ?, ?, ?)",
-        (first, len(entries), at, admission.epoch, chain),
-    )
+    sealed = zip(entries, _each(salts), digests, strict=False)
+    tables.db.executemany(_INSERT_ENTRY, [growth.row(*row) for row in sealed])
+    tables.next_n = first + len(entries)
+    tables.db.execute(_INSERT_COMMIT, (first, len(entries), at, admission.epoch, chain))
+    leaf = growth.leaf(admission.leaf)
     tables.db.execute(
         _UPDATE_STREAM,
         (
-            *(entries[-1].seq, growth.position_of(admission.leaf), growth.tip, chain),
+            *(entries[-1].seq, leaf.n if leaf else None, growth.tip, chain),
             *(admission.open_turn, *_changing(admission.info), stream.no),
         ),
     )
     for alias, entry in admission.aliases:
-        tables.db.execute(
-            "INSERT OR REPLACE INTO alias VALUES (?, ?, ?)",
-            (stream.no, alias, int(entry.rpartition("/")[2])),
-        )
-    if any(entry.kind in (TurnStarted.kind, TurnFinished.kind) for entry in entries):
+        tables.db.execute(_KEEP_ALIAS, (stream.no, alias, int(entry.rpartition("/")[2])))
+    if any(entry.kind in _TURN_ENDS for entry in entries):
         tables.db.execute("DELETE FROM partial WHERE stream = ?", (stream.no,))
+    state = advanced(stream.state, admission, chain)
+    return Stream(stream.no, state, leaf, growth.tip, stream.owner, stream.until)
 
 
-def _each_salt(salts: bytes) -> Iterable[bytes]:
+def _each(salts: bytes) -> Iterable[bytes]:
     return (salts[at : at + SALT_BYTES] for at in range(0, len(salts), SALT_BYTES))
 
 
@@ -298,42 +319,38 @@ class _Growth:
         self.tip = stream.tip
         self._tables = tables
         self._stream = stream
-        self._id = stream.state.header.id
+        self._prefix = stream.state.header.id + "/"
         self._n = first
         self._nodes: dict[EntryId | None, Node] = {None: _ABOVE_ROOT}
+        if stream.leaf is not None:
+            self._nodes[stream.state.leaf] = stream.leaf
 
     def row(self, entry: Entry, salt: bytes, digest: bytes) -> tuple[object, ...]:
         """The row of the next entry."""
-        n, kind = self._n, _kind_number(self._tables, entry.kind)
+        n, number = self._n, self._stream.no
         self._n += 1
+        kind = self._tables.kind_numbers.get(entry.kind) or _kind_number(self._tables, entry.kind)
+        header = (n, number, entry.seq, kind, entry.v, entry.at)
         if entry.lane == "side":
-            place = (None, self._ref(entry.about), None, None, None)
-        else:
-            node = self._grown(entry, n)
-            self._nodes[entry.id] = node
-            self.tip = n
-            place = (node.run, self._ref(entry.parent_id), node.depth, node.messages, node.state)
-        header = (n, self._stream.no, entry.seq, kind, entry.v, entry.at)
-        return (*header, *place, salt, digest, entry.body)
-
-    def position_of(self, reference: EntryId | None) -> int | None:
-        """The position of a tree entry that the stream sees."""
-        if reference == self._stream.state.leaf:
-            return self._stream.leaf
-        return None if reference is None else self._node(reference).n
-
-    def _grown(self, entry: Entry, n: int) -> Node:
+            return (
+                *(*header, None, self._ref(entry.about), None, None, None),
+                *(salt, digest, entry.body),
+            )
         parent = self._node(entry.parent_id)
-        goes_on = entry.parent_id is not None and parent.n == self.tip
-        return Node(
-            n=n,
-            stream=self._stream.no,
-            seq=entry.seq,
-            run=parent.run if goes_on else entry.seq,
-            depth=parent.depth + 1,
-            messages=parent.messages + (entry.kind == MESSAGE),
-            state=_state_with(self._tables, parent.state, entry.kind, n),
-        )
+        run = parent.run if parent.n == self.tip else entry.seq
+        depth = parent.depth + 1
+        messages = parent.messages + 1 if entry.kind == MESSAGE else parent.messages
+        state = parent.state
+        if entry.kind in _INHERITED:
+            state = _state_with(self._tables, state, entry.kind, n)
+        self._nodes[entry.id] = Node(n, number, entry.seq, run, depth, messages, state)
+        self.tip = n
+        ref = self._ref(entry.parent_id)
+        return (*header, run, ref, depth, messages, state, salt, digest, entry.body)
+
+    def leaf(self, reference: EntryId | None) -> Node | None:
+        """The tree entry the stream goes on from."""
+        return None if reference is None else self._node(reference)
 
     def _node(self, reference: EntryId | None) -> Node:
         node = self._nodes.get(reference)
@@ -346,10 +363,9 @@ class _Growth:
         return node
 
     def _ref(self, reference: EntryId | None) -> int | str | None:
-        if reference is None:
-            return None
-        stream, _, seq = reference.rpartition("/")
-        return int(seq) if stream == self._id else reference
+        if reference is None or not reference.startswith(self._prefix):
+            return reference
+        return int(reference[len(self._prefix) :])
 
 
 def _kind_number(tables: Tables, name: str) -> int:
@@ -360,10 +376,8 @@ def _kind_number(tables: Tables, name: str) -> int:
     return number
 
 
-def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int | None:
+def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int:
     """The state of a branch once it goes on with an entry of `kind` at position `n`."""
-    if kind not in (Compaction.kind, ModelChange.kind, ThinkingChange.kind):
-        return inherited
     values = None
     if inherited is not None:
         values = tables.row(
@@ -386,10 +400,11 @@ def acquire_lease(
     tables: Tables, namespace: str, stream: StreamId, owner: str, *, now: int, until: int
 ) -> Lease:
     """Take the lease if it is free or has run out. Raises: LeaseHeld, SessionNotFound."""
-    row = tables.stream(namespace, stream)
+    row = _standing(tables, namespace, stream)
     if row.owner is not None and row.until > now:
         raise LeaseHeld(stream, row.owner, row.until)
     epoch = row.state.epoch + 1
+    del tables.standing[namespace, stream]
     tables.db.execute(
         "UPDATE stream SET epoch = ?, owner = ?, until = ? WHERE no = ?",
         (epoch, owner, until, row.no),
@@ -400,6 +415,7 @@ def acquire_lease(
 def renew_lease(tables: Tables, namespace: str, lease: Lease, until: int) -> Lease:
     """Hold `lease` for longer. Raises: LeaseLost."""
     row = _held(tables, namespace, lease)
+    del tables.standing[namespace, lease.stream]
     tables.db.execute(
         "UPDATE stream SET owner = ?, until = ? WHERE no = ?", (lease.owner, until, row.no)
     )
@@ -408,8 +424,9 @@ def renew_lease(tables: Tables, namespace: str, lease: Lease, until: int) -> Lea
 
 def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
     """Give `lease` back; nothing happens when it was taken over. Raises: SessionNotFound."""
-    row = tables.stream(namespace, lease.stream)
+    row = _standing(tables, namespace, lease.stream)
     if is_current(lease, row.state):
+        del tables.standing[namespace, lease.stream]
         tables.db.execute("UPDATE stream SET owner = NULL, until = 0 WHERE no = ?", (row.no,))
 
 
@@ -421,7 +438,7 @@ def put_partial(tables: Tables, namespace: str, lease: Lease, seq: int, content:
 
 
 def _held(tables: Tables, namespace: str, lease: Lease) -> Stream:
-    row = tables.stream(namespace, lease.stream)
+    row = _standing(tables, namespace, lease.stream)
     if not is_current(lease, row.state):
         raise LeaseLost(lease.stream, lease.epoch, row.state.epoch)
     return row

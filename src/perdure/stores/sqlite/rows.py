@@ -26,7 +26,8 @@ INFO_COLUMNS = """
 
 _STREAM = f"""
 SELECT {INFO_COLUMNS},
-    s.leaf, s.tip, s.hash, s.epoch, s.owner, s.until, s.open_turn, b.header, l.stream, l.seq
+    s.tip, s.hash, s.epoch, s.owner, s.until, s.open_turn, b.header,
+    l.n, l.stream, l.seq, l.run, l.depth, l.messages, l.state
 FROM stream AS s JOIN birth AS b ON b.stream = s.no LEFT JOIN entry AS l ON l.n = s.leaf
 WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.id = ?
 """  # noqa: S608 - put together from constants
@@ -124,11 +125,11 @@ class Fork(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A row of ``stream`` as values."""
+    """A row of ``stream`` as values. `tip` is the position of its own newest tree entry."""
 
     no: int
     state: StreamState
-    leaf: int | None
+    leaf: Node | None
     tip: int | None
     owner: str | None
     until: int
@@ -138,20 +139,31 @@ class Stream:
 class Tables:
     """The database through one connection; used by one thread at a time.
 
-    The dictionaries remember numbers and names. Both never change once committed, so that only a
-    rollback can make them wrong (`forget`).
+    Numbers and the names they stand for are remembered; once committed they never change, so that
+    only a rollback makes them wrong (`forget`). `standing` and `next_n` are the writer's: streams
+    as they stand and the next position, right as long as no other connection commits.
     """
 
     db: Connection
     kinds: dict[int, str] = field(default_factory=dict[int, str])
     kind_numbers: dict[str, int] = field(default_factory=dict[str, int])
     stream_ids: dict[int, StreamId] = field(default_factory=dict[int, StreamId])
+    standing: dict[tuple[str, StreamId], Stream] = field(
+        default_factory=dict[tuple[str, StreamId], Stream]
+    )
+    next_n: int | None = None
 
     def forget(self) -> None:
-        """Forget what was remembered."""
+        """Forget everything that was remembered."""
         self.kinds.clear()
         self.kind_numbers.clear()
         self.stream_ids.clear()
+        self.forget_standing()
+
+    def forget_standing(self) -> None:
+        """Forget what a commit by somebody else makes wrong."""
+        self.standing.clear()
+        self.next_n = None
 
     # -- names and numbers
 
@@ -220,13 +232,14 @@ class Tables:
         return self._stream(row)
 
     def _stream(self, row: Row) -> Stream:
-        info = info_of_row(row)
-        leaf, tip, chain, epoch, owner, until, open_turn, header, leaf_stream, leaf_seq = row[14:]
-        leaf_id = None if leaf is None else entry_id(self.stream_id(leaf_stream), leaf_seq)
+        tip, chain, epoch, owner, until, open_turn, header = row[14:21]
+        leaf = None if row[21] is None else Node(*row[21:])
+        leaf_id = None if leaf is None else entry_id(self.stream_id(leaf.stream), leaf.seq)
         try:
             born = _header.decode(header)
         except msgspec.MsgspecError as error:
             raise apsw.CorruptError(f"the header of session {row[1]} is damaged") from error
+        info = info_of_row(row)
         state = StreamState(born, row[11], leaf_id, chain, epoch, open_turn, info)
         return Stream(row[0], state, leaf, tip, owner, until)
 

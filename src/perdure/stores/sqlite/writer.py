@@ -66,6 +66,7 @@ class Writer:
         self._checkpointer = Checkpointer(connect)
         self._tables.db.set_wal_hook(self._after_commit)
         self._durability: Durability | None = None
+        self._version = -1  # of the data, as the last commit by another connection left it
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="perdure-writer", daemon=True)
@@ -148,6 +149,10 @@ class Writer:
             db.execute(f"PRAGMA synchronous = {wanted}")
             self._durability = wanted
         db.execute("BEGIN IMMEDIATE")
+        version = self._tables.value("PRAGMA data_version")
+        if version != self._version:
+            self._tables.forget_standing()
+            self._version = version
         outcomes = [self._one(job) for job in group]
         try:
             db.execute("COMMIT")
