@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 
 from perdure.client.agent import Agent, Workspace
 from perdure.client.running import Running
 from perdure.client.session import Session
-from perdure.client.turn import Begun, Turn
+from perdure.client.turn import Signals, Turn
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition
 from perdure.models.protocol import ThinkingLevel
@@ -61,8 +59,8 @@ class Chat:
         self._require_idle("send")
         message = _message(said)
 
-        async def work(begun: asyncio.Future[Begun]) -> TurnState:
-            return await self._running.new_turn(message, begun)
+        async def work(signals: Signals) -> TurnState:
+            return await self._running.new_turn(message, signals)
 
         self.turn = Turn(work, self.session.watch)
         return self.turn
@@ -106,7 +104,7 @@ class Chat:
         """End the running turn, keeping what was said so far; nothing happens when none runs."""
         if self.turn is None or not self.turn.is_running:
             return
-        self._running.abort()
+        self.turn.abort()
         await self.turn.settled()
 
     async def cancel(self) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import cast, get_args
 
 from perdure.client.agent import Agent
-from perdure.client.turn import Begun
+from perdure.client.turn import Signals
 from perdure.context.build import build_context
 from perdure.engine.turns.config import ToolFacts, TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings
-from perdure.engine.turns.inputs import Begin, CallFailed, Input, NothingToSummarise, Summarised
+from perdure.engine.turns.inputs import Begin, CallFailed, NothingToSummarise, Summarised
 from perdure.engine.turns.leading import Leadership, leading
 from perdure.engine.turns.recovery import lost, open_turn
 from perdure.engine.turns.runner import TurnRunner
@@ -36,29 +35,22 @@ class Running:
         self.environment = environment
         self._stream = environment.stream
         self._system_prompt = system_prompt
-        self._runner: TurnRunner | None = None
 
-    def abort(self) -> None:
-        """End the running turn as soon as its effect can be cancelled."""
-        if self._runner is not None:
-            self._runner.abort()
-
-    async def new_turn(self, message: Message, begun: asyncio.Future[Begun]) -> TurnState:
+    async def new_turn(self, message: Message, signals: Signals) -> TurnState:
         """Run the turn that `message` begins.
 
         Raises: LeaseHeld; TurnOpen when an interrupted turn has to be resumed first; LeaseLost.
         """
         async with leading(self.environment.claim) as leadership:
             state = await self._ready(leadership)
-            begun.set_result(Begun(state.head))
+            signals.begins_after(state.head)
             window = await self._window(state)
             tokens = build_context(window).tokens
             begin = Begin(message, state.info.turns + 1, state.leaf, tokens)
-            return await self._run(
-                leadership, window, TurnState(stream=self._stream, head=state.head), begin
-            )
+            before = TurnState(stream=self._stream, head=state.head)
+            return await self._runner(leadership, window, signals).run(before, begin)
 
-    async def lost_turn(self, begun: asyncio.Future[Begun]) -> TurnState:
+    async def lost_turn(self, signals: Signals) -> TurnState:
         """Go on with the turn whose process is gone.
 
         Raises: LeaseHeld while that process is alive; InvalidTransition when no turn is open.
@@ -67,11 +59,10 @@ class Running:
             turn = await open_turn(self.environment.store, self._stream)
             if turn is None:
                 raise InvalidTransition("idle", "recover")
-            begun.set_result(Begun(turn.turn_seq - 1))
+            signals.begins_after(turn.turn_seq - 1)
             window = await self._window()
-            return await self._run(
-                leadership, window, turn, await lost(self.environment.store, turn)
-            )
+            happened = await lost(self.environment.store, turn)
+            return await self._runner(leadership, window, signals).run(turn, happened)
 
     async def compact(self, focus: str | None) -> Entry | None:
         """Summarise what can leave the context now; None when nothing can.
@@ -104,18 +95,18 @@ class Running:
         await self._append(leadership.lease, new_side(SessionReopened()))
         return await self.environment.store.state(self._stream)
 
-    async def _run(
-        self, leadership: Leadership, window: ContextWindow, state: TurnState, happened: Input
-    ) -> TurnState:
+    def _runner(
+        self, leadership: Leadership, window: ContextWindow, signals: Signals
+    ) -> TurnRunner:
         settings = RequestSettings(
             system=self._system_prompt,
             thinking_level=_thinking_level(window, self.agent.thinking_level),
             max_output_tokens=self.agent.max_output_tokens,
             temperature=self.agent.temperature,
         )
-        config = self._config(window)
-        self._runner = TurnRunner(self.environment, leadership, config, settings)
-        return await self._runner.run(state, happened)
+        return TurnRunner(
+            self.environment, leadership, self._config(window), settings, signals.aborting
+        )
 
     def _config(self, window: ContextWindow) -> TurnConfig:
         agent = self.agent

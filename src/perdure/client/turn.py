@@ -37,14 +37,24 @@ class Reply(msgspec.Struct, frozen=True):
         return self.message.text if self.message is not None else ""
 
 
-class Begun(msgspec.Struct, frozen=True):
-    """Where in the log a turn's events begin."""
+class Signals:
+    """What a turn and the work behind it tell each other. Made inside a running event loop.
 
-    after: int
+    `begun` gives the seq after which the turn's events begin, once it leads its session; `aborting`
+    is set when the turn is to end.
+    """
+
+    def __init__(self) -> None:
+        self.begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.aborting = asyncio.Event()
+
+    def begins_after(self, seq: int) -> None:
+        """The turn leads its session; its events are those after `seq`."""
+        self.begun.set_result(seq)
 
 
-Work = Callable[[asyncio.Future[Begun]], Coroutine[Any, Any, TurnState]]
-"""Runs the turn; completes the future once it is known where its events begin."""
+Work = Callable[[Signals], Coroutine[Any, Any, TurnState]]
+"""Runs the turn."""
 
 
 class Turn:
@@ -56,8 +66,8 @@ class Turn:
 
     def __init__(self, work: Work, watch: Callable[[int], Watch]) -> None:
         self._watch = watch
-        self._begun: asyncio.Future[Begun] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.ensure_future(work(self._begun))
+        self._signals = Signals()
+        self._task = asyncio.ensure_future(work(self._signals))
         self._task.add_done_callback(self._settle)
 
     @property
@@ -69,8 +79,7 @@ class Turn:
         return self._reply().__await__()
 
     async def __aiter__(self) -> AsyncIterator[AnyEvent]:
-        begun = await asyncio.shield(self._begun)
-        watch = self._watch(begun.after)
+        watch = self._watch(await asyncio.shield(self._signals.begun))
         try:
             async for event in self._until_over(watch):
                 yield event
@@ -82,7 +91,11 @@ class Turn:
 
         Raises: LeaseHeld when another process does; TurnOpen.
         """
-        await asyncio.shield(self._begun)
+        await asyncio.shield(self._signals.begun)
+
+    def abort(self) -> None:
+        """End the turn as soon as what it does can be cancelled; once it is over, do nothing."""
+        self._signals.aborting.set()
 
     async def settled(self) -> None:
         """Wait until the turn has ended, however it ends."""
@@ -113,6 +126,7 @@ class Turn:
                 event = await following
             finally:
                 following.cancel()
+                await asyncio.wait((following,))
             yield event
             if isinstance(event, Event) and event.type == TURN_COMPLETED:
                 return
@@ -120,10 +134,11 @@ class Turn:
     def _settle(self, task: asyncio.Task[TurnState]) -> None:
         # Seen here: a turn that nobody awaits does not end as asyncio's complaint, the log has it.
         error = None if task.cancelled() else task.exception()
-        if self._begun.done():
+        begun = self._signals.begun
+        if begun.done():
             return
         if error is None:
-            self._begun.cancel()
+            begun.cancel()
         else:
-            self._begun.set_exception(error)
-            self._begun.exception()
+            begun.set_exception(error)
+            begun.exception()

@@ -39,7 +39,10 @@ from perdure.stores.protocol import Commit, Write
 
 
 class TurnRunner:
-    """Runs one turn to its end under a lease that the caller holds."""
+    """Runs one turn to its end under a lease that the caller holds.
+
+    Once `aborting` is set, the turn ends as soon as the open effect can be cancelled.
+    """
 
     def __init__(
         self,
@@ -47,17 +50,14 @@ class TurnRunner:
         leadership: Leadership,
         config: TurnConfig,
         settings: RequestSettings,
+        aborting: asyncio.Event,
     ) -> None:
         self._environment = environment
         self._leadership = leadership
         self._config = config
         self._settings = settings
-        self._abort = asyncio.Event()
+        self._aborting = aborting
         self._answer_call: AnswerCall | None = None
-
-    def abort(self) -> None:
-        """End the turn as soon as the open effect can be cancelled."""
-        self._abort.set()
 
     async def run(self, state: TurnState, happened: Input) -> TurnState:
         """Go on from `state`, to which `happened`, until the turn is over.
@@ -116,14 +116,14 @@ class TurnRunner:
     async def _outcome_of(self, effect: Effect, state: TurnState) -> Input:
         """Perform `effect`, unless the turn is aborted meanwhile."""
         task = asyncio.ensure_future(self._perform(effect, state))
-        aborting = asyncio.ensure_future(self._abort.wait())
+        aborted = asyncio.ensure_future(self._aborting.wait())
         try:
-            await asyncio.wait((task, aborting), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, aborted), return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
             return Aborted(await self._partial_of_cancelled(task))
         finally:
-            aborting.cancel()
+            aborted.cancel()
             if not task.done():
                 await _cancelled(task)
 

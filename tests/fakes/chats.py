@@ -1,0 +1,71 @@
+"""Chats on a store in memory, with a scripted model and a clock that only tests move."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from perdure.client.agent import Agent
+from perdure.client.chat import Chat
+from perdure.client.clock import Outside
+from perdure.client.runtime import Runtime
+from perdure.client.store import Store
+from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, Step
+from perdure.models.scripted import ScriptedModel
+from perdure.stores.in_memory import MemoryStore
+from tests.fakes.clock import ManualClock, SeededRandom
+
+MODEL = "scripted:test"
+
+
+class Stage:
+    """A store in memory and what is needed to run turns in it."""
+
+    def __init__(self, *replies: Reply, context_window: int | None = None) -> None:
+        self.clock = ManualClock()
+        random = SeededRandom(1)
+        self.memory = MemoryStore(clock=self.clock, random=random)
+        self.store = Store(self.memory, Outside(self.clock, random))
+        scenario = Scenario(name="test", sequence=replies, context_window=context_window)
+        self.models = ScriptedModel(scenario, clock=self.clock)
+
+    def runtime(self, *agents: Agent, owner: str = "here") -> Runtime:
+        """A runtime of one process."""
+        return Runtime(self.store, agents, models=self.models, owner=owner)
+
+    async def chat(
+        self, tools: Sequence[Callable[..., Any]] = (), *, id: str = "s", **agent: Any
+    ) -> Chat:
+        """A session under an agent with these tools and settings."""
+        made = Agent("helper", model=MODEL, tools=tuple(tools), **agent)
+        return await self.runtime(made).start(made, id=id)
+
+    async def kinds(self, stream: str = "s") -> list[str]:
+        """The kinds of all entries of a session."""
+        session = await self.store.open(stream)
+        return [entry.kind async for entry in session.entries()]
+
+
+def says(*steps: str | Step, **settings: Any) -> Reply:
+    """A reply made of texts and other steps."""
+    return Reply(steps=tuple(Say(s) if isinstance(s, str) else s for s in steps), **settings)
+
+
+def calls(*names: str, json: str = "{}") -> CallTools:
+    """A step that calls tools, with distinct ids."""
+    return CallTools(
+        tuple(ScriptedCall(name, json, id=f"{name}-{n}") for n, name in enumerate(names))
+    )
+
+
+async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = 10.0) -> None:
+    """Wait until `condition` holds.
+
+    Raises: AssertionError when it does not in time.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within_s
+    while not await condition():
+        assert loop.time() < deadline, "the condition never held"
+        await asyncio.sleep(0.001)

@@ -1,0 +1,248 @@
+"""Talking to an agent: turns, steering, aborting, compacting, ending."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.errors import InvalidTransition, LeaseHeld, TurnFailed, TurnOpen
+from perdure.events.types import Event
+from perdure.models.scenario import Cut, Fail, Hang
+from perdure.session.messages import user
+from perdure.stores.protocol import Lease
+from perdure.tools.spec import ToolCall, ToolOutput
+from tests.fakes.chats import Stage, calls, says, until
+
+
+async def test_a_reply_is_awaited() -> None:
+    chat = await Stage(says("Hello there.")).chat()
+    reply = await chat.send("hi")
+    assert reply.text == "Hello there."
+    assert (reply.end, reply.turn) == ("stop", 1)
+    assert reply.usage.total_tokens > 0
+    assert [m.role for m in await chat.session.messages()] == ["user", "assistant"]
+
+
+async def test_a_turn_is_iterated_from_its_beginning_any_number_of_times() -> None:
+    chat = await Stage(says("a" * 60), says("b")).chat()
+    turn = chat.send("hi")
+    first = [event async for event in turn]
+    again = [event async for event in turn if isinstance(event, Event)]
+    types = [event.type for event in first if isinstance(event, Event)]
+    assert types[0] == "session:turn_started"
+    assert types[-1] == "session:turn_completed"
+    assert [event for event in first if isinstance(event, Event)] == again
+
+
+async def test_breaking_off_the_loop_does_not_stop_the_turn() -> None:
+    chat = await Stage(says("one", calls("wait")), says("two")).chat([wait])
+    turn = chat.send("go")
+    async for _ in turn:
+        break
+    assert (await turn).text == "two"
+
+
+async def wait() -> str:
+    """Wait a little."""
+    await asyncio.sleep(0)
+    return "waited"
+
+
+async def test_a_second_turn_waits_for_nobody() -> None:
+    chat = await Stage(says(Hang())).chat()
+    chat.send("hi")
+    with pytest.raises(InvalidTransition, match="send is not possible while the turn is running"):
+        chat.send("there")
+    await chat.abort()
+
+
+async def test_steering_reaches_the_running_turn_and_is_answered_by_it() -> None:
+    stage = Stage(says(calls("slow")), says("as you wish"))
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> str:
+        entered.set()
+        await leave.wait()
+        return "done"
+
+    chat = await stage.chat([slow])
+    turn = chat.send("go")
+    await entered.wait()
+    steered = await chat.steer("the other way")
+    assert steered.kind == "queued"
+    leave.set()
+    await turn
+    said = [m.text for m in await chat.session.messages() if m.role == "user"]
+    assert said == ["go", "the other way"]
+
+
+async def test_a_follow_up_is_answered_in_the_same_turn() -> None:
+    started = asyncio.Event()
+
+    async def note() -> str:
+        started.set()
+        await asyncio.sleep(0.01)
+        return "noted"
+
+    stage = Stage(says(calls("note")), says("one"), says("two"))
+    chat = await stage.chat([note])
+    turn = chat.send("go")
+    await started.wait()
+    queued = await chat.follow_up("and?")
+    assert queued.kind == "queued"
+    reply = await turn
+    assert reply.text == "two"
+    assert (await stage.kinds()).count("turn_started") == 1
+
+
+async def test_a_follow_up_needs_a_turn_to_follow() -> None:
+    chat = await Stage().chat()
+    with pytest.raises(InvalidTransition, match="follow_up is not possible while the turn is idle"):
+        await chat.follow_up("too early")
+
+
+async def test_words_of_another_handle_are_adopted_too() -> None:
+    stage = Stage(says(calls("note")), says("one"), says("two"))
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def note() -> str:
+        entered.set()
+        await leave.wait()
+        return "noted"
+
+    chat = await stage.chat([note])
+    turn = chat.send("go")
+    await entered.wait()
+    other = await stage.store.open(chat.id)
+    assert (await other.append(user("me too"))).kind == "queued"
+    with pytest.raises(TurnOpen):
+        await other.branch(None)
+    leave.set()
+    await turn
+    assert "me too" in [m.text for m in await chat.session.messages()]
+
+
+async def test_abort_keeps_what_was_said_and_the_next_turn_works() -> None:
+    stage = Stage(says("so far", Hang()), says("again"))
+    chat = await stage.chat()
+    turn = chat.send("go")
+
+    async def said() -> bool:
+        return any("so far" in shot.partial.text for shot in stage.store.bus.snapshots(chat.id))
+
+    await until(said)
+    await chat.abort()
+    reply = await turn
+    assert reply.end == "aborted"
+    assert reply.text == "so far"
+    assert (await chat.send("more")).text == "again"
+
+
+async def test_abort_stops_a_running_tool() -> None:
+    stopped = asyncio.Event()
+    entered = asyncio.Event()
+
+    async def forever() -> str:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return "never"
+
+    chat = await Stage(says(calls("forever"))).chat([forever])
+    turn = chat.send("go")
+    await entered.wait()
+    await chat.abort()
+    assert stopped.is_set()
+    assert (await turn).end == "aborted"
+
+
+async def test_abort_without_a_turn_does_nothing() -> None:
+    stage = Stage()
+    chat = await stage.chat()
+    await chat.abort()
+    assert await stage.kinds() == ["session_started"]
+
+
+async def test_a_cancelled_handle_is_closed_and_its_session_is_not() -> None:
+    stage = Stage(says("one"), says("two"))
+    chat = await stage.chat()
+    await chat.send("hi")
+    await chat.cancel()
+    with pytest.raises(InvalidTransition, match="closed"):
+        chat.send("still there?")
+    again = await stage.runtime(chat.agent).resume(chat.id)
+    assert (await again.send("still there?")).text == "two"
+
+
+async def test_an_ended_session_is_opened_again_by_its_next_turn() -> None:
+    stage = Stage(says("one"))
+    chat = await stage.chat()
+    await chat.end("enough")
+    assert (await chat.session.info()).status == "ended"
+    again = await stage.runtime(chat.agent).resume(chat.id)
+    await again.send("one more thing")
+    assert (await again.session.info()).status == "active"
+
+
+async def test_an_agent_may_end_its_session() -> None:
+    async def bye(call: ToolCall) -> ToolOutput:
+        return ToolOutput("bye", ends_session=True)
+
+    chat = await Stage(says(calls("bye")), says("goodbye")).chat([bye])
+    await chat.send("that was all")
+    assert (await chat.session.info()).status == "ended"
+
+
+async def test_a_passing_failure_is_tried_again_after_a_wait() -> None:
+    stage = Stage(says("half an ans", Cut(times=1), "wer"))
+    chat = await stage.chat()
+    turn = chat.send("go")
+    await until(lambda: backing_off(stage))
+    stage.clock.advance(3)
+    assert (await turn).text
+    assert "interrupted" in await stage.kinds()
+
+
+async def backing_off(stage: Stage) -> bool:
+    return any(left <= 3 for left in stage.clock.sleepers)
+
+
+async def test_a_failed_turn_raises_and_the_session_goes_on() -> None:
+    stage = Stage(says(Fail("model_refused")))
+    chat = await stage.chat()
+    with pytest.raises(TurnFailed) as failed:
+        await chat.send("go")
+    assert failed.value.failure == "provider_refused"
+    assert (await stage.kinds())[-1] == "turn_finished"
+
+
+async def test_only_one_process_runs_turns_at_a_time() -> None:
+    stage = Stage(says("one"))
+    chat = await stage.chat()
+    lease = await stage.memory.acquire_lease(chat.id, "another process", 60_000)
+    with pytest.raises(LeaseHeld, match="another process"):
+        await chat.send("hi")
+    await stage.memory.release_lease(lease)
+    assert (await chat.send("hi")).text == "one"
+
+
+async def test_the_model_and_the_thinking_level_change_from_the_next_turn_on() -> None:
+    stage = Stage(says("one"))
+    chat = await stage.chat()
+    await chat.set_model("scripted:echo")
+    await chat.set_thinking_level("high")
+    reply = await chat.send("hi")
+    assert reply.message is not None
+    assert reply.message.model == "scripted:echo"
+    assert any("thinking level high" in getattr(part, "text", "") for part in reply.message.parts)
+
+
+async def test_a_lease_is_given_back_after_each_turn() -> None:
+    stage = Stage(says("one"))
+    chat = await stage.chat()
+    await chat.send("hi")
+    lease = await stage.memory.acquire_lease(chat.id, "another", 1000)
+    assert isinstance(lease, Lease)

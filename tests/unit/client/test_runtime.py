@@ -1,0 +1,198 @@
+"""Starting and resuming sessions under agents."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from perdure.client.agent import Agent, Workspace
+from perdure.client.runtime import Runtime
+from perdure.errors import ConfigError, LeaseHeld, SessionExists, SessionNotFound
+from perdure.models.scenario import Hang
+from perdure.session.codec import body_of
+from perdure.session.messages import assistant, user
+from perdure.session.notes import AgentBound, SessionStarted
+from perdure.tools.declare import tool
+from perdure.tools.spec import ToolCall
+from tests.fakes.chats import MODEL, Stage, calls, says, until
+
+
+@tool(effect="read")
+async def look(where: str) -> str:
+    """Look somewhere."""
+    return f"nothing in {where}"
+
+
+async def test_a_started_session_keeps_a_snapshot_of_its_agent() -> None:
+    stage = Stage(says("hi"))
+    agent = Agent("a", model=MODEL, instructions="Be {{ctx.how}}.", tools=[look])
+    place = Workspace(working_dir="/tmp", variables={"how": "kind, {{ctx.how}}"})
+    chat = await stage.runtime().start(agent, workspace=place, title="T", metadata={"k": 1})
+    entry = [entry async for entry in chat.session.entries()][0]
+    body = body_of(entry)
+    assert isinstance(body, SessionStarted)
+    assert body.system_prompt == "Be kind, {{ctx.how}}."
+    assert body.agent is not None
+    assert body.agent["id"] == "a"
+    assert (await chat.session.info()).title == "T"
+    assert (await chat.session.info()).cwd == "/tmp"
+
+
+async def test_an_undefined_variable_is_an_error_at_the_start_and_leaves_nothing() -> None:
+    stage = Stage()
+    with pytest.raises(ConfigError, match=r"uses? \{\{ctx\.who\}\}"):
+        await stage.runtime().start(Agent("a", instructions="Greet {{ctx.who}}"))
+    assert await stage.store.recent() == []
+
+
+async def test_agents_are_named_by_id_and_known_ids_are_listed() -> None:
+    stage = Stage(says("hi"))
+    runtime = stage.runtime(Agent("a", model=MODEL), Agent("b", model=MODEL))
+    assert (await runtime.start("b")).agent.id == "b"
+    with pytest.raises(ConfigError, match="it has: a, b"):
+        await runtime.start("c")
+    with pytest.raises(ConfigError, match="two agents"):
+        stage.runtime(Agent("a"), Agent("a"))
+
+
+async def test_a_session_may_narrow_its_agent_and_never_widen_it() -> None:
+    stage = Stage(says("hi"))
+    agent = Agent("a", model=MODEL, tools=[look])
+    assert (await stage.runtime().start(agent, tools=[])).agent.registry.names == ()
+    with pytest.raises(ConfigError, match="no tool"):
+        await stage.runtime().start(agent, tools=["look", "leap"])
+
+
+async def test_a_taken_id_is_refused() -> None:
+    stage = Stage()
+    await stage.chat(id="mine")
+    with pytest.raises(SessionExists):
+        await stage.chat(id="mine")
+
+
+async def test_a_resumed_session_has_its_agent_and_its_tools_back() -> None:
+    stage = Stage(says("one"), says(calls("look", json='{"where": "the drawer"}')), says("two"))
+    agent = Agent("a", model=MODEL, instructions="Look.", tools=[look])
+    chat = await stage.runtime(agent).start("a", id="s")
+    await chat.send("hi")
+    changed = Agent("a", model="scripted:echo", instructions="Leap.", tools=[look])
+    again = await stage.runtime(changed).resume("s")
+    assert (again.agent.instructions, again.agent.model) == ("Look.", MODEL)
+    assert (await again.send("go on")).text == "two"
+    assert "nothing in the drawer" in [m.text for m in await again.session.messages()]
+
+
+async def test_a_tool_that_changed_is_not_bound_again() -> None:
+    @tool(name="look", effect="read")
+    async def look_twice(here: str, there: str) -> str:
+        """Look in two places."""
+        return here + there
+
+    stage = Stage(says("one"))
+    await stage.runtime().start(Agent("a", model=MODEL, tools=[look]), id="s")
+    again = await stage.runtime(Agent("a", model=MODEL, tools=[look_twice])).resume("s")
+    assert again.agent.registry.names == ()
+
+
+async def test_an_import_needs_an_agent_which_is_recorded_once() -> None:
+    stage = Stage(says("unused"), says("I go on."))
+    session = await stage.store.create(id="imported", origin="import")
+    await session.append(user("before"), assistant("then"))
+    with pytest.raises(ConfigError, match="name the one that shall answer"):
+        await stage.runtime().resume("imported")
+    agent = Agent("a", model=MODEL)
+    chat = await stage.runtime().resume("imported", agent)
+    assert (await chat.send("and now?")).text == "I go on."
+    assert (await chat.session.info()).turns == 1
+    again = await stage.runtime(agent).resume("imported", agent)
+    bound = [e async for e in again.session.entries() if isinstance(body_of(e), AgentBound)]
+    assert len(bound) == 1
+
+
+async def test_a_fork_goes_on_under_the_same_agent() -> None:
+    stage = Stage(says("one"), says("two"))
+    chat = await stage.chat()
+    await chat.send("hi")
+    fork = await chat.session.fork()
+    forked = await stage.runtime(chat.agent).resume(fork.id)
+    assert (await forked.send("and?")).text == "two"
+    assert len(await chat.session.messages()) == 2
+
+
+async def test_an_unknown_session_is_not_found() -> None:
+    with pytest.raises(SessionNotFound):
+        await Stage().runtime().resume("nobody")
+
+
+async def test_an_interrupted_turn_runs_on_when_its_session_is_resumed() -> None:
+    stage = Stage(says(calls("count")), says("counted"))
+    keys: list[str] = []
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="write", on_unknown="retry")
+    async def count(call: ToolCall) -> str:
+        """Count."""
+        keys.append(f"{call.idempotency_key} {call.attempt}")
+        entered.set()
+        await leave.wait()
+        return "one more"
+
+    chat = await stage.chat([count])
+    chat.send("go")
+    await entered.wait()
+    leave.set()
+    await chat.suspend()
+    assert (await stage.memory.state("s")).open_turn is not None
+    again = await stage.runtime(chat.agent).resume("s")
+    assert again.turn is not None
+    assert (await again.turn).text == "counted"
+    assert [key.split()[1] for key in keys] == ["1", "2"]
+    assert len({key.split()[0] for key in keys}) == 1
+
+
+async def test_a_session_whose_turn_runs_elsewhere_cannot_be_taken_over() -> None:
+    stage = Stage(says(Hang()))
+    chat = await stage.chat()
+    chat.send("go")
+
+    async def is_open() -> bool:
+        return (await stage.memory.state("s")).open_turn is not None
+
+    await until(is_open)
+    other = await stage.runtime(chat.agent, owner="there").resume("s")
+    assert other.turn is not None
+    with pytest.raises(LeaseHeld, match="here"):
+        await other.turn
+    await chat.abort()
+
+
+async def test_leaving_the_block_waits_for_running_turns_and_a_failing_block_suspends() -> None:
+    stage = Stage(says("slowly"), says(Hang()))
+    agent = Agent("a", model=MODEL)
+    async with stage.runtime(agent) as runtime:
+        chat = await runtime.start("a", id="s")
+        turn = chat.send("go")
+    assert not turn.is_running
+
+    async def fail_in_mid_turn() -> None:
+        async with stage.runtime(agent) as runtime:
+            (await runtime.resume("s")).send("more")
+            await until(lambda: has_open_turn(stage))
+            raise RuntimeError("the program's own")
+
+    with pytest.raises(RuntimeError, match="the program's own"):
+        await fail_in_mid_turn()
+    assert await has_open_turn(stage)
+
+
+async def has_open_turn(stage: Stage) -> bool:
+    return (await stage.memory.state("s")).open_turn is not None
+
+
+async def test_the_default_models_come_from_the_environment(tmp_path: Path) -> None:
+    stage = Stage()
+    runtime = Runtime(stage.store, [Agent("a")])
+    chat = await runtime.start("a", workspace=Workspace(working_dir=str(tmp_path)))
+    assert (await chat.send("hello")).text.startswith("offline scripted model")

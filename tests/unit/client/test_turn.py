@@ -1,0 +1,63 @@
+"""A turn as its caller sees it when things go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.client.turn import Signals, Turn
+from perdure.client.watching import Watch
+from perdure.engine.turns.state import TurnState
+from perdure.errors import LeaseHeld, StoreUnavailable
+from tests.fakes.chats import Stage, calls, says
+
+
+def nothing_to_watch(after: int) -> Watch:
+    raise AssertionError(f"nobody watches after {after}")
+
+
+async def test_what_keeps_a_turn_from_beginning_is_raised_to_all_who_ask() -> None:
+    async def work(signals: Signals) -> TurnState:
+        raise LeaseHeld("s", "another", 0)
+
+    turn = Turn(work, nothing_to_watch)
+    with pytest.raises(LeaseHeld):
+        await turn
+    with pytest.raises(LeaseHeld):
+        await turn.started()
+    with pytest.raises(LeaseHeld):
+        [event async for event in turn]
+    assert not turn.is_running
+
+
+async def test_a_fault_in_mid_turn_ends_the_iteration() -> None:
+    stage = Stage(says(calls("break_the_store")))
+
+    async def break_the_store() -> str:
+        await stage.memory.close()
+        return "closed"
+
+    chat = await stage.chat([break_the_store])
+    turn = chat.send("go")
+    with pytest.raises(StoreUnavailable):
+        [event async for event in turn]
+
+
+async def test_a_stopped_turn_is_over_for_this_process_only() -> None:
+    entered = asyncio.Event()
+
+    async def wait() -> str:
+        entered.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    stage = Stage(says(calls("wait")))
+    chat = await stage.chat([wait])
+    turn = chat.send("go")
+    await entered.wait()
+    await turn.stop()
+    assert not turn.is_running
+    assert (await stage.memory.state("s")).open_turn is not None
+    with pytest.raises(asyncio.CancelledError):
+        await turn
