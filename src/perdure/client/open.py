@@ -63,16 +63,18 @@ async def open(
     StoreUnavailable when what is there cannot be opened, in which case it was left untouched.
     """
     outside = Outside(clock or SystemClock(), random or system_random)
-    backend = await _opened(
-        address or default_address(os.environ, sys.platform), outside, namespace, durability
-    )
-    async with Store(backend, outside) as store:
+    async with await opened(address, namespace, durability, outside) as store:
         yield store
 
 
-async def _opened(
-    address: str, outside: Outside, namespace: str, durability: Durability
-) -> SessionStore:
+async def opened(
+    address: str | None, namespace: str, durability: Durability, outside: Outside
+) -> Store:
+    """The store at `address`, which the caller has to close.
+
+    Raises: as `open`.
+    """
+    address = address or default_address(os.environ, sys.platform)
     scheme, colon, _ = address.partition(":")
     if not colon or scheme not in _BACKENDS:
         raise ConfigError(
@@ -81,13 +83,14 @@ async def _opened(
         )
     module, name = _BACKENDS[scheme]
     opener = cast("Opener", getattr(importlib.import_module(module), name))
-    return await opener(
+    backend = await opener(
         address,
         namespace=namespace,
         durability=durability,
         clock=outside.clock,
         random=outside.random,
     )
+    return Store(backend, outside)
 
 
 def default_address(environment: Mapping[str, str], platform: str) -> str:

@@ -63,14 +63,9 @@ def watch_session(backing: Backing, bus: LiveBus, stream: StreamId, after: int) 
         entries = await backing.log.entries(stream, place, _PAGE)
         return [Positioned(entry.seq, entry) for entry in entries]
 
-    # Registered now, not at the first step: no commit from here on can be slept through.
-    changes = backing.changes()
-
-    async def feed(watch: Watch) -> AsyncGenerator[AnyEvent]:
-        async for event in _feed(watch, read, changes, bus.subscribe(stream)):
-            yield event
-
-    return Watch(feed, after)
+    # Registered now, not at the first step: nothing from here on can be slept through.
+    changes, live = backing.changes(), bus.subscribe(stream)
+    return Watch(lambda watch: _feed(watch, read, changes, live), after)
 
 
 def watch_namespace(store: NamespaceReading, bus: LiveBus, after: int | None) -> Watch:
@@ -82,10 +77,10 @@ def watch_namespace(store: NamespaceReading, bus: LiveBus, after: int | None) ->
     async def feed(watch: Watch) -> AsyncGenerator[AnyEvent]:
         if after is None:
             watch.cursor = Cursor(await store.position())
-        async for event in _feed(watch, read, changes, bus.subscribe()):
+        async for event in _feed(watch, read, changes, live):
             yield event
 
-    changes = store.changes()
+    changes, live = store.changes(), bus.subscribe()
     return Watch(feed, 0 if after is None else after)
 
 
@@ -114,7 +109,6 @@ async def _feed(
                 await _either(woken, live)
     finally:
         woken.cancel()
-        live.close()
 
 
 async def _waiting(changes: AsyncIterator[None]) -> asyncio.Task[bool]:

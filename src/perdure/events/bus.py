@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections import deque
 from collections.abc import Callable
 
@@ -35,7 +36,7 @@ class LiveBus:
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._open: dict[tuple[StreamId, int], _OpenCall] = {}
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._observers: list[Observer] = []
 
     def publish(self, event: LiveEvent) -> None:
@@ -63,7 +64,10 @@ class LiveBus:
         ]
 
     def subscribe(self, stream: StreamId | None = None) -> Subscription:
-        """A new subscription to one stream, or to all; it begins with the snapshots."""
+        """A new subscription to one stream, or to all; it lasts while its subscriber holds it.
+
+        It begins with the snapshots of the calls that are open now.
+        """
         subscription = Subscription(self, stream, self._capacity)
         self._subscriptions.add(subscription)
         return subscription
@@ -76,13 +80,9 @@ class LiveBus:
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
 
-    def end(self, subscription: Subscription) -> None:
-        """Stop feeding `subscription`."""
-        self._subscriptions.discard(subscription)
-
 
 class Subscription:
-    """One subscriber's buffer. Made by `LiveBus.subscribe`; to be closed."""
+    """One subscriber's buffer. Made by `LiveBus.subscribe`."""
 
     def __init__(self, bus: LiveBus, stream: StreamId | None, capacity: int) -> None:
         self._bus = bus
@@ -90,8 +90,9 @@ class Subscription:
         self._capacity = capacity
         self._buffer: deque[LiveEvent] = deque()
         self._arrived = asyncio.Event()
-        self._is_behind = True
-        self._arrived.set()
+        self._is_behind = bool(bus.snapshots(stream))
+        if self._is_behind:
+            self._arrived.set()
 
     def offer(self, event: LiveEvent) -> None:
         """Take `event` if it is of the stream, or fall behind."""
@@ -118,10 +119,6 @@ class Subscription:
     async def arrived(self) -> None:
         """Wait until there is something to take."""
         await self._arrived.wait()
-
-    def close(self) -> None:
-        """End the subscription."""
-        self._bus.end(self)
 
 
 class _OpenCall:

@@ -26,9 +26,6 @@ Told = tuple[str, Payload]
 OTHER = "log:entry"
 """Type of the event of an entry that this version cannot read."""
 
-SNAPSHOT = "agent:snapshot"
-"""Type of a `Snapshot` on the wire."""
-
 
 def events_of(entry: Entry) -> tuple[Event, ...]:
     """The events of `entry`: at least one.
@@ -56,7 +53,7 @@ def wire(event: AnyEvent) -> dict[str, object]:
     if isinstance(event, LiveEvent):
         head = _head(event.stream, event.type, event.at)
         return {**head, "of": event.of, "n": event.n, "text": event.text}
-    head = _head(event.stream, SNAPSHOT, event.at)
+    head = _head(event.stream, event.type, event.at)
     return {**head, "of": event.of, "n": event.n, "partial": plain(event.partial)}
 
 
@@ -134,8 +131,6 @@ def _turn_started(body: ledger.TurnStarted) -> list[Told]:
 
 
 def _turn_finished(body: ledger.TurnFinished) -> list[Told]:
-    if body.failure == "cancelled":
-        return [("session:cancelled", _tokens_used(body.usage))]
     payload: dict[str, object] = {"stopReason": body.end, **_tokens_used(body.usage)}
     if body.failure is not None or body.error is not None:
         code = body.failure or "internal"

@@ -32,6 +32,9 @@ class Event(msgspec.Struct, frozen=True):
     payload: Mapping[str, object]
 
 
+SNAPSHOT = "agent:snapshot"
+"""Type of every `Snapshot`."""
+
 LiveType = Literal["agent:token", "agent:reasoning", "agent:tool_progress"]
 
 
@@ -57,6 +60,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     n: int
     partial: Message
     at: int
+
+    @property
+    def type(self) -> str:
+        """``agent:snapshot``."""
+        return SNAPSHOT
 
 
 AnyEvent = Event | LiveEvent | Snapshot

@@ -1,0 +1,233 @@
+"""perdure: durable sessions for AI agents, kept in one append-only log.
+
+    async with perdure.open("sqlite:///agents.db") as store:
+        session = await store.create(title="Trip")
+        await session.append(perdure.user("Hello"))
+
+Each name is loaded when it is first used (PEP 562): ``import perdure`` loads nothing else, and a
+program never loads what it does not use. ``perdure.blocking`` has the same calls without async.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perdure import errors as errors
+    from perdure.client.agent import Agent as Agent
+    from perdure.client.agent import Workspace as Workspace
+    from perdure.client.chat import Chat as Chat
+    from perdure.client.open import open as open
+    from perdure.client.reading import OpenQuestion as OpenQuestion
+    from perdure.client.runtime import Runtime as Runtime
+    from perdure.client.session import Session as Session
+    from perdure.client.store import Store as Store
+    from perdure.client.sync import blocking as blocking
+    from perdure.client.turn import Reply as Reply
+    from perdure.client.turn import Turn as Turn
+    from perdure.client.watching import Watch as Watch
+    from perdure.context.build import Context as Context
+    from perdure.errors import AlreadyAnswered as AlreadyAnswered
+    from perdure.errors import AmbiguousId as AmbiguousId
+    from perdure.errors import ConfigError as ConfigError
+    from perdure.errors import ContextOverflow as ContextOverflow
+    from perdure.errors import CorruptLog as CorruptLog
+    from perdure.errors import EngineError as EngineError
+    from perdure.errors import EntryNotFound as EntryNotFound
+    from perdure.errors import FormatError as FormatError
+    from perdure.errors import HeadConflict as HeadConflict
+    from perdure.errors import IdempotencyMismatch as IdempotencyMismatch
+    from perdure.errors import InvalidArguments as InvalidArguments
+    from perdure.errors import InvalidEntry as InvalidEntry
+    from perdure.errors import InvalidParent as InvalidParent
+    from perdure.errors import InvalidTransition as InvalidTransition
+    from perdure.errors import LeafConflict as LeafConflict
+    from perdure.errors import LeaseHeld as LeaseHeld
+    from perdure.errors import LeaseLost as LeaseLost
+    from perdure.errors import MalformedResponse as MalformedResponse
+    from perdure.errors import ModelError as ModelError
+    from perdure.errors import ModelRefused as ModelRefused
+    from perdure.errors import ModelUnavailable as ModelUnavailable
+    from perdure.errors import NotAStore as NotAStore
+    from perdure.errors import PerdureError as PerdureError
+    from perdure.errors import RateLimited as RateLimited
+    from perdure.errors import SessionError as SessionError
+    from perdure.errors import SessionExists as SessionExists
+    from perdure.errors import SessionNotFound as SessionNotFound
+    from perdure.errors import StoreCorrupt as StoreCorrupt
+    from perdure.errors import StoreError as StoreError
+    from perdure.errors import StoreFull as StoreFull
+    from perdure.errors import StoreReadOnly as StoreReadOnly
+    from perdure.errors import StoreTooNew as StoreTooNew
+    from perdure.errors import StoreUnavailable as StoreUnavailable
+    from perdure.errors import ToolDenied as ToolDenied
+    from perdure.errors import ToolError as ToolError
+    from perdure.errors import ToolTimeout as ToolTimeout
+    from perdure.errors import TurnFailed as TurnFailed
+    from perdure.errors import TurnOpen as TurnOpen
+    from perdure.errors import UnknownTool as UnknownTool
+    from perdure.errors import UnsafeReplay as UnsafeReplay
+    from perdure.errors import UnsupportedVersion as UnsupportedVersion
+    from perdure.events.projection import wire as wire
+    from perdure.events.types import Event as Event
+    from perdure.events.types import LiveEvent as LiveEvent
+    from perdure.events.types import Snapshot as Snapshot
+    from perdure.session.codec import body_of as body_of
+    from perdure.session.entries import LEAF as LEAF
+    from perdure.session.entries import Entry as Entry
+    from perdure.session.info import SessionInfo as SessionInfo
+    from perdure.session.kinds import BranchSummary as BranchSummary
+    from perdure.session.kinds import Compaction as Compaction
+    from perdure.session.kinds import Custom as Custom
+    from perdure.session.kinds import CustomMessage as CustomMessage
+    from perdure.session.kinds import ModelChange as ModelChange
+    from perdure.session.kinds import ThinkingChange as ThinkingChange
+    from perdure.session.messages import MediaPart as MediaPart
+    from perdure.session.messages import Message as Message
+    from perdure.session.messages import TextPart as TextPart
+    from perdure.session.messages import ThinkingPart as ThinkingPart
+    from perdure.session.messages import ToolCallPart as ToolCallPart
+    from perdure.session.messages import ToolResultPart as ToolResultPart
+    from perdure.session.messages import Usage as Usage
+    from perdure.session.messages import assistant as assistant
+    from perdure.session.messages import system as system
+    from perdure.session.messages import thinking as thinking
+    from perdure.session.messages import tool_call as tool_call
+    from perdure.session.messages import tool_result as tool_result
+    from perdure.session.messages import user as user
+    from perdure.session.tree import TreeNode as TreeNode
+    from perdure.tools.declare import tool as tool
+    from perdure.tools.spec import ToolCall as ToolCall
+    from perdure.tools.spec import ToolOutput as ToolOutput
+    from perdure.tools.spec import ToolSpec as ToolSpec
+
+    __version__: str
+
+_MODULES = {"blocking": "perdure.client.sync.blocking", "errors": "perdure.errors"}
+"""Public names that are modules."""
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "perdure.client.agent": (
+        "Agent",
+        "Workspace",
+    ),
+    "perdure.client.chat": ("Chat",),
+    "perdure.client.open": ("open",),
+    "perdure.client.reading": ("OpenQuestion",),
+    "perdure.client.runtime": ("Runtime",),
+    "perdure.client.session": ("Session",),
+    "perdure.client.store": ("Store",),
+    "perdure.client.turn": (
+        "Reply",
+        "Turn",
+    ),
+    "perdure.client.watching": ("Watch",),
+    "perdure.context.build": ("Context",),
+    "perdure.errors": (
+        "AlreadyAnswered",
+        "AmbiguousId",
+        "ConfigError",
+        "ContextOverflow",
+        "CorruptLog",
+        "EngineError",
+        "EntryNotFound",
+        "FormatError",
+        "HeadConflict",
+        "IdempotencyMismatch",
+        "InvalidArguments",
+        "InvalidEntry",
+        "InvalidParent",
+        "InvalidTransition",
+        "LeafConflict",
+        "LeaseHeld",
+        "LeaseLost",
+        "MalformedResponse",
+        "ModelError",
+        "ModelRefused",
+        "ModelUnavailable",
+        "NotAStore",
+        "PerdureError",
+        "RateLimited",
+        "SessionError",
+        "SessionExists",
+        "SessionNotFound",
+        "StoreCorrupt",
+        "StoreError",
+        "StoreFull",
+        "StoreReadOnly",
+        "StoreTooNew",
+        "StoreUnavailable",
+        "ToolDenied",
+        "ToolError",
+        "ToolTimeout",
+        "TurnFailed",
+        "TurnOpen",
+        "UnknownTool",
+        "UnsafeReplay",
+        "UnsupportedVersion",
+    ),
+    "perdure.events.projection": ("wire",),
+    "perdure.events.types": (
+        "Event",
+        "LiveEvent",
+        "Snapshot",
+    ),
+    "perdure.session.codec": ("body_of",),
+    "perdure.session.entries": (
+        "LEAF",
+        "Entry",
+    ),
+    "perdure.session.info": ("SessionInfo",),
+    "perdure.session.kinds": (
+        "BranchSummary",
+        "Compaction",
+        "Custom",
+        "CustomMessage",
+        "ModelChange",
+        "ThinkingChange",
+    ),
+    "perdure.session.messages": (
+        "MediaPart",
+        "Message",
+        "TextPart",
+        "ThinkingPart",
+        "ToolCallPart",
+        "ToolResultPart",
+        "Usage",
+        "assistant",
+        "system",
+        "thinking",
+        "tool_call",
+        "tool_result",
+        "user",
+    ),
+    "perdure.session.tree": ("TreeNode",),
+    "perdure.tools.declare": ("tool",),
+    "perdure.tools.spec": (
+        "ToolCall",
+        "ToolOutput",
+        "ToolSpec",
+    ),
+}
+"""Module -> the public names it defines."""
+
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        value: object = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(_MODULES[name])
+    elif name == "__version__":
+        value = importlib.import_module("importlib.metadata").version(__name__)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, *_MODULES, "__version__"})

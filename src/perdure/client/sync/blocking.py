@@ -1,0 +1,63 @@
+"""`perdure.blocking`: the same calls without async, for scripts, notebooks and threaded programs.
+
+    with perdure.blocking.open("sqlite:///agents.db") as store:
+        session = store.create(title="Trip")
+
+A store has an event loop on a thread of its own; every handle that comes from it uses that loop,
+and any number of threads may use the handles. ``await turn`` is ``turn.result()`` here.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from perdure.client.clock import Outside, SystemClock, system_random
+from perdure.client.open import Durability, opened
+from perdure.client.store import Store as AsyncStore
+from perdure.client.sync import handles
+from perdure.client.sync.handles import Chat, Runtime, Session, Turn, Watch
+from perdure.client.sync.portal import Portal
+from perdure.session.clock import Clock, RandomSource
+
+__all__ = ["Chat", "Runtime", "Session", "Store", "Turn", "Watch", "open"]
+
+
+class Store(handles.Store):
+    """One namespace of a store. Made by `open`; its loop ends with it."""
+
+    def __init__(self, portal: Portal, asynchronous: AsyncStore) -> None:
+        super().__init__(portal, asynchronous)
+        portal.closes(asynchronous.close)
+
+    def close(self) -> None:
+        """Finish what is under way, let go of the store, end its loop. May be called twice."""
+        self.portal.close()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open(
+    address: str | None = None,
+    *,
+    namespace: str = "default",
+    durability: Durability = "full",
+    clock: Clock | None = None,
+    random: RandomSource | None = None,
+) -> Store:
+    """The store at `address`, open until its ``with`` ends or it is closed; see `perdure.open`.
+
+    Raises: as `perdure.open`.
+    """
+    outside = Outside(clock or SystemClock(), random or system_random)
+    portal = Portal()
+    try:
+        return Store(portal, portal.call(opened(address, namespace, durability, outside)))
+    except BaseException:
+        portal.close()
+        raise
