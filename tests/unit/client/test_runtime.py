@@ -12,6 +12,7 @@ from perdure.client.runtime import Runtime
 from perdure.errors import ConfigError, LeaseHeld, SessionExists, SessionNotFound
 from perdure.models.scenario import Hang
 from perdure.session.codec import body_of
+from perdure.session.ids import StreamId
 from perdure.session.messages import assistant, user
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.tools.declare import tool
@@ -30,7 +31,7 @@ async def test_a_started_session_keeps_a_snapshot_of_its_agent() -> None:
     agent = Agent("a", model=MODEL, instructions="Be {{ctx.how}}.", tools=[look])
     place = Workspace(working_dir="/tmp", variables={"how": "kind, {{ctx.how}}"})
     chat = await stage.runtime().start(agent, workspace=place, title="T", metadata={"k": 1})
-    entry = [entry async for entry in chat.session.entries()][0]
+    entry = await anext(chat.session.entries())
     body = body_of(entry)
     assert isinstance(body, SessionStarted)
     assert body.system_prompt == "Be kind, {{ctx.how}}."
@@ -144,7 +145,7 @@ async def test_an_interrupted_turn_runs_on_when_its_session_is_resumed() -> None
     await entered.wait()
     leave.set()
     await chat.suspend()
-    assert (await stage.memory.state("s")).open_turn is not None
+    assert (await stage.memory.state(StreamId("s"))).open_turn is not None
     again = await stage.runtime(chat.agent).resume("s")
     assert again.turn is not None
     assert (await again.turn).text == "counted"
@@ -158,7 +159,7 @@ async def test_a_session_whose_turn_runs_elsewhere_cannot_be_taken_over() -> Non
     chat.send("go")
 
     async def is_open() -> bool:
-        return (await stage.memory.state("s")).open_turn is not None
+        return (await stage.memory.state(StreamId("s"))).open_turn is not None
 
     await until(is_open)
     other = await stage.runtime(chat.agent, owner="there").resume("s")
@@ -188,7 +189,7 @@ async def test_leaving_the_block_waits_for_running_turns_and_a_failing_block_sus
 
 
 async def has_open_turn(stage: Stage) -> bool:
-    return (await stage.memory.state("s")).open_turn is not None
+    return (await stage.memory.state(StreamId("s"))).open_turn is not None
 
 
 async def test_the_default_models_come_from_the_environment(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from perdure.client.turn import Signals, Turn
 from perdure.client.watching import Watch
 from perdure.engine.turns.state import TurnState
 from perdure.errors import LeaseHeld, StoreUnavailable
+from perdure.session.ids import StreamId
 from tests.fakes.chats import Stage, calls, says
 
 
@@ -58,6 +59,6 @@ async def test_a_stopped_turn_is_over_for_this_process_only() -> None:
     await entered.wait()
     await turn.stop()
     assert not turn.is_running
-    assert (await stage.memory.state("s")).open_turn is not None
+    assert (await stage.memory.state(StreamId("s"))).open_turn is not None
     with pytest.raises(asyncio.CancelledError):
         await turn

@@ -1,0 +1,79 @@
+"""What a request holds, and which answer comes of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from perdure.client.agent import Agent
+from perdure.client.runtime import Runtime
+from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
+from perdure.session.messages import MediaPart, assistant, user
+from perdure.stores.protocol import Commit, Write
+from perdure.tools.declare import tool
+from tests.fakes.chats import Stage
+
+
+class Listening:
+    """A model client that keeps what it was sent."""
+
+    def __init__(self, window: int | None = None) -> None:
+        self.requests: list[ModelRequest] = []
+        self._window = window
+
+    def info(self, model: str) -> ModelInfo:
+        return ModelInfo(model, self._window)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        self.requests.append(request)
+        yield TextDelta("heard")
+        yield Finished("stop")
+
+
+@tool(effect="read")
+async def look(where: str) -> str:
+    """Look somewhere."""
+    return where
+
+
+async def test_a_request_holds_the_conversation_the_prompt_and_the_tools() -> None:
+    stage, model = Stage(), Listening()
+    agent = Agent("a", model="m:x", instructions="Listen.", tools=[look], max_output_tokens=77)
+    runtime = Runtime(stage.store, models=model)
+    chat = await runtime.start(agent)
+    await chat.send("one")
+    await chat.send("two")
+    request = model.requests[-1]
+    assert request.model == "m:x"
+    assert request.system == "Listen."
+    assert request.max_output_tokens == 77
+    assert [declared.name for declared in request.tools] == ["look"]
+    assert [m.text for m in request.messages] == ["one", "heard", "two"]
+
+
+async def test_media_are_sent_as_bytes_and_missing_ones_left_out() -> None:
+    stage, model = Stage(), Listening()
+    picture = b"\x89PNG..."
+    digest = "sha256-" + hashlib.sha256(picture).hexdigest()
+    chat = await Runtime(stage.store, models=model).start(Agent("a", model="m:x"), id="s")
+    at = stage.clock.now_ms()
+    await stage.memory.commit(
+        Commit(writes=(Write(stream=chat.id, expected_head=0),), at=at, blobs=(picture,))
+    )
+    here = MediaPart("image/png", f"media://{digest}", len(picture))
+    gone = msgspec.structs.replace(here, handle="media://sha256-" + "0" * 64)
+    await chat.send(user("look", here, gone))
+    assert model.requests[0].media == {here.handle: picture}
+
+
+async def test_a_context_beyond_the_window_is_trimmed_and_reported() -> None:
+    stage, model = Stage(), Listening(window=2_000)
+    agent = Agent("a", model="m:x", compaction=Agent("x").compaction)
+    chat = await Runtime(stage.store, models=model).start(agent, id="s")
+    for n in range(8):
+        await chat.session.append(user(f"{n} " * 600), assistant(f"{n} " * 600))
+    await chat.send("and now?")
+    assert "trimmed" in await stage.kinds()
+    assert model.requests[-1].messages[-1].text.endswith("and now?")

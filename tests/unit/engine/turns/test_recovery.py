@@ -1,0 +1,93 @@
+"""Reading an open turn back, and giving one up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.client.chat import Chat
+from perdure.engine.turns.leading import Claim
+from perdure.engine.turns.recovery import give_up, lost, open_turn
+from perdure.engine.turns.state import Phase
+from perdure.errors import LeaseHeld, SessionNotFound
+from perdure.models.scenario import Hang
+from perdure.session.ids import StreamId
+from tests.fakes.chats import Stage, calls, says, until
+
+S = StreamId("s")
+
+
+def claim_of(stage: Stage) -> Claim:
+    return Claim(stage.memory, S, stage.clock, "after", 1_000)
+
+
+async def cut_in_mid_answer() -> tuple[Stage, Chat]:
+    stage = Stage(says("so far", Hang()))
+    chat = await stage.chat()
+    chat.send("go")
+
+    async def is_kept() -> bool:
+        return await stage.memory.partial(S) is not None
+
+    await until(is_kept)
+    await chat.suspend()
+    return stage, chat
+
+
+async def test_an_open_turn_is_read_back_with_what_had_arrived() -> None:
+    stage, _ = await cut_in_mid_answer()
+    turn = await open_turn(stage.memory, S)
+    assert turn is not None
+    assert turn.phase is Phase.CALLING
+    gone = await lost(stage.memory, turn)
+    assert gone.has_begun
+    assert gone.partial is not None
+    assert gone.partial.text == "so far"
+
+
+async def test_a_part_that_cannot_be_read_is_one_that_was_not_kept() -> None:
+    stage, _ = await cut_in_mid_answer()
+    turn = await open_turn(stage.memory, S)
+    assert turn is not None
+    assert turn.open_call is not None
+    lease = await stage.memory.acquire_lease(S, "x", 1_000)
+    await stage.memory.put_partial(lease, turn.open_call.seq, b"\xff{")
+    gone = await lost(stage.memory, turn)
+    assert gone.has_begun
+    assert gone.partial is None
+
+
+async def test_a_session_without_an_open_turn_has_none() -> None:
+    stage = Stage()
+    with pytest.raises(SessionNotFound):
+        await open_turn(stage.memory, S)
+    await stage.chat()
+    assert await open_turn(stage.memory, S) is None
+    assert await give_up(claim_of(stage)) is None
+
+
+async def test_a_dead_processes_turn_is_given_up_and_its_words_are_kept() -> None:
+    stage, chat = await cut_in_mid_answer()
+    closed = await give_up(claim_of(stage))
+    assert closed is not None
+    assert (await stage.memory.state(S)).open_turn is None
+    assert [m.text for m in await chat.session.messages()] == ["go", "so far"]
+    await chat.session.branch(None)
+
+
+async def test_a_turn_that_runs_cannot_be_given_up() -> None:
+    entered = asyncio.Event()
+
+    async def wait() -> str:
+        entered.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    stage = Stage(says(calls("wait")))
+    chat = await stage.chat([wait])
+    chat.send("go")
+    await entered.wait()
+    with pytest.raises(LeaseHeld):
+        await give_up(claim_of(stage))
+    await chat.abort()

@@ -1,0 +1,164 @@
+"""The runner among other writers: conflicts, fencing, late outcomes, partial answers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.client.chat import Chat
+from perdure.engine.turns.config import CompactionSettings
+from perdure.errors import LeaseLost
+from perdure.models.scenario import Hang, Scenario, When
+from perdure.models.scripted import ScriptedModel
+from perdure.session.codec import body_of
+from perdure.session.ids import StreamId
+from perdure.session.kinds import Compaction
+from perdure.session.ledger import LateOutcome
+from perdure.session.messages import decode_message, user
+from tests.fakes.chats import Stage, calls, says, until
+
+S = StreamId("s")
+
+
+class Gate:
+    """A tool that waits until it is let go, and counts its runs."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.leave = asyncio.Event()
+        self.runs = 0
+
+    async def gate(self) -> str:
+        """Wait."""
+        self.runs += 1
+        self.entered.set()
+        await self.leave.wait()
+        return "through"
+
+
+async def at_the_gate(*more: str) -> tuple[Stage, Gate, Chat]:
+    stage, gate = Stage(says(calls("gate")), *(says(text) for text in more)), Gate()
+    chat = await stage.chat([gate.gate])
+    chat.send("go")
+    await gate.entered.wait()
+    return stage, gate, chat
+
+
+async def test_entries_of_others_in_mid_turn_are_folded_in_and_the_step_is_made_anew() -> None:
+    stage, gate, chat = await at_the_gate("done")
+    other = await stage.store.open("s")
+    for n in range(5):
+        await other.rename(f"title {n}")
+    gate.leave.set()
+    assert chat.turn is not None
+    assert (await chat.turn).text == "done"
+    assert (await stage.memory.verify()).is_ok
+    assert gate.runs == 1
+
+
+async def test_a_fenced_process_keeps_its_outcome_as_late_and_changes_nothing() -> None:
+    stage, gate, chat = await at_the_gate("done")
+    stage.clock.set_time_of_day(stage.clock.now_ms() + 60_000)
+    taken = await stage.memory.acquire_lease(S, "another", 60_000)
+    gate.leave.set()
+    assert chat.turn is not None
+    with pytest.raises(LeaseLost):
+        await chat.turn
+    entries = [entry async for entry in chat.session.entries()]
+    assert [entry.kind for entry in entries[-2:]] == ["tool_started", "late_outcome"]
+    late = body_of(entries[-1])
+    assert isinstance(late, LateOutcome)
+    assert b"through" in bytes(late.outcome)
+    assert (await stage.memory.state(S)).epoch == taken.epoch
+
+
+async def test_no_effect_begins_once_the_lease_is_lost() -> None:
+    stage = Stage(says(calls("strike")))
+    struck = 0
+
+    async def strike() -> str:
+        nonlocal struck
+        struck += 1
+        return "struck"
+
+    chat = await stage.chat([strike])
+    commit = stage.memory.commit
+
+    async def commit_then_stall(asked: object) -> object:
+        # This process is stopped right after its intent is in the log, for longer than its lease.
+        committed = await commit(asked)  # type: ignore[arg-type] - passed through as it came
+        if any(entry.kind == "tool_started" for entry in committed.entries[0]):
+            stage.clock.set_time_of_day(stage.clock.now_ms() + 60_000)
+            await stage.memory.acquire_lease(S, "another", 60_000)
+        return committed
+
+    stage.memory.commit = commit_then_stall  # type: ignore[method-assign] - a stall is not a state
+    with pytest.raises(LeaseLost):
+        await chat.send("go")
+    assert struck == 0
+
+
+async def test_what_has_arrived_of_an_answer_is_kept_from_the_first_piece_on() -> None:
+    stage = Stage(says("so far, so good", Hang(), chunk_chars=4))
+    chat = await stage.chat()
+    chat.send("go")
+
+    async def is_kept() -> bool:
+        return await stage.memory.partial(S) is not None
+
+    await until(is_kept)
+    kept = await stage.memory.partial(S)
+    assert kept is not None
+    assert decode_message(kept[1]).text.startswith("so f")
+    await chat.abort()
+
+
+async def test_a_client_that_breaks_ends_the_turn_loudly() -> None:
+    stage = Stage()
+    sound = stage.models
+
+    class Broken:
+        def info(self, model: str) -> object:
+            return sound.info(model)
+
+        async def stream(self, request: object) -> object:
+            raise KeyError("secret")
+            yield
+
+    stage.models = Broken()  # type: ignore[assignment] - it breaks on purpose
+    chat = await stage.chat()
+    with pytest.raises(Exception, match="its client failed") as failed:
+        await chat.send("go")
+    assert "secret" not in str(failed.value)
+
+
+async def test_the_context_is_compacted_on_the_way_and_the_answer_comes() -> None:
+    stage = Stage()
+    scenario = Scenario(
+        name="test",
+        rules=(
+            says("They counted words, and counted on. " * 10, when=When(asks_summary=True)),
+            says("word " * 800),
+        ),
+        context_window=3_000,
+    )
+    stage.models = ScriptedModel(scenario, clock=stage.clock)
+    chat = await stage.chat(compaction=CompactionSettings(keep_recent_tokens=500))
+    for n in range(4):
+        assert (await chat.send(f"go on {n}")).end == "stop"
+    kinds = await stage.kinds()
+    assert kinds.count("turn_finished") == 4
+    compactions = [body_of(e) async for e in chat.session.entries() if e.kind == "compaction"]
+    assert compactions
+    assert all(isinstance(c, Compaction) and c.reason == "threshold" for c in compactions)
+    assert "They counted words" in (await chat.session.context()).messages[0].message.text
+
+
+async def test_words_said_after_the_turn_are_ordinary_messages() -> None:
+    _, gate, chat = await at_the_gate("done")
+    gate.leave.set()
+    assert chat.turn is not None
+    await chat.turn
+    assert (await chat.steer("by the way")).kind == "message"
+    assert (await chat.session.messages())[-1] == user("by the way")
