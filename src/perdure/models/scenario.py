@@ -89,6 +89,8 @@ class When(msgspec.Struct, frozen=True):
     counted from the newest user message. `user_contains` looks at the newest text of the user's.
     `after` says whether the request ends with the user's words or with tool results, `after_tool`
     that one of those results is of that tool; the two about results look at those results.
+    A request for a summary, whose words are those of a whole conversation, meets only conditions
+    with `asks_summary`.
     """
 
     nth: int | None = None
@@ -99,7 +101,7 @@ class When(msgspec.Struct, frozen=True):
     after_tool: str | None = None
     last_tool_result_contains: str | None = None
     last_tool_result_is_error: bool | None = None
-    asks_summary: bool | None = None
+    asks_summary: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +179,7 @@ def asks_summary(request: ModelRequest) -> bool:
 def reply_to(scenario: Scenario, situation: Situation) -> Reply | None:
     """The reply of `scenario` in `situation`; None when it has none."""
     for rule in scenario.rules:
-        if rule.when is None or holds(rule.when, situation):
+        if holds(rule.when or When(), situation):
             return rule
     if situation.asks_summary or situation.answers >= len(scenario.sequence):
         return None
@@ -199,7 +201,7 @@ def holds(when: When, situation: Situation) -> bool:
             when.after_tool is None or when.after_tool in situation.result_tools,
             _contains(result_texts, when.last_tool_result_contains),
             when.last_tool_result_is_error in (None, has_error),
-            when.asks_summary in (None, situation.asks_summary),
+            when.asks_summary == situation.asks_summary,
         )
     )
 

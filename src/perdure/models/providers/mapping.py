@@ -88,6 +88,8 @@ def wire_parameters(request: ModelRequest) -> ModelRequestParameters:
             name=tool.name,
             description=tool.description,
             parameters_json_schema=dict(tool.parameters),
+            # Schemas go out as they were declared: not every server knows strict ones.
+            strict=False,
         )
         for tool in request.tools
     ]

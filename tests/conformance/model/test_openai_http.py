@@ -1,0 +1,382 @@
+"""The OpenAI-compatible client on the wire: what it sends, and what it makes of odd answers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from perdure.errors import (
+    ContextOverflow,
+    MalformedResponse,
+    ModelError,
+    ModelRefused,
+    ModelUnavailable,
+    RateLimited,
+)
+from perdure.models.protocol import ModelRequest, ToolDeclaration
+from perdure.models.providers.openai_compatible import OpenAICompatible
+from perdure.models.stream import AnswerBuilder, invalid_json
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    ThinkingPart,
+    Usage,
+    assistant,
+    tool_call,
+    tool_result,
+    user,
+)
+from tests.fakes.openai_server import (
+    Chunk,
+    Handler,
+    OpenAIServer,
+    ServerAnswer,
+    answering,
+    breaking_off,
+    failing,
+    hanging,
+    openai_server,
+    plain,
+    sending,
+)
+
+MODEL = "openai:served-model"
+KEY = "sk-test-0123456789abcdef"
+HELLO = (user("Hello"),)
+PARAMETERS: Mapping[str, object] = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}},
+    "required": ["path"],
+}
+READ = ToolDeclaration("read_file", "Reads a file.", PARAMETERS)
+ANSWER = ServerAnswer(text="a whole answer")
+PNG = b"\x89PNG"
+
+
+@dataclass
+class Wire:
+    """A client and the server it talks to."""
+
+    client: OpenAICompatible
+    server: OpenAIServer
+
+    async def answer(self, request: ModelRequest | None = None) -> Message:
+        return await self.fill(AnswerBuilder(MODEL), request)
+
+    async def fill(self, builder: AnswerBuilder, request: ModelRequest | None = None) -> Message:
+        async for delta in self.client.stream(request or ModelRequest(MODEL, HELLO)):
+            builder.add(delta)
+        return builder.finished()
+
+    async def failure(self, handler: Handler) -> ModelError:
+        self.server.will(handler)
+        with pytest.raises(ModelError) as raised:
+            await self.answer()
+        return raised.value
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """The body of the newest request."""
+        return self.server.requests[-1].body
+
+
+@pytest.fixture
+async def wire() -> AsyncIterator[Wire]:
+    async with openai_server() as server:
+        client = OpenAICompatible(base_url=server.url, api_key=KEY, idle_timeout_s=5)
+        yield Wire(client, server)
+        await client.aclose()
+
+
+# What is sent ------------------------------------------------------------------------------------
+
+
+async def test_a_request_is_what_the_protocol_says(wire: Wire) -> None:
+    request = ModelRequest(
+        MODEL,
+        (
+            user("Read both."),
+            assistant(
+                "Reading.",
+                tool_call("c1", "read_file", {"path": "ä"}),
+                tool_call("c2", "read_file", {"path": "b"}),
+            ),
+            tool_result("c1", "one"),
+            tool_result("c2", "no such file", is_error=True),
+            assistant("Only one is there."),
+            user("Thanks."),
+        ),
+        system="Be brief.",
+        tools=(READ,),
+        max_output_tokens=99,
+        temperature=0.5,
+    )
+    await wire.answer(request)
+    (sent,) = wire.server.requests
+    assert (sent.method, sent.path) == ("POST", "/v1/chat/completions")
+    assert sent.headers["authorization"] == f"Bearer {KEY}"
+    assert wire.server.refused == []
+    call = {"type": "function", "function": {"name": "read_file"}}
+    assert sent.body == {
+        "model": "served-model",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 99,
+        "temperature": 0.5,
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "read_file",
+                    "description": "Reads a file.",
+                    "parameters": PARAMETERS,
+                },
+            }
+        ],
+        "tool_choice": "auto",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Read both."},
+            {
+                "role": "assistant",
+                "content": "Reading.",
+                "tool_calls": [
+                    {"id": "c1", **_with_arguments(call, '{"path":"ä"}')},
+                    {"id": "c2", **_with_arguments(call, '{"path":"b"}')},
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "one"},
+            {"role": "tool", "tool_call_id": "c2", "content": '{"error":"no such file"}'},
+            {"role": "assistant", "content": "Only one is there."},
+            {"role": "user", "content": "Thanks."},
+        ],
+    }
+
+
+def _with_arguments(call: Mapping[str, Any], arguments: str) -> Mapping[str, Any]:
+    return {**call, "function": {**call["function"], "arguments": arguments}}
+
+
+async def test_images_are_sent_as_data_urls(wire: Wire) -> None:
+    image = MediaPart("image/png", "media://sha256-" + "a" * 64, 4, "x.png")
+    request = ModelRequest(MODEL, (user("What is it?", image),), media={image.handle: PNG})
+    await wire.answer(request)
+    assert wire.server.refused == []
+    assert wire.body["messages"][0]["content"] == [
+        {"type": "text", "text": "What is it?"},
+        {
+            "type": "image_url",
+            "image_url": {"url": f"data:image/png;base64,{base64.b64encode(PNG).decode()}"},
+        },
+    ]
+
+
+async def test_the_server_of_the_tests_refuses_what_openai_refuses(wire: Wire) -> None:
+    request = ModelRequest(MODEL, (user("x"), assistant(tool_call("c1", "t")), user("y")))
+    with pytest.raises(ModelRefused, match="tool call c1 is not answered"):
+        await wire.answer(request)
+    assert len(wire.server.refused) == 1
+
+
+async def test_arguments_that_were_no_json_go_back_as_an_object(wire: Wire) -> None:
+    wire.server.will(answering(ServerAnswer(calls=(("c1", "read_file", '{"path": '),))))
+    message = await wire.answer()
+    (call,) = message.tool_calls
+    assert invalid_json(call) == '{"path": '
+    wire.server.will(answering(ANSWER))
+    await wire.answer(ModelRequest(MODEL, (*HELLO, message, tool_result("c1", "not JSON"))))
+    assert wire.server.refused == []
+
+
+async def test_reasoning_goes_back_in_the_field_it_came_in_while_the_turn_goes_on(
+    wire: Wire,
+) -> None:
+    thought = ServerAnswer(
+        thinking="I must read it.",
+        calls=(("c1", "read_file", "{}"),),
+        thinking_field="reasoning",
+    )
+    wire.server.will(answering(thought), answering(ANSWER))
+    message = await wire.answer()
+    rounds = (*HELLO, message, tool_result("c1", "content"))
+    await wire.answer(ModelRequest(MODEL, rounds))
+    assert wire.body["messages"][1]["reasoning"] == "I must read it."
+    await wire.answer(ModelRequest(MODEL, (*rounds, assistant("Done."), user("And now?"))))
+    assert "reasoning" not in wire.body["messages"][1]
+
+
+async def test_a_resumed_process_leaves_the_reasoning_of_the_open_round_out(wire: Wire) -> None:
+    rounds = (
+        *HELLO,
+        assistant(ThinkingPart("I must."), tool_call("c1", "read_file"), model=MODEL),
+        tool_result("c1", "content"),
+    )
+    await wire.answer(ModelRequest(MODEL, rounds))
+    assert set(wire.body["messages"][1]) == {"role", "content", "tool_calls"}
+    assert wire.server.refused == []
+
+
+# What is made of answers -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503, 529])
+async def test_a_failed_call_is_not_repeated_behind_our_back(wire: Wire, status: int) -> None:
+    await wire.failure(failing(status, "no", retry_after="0"))
+    assert len(wire.server.requests) == 1
+
+
+async def test_the_wait_that_is_asked_for_is_passed_on(wire: Wire) -> None:
+    error = await wire.failure(failing(429, "slow down", retry_after="12"))
+    assert isinstance(error, RateLimited)
+    assert error.retry_after_s == 12
+
+
+async def test_an_overflow_comes_with_its_numbers(wire: Wire) -> None:
+    said = "This model's maximum context length is 8192 tokens; you sent 9001 tokens."
+    error = await wire.failure(failing(400, said, code="context_length_exceeded"))
+    assert isinstance(error, ContextOverflow)
+    assert (error.used_tokens, error.limit_tokens) == (9001, 8192)
+
+
+async def test_a_key_that_the_server_quotes_is_not_repeated(wire: Wire) -> None:
+    error = await wire.failure(failing(401, f"Incorrect API key provided: {KEY}"))
+    assert isinstance(error, ModelRefused)
+    assert error.status == 401
+    assert KEY not in f"{error} {error.facts()} {error.__cause__}"
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        plain("text/html", b"<html>not what you want</html>"),
+        plain("application/json", b'{"choices": [{"message": {"content": "hi"}}]}'),
+        plain("text/event-stream", b""),
+        sending("{bad"),
+        sending(*ANSWER.chunks()[:2], "{bad"),
+        sending(*ANSWER.chunks()[:2], '{"choices": 5}'),
+        sending({"choices": [{"delta": {"tool_calls": "x"}}]}),
+    ],
+)
+async def test_what_is_no_answer_is_malformed(wire: Wire, handler: Handler) -> None:
+    assert isinstance(await wire.failure(handler), MalformedResponse)
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+async def test_an_answer_without_its_end_was_cut_off(wire: Wire, is_ended: bool) -> None:
+    handler = sending(*ANSWER.chunks()[:2], is_ended=is_ended)
+    assert isinstance(await wire.failure(handler), ModelUnavailable)
+
+
+async def test_a_server_that_hangs_up_before_it_says_a_word_is_unavailable(wire: Wire) -> None:
+    assert isinstance(await wire.failure(breaking_off([])), ModelUnavailable)
+
+
+async def test_a_server_that_hangs_up_after_the_last_word_has_answered(wire: Wire) -> None:
+    with_usage, without = ANSWER.chunks(), ANSWER.chunks()[:-1]
+    wire.server.will(breaking_off(with_usage), breaking_off(without))
+    assert (await wire.answer()).usage == Usage(12, 5)
+    message = await wire.answer()
+    assert (message.text, message.stop_reason, message.usage) == (ANSWER.text, "stop", None)
+
+
+async def test_usage_that_is_not_reported_is_unknown_and_not_zero(wire: Wire) -> None:
+    wire.server.will(answering(ServerAnswer(text="x", usage=None)))
+    assert (await wire.answer()).usage is None
+
+
+async def test_a_server_of_ones_own_costs_nothing_that_we_know(wire: Wire) -> None:
+    usage = (await wire.answer()).usage
+    assert usage is not None
+    assert usage.cost_microcents is None
+
+
+async def test_an_unknown_reason_for_the_end_is_an_end(wire: Wire) -> None:
+    wire.server.will(answering(ServerAnswer(text="x", finish_reason="eos")))
+    assert (await wire.answer()).stop_reason == "stop"
+
+
+async def test_reasoning_between_tags_is_reasoning(wire: Wire) -> None:
+    text = "<think>six times seven</think>42"
+    chunks = ServerAnswer(text="-", chunk_chars=1).chunks()
+    tagged = [_content(piece) for piece in ("<think>", "six times seven", "</think>", "42")]
+    wire.server.will(sending(*tagged, *chunks[2:], "[DONE]"))
+    message = await wire.answer()
+    assert [type(part).__name__ for part in message.parts] == ["ThinkingPart", "TextPart"]
+    assert message.text in text
+
+
+async def test_a_refusal_is_told_in_the_models_words(wire: Wire) -> None:
+    refusal = {"choices": [{"index": 0, "delta": {"refusal": "I will not."}}]}
+    wire.server.will(sending(refusal, *ServerAnswer().chunks()[1:], "[DONE]"))
+    message = await wire.answer()
+    assert (message.text, message.stop_reason) == ("I will not.", "content_filter")
+
+
+async def test_an_emoji_in_two_chunks_is_one_emoji(wire: Wire) -> None:
+    halves = [_content("a fox: \ud83e"), _content("\udd8a!")]
+    wire.server.will(sending(*halves, *ANSWER.chunks()[-2:], "[DONE]"))
+    assert (await wire.answer()).text == "a fox: 🦊!"
+
+
+async def test_a_call_without_id_or_arguments_is_a_call(wire: Wire) -> None:
+    call = {"index": 0, "type": "function", "function": {"name": "list", "arguments": ""}}
+    chunk = {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}
+    wire.server.will(sending(chunk, *ServerAnswer().chunks()[1:], "[DONE]"))
+    (made,) = (await wire.answer()).tool_calls
+    assert (made.name, made.args) == ("list", {})
+    assert made.id
+
+
+# Time --------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_falls_silent_is_given_up() -> None:
+    async with openai_server() as server:
+        client = OpenAICompatible(base_url=server.url, idle_timeout_s=0.1)
+        wire = Wire(client, server)
+        builder = AnswerBuilder(MODEL)
+        server.will(hanging(ANSWER.chunks()[:2]))
+        with pytest.raises(ModelUnavailable, match="did not answer in time"):
+            await wire.fill(builder)
+        assert builder.partial().text == ANSWER.text[:7]
+        await client.aclose()
+
+
+async def test_a_server_that_is_slow_but_never_silent_is_waited_for() -> None:
+    async with openai_server() as server:
+        # Together the pauses are longer than the silence that is allowed.
+        client = OpenAICompatible(base_url=server.url, idle_timeout_s=1.5)
+        server.will(answering(ServerAnswer(text="drop by drop" * 4, chunk_chars=3), pause_s=0.1))
+        assert (await Wire(client, server).answer()).text == "drop by drop" * 4
+        await client.aclose()
+
+
+async def test_nobody_listening_is_unavailability_that_names_the_address() -> None:
+    async with openai_server() as server:
+        url = server.url
+    client = OpenAICompatible(base_url=url)
+    with pytest.raises(ModelUnavailable, match=f"no connection to {url}"):
+        await anext(client.stream(ModelRequest(MODEL, HELLO)))
+    await client.aclose()
+
+
+async def test_a_cancelled_call_is_cancelled_and_no_error(wire: Wire) -> None:
+    wire.server.will(hanging())
+    task = asyncio.create_task(wire.answer())
+    async with asyncio.timeout(10):
+        while not wire.server.requests:  # noqa: ASYNC110 - the server sets no event for it
+            await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(10):
+        await wire.server.is_idle.wait()
+
+
+def _content(text: str) -> Chunk:
+    return {"choices": [{"index": 0, "delta": {"content": text}}]}

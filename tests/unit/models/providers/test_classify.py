@@ -1,0 +1,239 @@
+"""Every failure of a call becomes the one error that says what to do."""
+
+from __future__ import annotations
+
+import json
+
+import httpx2
+import pytest
+from pydantic_ai.exceptions import (
+    ModelAPIError,
+    ModelConnectionError,
+    ModelHTTPError,
+    ModelQuotaExceededError,
+    ModelTimeoutError,
+    UnexpectedModelBehavior,
+    UserError,
+)
+
+from perdure.errors import (
+    ContextOverflow,
+    MalformedResponse,
+    ModelError,
+    ModelRefused,
+    ModelUnavailable,
+    RateLimited,
+)
+from perdure.models.providers.classify import is_overflow, model_error, used_and_limit
+
+MODEL = "openai:x"
+
+
+def of_status(status: int, body: object = None, **headers: str) -> ModelError:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return model_error(ModelHTTPError(status, "x", body, headers=named), MODEL)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (401, ModelRefused),
+        (402, ModelRefused),
+        (403, ModelRefused),
+        (404, ModelRefused),
+        (400, ModelRefused),
+        (409, ModelRefused),
+        (422, ModelRefused),
+        (408, ModelUnavailable),
+        (429, RateLimited),
+        (500, ModelUnavailable),
+        (502, ModelUnavailable),
+        (503, ModelUnavailable),
+        (504, ModelUnavailable),
+        (529, ModelUnavailable),
+        (413, ContextOverflow),
+    ],
+)
+def test_the_status_decides(status: int, expected: type[ModelError]) -> None:
+    error = of_status(status, {"message": "so it is"})
+    assert type(error) is expected
+    assert error.reason == f"HTTP {status}: so it is"
+    if isinstance(error, ModelRefused):
+        assert error.status == status
+
+
+OVERFLOWS = [
+    "This model's maximum context length is 8192 tokens; your messages resulted in 9001 tokens.",
+    "Your input exceeds the context window of this model. Please adjust your input and try again.",
+    "prompt is too long: 210000 tokens > 200000 maximum",
+    "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+    "Please reduce the length of the messages or completion.",
+    "Input is too long for requested model.",
+    "prompt token count of 130000 exceeds the limit of 128000",
+    "the request exceeds the available context size. try increasing the context size",
+    "tokens to keep from the initial prompt is greater than the context length",
+    "invalid params, context window exceeds limit (2013)",
+    "Your request exceeded model token limit: 131072",
+    "Prompt contains 9000 tokens, too large for model with 8000 maximum context length",
+    "prompt too long; exceeded max context length by 5 tokens",
+    "too many tokens: size limit exceeded by 3 tokens",
+    "Range of input length should be [1, 98304]",
+    "model_context_window_exceeded",
+    "context_length_exceeded",
+    "request_too_large",
+]
+
+
+@pytest.mark.parametrize("said", OVERFLOWS)
+@pytest.mark.parametrize("status", [400, 413, 500])
+def test_providers_words_for_an_overflow_are_understood(said: str, status: int) -> None:
+    assert isinstance(of_status(status, {"message": said}), ContextOverflow)
+    assert isinstance(of_status(status, {"error": {"message": said}}), ContextOverflow)
+    assert isinstance(of_status(status, said), ContextOverflow)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "max_tokens: 50000 exceeds the limit of 8192",
+        "Invalid value for 'temperature'",
+        "Unknown tool name",
+        "messages: text content blocks must be non-empty",
+        "The image is too large",
+    ],
+)
+def test_other_refusals_are_no_overflow(said: str) -> None:
+    assert not is_overflow(said)
+    assert isinstance(of_status(400, {"message": said}), ModelRefused)
+
+
+def test_too_many_tokens_a_minute_is_a_rate_limit() -> None:
+    error = of_status(429, {"message": "Too many tokens, please wait before trying again."})
+    assert isinstance(error, RateLimited)
+
+
+@pytest.mark.parametrize("status", [400, 413])
+def test_a_refusal_without_a_word_is_taken_for_an_overflow(status: int) -> None:
+    assert isinstance(of_status(status), ContextOverflow)
+    assert isinstance(of_status(status, ""), ContextOverflow)
+
+
+@pytest.mark.parametrize(
+    ("said", "numbers"),
+    [
+        (OVERFLOWS[0], (9001, 8192)),
+        (OVERFLOWS[2], (210_000, 200_000)),
+        (OVERFLOWS[3], (1_200_000, 1_048_576)),
+        (OVERFLOWS[7], (130_000, 128_000)),
+        ("maximum context length is 8,192 tokens, requested 9,001 tokens", (9001, 8192)),
+        ("too long", (None, None)),
+    ],
+)
+def test_the_numbers_are_read_where_they_are_given(
+    said: str, numbers: tuple[int | None, int | None]
+) -> None:
+    assert used_and_limit(said) == numbers
+    error = of_status(413, {"message": said})
+    assert isinstance(error, ContextOverflow)
+    assert (error.used_tokens, error.limit_tokens) == numbers
+
+
+@pytest.mark.parametrize(
+    ("headers", "said", "seconds"),
+    [
+        ({"retry_after": "7"}, "slow", 7.0),
+        ({"retry_after_ms": "1500"}, "slow", 1.5),
+        ({}, "Please try again in 7.66s.", 7.66),
+        ({}, "Please try again in 250ms.", 0.25),
+        ({}, "Please try again in 2m.", 120.0),
+        ({"retry_after": "3"}, "try again in 9s", 3.0),
+        ({}, "slow", None),
+        ({"retry_after": "soon"}, "slow", None),
+    ],
+)
+def test_how_long_to_wait_is_read_from_headers_or_words(
+    headers: dict[str, str], said: str, seconds: float | None
+) -> None:
+    error = of_status(429, {"message": said}, **headers)
+    assert isinstance(error, RateLimited)
+    assert error.retry_after_s == seconds
+
+
+def test_an_empty_account_is_a_refusal_though_it_comes_as_429() -> None:
+    error = model_error(
+        ModelHTTPError.for_category(
+            ModelQuotaExceededError,
+            status_code=429,
+            model_name="x",
+            body={"code": "insufficient_quota"},
+        ),
+        MODEL,
+    )
+    assert isinstance(error, ModelRefused)
+    assert error.status == 429
+
+
+def test_connections_that_fail_are_unavailability_and_name_the_address() -> None:
+    cause = httpx2.ConnectError("connection refused")
+    wrapped = ModelConnectionError("x", "Connection error.")
+    wrapped.__cause__ = cause
+    for error in (wrapped, cause, httpx2.ReadError("")):
+        made = model_error(error, MODEL, address="http://localhost:1/v1")
+        assert isinstance(made, ModelUnavailable)
+        assert "no connection to http://localhost:1/v1" in made.reason
+    assert "connection refused" in model_error(wrapped, MODEL).reason
+
+
+def test_silence_is_unavailability() -> None:
+    made = model_error(ModelTimeoutError("x", "Request timed out."), MODEL, address="http://h")
+    assert isinstance(made, ModelUnavailable)
+    assert made.reason == "http://h did not answer in time"
+
+
+def test_what_cannot_be_decoded_is_malformed() -> None:
+    error = ModelAPIError("x", "Failed to decode")
+    error.__cause__ = json.JSONDecodeError("bad", "{", 1)
+    assert isinstance(model_error(error, MODEL), MalformedResponse)
+    for odd in (TypeError("int"), AttributeError("x"), UnexpectedModelBehavior("odd")):
+        assert isinstance(model_error(odd, MODEL), MalformedResponse)
+
+
+def test_a_stream_without_an_end_was_cut_off_or_was_none() -> None:
+    error = ModelAPIError("x", "Streamed response ended without a `finish_reason`")
+    assert isinstance(model_error(error, MODEL), ModelUnavailable)
+    for empty in (error, UnexpectedModelBehavior("ended without content")):
+        made = model_error(empty, MODEL, has_begun=False)
+        assert isinstance(made, MalformedResponse)
+        assert "is the URL right?" in made.reason
+
+
+def in_stream(message: str, type_: str | None = None) -> ModelError:
+    body = {"message": message, "type": type_}
+    error = ModelAPIError("x", message, body=body, provider_error_type=type_, in_stream=True)
+    return model_error(error, MODEL)
+
+
+def test_errors_inside_a_stream_are_told_apart_by_their_words() -> None:
+    assert isinstance(in_stream("something broke"), ModelUnavailable)
+    assert isinstance(in_stream("no such tool", "invalid_request_error"), ModelRefused)
+    assert isinstance(in_stream(OVERFLOWS[0], "invalid_request_error"), ContextOverflow)
+
+
+def test_a_request_that_cannot_be_sent_is_a_refusal() -> None:
+    assert isinstance(model_error(UserError("video?"), MODEL), ModelRefused)
+
+
+def test_our_own_errors_pass() -> None:
+    error = ModelUnavailable(MODEL, "gone")
+    assert model_error(error, MODEL) is error
+
+
+def test_secrets_are_kept_out() -> None:
+    error = ModelHTTPError(401, "x", {"message": "wrong key: hunter2hunter2"})
+    assert "hunter2" not in str(model_error(error, MODEL, ["hunter2hunter2"]))
+
+
+def test_a_page_in_place_of_an_error_stays_short() -> None:
+    error = of_status(502, "<html>" + "x" * 1_000_000)
+    assert len(error.reason) < 500

@@ -1,0 +1,50 @@
+"""How the client is made, and what it knows without calling; calls are in tests/conformance."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from perdure.errors import ConfigError
+from perdure.models.protocol import ModelInfo
+from perdure.models.providers.openai_compatible import OpenAICompatible
+from perdure.models.routing import ModelRouter
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[OpenAICompatible]:
+    made = OpenAICompatible(api_key="sk-none")
+    yield made
+    await made.aclose()
+
+
+@pytest.mark.parametrize("url", [None, "https://api.openai.com/v1", "https://api.openai.com/v1/"])
+def test_openai_needs_a_key(url: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The environment is the caller's to read: a key found there would be sent without being asked.
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")
+    with pytest.raises(ConfigError, match="set OPENAI_API_KEY"):
+        OpenAICompatible(base_url=url)
+
+
+async def test_a_server_of_ones_own_needs_none() -> None:
+    await OpenAICompatible(base_url="http://127.0.0.1:9/v1").aclose()
+
+
+async def test_windows_of_known_models_are_known(client: OpenAICompatible) -> None:
+    assert client.info("openai:gpt-4o") == ModelInfo("openai:gpt-4o", 128_000)
+    assert client.info("openai:nobody-knows") == ModelInfo("openai:nobody-knows")
+
+
+async def test_a_window_can_be_told() -> None:
+    client = OpenAICompatible(base_url="http://127.0.0.1:9/v1", context_window=32_000)
+    assert client.info("openai:my-model").context_window == 32_000
+    await client.aclose()
+
+
+async def test_the_router_makes_it_when_it_is_needed() -> None:
+    router = ModelRouter(
+        {}, factories={"openai": lambda: OpenAICompatible(base_url="http://127.0.0.1:9/v1")}
+    )
+    assert isinstance(router.client_for("openai:x"), OpenAICompatible)
+    await router.aclose()

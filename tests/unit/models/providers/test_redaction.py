@@ -1,0 +1,53 @@
+"""No key gets into a text that is shown or stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.models.providers.redaction import MAX_CHARS, redacted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Incorrect API key provided: sk-proj-abc123DEF456ghi789.",
+        "Incorrect API key provided: sk-pro**********************i789.",
+        "invalid x-api-key: abcdef0123456789",
+        "Authorization: Bearer abc.def-ghi_jkl789",
+        '{"authorization": "Bearer abcdef789"}',
+        '{"api_key": "abcdef789"}',
+        "GET https://host/v1?key=abcdef789&x=1",
+        "https://user:abcdef789@host/v1 refused",
+        "AIzaSyA-abcdef789 is not valid",
+        "gsk_abcdef789abcdef789 expired",
+    ],
+)
+def test_what_looks_like_a_key_is_taken_out(text: str) -> None:
+    shown = redacted(text)
+    assert "789" not in shown
+    assert "[redacted]" in shown
+
+
+def test_a_known_secret_is_taken_out_whatever_it_looks_like() -> None:
+    assert redacted("hunter2 is wrong, hunter2!", ["hunter2"]) == "[redacted] is wrong, [redacted]!"
+    assert redacted("all fine", ["", "x"]) == "all fine"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The model `gpt-5` does not exist.",
+        "This model's maximum context length is 8192 tokens.",
+        "key-value stores are fine, and so is a task-force",
+        "no connection to http://127.0.0.1:9/v1/, or it broke",
+    ],
+)
+def test_other_words_stay(text: str) -> None:
+    assert redacted(text) == text
+
+
+def test_a_page_becomes_one_line_of_bearable_length() -> None:
+    shown = redacted("<html>\n  <body>\r\n" + "x" * 10_000)
+    assert "\n" not in shown
+    assert len(shown) == MAX_CHARS
+    assert shown.startswith("<html> <body> xxx")

@@ -1,0 +1,31 @@
+"""`perdure.models` loads no provider's library, no HTTP client and no YAML until somebody asks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("pydantic", "pydantic_ai", "openai", "httpx2", "httpx", "genai_prices", "anyio")
+
+
+def loaded_by(*modules: str) -> set[str]:
+    program = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    output = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(output.stdout.split())
+
+
+def test_the_seam_and_the_scripted_model_load_nothing_heavy() -> None:
+    names = ("protocol", "stream", "retry", "routing", "scenario", "scripted", "echo")
+    loaded = loaded_by(*(f"perdure.models.{name}" for name in names))
+    assert not loaded & {*HEAVY, "ruamel.yaml"}
+
+
+@pytest.mark.parametrize("module", ["scenario_yaml", "yaml_nodes"])
+def test_reading_scenarios_loads_yaml_and_no_more(module: str) -> None:
+    loaded = loaded_by(f"perdure.models.{module}")
+    assert "ruamel.yaml" in loaded
+    assert not loaded & set(HEAVY)

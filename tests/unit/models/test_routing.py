@@ -1,0 +1,107 @@
+"""The router finds the client of a model's provider, or says what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from perdure.errors import ConfigError, ModelRefused
+from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
+from perdure.models.routing import ModelRouter
+from perdure.session.messages import user
+
+
+class NamedClient:
+    """Answers with its name and the model's."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_closed = False
+
+    def info(self, model: str) -> ModelInfo:
+        return ModelInfo(model, context_window=len(self.name))
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        yield TextDelta(f"{self.name} for {request.model}")
+        yield Finished("stop")
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+async def said(router: ModelRouter, model: str) -> str:
+    request = ModelRequest(model, (user("x"),))
+    deltas = [delta async for delta in router.stream(request)]
+    return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+
+
+async def test_the_prefix_picks_the_client_and_the_client_sees_the_whole_name() -> None:
+    router = ModelRouter({"a": NamedClient("first"), "b": NamedClient("second")})
+    assert await said(router, "a:x") == "first for a:x"
+    assert await said(router, "b:vendor/model:tag") == "second for b:vendor/model:tag"
+    assert router.info("b:x").context_window == 6
+
+
+async def test_a_factory_is_called_once_and_only_when_needed() -> None:
+    made: list[NamedClient] = []
+
+    def factory() -> NamedClient:
+        made.append(NamedClient("late"))
+        return made[-1]
+
+    router = ModelRouter({"a": NamedClient("ready")}, factories={"b": factory})
+    assert router.providers == ("a", "b")
+    await said(router, "a:x")
+    assert made == []
+    await said(router, "b:x")
+    await said(router, "b:y")
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "", ":x", "openai:", ":"])
+def test_a_name_without_provider_is_refused(model: str) -> None:
+    with pytest.raises(ConfigError, match=r"provider:name.*scripted"):
+        ModelRouter({"scripted": NamedClient("s")}).client_for(model)
+
+
+def test_an_unknown_provider_is_told_which_there_are() -> None:
+    router = ModelRouter({"scripted": NamedClient("s"), "mine": NamedClient("m")})
+    with pytest.raises(
+        ConfigError, match=r"no model provider 'nobody'; available: mine, scripted$"
+    ):
+        router.client_for("nobody:x")
+
+
+def test_a_provider_that_is_not_set_up_says_what_it_needs() -> None:
+    with pytest.raises(ConfigError, match=r"perdure\[models\].*OPENAI_API_KEY"):
+        ModelRouter({"scripted": NamedClient("s")}).client_for("openai:gpt-5")
+
+
+async def test_in_a_turn_an_unusable_model_is_a_refusal() -> None:
+    def factory() -> NamedClient:
+        raise ConfigError("set SOME_KEY")
+
+    router = ModelRouter({}, factories={"b": factory})
+    with pytest.raises(ModelRefused, match=r"^b:x: set SOME_KEY$"):
+        await said(router, "b:x")
+    with pytest.raises(ModelRefused, match=r"^anthropic:x: there is no model provider"):
+        await said(router, "anthropic:x")
+    assert router.info("b:x") == ModelInfo("b:x")
+
+
+async def test_closing_closes_what_was_used() -> None:
+    unused: list[NamedClient] = []
+    clients = {"a": NamedClient("a"), "b": NamedClient("b")}
+    router = ModelRouter(
+        {"a": clients["a"]},
+        factories={
+            "b": lambda: clients["b"],
+            "c": lambda: unused.append(NamedClient("c")) or unused[0],
+        },
+    )
+    await said(router, "b:x")
+    await router.aclose()
+    assert clients["a"].is_closed
+    assert clients["b"].is_closed
+    assert unused == []

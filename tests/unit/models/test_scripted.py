@@ -1,0 +1,176 @@
+"""The scripted model plays its scenario, the same in every process."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.errors import ContextOverflow, ModelRefused, ModelUnavailable, RateLimited
+from perdure.models.protocol import (
+    Delta,
+    ModelInfo,
+    ModelRequest,
+    TextDelta,
+    ToolCallDelta,
+    ToolDeclaration,
+)
+from perdure.models.scenario import Scenario
+from perdure.models.scenario_yaml import read_scenario
+from perdure.models.scripted import ScriptedModel, estimated_tokens
+from perdure.models.stream import AnswerBuilder, answer_of
+from perdure.session.messages import Message, Usage, assistant, tool_call, user
+from tests.fakes.clock import ManualClock
+
+
+def scripted(text: str, clock: ManualClock | None = None) -> ScriptedModel:
+    return ScriptedModel(read_scenario(text, name="x"), clock=clock or ManualClock())
+
+
+async def deltas(model: ScriptedModel, *messages: Message, name: str = "x") -> list[Delta]:
+    request = ModelRequest(f"scripted:{name}", messages or (user("Hello"),))
+    return [delta async for delta in model.stream(request)]
+
+
+async def answer(model: ScriptedModel, *messages: Message, name: str = "x") -> Message:
+    return answer_of(await deltas(model, *messages, name=name), f"scripted:{name}")
+
+
+async def test_the_same_request_gets_the_same_answer_in_another_process() -> None:
+    text = "sequence: [{text: a, calls: [{name: t}, {name: t}]}]"
+    first, second = await answer(scripted(text)), await answer(scripted(text))
+    assert first == second
+    assert len({call.id for call in first.tool_calls}) == 2
+
+
+async def test_calls_in_another_place_of_the_conversation_have_other_ids() -> None:
+    model = scripted("rules: [{calls: [{name: t}]}]")
+    (first,) = (await answer(model)).tool_calls
+    (second,) = (await answer(model, user("Hello"), assistant("a"), user("b"))).tool_calls
+    assert first.id != second.id
+
+
+async def test_a_failure_that_happens_twice_is_followed_by_the_answer() -> None:
+    model = scripted(
+        "sequence: [{error: {code: rate_limited, retry_after_s: 3, times: 2}, text: ok}]"
+    )
+    for _ in range(2):
+        with pytest.raises(RateLimited) as raised:
+            await answer(model)
+        assert raised.value.retry_after_s == 3
+    assert (await answer(model)).text == "ok"
+    with pytest.raises(RateLimited):
+        await answer(model, user("another request"))
+
+
+async def test_a_failure_in_mid_answer_happens_after_the_words_before_it() -> None:
+    model = scripted("sequence: [{steps: [{text: one}, {cut: {times: 1}}, {text: ' two'}]}]")
+    builder = AnswerBuilder("m")
+    for delta in await deltas(model):
+        builder.add(delta)
+    assert builder.partial().text == "one"
+    with pytest.raises(ModelUnavailable):
+        builder.finished()
+    assert (await answer(model)).text == "one two"
+
+
+async def test_delays_are_slept_on_the_clock() -> None:
+    clock = ManualClock()
+    model = scripted(
+        "sequence: [{delay_ms: 1000, chunk_delay_ms: 250, chunk_chars: 1, text: ab}]", clock
+    )
+    task = asyncio.create_task(answer(model))
+    slept: list[float] = []
+    while not task.done():
+        await asyncio.sleep(0)
+        if clock.sleepers:
+            slept.append(clock.sleepers[0])
+            clock.advance(clock.sleepers[0])
+    assert (await task).text == "ab"
+    assert slept == [1.0, 0.25, 0.25]
+
+
+async def test_text_is_cut_where_the_scenario_says() -> None:
+    got = await deltas(scripted("{chunk_chars: 3, sequence: [{text: abcdefgh}]}"))
+    assert [d.text for d in got if isinstance(d, TextDelta)] == ["abc", "def", "gh"]
+
+
+async def test_parallel_calls_are_interleaved() -> None:
+    got = await deltas(
+        scripted(
+            "{chunk_chars: 4, rules: [{calls: [{name: a, json: '123456'}, {name: b, json: '78'}]}]}"
+        )
+    )
+    pieces = [(d.index, d.json) for d in got if isinstance(d, ToolCallDelta)]
+    assert pieces == [(0, ""), (1, ""), (0, "1234"), (1, "78"), (0, "56")]
+
+
+async def test_usage_is_estimated_reported_as_told_or_left_out() -> None:
+    model = scripted(
+        """
+        rules:
+          - {when: {user_contains: told}, text: x, usage: {input_tokens: 7, cost_microcents: 9}}
+          - {when: {user_contains: none}, text: x, usage: none}
+          - {text: '12345678'}
+        """
+    )
+    assert (await answer(model, user("x" * 400))).usage == Usage(100, 2)
+    assert (await answer(model, user("told"))).usage == Usage(7, cost_microcents=9)
+    assert (await answer(model, user("none"))).usage is None
+
+
+async def test_a_request_larger_than_the_window_overflows() -> None:
+    model = scripted("{model: {context_window: 100, max_output_tokens: 9}, rules: [{text: ok}]}")
+    assert model.info("scripted:x") == ModelInfo("scripted:x", 100, 9)
+    assert (await answer(model, user("x" * 400))).text == "ok"
+    with pytest.raises(ContextOverflow) as raised:
+        await answer(model, user("x" * 401))
+    assert (raised.value.used_tokens, raised.value.limit_tokens) == (101, 100)
+
+
+async def test_where_the_script_ends_the_model_refuses() -> None:
+    model = scripted("sequence: [{text: only}]")
+    with pytest.raises(ModelRefused, match="no reply for this request"):
+        await answer(model, user("a"), assistant("b"), user("c"))
+
+
+async def test_an_unknown_scenario_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ModelRefused, match="there are: echo, x"):
+        await answer(scripted("sequence: [{text: a}]"), name="y")
+
+
+async def test_without_any_scenario_there_is_the_echo() -> None:
+    message = await answer(ScriptedModel(clock=ManualClock()), name="echo")
+    assert message.text.startswith("offline scripted model:")
+    assert message.usage is not None
+
+
+async def test_a_summary_that_nobody_scripted_is_written_all_the_same() -> None:
+    asked = user("<conversation>\n[User]: hi\n</conversation>")
+    message = await answer(scripted("sequence: [{text: not this}]"), asked)
+    assert "## Goal\n[User]: hi" in message.text
+
+
+async def test_several_scenarios_are_several_models() -> None:
+    scenarios = (read_scenario(f"rules: [{{text: {n}}}]", name=n) for n in ("one", "two"))
+    model = ScriptedModel(*scenarios, clock=ManualClock())
+    assert (await answer(model, name="two")).text == "two"
+    assert (await answer(model, name="one")).text == "one"
+
+
+def test_everything_that_is_sent_counts_as_tokens() -> None:
+    small = ModelRequest("m", (user("x" * 40),))
+    assert estimated_tokens(small) == 10
+    tool = ToolDeclaration("read_file", "Reads.", {"type": "object"})
+    larger = ModelRequest(
+        "m",
+        (*small.messages, assistant(tool_call("c", "read_file", {"path": "x" * 40}))),
+        system="y" * 40,
+        tools=(tool,),
+    )
+    assert estimated_tokens(larger) > 10 + 10 + 10 + 10
+
+
+def test_a_scenario_of_the_name_echo_takes_its_place() -> None:
+    model = ScriptedModel(Scenario(name="echo", context_window=5), clock=ManualClock())
+    assert model.info("scripted:echo").context_window == 5

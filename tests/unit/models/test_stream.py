@@ -1,0 +1,270 @@
+"""Deltas become one message that can always be written to the log."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.errors import MalformedResponse, ModelUnavailable
+from perdure.models.protocol import Delta, Finished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.models.stream import (
+    INVALID_JSON,
+    AnswerBuilder,
+    answer_of,
+    call_ids,
+    invalid_json,
+    mended,
+)
+from perdure.session.messages import (
+    Message,
+    StopReason,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    Usage,
+    assistant,
+    tool_call,
+    user,
+)
+
+MODEL = "scripted:x"
+STOP = Finished("stop", Usage(3, 4))
+
+
+def call(index: int, json_text: str = "", *, id_: str = "", name: str = "") -> ToolCallDelta:
+    return ToolCallDelta(index, id_, name, json_text)
+
+
+def made(*deltas: Delta) -> Message:
+    return answer_of(deltas, MODEL)
+
+
+def test_pieces_of_one_kind_in_a_row_are_one_part() -> None:
+    message = made(
+        ThinkingDelta("a"),
+        ThinkingDelta("b"),
+        TextDelta("c"),
+        TextDelta("d"),
+        ThinkingDelta("e"),
+        STOP,
+    )
+    assert message == Message(
+        "assistant",
+        (ThinkingPart("ab"), TextPart("cd"), ThinkingPart("e")),
+        model=MODEL,
+        stop_reason="stop",
+        usage=Usage(3, 4),
+    )
+
+
+def test_empty_deltas_leave_no_part() -> None:
+    assert made(TextDelta(""), ThinkingDelta(""), STOP).parts == ()
+
+
+def test_interleaved_calls_are_told_apart_by_their_index() -> None:
+    message = made(
+        call(4, id_="b", name="two"),
+        call(1, id_="a", name="one"),
+        call(1, '{"x"'),
+        call(4, '{"y":'),
+        call(1, ": 1}"),
+        call(4, "[2]}"),
+        Finished("tool_calls"),
+    )
+    assert message.parts == (
+        ToolCallPart("b", "two", {"y": [2]}),
+        ToolCallPart("a", "one", {"x": 1}),
+    )
+
+
+@pytest.mark.parametrize("nothing", ["", "  ", "null", "{}"])
+def test_no_arguments_are_an_empty_object(nothing: str) -> None:
+    (only,) = made(call(0, nothing, id_="a", name="t"), STOP).tool_calls
+    assert only.args == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"path": ',
+        "[1]",
+        '"x"',
+        "3",
+        "{'a': 1}",
+        '{"a": NaN}',
+        '{"a": 1e999}',
+        '{"a": "\\ud800"}',
+        '{"a":' + "[" * 100_000,
+    ],
+)
+def test_arguments_that_are_no_object_are_kept_as_they_came(text: str) -> None:
+    (only,) = made(call(0, text, id_="a", name="t"), STOP).tool_calls
+    assert only.args == {INVALID_JSON: text}
+    assert invalid_json(only) == text
+
+
+def test_good_arguments_are_not_taken_for_bad_ones() -> None:
+    assert invalid_json(tool_call("a", "t", {"path": "x"})) is None
+    assert invalid_json(tool_call("a", "t", {INVALID_JSON: "x", "path": "y"})) is None
+    assert invalid_json(tool_call("a", "t")) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "has_call", "told"),
+    [
+        ("stop", True, "tool_calls"),
+        ("tool_calls", False, "stop"),
+        ("tool_calls", True, "tool_calls"),
+        ("length", True, "length"),
+        ("content_filter", False, "content_filter"),
+    ],
+)
+def test_the_stop_reason_says_whether_there_are_calls(
+    said: StopReason, has_call: bool, told: StopReason
+) -> None:
+    calls = (call(0, "{}", id_="a", name="t"),) if has_call else ()
+    assert made(TextDelta("x"), *calls, Finished(said)).stop_reason == told
+
+
+def test_an_answer_cut_at_its_limit_keeps_only_complete_calls() -> None:
+    message = made(
+        TextDelta("Both."),
+        call(0, '{"a": 1}', id_="a", name="t"),
+        call(1, '{"a": ', id_="b", name="t"),
+        call(2, "", id_="c", name="t"),
+        Finished("length"),
+    )
+    assert [part.id for part in message.tool_calls] == ["a"]
+
+
+def test_a_partial_holds_text_reasoning_and_complete_calls() -> None:
+    builder = AnswerBuilder(MODEL)
+    assert builder.partial().parts == ()
+    for delta in (
+        ThinkingDelta("hm"),
+        TextDelta("I lo"),
+        call(0, '{"a": 1}', id_="a", name="t"),
+        call(1, '{"a": {"b": 1}', id_="b", name="t"),
+    ):
+        builder.add(delta)
+    partial = builder.partial()
+    assert partial.parts == (ThinkingPart("hm"), TextPart("I lo"), tool_call("a", "t", {"a": 1}))
+    assert (partial.model, partial.stop_reason) == (MODEL, None)
+    builder.add(call(1, "}"))
+    builder.add(TextDelta("ok"))
+    assert [part.id for part in builder.partial().tool_calls] == ["a", "b"]
+
+
+def test_a_stream_without_an_end_is_unavailability() -> None:
+    with pytest.raises(ModelUnavailable, match="broke off"):
+        made(TextDelta("half"))
+
+
+def test_nothing_comes_after_the_end() -> None:
+    with pytest.raises(ValueError, match="after the end"):
+        made(STOP, TextDelta("more"))
+
+
+def test_a_call_without_a_name_is_malformed() -> None:
+    with pytest.raises(MalformedResponse, match="without naming it"):
+        made(call(0, "{}", id_="a"), STOP)
+
+
+def test_ids_and_names_that_come_late_are_taken() -> None:
+    message = made(call(0, "{"), call(0, "}", name="t"), call(0, id_="late"), STOP)
+    assert message.tool_calls == (ToolCallPart("late", "t", {}),)
+
+
+def test_ids_are_made_distinct_from_each_other_and_from_those_before() -> None:
+    before = call_ids([user("x"), assistant(tool_call("call_0", "t"), tool_call("call_1", "t"))])
+    deltas = [
+        call(0, "{}", id_="call_0", name="t"),
+        call(1, "{}", id_="call_0", name="t"),
+        call(2, "{}", id_="new", name="t"),
+        call(3, "{}", name="t"),
+        STOP,
+    ]
+    message = answer_of(deltas, MODEL, before)
+    assert [part.id for part in message.tool_calls] == ["call_0-2", "call_0-3", "new", "call_0-4"]
+
+
+def test_finishing_twice_gives_the_same_message() -> None:
+    builder = AnswerBuilder(MODEL)
+    for delta in (TextDelta("x"), call(0, "{}", name="t"), STOP):
+        builder.add(delta)
+    assert builder.finished() == builder.finished()
+
+
+def test_halves_of_an_emoji_in_two_deltas_are_joined() -> None:
+    high, low = "\ud83e", "\udd8a"
+    builder = AnswerBuilder(MODEL)
+    builder.add(TextDelta(f"a fox: {high}"))
+    assert builder.partial().text == "a fox: \ufffd"
+    builder.add(TextDelta(low))
+    builder.add(STOP)
+    assert builder.finished().text == "a fox: 🦊"
+
+
+words = st.text(alphabet=st.characters(), max_size=12) | st.sampled_from(["\ud83e", "\udd8a", "}"])
+deltas_of_one_answer = st.lists(
+    st.builds(TextDelta, words)
+    | st.builds(ThinkingDelta, words)
+    | st.builds(
+        ToolCallDelta,
+        st.integers(0, 3),
+        st.sampled_from(["", "a", "b"]),
+        st.just("t"),
+        st.sampled_from(["", "{", "}", '"x"', ":", "1", "null"]) | words,
+    ),
+    max_size=20,
+)
+
+
+@given(deltas_of_one_answer, st.sampled_from(["stop", "tool_calls", "length"]))
+def test_whatever_comes_can_be_written_to_the_log(deltas: list[Delta], reason: StopReason) -> None:
+    builder = AnswerBuilder(MODEL, taken_ids=["a"])
+    for delta in deltas:
+        builder.add(delta)
+        partial = builder.partial()
+        assert msgspec.json.decode(msgspec.json.encode(partial), type=Message) == partial
+        assert all(invalid_json(part) is None for part in partial.tool_calls)
+    builder.add(Finished(reason))
+    message = builder.finished()
+    assert msgspec.json.decode(msgspec.json.encode(message), type=Message) == message
+    ids = [part.id for part in message.tool_calls]
+    assert len({*ids, "a"}) == len(ids) + 1
+    assert all(ids)
+
+
+@given(st.lists(st.text(max_size=9)), st.data())
+def test_where_the_text_is_cut_makes_no_difference(texts: list[str], data: st.DataObject) -> None:
+    whole = "".join(texts)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
+    bounds = zip([0, *cuts], [*cuts, len(whole)], strict=True)
+    pieces = [TextDelta(whole[start:end]) for start, end in bounds]
+    assert made(*pieces, STOP).text == mended(whole)
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=5), max_size=3),
+        max_size=4,
+    )
+)
+def test_calls_survive_any_interleaving_of_single_characters(
+    arguments: list[dict[str, object]],
+) -> None:
+    texts = [json.dumps(args) for args in arguments]
+    heads = [call(index, id_=f"c{index}", name="t") for index in range(len(texts))]
+    longest = max(map(len, texts), default=0)
+    rounds = (
+        (call(index, text[at : at + 1]) for index, text in enumerate(texts))
+        for at in range(longest)
+    )
+    message = made(*heads, *chain.from_iterable(rounds), STOP)
+    assert [part.args for part in message.tool_calls] == arguments

@@ -1,0 +1,125 @@
+"""YAML is read strictly, and everything that is wrong is told at once with its line."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.models.yaml_nodes import Node, NodeReader
+
+
+def node_of(text: str) -> tuple[NodeReader, Node]:
+    reader = NodeReader()
+    root = reader.root(text)
+    assert root is not None, reader.faults
+    return reader, root
+
+
+def data_of(text: str) -> object:
+    reader, root = node_of(text)
+    data = reader.data(root)
+    assert reader.faults == ()
+    return data
+
+
+def test_plain_data_is_read_as_json_has_it() -> None:
+    assert data_of(
+        "a: [1, -2, +3, 0x10, 1_000, 1.5, true, False, null, ~, yes, on, '5', 2020-01-01]\n"
+        "b:\n  c: |\n    two\n    lines\n"
+    ) == {
+        "a": [1, -2, 3, 16, 1000, 1.5, True, False, None, None, "yes", "on", "5", "2020-01-01"],
+        "b": {"c": "two\nlines\n"},
+    }
+
+
+def test_an_alias_is_the_value_it_names() -> None:
+    assert data_of("a: &x {n: 1}\nb: *x") == {"a": {"n": 1}, "b": {"n": 1}}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "line 1: the file is empty"),
+        ("# only a comment", "line 1: the file is empty"),
+        ("a: [1,\nb: 2", "line 2: "),
+        ("a: *nobody", "line 1: found undefined alias 'nobody'"),
+        ("a: 1\n---\nb: 2", "line 2: "),
+    ],
+)
+def test_what_is_no_single_document_is_a_fault(text: str, fault: str) -> None:
+    reader = NodeReader()
+    assert reader.root(text) is None
+    assert len(reader.faults) == 1
+    assert reader.faults[0].startswith(fault)
+
+
+def test_a_tag_creates_no_object() -> None:
+    reader, root = node_of("!!python/object/apply:os.system ['true']")
+    reader.mapping(root, ("a",))
+    assert reader.faults == (
+        "line 1: expected a mapping with a, found python/object/apply:os.system",
+    )
+
+
+def test_an_alias_that_holds_itself_ends() -> None:
+    reader, root = node_of("a: &x [*x]")
+    reader.data(root)
+    assert reader.faults == ("line 1: nested too deep",)
+
+
+def test_all_faults_of_a_mapping_are_found() -> None:
+    reader, root = node_of("a: 1\nb: 2\na: 3\n5: x\n")
+    fields = reader.mapping(root, ("a", "needed"), required=("needed",))
+    assert set(fields) == {"a"}
+    assert reader.faults == (
+        "line 1: 'needed' is missing",
+        "line 2: 'b' is unknown here (known: a, needed)",
+        "line 3: 'a' stands here twice",
+        "line 4: expected text as a key, found a number",
+        "line 4: '5' is unknown here (known: a, needed)",
+    )
+
+
+def test_values_of_the_wrong_kind_are_faults_and_harmless() -> None:
+    reader, root = node_of("[true, 1.5, -1, x, [], {}, null]")
+    boolean, fraction, negative, word, items, mapping, nothing = reader.items(root)
+    assert reader.whole(boolean) == 0
+    assert reader.whole(fraction, 3) == 3
+    assert reader.whole(negative) == 0
+    assert reader.number(negative) == 0.0
+    assert reader.boolean(word) is False
+    assert reader.text(items) == ""
+    assert reader.choice(word, ("a", "b")) == "a"
+    assert reader.items(mapping) == ()
+    assert reader.mapping(nothing, ("k",)) == {}
+    assert len(reader.faults) == 9
+
+
+def test_values_of_the_right_kind_are_read() -> None:
+    reader, root = node_of("[true, 1.5, 7, x, 3]")
+    boolean, fraction, whole, word, number = reader.items(root)
+    assert reader.boolean(boolean) is True
+    assert reader.number(fraction) == 1.5
+    assert reader.number(number) == 3.0
+    assert reader.whole(whole, 7) == 7
+    assert reader.text(word) == "x"
+    assert reader.choice(word, ("a", "x")) == "x"
+    assert reader.faults == ()
+
+
+@pytest.mark.parametrize("text", ["[.nan]", "[.inf]", "[-.inf]", "[1e999]"])
+def test_numbers_that_json_lacks_are_faults(text: str) -> None:
+    reader, root = node_of(text)
+    assert reader.data(root) == [0.0]
+    assert "cannot be written as JSON" in reader.faults[0]
+
+
+@given(st.text(max_size=60))
+def test_no_text_makes_the_reader_fail(text: str) -> None:
+    reader = NodeReader()
+    root = reader.root(text)
+    if root is None:
+        assert reader.faults
+    else:
+        reader.data(root)
