@@ -6,7 +6,6 @@ from this machine, the commands wait for the lease to run out instead of refusin
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from collections.abc import Callable
@@ -24,10 +23,14 @@ from perdure.client.turn import Turn
 from perdure.errors import ConfigError, LeaseHeld, TurnOpen
 from perdure.models.routing import ModelRouter
 from perdure.models.scenario import Scenario
+from perdure.session.clock import Clock
 from perdure.session.entries import Entry
 
 LEASE_TTL_MS = 6_000
 """How long a killed command keeps its session; a living one renews it three times as often."""
+
+
+LEAST_WAIT_S = 0.05
 
 
 class ModelNotHere(ConfigError):
@@ -86,25 +89,8 @@ class Answering:
         return Resumed(chat, await self.started(chat.recover, chat.turn), handle.head)
 
     async def started(self, begin: Callable[[], Turn], first: Turn | None = None) -> Turn:
-        """The turn that `begin` gives, once it leads its session; `first` is the first attempt.
-
-        Raises: LeaseHeld when a living process leads the session, or one on another machine.
-        """
-        turn = first or begin()
-        has_told = False
-        while True:
-            try:
-                await turn.started()
-            except LeaseHeld as held:
-                _require_gone(held)
-                if not has_told:
-                    remark(f"{held.owner} was killed while it worked here; its lease runs out soon")
-                has_told = True
-                left_ms = held.until - self.store.outside.clock.now_ms()
-                await asyncio.sleep(max(left_ms / 1000, 0.05))
-                turn = begin()
-            else:
-                return turn
+        """The turn that `begin` gives, once it leads its session (see `led`)."""
+        return await led(begin, first or begin(), self.store.outside.clock, remark)
 
     async def use_model(self, chat: Chat) -> None:
         """Let the session go on with the model that was asked for, if it is another one."""
@@ -124,6 +110,28 @@ class Answering:
             self._router.client_for(model)
         except ConfigError as error:
             raise ModelNotHere(model, str(error)) from error
+
+
+async def led(
+    begin: Callable[[], Turn], first: Turn, clock: Clock, say: Callable[[str], None]
+) -> Turn:
+    """`first`, or the turn that `begin` gives once a dead process' lease has run out.
+
+    Raises: LeaseHeld when a living process leads the session, or one on another machine.
+    """
+    turn, has_told = first, False
+    while True:
+        try:
+            await turn.started()
+        except LeaseHeld as held:
+            _require_gone(held)
+            if not has_told:
+                say(f"{held.owner} was killed while it led this session; its lease runs out soon")
+            has_told = True
+            await clock.sleep(max((held.until - clock.now_ms()) / 1000, LEAST_WAIT_S))
+            turn = begin()
+        else:
+            return turn
 
 
 def _require_gone(held: LeaseHeld) -> None:

@@ -1,0 +1,200 @@
+"""The acts around the crash: import, tree and context before it; branch, fork and verify after."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import shutil
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+from perdure.apps.demo.cast import ASKS_THE_OTHER_WAY, MODEL
+from perdure.apps.demo.crash import Play, is_answered, runtime_of
+from perdure.apps.demo.stage import Stage
+from perdure.apps.terminal.drawing import drawn
+from perdure.apps.terminal.outline import lines_of
+from perdure.apps.terminal.output import counted, size
+from perdure.apps.terminal.previews import preview_of
+from perdure.client.session import Session
+from perdure.client.store import Store
+from perdure.interop.exporting import export_session
+from perdure.interop.formats.items import source_of
+from perdure.interop.importing import import_source
+from perdure.interop.reports import ImportReport
+from perdure.session.codec import body_of, role_of
+from perdure.session.entries import Entry
+from perdure.session.notes import ImportSource
+
+TREE_LINES = 22
+_LABEL = "where the demo began"
+
+
+async def bring_in(stage: Stage, store: Store, file: Path) -> ImportReport:
+    """Import `file`, and check that nothing of it was lost."""
+    content = await asyncio.to_thread(file.read_bytes)
+    report = await _imported(store, file)
+    lines = content.count(b"\n") + (not content.endswith(b"\n"))
+    stage.say(f"{file.name}: {counted(lines, 'line')}, {size(len(content))}, {report.format}")
+    stage.say(
+        f"session {report.session}: {counted(report.entries, 'entry', 'entries')} added, "
+        f"{counted(report.messages, 'message')}"
+    )
+    if report.malformed:
+        stage.say(f"lines that nobody can read, kept as they are: {report.skipped}")
+    unaccounted = await _unaccounted_lines(store, report, content)
+    stage.claim("every line of the file is accounted for in the log", holds=not unaccounted)
+    kept = await _kept_bytes(store, report)
+    stage.claim("the store holds the file, byte for byte", holds=kept == content)
+    if report.format == "pi" and report.is_new:
+        exported = await export_session(store.backend, report.session, "pi")
+        stage.claim("exported again, it is identical", holds=exported.content == content)
+    again = await _imported(store, file)
+    stage.claim("imported a second time, it adds nothing", holds=again.entries == 0)
+    return report
+
+
+async def _imported(store: Store, file: Path) -> ImportReport:
+    outside = store.outside
+    return await import_source(store.backend, file, clock=outside.clock, random=outside.random)
+
+
+async def _unaccounted_lines(store: Store, report: ImportReport, content: bytes) -> list[int]:
+    """Numbers of the lines that no entry, no header and no list of unreadable lines stands for."""
+    entries = await store.backend.entries(report.session)
+    starts = {source.offset for entry in entries if (source := source_of(entry.body)) is not None}
+    malformed = {number for source in _sources(entries) for number in source.malformed}
+    has_header = report.format == "pi"
+    missing: list[int] = []
+    offset = 0
+    for number, line in enumerate(content.split(b"\n"), 1):
+        is_header = has_header and bool(line.strip())
+        if line.strip() and not is_header and offset not in starts and number not in malformed:
+            missing.append(number)
+        has_header = has_header and not is_header
+        offset += len(line) + 1
+    return missing
+
+
+def _sources(entries: list[Entry]) -> list[ImportSource]:
+    bodies = [body_of(entry) for entry in entries if entry.kind == ImportSource.kind]
+    return [body for body in bodies if isinstance(body, ImportSource)]
+
+
+async def _kept_bytes(store: Store, report: ImportReport) -> bytes:
+    """What the store keeps of the file."""
+    sources = _sources(await store.backend.entries(report.session))
+    return b"".join([await store.backend.blob(source.blob) for source in sources])
+
+
+async def look_around(play: Play) -> None:
+    """Draw the tree, and say what a model would be sent."""
+    stage = play.stage
+    roots = await play.session.tree()
+    lines = lines_of(roots, play.session.leaf, limit=TREE_LINES)
+    stage.show_all(drawn(lines, play.session.id, stage.width - 3, stage.style))
+    context = await play.session.context()
+    path = await play.session.path()
+    stage.say()
+    stage.say(
+        f"the context: {counted(len(context.messages), 'message')} of a branch of "
+        f"{counted(len(path), 'entry', 'entries')}, about {counted(context.tokens, 'token')}"
+    )
+    stage.claim("every tool call in it is answered", holds=is_answered(context))
+
+
+async def hand_over(play: Play) -> None:
+    """Let the demonstration's agent and model answer in the session from now on."""
+    async with runtime_of(play) as runtime:
+        chat = await runtime.resume(play.session.id, "demo")
+        await chat.set_model(MODEL)
+
+
+async def branch_off(play: Play) -> None:
+    """Go back to an earlier point, go another way from there, and fork from the same point."""
+    stage, session = play.stage, play.session
+    await session.info()
+    old_leaf = session.leaf
+    old_path = await session.path()
+    turning = turning_point(old_path)
+    preview = preview_of(turning, stage.width - 40)
+    stage.say(f"back to {_name(turning, session)}, {preview.who}: {preview.what}")
+    await session.label(turning, _LABEL)
+    await session.branch(turning)
+    async with runtime_of(play) as runtime:
+        chat = await runtime.resume(session.id)
+        await chat.set_model(MODEL)
+        reply = await chat.send(ASKS_THE_OTHER_WAY)
+    stage.say(f"the model: “{reply.text}”")
+    await session.info()
+    new_path = await session.path()
+    shared = old_path[: old_path.index(turning) + 1]
+    stage.claim(
+        f"the new branch shares the first {counted(len(shared), 'entry', 'entries')}",
+        holds=new_path[: len(shared)] == shared and len(new_path) > len(shared),
+    )
+    kept = await session.path(old_leaf)
+    stage.claim("the branch that was left is as it was", holds=kept == old_path)
+    await _fork(play, turning)
+
+
+async def _fork(play: Play, turning: Entry) -> None:
+    stage, session = play.stage, play.session
+    head = session.head
+    copy = await session.fork(at=turning, title="A fork of the demonstration")
+    info = await copy.info()
+    stage.claim(
+        f"the fork {copy.id} has {counted(info.messages, 'message')} and copied no entry",
+        holds=info.entries == 0 and copy.leaf == turning.id,
+    )
+    await session.info()
+    stage.claim("the session it was forked from did not change", holds=session.head == head)
+
+
+def turning_point(path: list[Entry]) -> Entry:
+    """The end of a turn around the middle of `path`: what stands before a user message."""
+    ends = [
+        before
+        for before, after in pairwise(path)
+        if role_of(after) == "user" and role_of(before) not in ("", "tool")
+    ]
+    return ends[len(ends) // 2] if ends else path[0]
+
+
+def _name(entry: Entry, session: Session) -> str:
+    return f"entry {entry.seq}" if entry.stream == session.id else entry.id
+
+
+async def check_hashes(play: Play) -> None:
+    """Verify the store."""
+    found = await play.store.verify()
+    looked_at = counted(found.entries, "entry", "entries")
+    play.stage.claim(
+        f"every hash is right: {looked_at} in {counted(found.streams, 'log')}", holds=found.is_ok
+    )
+    for problem in found.problems:
+        play.stage.say(f"{problem.stream}/{problem.seq}: {problem.problem}")
+
+
+def commands_to_try(session: str, address: str) -> list[str]:
+    """What to paste next; the program as it was called here."""
+    program = program_name()
+    return [
+        f"export PERDURE_STORE={shlex.quote(address)}",
+        f"{program} sessions tree {session}",
+        f"{program} sessions context {session}",
+        f"{program} chat --session {session}",
+        f"{program} store verify",
+    ]
+
+
+def program_name() -> str:
+    """How to call perdure from where the user stands."""
+    found = shutil.which("perdure")
+    here = Path(sys.executable).with_name("perdure")
+    if found is not None and Path(found).resolve() == here.resolve():
+        return "perdure"
+    if here.exists():
+        short = here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here
+        return shlex.quote(str(short))
+    return f"{shlex.quote(sys.executable)} -m perdure"

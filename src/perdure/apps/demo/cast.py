@@ -1,0 +1,80 @@
+"""Who acts in the demonstration: an offline model, and one tool that changes something.
+
+The process that is killed and the process that resumes use the same agent; only the tool's patience
+differs, so that there is time to kill it after it has written and before it has answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+from perdure.apps.wiring import scenario_in
+from perdure.client.agent import Agent
+from perdure.client.clock import SystemClock
+from perdure.models.routing import ModelRouter
+from perdure.models.scripted import ScriptedModel
+from perdure.tools.declare import tool
+from perdure.tools.spec import ToolSpec
+
+DATA = Path(str(files("perdure"))) / "data"
+SAMPLE = DATA / "sample.jsonl"
+SCENARIO = DATA / "demo.yaml"
+MODEL = "scripted:demo"
+NOTEBOOK = "notebook.txt"
+
+ASKS_FOR_A_LINE = "Before we go on, please write down where we are."
+ASKS_THE_OTHER_WAY = "Let us go the other way from here."
+
+LEASE_TTL_MS = 1_500
+"""How long the killed process keeps the session."""
+
+FOREVER_S = 60.0
+"""How long the tool of the process that is to be killed takes to answer."""
+
+
+def line_tool(folder: Path, pause_s: float = 0.0) -> ToolSpec:
+    """The tool: it appends a line to a file in `folder`, and answers `pause_s` seconds later."""
+
+    @tool(effect="write", on_unknown="ask")
+    async def add_line(
+        path: Annotated[str, "The name of the file."], text: Annotated[str, "The line."]
+    ) -> str:
+        """Append a line to a file."""
+        append_line(folder / Path(path).name, text)
+        await asyncio.sleep(pause_s)
+        return f"appended to {path}"
+
+    return add_line
+
+
+def append_line(file: Path, text: str) -> None:
+    """Write `text` at the end of `file`; on the disk when this returns."""
+    with file.open("a", encoding="utf-8") as opened:
+        opened.write(text + "\n")
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def lines_in(file: Path) -> int:
+    """How many lines are in `file`; 0 when it is not there."""
+    return file.read_text(encoding="utf-8").count("\n") if file.exists() else 0
+
+
+def demo_agent(folder: Path, pause_s: float = 0.0) -> Agent:
+    """The agent of the demonstration; see `line_tool`."""
+    return Agent(
+        "demo",
+        model=MODEL,
+        instructions="You help to show what a durable session is.",
+        tools=(line_tool(folder, pause_s),),
+    )
+
+
+def demo_models() -> ModelRouter:
+    """The models of the demonstration: one, which acts ``demo.yaml``."""
+    scripted = ScriptedModel(scenario_in(SCENARIO), clock=SystemClock())
+    return ModelRouter({"scripted": scripted})

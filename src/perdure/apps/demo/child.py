@@ -1,0 +1,34 @@
+"""The process that is killed: it goes on with a session until its tool hangs, and never returns.
+
+Called as ``python -m perdure.apps.demo.child ADDRESS NAMESPACE SESSION FOLDER``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from perdure.apps.demo.cast import (
+    ASKS_FOR_A_LINE,
+    FOREVER_S,
+    LEASE_TTL_MS,
+    demo_agent,
+    demo_models,
+)
+from perdure.apps.opening import writable_store
+from perdure.client.runtime import Runtime
+
+
+async def talk(address: str, namespace: str, session: str, folder: str) -> None:
+    """Say one thing in `session` and wait for the answer, which does not come."""
+    agent = demo_agent(Path(folder), FOREVER_S)
+    async with writable_store(address, namespace) as store:
+        runtime = Runtime(store, [agent], models=demo_models(), lease_ttl_ms=LEASE_TTL_MS)
+        async with runtime:
+            chat = await runtime.resume(session, agent)
+            await chat.send(ASKS_FOR_A_LINE)
+
+
+if __name__ == "__main__":
+    asyncio.run(talk(*sys.argv[1:5]))

@@ -1,0 +1,108 @@
+"""``perdure demo``: the main job on a recorded session, offline; exit code 1 if a claim fails."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.apps.cli.exits import DONE, FAILED, PathNotFound
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.demo import acts, crash
+from perdure.apps.demo.cast import SAMPLE
+from perdure.apps.demo.crash import Play
+from perdure.apps.demo.stage import Stage
+from perdure.apps.opening import NAMESPACE, file_address, writable_store
+from perdure.apps.terminal.output import counted, show, show_json
+from perdure.client.clock import SystemClock
+from perdure.interop.reports import ImportReport
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure demo`` known."""
+    program.command("demo")(demo)
+
+
+def demo(
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PATH]", help="A recorded session; left out: the sample."),
+    ] = None,
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Show what perdure does, offline, on a recorded session: a kill, a resume, a branch, a fork.
+
+    It works in a new temporary folder, which it keeps, or in the store named. Every claim it prints
+    is checked; the exit code is 1 when one does not hold. --json prints the claims.
+    """
+    file = path or SAMPLE
+    if not file.is_file():
+        raise PathNotFound(str(file))
+    folder = Path(tempfile.mkdtemp(prefix="perdure-demo-"))
+    address = store or file_address(folder / "demo.db")
+
+    async def work() -> int:
+        clock = SystemClock()
+        begun = clock.steady_s()
+        stage = Stage(is_shown=not as_json)
+        report = await _play(stage, file.absolute(), folder, address, namespace)
+        seconds = clock.steady_s() - begun
+        if as_json:
+            show_json(_summary(stage, report, address, seconds))
+        else:
+            _close(stage, report, address, seconds)
+        return DONE if stage.is_ok else FAILED
+
+    return run(work)
+
+
+async def _play(
+    stage: Stage, file: Path, folder: Path, address: str, namespace: str
+) -> ImportReport:
+    async with writable_store(address, namespace) as store:
+        stage.act("A session that another program recorded goes in")
+        report = await acts.bring_in(stage, store, file)
+        play = Play(stage, store, await store.open(report.session), folder)
+        stage.act("Its tree, and what a model would be sent")
+        await acts.look_around(play)
+        await acts.hand_over(play)
+        stage.act("Another process goes on with it, and is killed inside a tool call")
+        head = await crash.kill_in_the_middle(play)
+        if head is None:
+            return report  # without a crash there is nothing to recover from
+        stage.act("What the log knows")
+        await crash.read_the_evidence(play, head)
+        stage.act("This process goes on with the turn")
+        await crash.resume(play, head)
+        stage.act("Back to an earlier point: a branch, a label, a fork")
+        await acts.branch_off(play)
+        stage.act("Is everything as it was committed?")
+        await acts.check_hashes(play)
+    return report
+
+
+def _close(stage: Stage, report: ImportReport, address: str, seconds: float) -> None:
+    kept = sum(claim.holds for claim in stage.claims)
+    total = counted(len(stage.claims), "claim")
+    meaning = "good" if stage.is_ok else "bad"
+    show()
+    show(stage.style.paint(f"{kept} of {total} hold, in {seconds:.1f} s.", meaning))
+    show("\nWhere to look next:")
+    for command in acts.commands_to_try(report.session, address):
+        show(f"  {command}")
+
+
+def _summary(stage: Stage, report: ImportReport, address: str, seconds: float) -> dict[str, object]:
+    return {
+        "ok": stage.is_ok,
+        "store": address,
+        "session": report.session,
+        "format": report.format,
+        "claims": stage.claims,
+        "seconds": round(seconds, 3),
+    }

@@ -1,0 +1,177 @@
+"""The heart of the demonstration: a process is killed inside a tool call, another one goes on.
+
+The process is a real one, and so is the SIGKILL: it gets no chance to write anything any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from perdure.apps.chat.answering import led
+from perdure.apps.chat.performing import Asked, question_in
+from perdure.apps.demo.cast import (
+    ASKS_FOR_A_LINE,
+    LEASE_TTL_MS,
+    NOTEBOOK,
+    demo_agent,
+    demo_models,
+    lines_in,
+)
+from perdure.apps.demo.stage import Stage
+from perdure.apps.terminal.previews import preview_of
+from perdure.client.runtime import Runtime
+from perdure.client.session import Session
+from perdure.client.store import Store
+from perdure.context.build import Context
+from perdure.session.entries import Entry
+from perdure.session.ledger import ToolFinished, ToolStarted
+from perdure.session.messages import ToolResultPart
+
+PATIENCE_S = 40.0
+_POLL_S = 0.03
+
+
+class Play(msgspec.Struct, frozen=True):
+    """What the acts share: where they are performed, on what, and before whom."""
+
+    stage: Stage
+    store: Store
+    session: Session
+    folder: Path
+
+    @property
+    def notebook(self) -> Path:
+        """The file that the tool writes to."""
+        return self.folder / NOTEBOOK
+
+
+@asynccontextmanager
+async def runtime_of(play: Play) -> AsyncGenerator[Runtime]:
+    """A runtime with the demonstration's agent and model."""
+    models = demo_models()
+    agent = demo_agent(play.folder)
+    async with Runtime(play.store, [agent], models=models, lease_ttl_ms=LEASE_TTL_MS) as runtime:
+        yield runtime
+    await models.aclose()
+
+
+async def kill_in_the_middle(play: Play) -> int | None:
+    """Let another process go on with the session, and kill it inside its tool call.
+
+    Shape: the seq of the last entry before; None when the process never came to its tool call.
+    """
+    stage = play.stage
+    head = (await play.store.backend.state(play.session.id)).head
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure.apps.demo.child"),
+        *(play.store.backend.address, play.store.backend.namespace, play.session.id),
+        str(play.folder),
+        cwd=play.folder,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    stage.say(f"process {child.pid} says: “{ASKS_FOR_A_LINE}”")
+    try:
+        is_inside = await _inside_tool(play, child, head)
+    finally:
+        if child.returncode is None:
+            os.kill(child.pid, signal.SIGKILL)
+    _, complaint = await child.communicate()
+    stage.claim(
+        f"process {child.pid} was killed with SIGKILL inside its tool call",
+        holds=is_inside and child.returncode == -signal.SIGKILL,
+    )
+    if not is_inside:
+        stage.say(complaint.decode(errors="replace").strip())
+        return None
+    return head
+
+
+async def _inside_tool(play: Play, child: asyncio.subprocess.Process, head: int) -> bool:
+    """Show what the process writes to the log, until its tool has had its effect."""
+    deadline = play.store.outside.clock.steady_s() + PATIENCE_S
+    shown = head
+    while play.store.outside.clock.steady_s() < deadline and child.returncode is None:
+        for entry in await play.store.backend.entries(play.session.id, after=shown):
+            _show_entry(play.stage, entry)
+            shown = entry.seq
+        if lines_in(play.notebook):
+            return True
+        await asyncio.sleep(_POLL_S)
+    return False
+
+
+def _show_entry(stage: Stage, entry: Entry) -> None:
+    preview = preview_of(entry, stage.width - 34)
+    number = stage.style.paint(f"{entry.seq:>5}", "faint")
+    stage.show_all([f"{number}  {preview.who:<14}  {preview.what}".rstrip()])
+
+
+async def read_the_evidence(play: Play, head: int) -> None:
+    """Show what the log knows about the moment of the kill."""
+    stage = play.stage
+    entries = await play.store.backend.entries(play.session.id, after=head)
+    started = [entry for entry in entries if entry.kind == ToolStarted.kind]
+    finished = [entry for entry in entries if entry.kind == ToolFinished.kind]
+    stage.claim(
+        "the log holds the intent to run the tool, and no outcome: nobody knows, and it says so",
+        holds=len(started) == 1 and not finished,
+    )
+    stage.claim(f"the line is in {NOTEBOOK}", holds=lines_in(play.notebook) == 1)
+    state = await play.store.backend.state(play.session.id)
+    stage.claim("the turn is still open", holds=state.open_turn is not None)
+    context = await play.session.context()
+    stage.claim("a model could be sent the history as it is", holds=is_answered(context))
+
+
+async def resume(play: Play, head: int) -> None:
+    """Go on with the turn in this process: ask, as the tool's policy says, and finish."""
+    stage = play.stage
+    async with runtime_of(play) as runtime:
+        chat = await runtime.resume(play.session.id)
+        assert chat.turn is not None
+        turn = await led(chat.recover, chat.turn, play.store.outside.clock, stage.say)
+        async for event in turn:
+            if (asked := question_in(event)) is not None:
+                await _answer(play, asked)
+        reply = await turn
+    stage.say(f"the model: “{reply.text}”")
+    entries = await play.store.backend.entries(play.session.id, after=head)
+    runs = sum(entry.kind == ToolStarted.kind for entry in entries)
+    stage.claim(
+        "the side effect happened exactly once", holds=lines_in(play.notebook) == 1 and runs == 1
+    )
+    state = await play.store.backend.state(play.session.id)
+    stage.claim(
+        "the turn ended with an answer", holds=reply.end == "stop" and state.open_turn is None
+    )
+
+
+async def _answer(play: Play, asked: Asked) -> None:
+    """Do what a person would: look whether it happened, and say so."""
+    play.stage.say(asked.text)
+    count = lines_in(play.notebook)
+    choice, found = ("done", "has the line") if count else ("retry", "does not have the line")
+    play.stage.say(f"{NOTEBOOK} {found}, so the answer is: {choice}")
+    await play.session.answer(asked.id, choice, by=getpass.getuser(), note=f"{NOTEBOOK} {found}")
+
+
+def is_answered(context: Context) -> bool:
+    """Whether every tool call of `context` has its result in the message after it."""
+    messages = [each.message for each in context.messages]
+    for message, following in zip(messages, [*messages[1:], None], strict=True):
+        calls = {call.id for call in message.tool_calls}
+        if not calls:
+            continue
+        parts = following.parts if following is not None else ()
+        if {part.call_id for part in parts if isinstance(part, ToolResultPart)} != calls:
+            return False
+    return bool(messages) and messages[0].role == "user"
