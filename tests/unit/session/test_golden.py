@@ -1,0 +1,185 @@
+"""The log as version 1 wrote it: it is read like this for ever.
+
+A line of ``tests/golden`` is never changed. A new field, kind or version is a new line at the end.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.session.codec import BODIES, Body, Unknown, body_of, entry_of_line, line_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
+from perdure.session.kinds import (
+    OPAQUE,
+    BranchSummary,
+    Compaction,
+    Custom,
+    CustomMessage,
+    ModelChange,
+    ThinkingChange,
+)
+from perdure.session.ledger import (
+    Interrupted,
+    LateOutcome,
+    ModelCalled,
+    ModelFinished,
+    ToolFinished,
+    ToolStarted,
+    Trimmed,
+    TurnFinished,
+    TurnStarted,
+)
+from perdure.session.messages import (
+    MESSAGE,
+    MediaPart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+    Usage,
+    user,
+)
+from perdure.session.notes import (
+    Adopted,
+    AgentBound,
+    Answer,
+    CompactionUndone,
+    ImportedRecord,
+    ImportSource,
+    Label,
+    LeafMoved,
+    Question,
+    Queued,
+    SessionEnded,
+    SessionInfoChanged,
+    SessionReopened,
+    SessionStarted,
+)
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+LINES = [
+    line
+    for file in sorted(GOLDEN.glob("v1/*.jsonl"))
+    for line in file.read_bytes().removesuffix(b"\n").split(b"\n")
+]
+ENTRIES = [entry_of_line(line) for line in LINES]
+
+PICTURE = MediaPart("image/png", "media://sha256-" + "0" * 64, 10, "a.png")
+USAGE = Usage(100, 20, 3, 4, 5600)
+FIRST = EntryId("golden/0")
+READ, WRITTEN = ("a.py",), ("b.py",)
+SNAPSHOT: dict[str, object] = {"name": "helper"}
+
+EXPECTED: tuple[Body, ...] = (
+    Message("user", (TextPart("Hello \U0001f600\u2028\u0085"), PICTURE)),
+    Message(
+        "assistant",
+        (
+            ThinkingPart("Hm", is_redacted=True),
+            TextPart("Look:"),
+            ToolCallPart("c1", "read_file", {"path": "x", "n": 2**70}),
+            UnknownPart(msgspec.Raw(b'{"type":"hologram","depth":1.50}')),
+        ),
+        model="scripted:one",
+        stop_reason="tool_calls",
+        usage=USAGE,
+        error="none",
+    ),
+    Message("tool", (ToolResultPart("c1", "seen", is_error=True, name="look", media=(PICTURE,)),)),
+    Compaction(
+        "So far",
+        first_kept=FIRST,
+        tokens_before=1000,
+        tokens_after=100,
+        reason="threshold",
+        read_files=READ,
+        modified_files=WRITTEN,
+        usage=USAGE,
+        retained=(user("Keep this"),),
+    ),
+    BranchSummary("Tried", from_id=FIRST, read_files=READ, modified_files=WRITTEN, usage=USAGE),
+    ModelChange("scripted:two"),
+    ThinkingChange("high"),
+    Custom("todo", {"done": [1, None, "ü"]}),
+    CustomMessage("note", (TextPart("Psst"),), is_displayed=False, in_context=False, details=[1]),
+    LeafMoved(FIRST),
+    LeafMoved(None),
+    Label("start"),
+    Label(None),
+    SessionInfoChanged(title="Trip", cwd="project"),
+    SessionInfoChanged(title=None),
+    SessionStarted(agent=SNAPSHOT, workspace=SNAPSHOT, system_prompt="Be brief."),
+    AgentBound(SNAPSHOT, workspace=SNAPSHOT, system_prompt="Be brief."),
+    SessionEnded(by="agent", reason="done"),
+    SessionReopened(),
+    CompactionUndone(),
+    Queued(MESSAGE, msgspec.Raw(b'{"role":"user","parts":[]}'), entry_v=2, mode="follow_up"),
+    Adopted(EntryId("golden/20")),
+    ImportSource("pi", "a.jsonl", "sha256-" + "1" * 64, 10, 20, 3, 4, (5, 6), file_session="f1"),
+    ImportedRecord("claude-code", "progress"),
+    Question(
+        "unknown_outcome", "Did it?", ("yes", "no"), call_id="c1", args_hash="ab", expires_at=9
+    ),
+    Answer("yes", "me", note="saw it"),
+    TurnStarted(2, "helper", base=FIRST, on_interrupt="ask", context_tokens=50),
+    ModelCalled(1, "scripted:one", attempt=2, purpose="summary", tokens_estimated=60),
+    ModelFinished("stop", usage=USAGE, answer=FIRST, error="cut", error_code="x", wait_s=0.5),
+    ToolStarted("c1", "send", {"to": "you"}, 1_700_000_000_000, "write", "never", "key", attempt=3),
+    ToolFinished(
+        "c1",
+        "send",
+        "unknown",
+        succeeded=False,
+        result=FIRST,
+        error="killed",
+        error_code="x",
+        duration_ms=7,
+        ends_session=True,
+    ),
+    TurnFinished("error", usage=USAGE, failure="internal", error="broken"),
+    Interrupted(Message("assistant", (TextPart("Half an ans"),))),
+    LateOutcome(3, msgspec.Raw(b'{"text":"too late"}')),
+    Trimmed(5, 10),
+    Unknown(OPAQUE, 1, b'{"lone":"\\ud800"}'),
+    Unknown("hologram", 9, b'{"a": 1.50}'),
+)
+
+
+@pytest.mark.parametrize(("entry", "expected"), [*zip(ENTRIES, EXPECTED, strict=True)])
+def test_an_entry_is_read_as_it_was_meant(entry: Entry, expected: Body) -> None:
+    assert body_of(entry) == expected
+    assert type(body_of(entry)) is type(expected)
+
+
+def test_a_line_is_written_as_it_was() -> None:
+    assert [line_of(entry) for entry in ENTRIES] == LINES
+
+
+def test_the_header_is_read_as_it_was_meant() -> None:
+    for seq, entry in enumerate(ENTRIES):
+        assert (entry.stream, entry.seq, entry.at) == ("golden", seq, 1_700_000_000_000 + seq)
+    first, second, *_, last = ENTRIES
+    assert (first.lane, first.parent_id) == ("tree", None)
+    assert (second.lane, second.parent_id) == ("tree", first.id)
+    assert (last.lane, last.about) == ("side", first.id)
+
+
+def test_the_first_message_has_awkward_characters_as_they_are() -> None:
+    assert "\u2028\u0085".encode() in LINES[0]
+
+
+@pytest.mark.parametrize("kind", [MESSAGE, *BODIES])
+def test_every_kind_has_a_line_for_each_of_its_versions_and_each_of_its_fields(kind: str) -> None:
+    known: Any = BODIES.get(kind, Message)
+    version = getattr(known, "version", 1)
+    lines = [entry for entry in ENTRIES if entry.kind == kind]
+    assert {entry.v for entry in lines} == set(range(1, version + 1))
+    written = {name for entry in lines for name in msgspec.json.decode(entry.body)}
+    assert written >= set(known.__struct_fields__)

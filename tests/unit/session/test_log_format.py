@@ -1,0 +1,192 @@
+"""``docs/log-format.md`` says what the code does: kinds, fields, choices, events, names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from perdure.events.plain import camel
+from perdure.events.projection import events_of
+from perdure.events.types import SNAPSHOT, LiveType
+from perdure.session import info, kinds, ledger, messages, notes
+from perdure.session.codec import BODIES, entry_of_line, line_of
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.kinds import OPAQUE
+from perdure.session.messages import MESSAGE, Message, Part, Usage
+from perdure.stores import chain
+
+TESTS = Path(__file__).resolve().parents[2]
+TEXT = (TESTS.parent / "docs" / "log-format.md").read_text()
+GOLDEN = (TESTS / "golden" / "v1" / "entries.jsonl").read_bytes()
+ENTRIES = [entry_of_line(line) for line in GOLDEN.removesuffix(b"\n").split(b"\n")]
+KINDS = [MESSAGE, OPAQUE, *BODIES]
+
+
+def section(title: str) -> str:
+    """The text under a heading, up to the next one."""
+    found = re.search(rf"^##+ {re.escape(title)}\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    assert found, f"no section {title!r}"
+    return found[1]
+
+
+def names_in(text: str) -> set[str]:
+    return set(re.findall(r"`([^`]+)`", text))
+
+
+def fields_listed(kind: str) -> dict[str, bool]:
+    """Name -> whether it is marked as always there, from the bullets of the kind's section."""
+    listed: dict[str, bool] = {}
+    for line in section(f"`{kind}`").splitlines():
+        if line.startswith("- "):
+            head = line.partition(":")[0]
+            listed.update((name, star == "*") for name, star in re.findall(r"`(\w+)`(\*?)", head))
+    return listed
+
+
+def events_listed(kind: str) -> str:
+    return section(f"`{kind}`").partition("Events: ")[2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_is_described_with_all_of_its_fields_and_no_other(kind: str) -> None:
+    known: type[msgspec.Struct] | None = Message if kind == MESSAGE else BODIES.get(kind)
+    fields = () if known is None else msgspec.structs.fields(known)
+    assert fields_listed(kind) == {field.name: field.required for field in fields}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_is_described_in_its_lane(kind: str) -> None:
+    lanes = {"tree": "Tree. ", "side": "Side"}
+    expected = "Tree" if kind in (MESSAGE, OPAQUE) else lanes[BODIES[kind].lane]
+    assert section(f"`{kind}`").startswith(expected)
+
+
+def test_no_other_kind_is_described() -> None:
+    described = re.findall(r"^### `(\w+)`$", TEXT, re.MULTILINE)
+    assert sorted(described) == sorted(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "choices"),
+    [
+        ("message", messages.Role),
+        ("message", messages.StopReason),
+        ("compaction", kinds.CompactionReason),
+        ("session_ended", notes.EndedBy),
+        ("queued", notes.QueueMode),
+        ("turn_started", ledger.InterruptPolicy),
+        ("model_called", ledger.CallPurpose),
+        ("tool_started", ledger.Effect),
+        ("tool_started", ledger.UnknownPolicy),
+        ("tool_finished", ledger.ToolOutcome),
+        ("turn_finished", ledger.TurnEnd),
+        ("turn_finished", ledger.Failure),
+        ("question", msgspec.structs.fields(notes.Question)[0].type),
+    ],
+)
+def test_every_choice_of_a_field_is_listed(kind: str, choices: Any) -> None:
+    assert names_in(section(f"`{kind}`")) >= set(get_args(choices))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_is_described_with_the_events_it_gives(kind: str) -> None:
+    told = [event for e in ENTRIES if e.kind == kind for event in events_of(e)]
+    listed = events_listed(kind)
+    assert {name for name in names_in(listed) if ":" in name} == {event.type for event in told}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_is_described_with_what_its_events_hold(kind: str) -> None:
+    listed = events_listed(kind)
+    known = names_in(listed)
+    if "ll fields" in listed or "its\nfields" in listed:
+        known |= {camel(name) for name in fields_listed(kind)}
+        known |= {camel(field.name) for field in msgspec.structs.fields(Usage)}
+    for entry in ENTRIES:
+        if entry.kind == kind:
+            for event in events_of(entry):
+                assert set(event.payload) - {"entryId", "parentId", "about"} <= known
+
+
+def test_every_live_event_is_listed() -> None:
+    live = section("Events that are not in the log")
+    assert names_in(live) >= {*get_args(LiveType), SNAPSHOT, "log:entry"}
+
+
+def test_every_part_is_listed_with_its_fields() -> None:
+    table = section("Parts")
+    for part in get_args(Part):
+        tag = part.__struct_config__.tag
+        (row,) = re.findall(rf"^\| `{tag}` \| (.*) \|$", table, re.MULTILINE)
+        listed = dict(reversed(re.findall(r"`(\w+)`(\*?)", row)))  # the first mention counts
+        for field in msgspec.structs.fields(part):
+            assert (listed[field.name] == "*") == field.required
+
+
+@pytest.mark.parametrize(
+    ("title", "known"),
+    [("Streams", info.StreamHeader), ("Forks", info.ForkPoint), ("Usage", Usage)],
+)
+def test_the_other_values_are_described_field_by_field_in_their_order(
+    title: str, known: type[msgspec.Struct]
+) -> None:
+    fields = [field.name for field in msgspec.structs.fields(known)]
+    places = [section(title).find(f"`{name}`") for name in fields]
+    assert -1 not in places
+    listed = re.findall(r"^(?:\| |- )?`(\w+)`", section(title), re.MULTILINE)
+    if title != "Usage":
+        assert [name for name in listed if name in fields] == fields
+
+
+def test_the_fields_of_a_line_are_in_the_order_that_is_described() -> None:
+    place = Entry(StreamId("s"), 0, "tree", None, None, 0, "custom", 1, b"{}").id
+    entry = Entry(StreamId("s"), 1, "tree", place, None, 0, "custom", 1, b"{}")
+    side = Entry(StreamId("s"), 1, "side", None, place, 0, "opaque", 1, b"")
+    text = section("One entry as a line of JSON")
+    for one in (entry, side):
+        written = list(msgspec.json.decode(line_of(one)))
+        places = [text.find(f"`{name}`") for name in written]
+        assert places == sorted(places)
+        assert -1 not in places
+
+
+def test_the_chain_is_computed_as_described() -> None:
+    def hashed(person: bytes, content: bytes) -> bytes:
+        return hashlib.blake2b(content, digest_size=32, person=person).digest()
+
+    origin, salt, body = b"o" * 32, b"s" * 16, b'{"text":"x"}'
+    point = info.ForkPoint(StreamId("a"), None, 4, "path")
+    header = info.StreamHeader(StreamId("s"), 7, title="T", fork=point)
+    fork = b'{"stream":"a","leaf":null,"head":4,"scope":"path"}'
+    written = b'{"id":"s","created_at":7,"title":"T","fork":' + fork + b"}"
+    genesis = hashed(b"perdure-genesis", written + origin)
+    assert chain.genesis_hash(header, origin) == genesis
+
+    digest = hashlib.blake2b(body, digest_size=32, key=salt).digest()
+    assert chain.body_digest(body, salt) == digest
+    root = Entry(StreamId("s"), 0, "tree", None, None, 8, "custom", 1, body)
+    label = Entry(StreamId("s"), 1, "side", None, root.id, 9, "label", 2, body)
+    lines = [f"0 tree - 8 custom 1 {digest.hex()}\n", f"1 side s/0 9 label 2 {digest.hex()}\n"]
+    assert [chain.header_line(entry, digest).decode() for entry in (root, label)] == lines
+    commit = hashed(b"perdure-commit", genesis + b"10 3\n" + "".join(lines).encode())
+    assert chain.commit_hash(genesis, 10, 3, [line.encode() for line in lines]) == commit
+
+    for word in ("perdure-genesis", "perdure-commit", f"{chain.SALT_BYTES} random bytes"):
+        assert word in section("The chain")
+
+
+def test_a_blob_is_named_as_described() -> None:
+    assert chain.blob_hash(b"x") == "sha256-" + hashlib.sha256(b"x").hexdigest()
+
+
+def test_the_glossary_has_each_term_once_in_alphabetical_order() -> None:
+    glossary = (TESTS.parent / "docs" / "glossary.md").read_text()
+    terms = re.findall(r"^- \*\*(.+)\*\* — .+$", glossary, re.MULTILINE)
+    assert terms == sorted(set(terms))
+    assert glossary.count("\n- ") == len(terms)
