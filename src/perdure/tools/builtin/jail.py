@@ -37,7 +37,12 @@ _SECRET = frozenset(
         *(".netrc", ".npmrc", ".pypirc", ".pgpass", ".dockercfg", ".gitconfig", ".git-credentials"),
     )
 )
-_SECRET_BELOW = {".git": ("config", "credentials"), ".docker": ("config",)}
+_SECRET_BELOW = {
+    ".git": ("config", "credentials"),
+    ".config": ("git", "gh"),
+    ".docker": ("config",),
+}
+"""Folder -> how names of secrets anywhere below it begin."""
 
 
 def is_secret(names: Sequence[str]) -> bool:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -257,23 +258,27 @@ def test_directories_that_lie_too_deep_are_refused(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- special files
 
 
-def make_pipe(path: Path) -> Iterator[None]:
+@contextmanager
+def pipe_at(path: Path) -> Generator[None]:
     os.mkfifo(path)
     yield
 
 
-def make_socket(path: Path) -> Iterator[None]:
+@contextmanager
+def socket_at(path: Path) -> Generator[None]:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         yield
 
 
-@pytest.mark.parametrize("make", [make_pipe, make_socket])
+@pytest.mark.parametrize("special_at", [pipe_at, socket_at])
 def test_a_special_file_is_refused_without_waiting(
-    root: Path, make: Callable[[Path], Iterator[None]], monkeypatch: pytest.MonkeyPatch
+    root: Path,
+    special_at: Callable[[Path], AbstractContextManager[None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(root)  # the path of a socket has little room
-    for _ in make(Path("special")):
+    with special_at(Path("special")):
         (root / "link").symlink_to("special")
         for path in ("special", "link"):
             with pytest.raises(ToolError, match="not a regular file"):
@@ -288,8 +293,9 @@ def test_a_device_is_refused() -> None:
 # ---------------------------------------------------------------- races
 
 
-def swapping(*states: Callable[[], None]) -> Iterator[threading.Event]:
-    """Goes from state to state in a thread until the event is set."""
+@contextmanager
+def swapping(*states: Callable[[], None]) -> Generator[None]:
+    """Meanwhile a thread goes from state to state."""
     is_over = threading.Event()
 
     def swap() -> None:
@@ -300,7 +306,7 @@ def swapping(*states: Callable[[], None]) -> Iterator[threading.Event]:
     thread = threading.Thread(target=swap)
     thread.start()
     try:
-        yield is_over
+        yield
     finally:
         is_over.set()
         thread.join()
@@ -325,7 +331,7 @@ def test_a_file_swapped_for_a_link_never_leads_out(root: Path, outside: Path) ->
 
     be_a_file()
     contents: set[bytes] = set()
-    for _ in swapping(replaced_by_link(place, outside / "secret.txt"), be_a_file):
+    with swapping(replaced_by_link(place, outside / "secret.txt"), be_a_file):
         for _ in range(SWAPS):
             try:
                 contents.add(read(root, "swapped.txt"))
@@ -345,7 +351,7 @@ def test_a_directory_swapped_for_a_link_never_leads_out(root: Path, outside: Pat
         (root / "dir-aside").rename(root / "dir")
 
     contents: set[bytes] = set()
-    for _ in swapping(swap):
+    with swapping(swap):
         for _ in range(SWAPS):
             for path in ("dir/secret.txt", "dir/deep/../secret.txt", "dir/../outside/secret.txt"):
                 try:
@@ -401,6 +407,8 @@ def test_descriptors_do_not_leak(root: Path) -> None:
         ".git/config.worktree",
         ".git/credentials",
         ".git/modules/sub/config",
+        ".config/git/credentials",
+        ".config/gh/hosts.yml",
         ".docker/config.json",
         ".perdure/agents.db",
         ".\uff33\uff33\uff28/id_rsa",
