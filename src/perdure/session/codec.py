@@ -54,6 +54,7 @@ _SIDE: tuple[type[SideBody], ...] = (
     notes.Queued,
     notes.Adopted,
     notes.ImportSource,
+    notes.ImportedRecord,
     notes.Question,
     notes.Answer,
     ledger.TurnStarted,

@@ -115,7 +115,10 @@ class Adopted(SideBody, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where in its import original an entry stands: `part` is the seq of its ``import_source``."""
+    """Where in its import original an entry stands: `part` is the seq of its ``import_source``.
+
+    Units: bytes; `offset` counts from the beginning of the file, not of the part.
+    """
 
     part: int
     offset: int
@@ -141,6 +144,19 @@ class ImportSource(SideBody, frozen=True, omit_defaults=True):
     lines: int
     malformed: tuple[int, ...] = ()
     file_session: str | None = None
+
+
+class ImportedRecord(SideBody, frozen=True):
+    """A record of an imported file that says nothing in the conversation (progress, a snapshot).
+
+    `type` is what its format calls it. The record itself is kept in the import original; a child
+    of it hangs on the tree entry this is about.
+    """
+
+    kind: ClassVar[str] = "imported_record"
+
+    format: str
+    type: str
 
 
 class Question(SideBody, frozen=True, omit_defaults=True):

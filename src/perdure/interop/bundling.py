@@ -1,0 +1,161 @@
+"""A session of a store as a bundle that stands for itself, forks included.
+
+A fork shares entries with its origin. In the bundle they are its own: first what it shares, in the
+order of the origin's log, then its own log; all numbered anew, all references following. A fork
+of a path takes along that path and its labels only, and no import original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from perdure.errors import EntryNotFound
+from perdure.interop.formats.items import source_of, with_source, without_source
+from perdure.interop.formats.native import Bundle, blob_names, rehomed
+from perdure.session.codec import body_of, new_side
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
+from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.notes import (
+    CompactionUndone,
+    ImportSource,
+    Label,
+    LeafMoved,
+    SessionInfoChanged,
+)
+from perdure.stores.protocol import SessionStore, StreamState
+
+_ABOUT_TREE = (Label.kind, CompactionUndone.kind)
+_INHERITED = (*_ABOUT_TREE, ImportSource.kind)
+
+
+async def bundle_of(store: SessionStore, stream: StreamId) -> Bundle:
+    """The session `stream` as it is now.
+
+    Raises: SessionNotFound.
+    """
+    state = await store.state(stream)
+    own = await store.entries(stream)
+    aliases = await store.aliases(stream)
+    if state.header.fork is None:
+        blobs = await _blobs(store, own)
+        return Bundle(state.header, tuple(own), aliases, blobs)
+    return await _of_fork(store, state, state.header.fork, own, aliases)
+
+
+async def _blobs(store: SessionStore, entries: Sequence[Entry]) -> tuple[bytes, ...]:
+    found: list[bytes] = []
+    for name in blob_names(entries):
+        try:
+            found.append(await store.blob(name))
+        except EntryNotFound:
+            continue  # a text that only looks like the name of a blob
+    return tuple(found)
+
+
+async def _of_fork(
+    store: SessionStore,
+    state: StreamState,
+    fork: ForkPoint,
+    own: Sequence[Entry],
+    aliases: dict[str, EntryId],
+) -> Bundle:
+    origins = await _origins(store, fork)
+    stream = state.header.id
+    noted = [*_INHERITED, SessionInfoChanged.kind]
+    seen = [*await store.tree(stream), *await store.notes(stream, noted)]
+    order = {origin.header.id: n for n, origin in enumerate(origins)}
+    shared = [entry for entry in seen if entry.stream in order]
+    shared.sort(key=lambda entry: (order[entry.stream], entry.seq))
+    header = _header(state.header, origins, shared)
+    has_originals = fork.scope == "tree" and all(
+        origin.header.fork is None or origin.header.fork.scope == "tree" for origin in origins
+    )
+    kept = _inherited(shared, has_originals=has_originals)
+    entries, ids = _renumbered(header, kept, fork.leaf, own)
+    names: dict[str, EntryId] = {}
+    for origin in origins:
+        names.update(await store.aliases(origin.header.id))
+    names.update(aliases)
+    known = {alias: ids[entry] for alias, entry in names.items() if entry in ids}
+    return Bundle(header, entries, known, await _blobs(store, entries))
+
+
+async def _origins(store: SessionStore, fork: ForkPoint | None) -> list[StreamState]:
+    """The streams a fork shares entries with, the oldest first."""
+    found: list[StreamState] = []
+    while fork is not None:
+        found.append(await store.state(fork.stream))
+        fork = found[-1].header.fork
+    return found[::-1]
+
+
+def _header(
+    header: StreamHeader, origins: Sequence[StreamState], shared: Sequence[Entry]
+) -> StreamHeader:
+    """`header` without its fork, with the title and directory that the fork inherited."""
+    title, cwd = None, None
+    for origin in origins:
+        title, cwd = origin.header.title or title, origin.header.cwd or cwd
+        for entry in shared:
+            change = body_of(entry) if entry.kind == SessionInfoChanged.kind else None
+            if isinstance(change, SessionInfoChanged) and entry.stream == origin.header.id:
+                title = title if change.title is msgspec.UNSET else change.title
+                cwd = cwd if change.cwd is msgspec.UNSET else change.cwd
+    return msgspec.structs.replace(
+        header,
+        title=header.title or title,
+        cwd=header.cwd or cwd,
+        parent=origins[-1].header.id,
+        fork=None,
+    )
+
+
+def _inherited(shared: Sequence[Entry], *, has_originals: bool) -> list[Entry]:
+    """What of `shared` a fork takes along: the tree, and the notes about it."""
+    tree = {entry.id for entry in shared if entry.lane == "tree"}
+    kinds = {ImportSource.kind} if has_originals else set[str]()
+    kept = [
+        entry
+        for entry in shared
+        if entry.lane == "tree"
+        or entry.kind in kinds
+        or (entry.kind in _ABOUT_TREE and entry.about in tree)
+    ]
+    if has_originals:
+        return kept
+    return [msgspec.structs.replace(entry, body=without_source(entry.body)) for entry in kept]
+
+
+def _renumbered(
+    header: StreamHeader, shared: Sequence[Entry], leaf: EntryId | None, own: Sequence[Entry]
+) -> tuple[tuple[Entry, ...], dict[EntryId, EntryId]]:
+    """`shared` and `own` as one log, with a ``leaf`` between where the fork needs it."""
+    last = next((entry.id for entry in reversed(shared) if entry.lane == "tree"), None)
+    old = [*shared, *([] if leaf == last else [_leaf(header, leaf)]), *own]
+    ids = {entry.id: entry_id(header.id, seq) for seq, entry in enumerate(old)}
+    entries = tuple(
+        rehomed(entry, header.id, seq, ids, _with_part(entry, ids)) for seq, entry in enumerate(old)
+    )
+    return entries, ids
+
+
+def _leaf(header: StreamHeader, leaf: EntryId | None) -> Entry:
+    new = new_side(LeafMoved(leaf))
+    seq = -1  # of no entry there is; it gets its own like all others
+    at = header.created_at
+    return Entry(header.id, seq, "side", None, None, at, new.kind, new.v, new.body)
+
+
+def _with_part(entry: Entry, ids: Mapping[EntryId, EntryId]) -> bytes:
+    """The body of `entry`, its place in an import original following the original."""
+    source = source_of(entry.body)
+    if source is None:
+        return entry.body
+    part = ids.get(entry_id(entry.stream, source.part))
+    if part is None:
+        return without_source(entry.body)
+    moved = msgspec.structs.replace(source, part=entry_place(part)[1])
+    return with_source(without_source(entry.body), moved)

@@ -1,0 +1,60 @@
+"""Which entries are parts of one answer, and where an answer with its tool results ends.
+
+Claude Code writes each block of an answer as a line of its own and hangs a tool's result on the
+block that called it. With two calls at once, the second call and the first result are then
+siblings, and the branch to the next answer passes by a result. So what hangs on a part of an
+answer is hung on the newest part instead: the blocks, then the results, in the order written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class Answers:
+    """The answers of a transcript so far; items are named by their positions."""
+
+    def __init__(self) -> None:
+        self._answer_of: dict[int, int] = {}
+        self._ids: list[str | None] = []
+        self._newest: list[int] = []
+        self._calls: list[set[str]] = []
+        self._replaced: dict[int, int] = {}
+
+    def end_at(self, node: int | None) -> int | None:
+        """Where to hang what hangs on `node`."""
+        if node is None:
+            return None
+        answer = self._answer_of.get(node)
+        end = node if answer is None else self._newest[answer]
+        return self._replaced.get(end, end)
+
+    def add_block(
+        self, item: int, hung_on: int | None, answer_id: str | None, calls: Iterable[str]
+    ) -> None:
+        """Take `item` as a block of the answer `answer_id`, making the tool calls `calls`."""
+        answer = self._answer_at(hung_on)
+        if answer is None or answer_id is None or self._ids[answer] != answer_id:
+            answer = len(self._ids)
+            self._ids.append(answer_id)
+            self._newest.append(item)
+            self._calls.append(set())
+        self._calls[answer].update(calls)
+        self._join(item, answer)
+
+    def add_results(self, item: int, hung_on: int | None, calls: Iterable[str]) -> None:
+        """Take `item` as the results of `calls`."""
+        answer = self._answer_at(hung_on)
+        if answer is not None and not self._calls[answer].isdisjoint(calls):
+            self._join(item, answer)
+
+    def replace(self, node: int, item: int) -> None:
+        """Hang on `item` from now on what would hang on `node`."""
+        self._replaced[node] = item
+
+    def _answer_at(self, node: int | None) -> int | None:
+        return None if node is None else self._answer_of.get(node)
+
+    def _join(self, item: int, answer: int) -> None:
+        self._answer_of[item] = answer
+        self._newest[answer] = item

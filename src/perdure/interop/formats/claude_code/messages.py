@@ -1,0 +1,161 @@
+"""Claude Code's messages as perdure's: content blocks, tool results, media, usage, stop reasons.
+
+A line holds one content block of an answer (older versions: all of them), or what the person or a
+tool said. Left to the import original alone: signatures and encrypted reasoning, and the tool
+results in the form Claude Code shows them (``toolUseResult``).
+"""
+
+from __future__ import annotations
+
+from perdure.interop.formats.fields import (
+    Fields,
+    count_in,
+    fields_of,
+    flag_in,
+    list_in,
+    name_in,
+    object_in,
+    text_in,
+)
+from perdure.interop.formats.parts import Media, unknown_part
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    Part,
+    StopReason,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+    Usage,
+)
+
+PROVIDER = "anthropic"
+SYNTHETIC = "<synthetic>"
+"""Model of the answers that Claude Code wrote itself."""
+UNREADABLE = "[content of a kind that could not be read]"
+
+_STOP_REASONS: dict[str | None, StopReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+
+def content_of(message: Fields, media: Media) -> tuple[Part, ...] | None:
+    """The parts of `message`; None when it has no content."""
+    text = text_in(message, "content")
+    if text is not None:
+        return (TextPart(text),)
+    blocks = list_in(message, "content")
+    return None if blocks is None else tuple(_part(block, media) for block in blocks)
+
+
+def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Message:
+    """The answer (or the block of one) in a record of type ``assistant``.
+
+    Its usage is that of the whole answer. A block is written when it is complete, mostly before
+    the stop reason is known: what it holds then says how it ended.
+    """
+    has_failed = flag_in(record, "isApiErrorMessage")
+    answer = Message("assistant", parts, model=_model(message))
+    reason = _STOP_REASONS.get(text_in(message, "stop_reason"))
+    return Message(
+        "assistant",
+        parts,
+        model=answer.model,
+        stop_reason="error" if has_failed else reason or _implied(answer),
+        usage=_usage(message) if answer.model else None,
+        error=answer.text or None if has_failed else None,
+    )
+
+
+def said_by_person(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The parts of a ``user`` record that are no tool results."""
+    return tuple(part for part in parts if not isinstance(part, ToolResultPart))
+
+
+def said_by_tools(parts: tuple[Part, ...]) -> tuple[ToolResultPart, ...]:
+    """The tool results of a ``user`` record."""
+    return tuple(part for part in parts if isinstance(part, ToolResultPart))
+
+
+def _implied(answer: Message) -> StopReason:
+    return "tool_calls" if answer.tool_calls else "stop"
+
+
+def _model(message: Fields) -> str | None:
+    model = name_in(message, "model")
+    return None if model is None or model == SYNTHETIC else f"{PROVIDER}:{model}"
+
+
+def _usage(message: Fields) -> Usage | None:
+    fields = object_in(message, "usage") or {}
+    usage = Usage(
+        input_tokens=count_in(fields, "input_tokens"),
+        output_tokens=count_in(fields, "output_tokens"),
+        cache_read_tokens=count_in(fields, "cache_read_input_tokens"),
+        cache_write_tokens=count_in(fields, "cache_creation_input_tokens"),
+    )
+    return usage if usage.total_tokens else None
+
+
+def _part(block: object, media: Media) -> Part:
+    fields = fields_of(block)
+    part = None if fields is None else _known_part(fields, media)
+    if part is None:
+        return TextPart(block) if isinstance(block, str) else unknown_part(block)
+    return part
+
+
+def _known_part(fields: Fields, media: Media) -> Part | None:
+    match text_in(fields, "type"):
+        case "text":
+            text = text_in(fields, "text")
+            return None if text is None else TextPart(text)
+        case "thinking":
+            return ThinkingPart(text_in(fields, "thinking") or "")
+        case "redacted_thinking":
+            return ThinkingPart("", is_redacted=True)
+        case "tool_use":
+            return _tool_call(fields)
+        case "tool_result":
+            return _tool_result(fields, media)
+        case "image" | "document":
+            return _media(fields, media)
+        case _:
+            return None
+
+
+def _tool_call(fields: Fields) -> ToolCallPart | None:
+    call_id, name = name_in(fields, "id"), name_in(fields, "name")
+    if call_id is None or name is None:
+        return None
+    return ToolCallPart(call_id, name, object_in(fields, "input") or {})
+
+
+def _media(fields: Fields, media: Media) -> MediaPart | None:
+    source = object_in(fields, "source") or {}
+    if text_in(source, "type") != "base64":
+        return None
+    return media.part(text_in(source, "data"), name_in(source, "media_type"))
+
+
+def _tool_result(fields: Fields, media: Media) -> ToolResultPart | None:
+    call_id = name_in(fields, "tool_use_id")
+    if call_id is None:
+        return None
+    parts = content_of(fields, media) or ()
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    texts += [UNREADABLE for part in parts if isinstance(part, UnknownPart)]
+    return ToolResultPart(
+        call_id,
+        "\n".join(texts),
+        is_error=flag_in(fields, "is_error"),
+        media=tuple(part for part in parts if isinstance(part, MediaPart)),
+    )

@@ -1,0 +1,349 @@
+"""Claude Code transcripts, read.
+
+A transcript is a tree by ``uuid`` and ``parentUuid``. Records of the conversation become entries of
+the tree; side chains are branches of their own, off the leaf. Everything else (progress, snapshots,
+queue operations) becomes an ``imported_record`` beside the tree, and what hung below it hangs below
+its nearest ancestor. A file in which no record finds its parent is read as one chain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from perdure.interop.formats.claude_code.answers import Answers
+from perdure.interop.formats.claude_code.messages import (
+    assistant_of,
+    content_of,
+    said_by_person,
+    said_by_tools,
+)
+from perdure.interop.formats.draft import Draft, Leaf, Linker, Progress, Record
+from perdure.interop.formats.fields import (
+    Fields,
+    count_in,
+    fields_of,
+    flag_in,
+    name_in,
+    object_in,
+    text_in,
+    time_in,
+)
+from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.lines import Line, Reading
+from perdure.session.kinds import Compaction, CompactionReason, Custom, CustomMessage
+from perdure.session.messages import Message, Part, TextPart
+from perdure.session.notes import ImportedRecord, SessionInfoChanged
+
+FORMAT = "claude-code"
+
+TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
+"""Types of the records that name the session, the weakest first, and the field that does."""
+
+QUIET = frozenset(
+    {
+        *TITLES,
+        "system",
+        "attachment",
+        "progress",
+        "file-history-snapshot",
+        "queue-operation",
+        "permission-mode",
+        "mode",
+        "last-prompt",
+        "agent-name",
+        "agent-color",
+        "agent-setting",
+        "tag",
+        "pr-link",
+        "worktree-state",
+        "attribution-snapshot",
+        "content-replacement",
+    }
+)
+"""Types of the records that are known to say nothing in the conversation."""
+
+_REASONS: dict[str, CompactionReason] = {"manual": "manual", "auto": "threshold"}
+_METADATA = {"version": "version", "gitBranch": "git_branch", "slug": "slug", "agentId": "agent"}
+_OWN_ID = re.compile(rb'"uuid":\s*"([\w.-]+)"')
+_PARENT_ID = re.compile(rb'"parentUuid":\s*(?:null|"([\w.-]+)")')
+_IS_SIDECHAIN = re.compile(rb'"isSidechain":\s*true')
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """The Claude Code transcript in `content`, whatever state it is in."""
+    reader = _read(content, progress, is_chain=False)
+    if reader.linker.links == 0 and reader.roots > 1:
+        reader = _read(content, None, is_chain=True)
+        reader.draft.warn("chain", "no record finds its parent; they are read as one chain")
+    return reader.finished()
+
+
+def _read(content: bytes, progress: Progress | None, *, is_chain: bool) -> _Reader:
+    reader = _Reader(is_chain=is_chain)
+    for line, reading in reader.draft.readings(content, progress):
+        reader.take(line, reading)
+    reader.linker.finish()
+    return reader
+
+
+class _About:
+    """What the records say of the session itself."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, int] = {}
+        self.created_at: int | None = None
+        self.cwd: str | None = None
+        self.metadata: dict[str, object] = {}
+        self.has_main_chain = False
+
+    def take(self, fields: Fields, at: int | None) -> None:
+        """Note what `fields` says first."""
+        session = name_in(fields, "sessionId")
+        if session is not None:
+            self.sessions[session] = self.sessions.get(session, 0) + 1
+        self.created_at = at if self.created_at is None else self.created_at
+        self.cwd = self.cwd or name_in(fields, "cwd")
+        for key, name in _METADATA.items():
+            value = name_in(fields, key)
+            if value is not None:
+                self.metadata.setdefault(name, value)
+
+    def header(self) -> SourceHeader:
+        """The session: the first one named. A file of an agent's side chain is one of its own."""
+        session = next(iter(self.sessions), None)
+        agent = self.metadata.get("agent")
+        if session is not None and agent is not None and not self.has_main_chain:
+            session = f"{session}:agent-{agent}"
+        return SourceHeader(session, self.created_at, self.cwd, self.metadata)
+
+
+class _Reader:
+    def __init__(self, *, is_chain: bool) -> None:
+        self.draft = Draft(FORMAT)
+        self.linker = Linker(self.draft, self._place)
+        self.answers = Answers()
+        self.boundary: Fields = {}  # what the newest compact boundary says of its summary
+        self.titles: dict[int, tuple[str, Fields]] = {}  # item -> type and record
+        self.usage_at: dict[str, int] = {}  # answer -> the item that carries its usage
+        self.roots = 0
+        self._about = _About()
+        self._is_chain = is_chain
+        self._leaves = {False: Leaf(), True: Leaf()}  # by "is a side chain"
+        self._has_gap = False
+
+    def take(self, line: Line, reading: Reading) -> None:
+        """Read one line."""
+        if not reading.is_json:
+            self._take_broken(line, reading.problem or "")
+            return
+        if reading.problem:
+            self.draft.warn("mended", f"line {line.number}: {reading.problem}")
+        fields = fields_of(reading.value)
+        if fields is None or name_in(fields, "type") is None:
+            self.draft.malformed(line, "it is no record of a Claude Code transcript")
+            self._has_gap = True
+            return
+        record = Record(line, fields, name_in(fields, "uuid"), name_in(fields, "parentUuid"))
+        record.at = time_in(fields, "timestamp")
+        self._about.take(fields, record.at)
+        self._link(record)
+
+    def _take_broken(self, line: Line, problem: str) -> None:
+        self.draft.malformed(line, problem)
+        own, parents = _OWN_ID.findall(line.content), _PARENT_ID.findall(line.content)
+        if len(own) != 1 or len(parents) != 1:
+            self._has_gap = True
+            return
+        parent = parents[0].decode() or None
+        fields: Fields = {"isSidechain": _IS_SIDECHAIN.search(line.content) is not None}
+        self._link(Record(line, fields, own[0].decode(), parent))
+
+    def _link(self, record: Record) -> None:
+        leaf = self._leaves[flag_in(record.fields, "isSidechain")].node
+        is_boundary = _is_boundary(record.fields)
+        if is_boundary:
+            record.parent = record.parent or name_in(record.fields, "logicalParentUuid")
+        if self._has_gap or is_boundary:
+            record.fallback = leaf
+        follows = is_boundary or flag_in(record.fields, "isCompactSummary")
+        if record.id is None or self._is_chain or (record.parent is None and follows):
+            self.linker.add_below(record, leaf)
+        else:
+            self.linker.add(record)
+        self._has_gap = self._has_gap and not record.is_placed
+
+    def finished(self) -> ParsedSource:
+        """Everything that was read."""
+        self._name_session()
+        header = self._about.header()
+        others = len(self._about.sessions) - 1
+        if others > 0:
+            self.draft.warn("sessions", f"it also holds lines of {others} other session(s)")
+        main, side = self._leaves[False].node, self._leaves[True].node
+        return self.draft.parsed(header, side if main is None else main)
+
+    def _name_session(self) -> None:
+        named = [
+            (item, strength, title)
+            for item, (kind, fields) in self.titles.items()
+            if (title := self._title(kind, fields)) is not None
+            for strength in [list(TITLES).index(kind)]
+        ]
+        strongest = max((strength for _, strength, _ in named), default=-1)
+        for item, strength, title in named:
+            if strength == strongest:
+                self.draft.items[item].body = SessionInfoChanged(title=title)
+                self.draft.items[item].about = None
+
+    def _title(self, kind: str, fields: Fields) -> str | None:
+        if kind == "summary" and name_in(fields, "leafUuid") not in self.linker.nodes:
+            return None  # a summary of another session
+        return name_in(fields, TITLES[kind])
+
+    # -- placing
+
+    def _place(self, record: Record, parent: int | None) -> int | None:
+        hung_on = self.answers.end_at(parent)
+        kind = name_in(record.fields, "type")
+        make = _RECORDS.get(kind or "", _quiet) if kind is not None else _opaque
+        node = make(self, record, hung_on)
+        if node is None or node == hung_on:
+            return hung_on
+        is_side = flag_in(record.fields, "isSidechain")
+        self._leaves[is_side].follow(record, node)
+        self._about.has_main_chain = self._about.has_main_chain or not is_side
+        self.roots += hung_on is None
+        return node
+
+    def add_message(self, record: Record, hung_on: int | None) -> tuple[Part, ...] | int:
+        """The parts of a record's message; where it has none, the item kept instead of it."""
+        message = object_in(record.fields, "message")
+        parts = None if message is None else content_of(message, self.draft.media)
+        if parts is not None:
+            return parts
+        self.draft.malformed(record.line, "its message has no content")
+        body = Custom("claude-code:message", record.fields.get("message"))
+        return self.draft.add(record, body, hung_on)
+
+
+# -- records; each function returns what the record's children hang on
+
+
+def _opaque(reader: _Reader, record: Record, hung_on: int | None) -> int:
+    return reader.draft.add(record, record.line.content, hung_on)
+
+
+def _quiet(reader: _Reader, record: Record, hung_on: int | None) -> int | None:
+    kind: str = record.fields["type"]
+    if kind not in QUIET:
+        text = f"line {record.line.number}: {kind!r} is kept without effect"
+        reader.draft.warn("unknown", text)
+    item = reader.draft.add(record, ImportedRecord(FORMAT, kind), hung_on)
+    if kind in TITLES:
+        reader.titles[item] = (kind, record.fields)
+    return hung_on
+
+
+def _system(reader: _Reader, record: Record, hung_on: int | None) -> int | None:
+    if _is_boundary(record.fields):
+        reader.boundary = object_in(record.fields, "compactMetadata") or {}
+    return _quiet(reader, record, hung_on)
+
+
+def _assistant(reader: _Reader, record: Record, hung_on: int | None) -> int:
+    parts = reader.add_message(record, hung_on)
+    if isinstance(parts, int):
+        return parts
+    message = object_in(record.fields, "message") or {}
+    answer = assistant_of(record.fields, message, parts)
+    answer_id = name_in(message, "id") or name_in(record.fields, "requestId")
+    item = reader.draft.add(record, answer, hung_on)
+    reader.answers.add_block(item, hung_on, answer_id, [call.id for call in answer.tool_calls])
+    if answer_id is not None and answer.usage is not None:
+        _count_usage_once(reader, item, answer_id)
+    return item
+
+
+def _count_usage_once(reader: _Reader, item: int, answer_id: str) -> None:
+    """Every block reports the usage of the whole answer; only the newest keeps it."""
+    reader.draft.items[item].group = answer_id
+    former = reader.usage_at.get(answer_id)
+    if former is not None:
+        body = reader.draft.items[former].body
+        if isinstance(body, Message):
+            reader.draft.items[former].body = msgspec.structs.replace(body, usage=None)
+    reader.usage_at[answer_id] = item
+
+
+def _user(reader: _Reader, record: Record, hung_on: int | None) -> int:
+    parts = reader.add_message(record, hung_on)
+    if isinstance(parts, int):
+        return parts
+    if flag_in(record.fields, "isCompactSummary"):
+        return _compaction(reader, record, hung_on, parts)
+    results = said_by_tools(parts)
+    if not results:
+        return reader.draft.add(record, _said(record.fields, parts), hung_on)
+    item = reader.draft.add(record, Message("tool", results), hung_on)
+    reader.answers.add_results(item, hung_on, [result.call_id for result in results])
+    rest = said_by_person(parts)
+    if rest:
+        return reader.draft.add(record, _said(record.fields, rest), item, ordinal=1)
+    return item
+
+
+def _said(fields: Fields, parts: tuple[Part, ...]) -> ItemBody:
+    if flag_in(fields, "isMeta"):
+        return CustomMessage("claude-code:meta", parts, is_displayed=False)
+    return Message("user", parts)
+
+
+def _compaction(
+    reader: _Reader, record: Record, hung_on: int | None, parts: tuple[Part, ...]
+) -> int:
+    boundary, reader.boundary = reader.boundary, {}
+    kept = object_in(boundary, "preservedSegment") or {}
+    first = _own_item(reader, name_in(kept, "headUuid"))
+    body = Compaction(
+        summary="\n\n".join(part.text for part in parts if isinstance(part, TextPart)),
+        tokens_before=count_in(boundary, "preTokens") or None,
+        reason=_REASONS.get(text_in(boundary, "trigger") or "", "import"),
+    )
+    item = reader.draft.add(record, body, hung_on, {"first_kept": first})
+    last = _own_item(reader, name_in(kept, "tailUuid"))
+    if last is not None:  # the conversation goes on from the last message kept
+        reader.answers.replace(last, item)
+    return item
+
+
+def _own_item(reader: _Reader, foreign_id: str | None) -> int | None:
+    node = reader.linker.nodes.get(foreign_id) if foreign_id is not None else None
+    is_own = node is not None and reader.draft.items[node].alias == foreign_id
+    return node if is_own else None
+
+
+def _attachment(reader: _Reader, record: Record, hung_on: int | None) -> int | None:
+    """What the person typed while the model was at work stands in no other record."""
+    attached = object_in(record.fields, "attachment") or {}
+    parts: tuple[Part, ...] | None = None
+    if text_in(attached, "type") == "queued_command":
+        parts = content_of({"content": attached.get("prompt")}, reader.draft.media)
+    if parts is None:
+        return _quiet(reader, record, hung_on)
+    is_typed = (text_in(attached, "commandMode") or "prompt") == "prompt"
+    return reader.draft.add(record, _said({"isMeta": not is_typed}, parts), hung_on)
+
+
+def _is_boundary(fields: Fields) -> bool:
+    return text_in(fields, "type") == "system" and text_in(fields, "subtype") == "compact_boundary"
+
+
+_RECORDS: dict[str, Callable[[_Reader, Record, int | None], int | None]] = {
+    "user": _user,
+    "assistant": _assistant,
+    "system": _system,
+    "attachment": _attachment,
+}

@@ -1,0 +1,89 @@
+"""Fields of foreign records, read by type: what has another type than expected counts as absent."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+Fields = dict[str, Any]
+"""A JSON object as it was read. Its values are looked at through this module only."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_EXACT = 2**53
+
+
+def fields_of(value: object) -> Fields | None:
+    """`value` if it is a JSON object."""
+    return cast("Fields", value) if isinstance(value, dict) else None
+
+
+def object_in(fields: Fields, key: str) -> Fields | None:
+    """The JSON object at `key`."""
+    return fields_of(fields.get(key))
+
+
+def list_in(fields: Fields, key: str) -> list[object] | None:
+    """The JSON array at `key`."""
+    value = fields.get(key)
+    return cast("list[object]", value) if isinstance(value, list) else None
+
+
+def text_in(fields: Fields, key: str) -> str | None:
+    """The string at `key`."""
+    value = fields.get(key)
+    return value if isinstance(value, str) else None
+
+
+def name_in(fields: Fields, key: str) -> str | None:
+    """The string at `key`, if it is not empty."""
+    return text_in(fields, key) or None
+
+
+def flag_in(fields: Fields, key: str, *, default: bool = False) -> bool:
+    """The boolean at `key`."""
+    value = fields.get(key)
+    return value if isinstance(value, bool) else default
+
+
+def number_in(fields: Fields, key: str) -> float | None:
+    """The number at `key`."""
+    value = fields.get(key)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def count_in(fields: Fields, key: str) -> int:
+    """The number at `key` as a count: whole and not negative, 0 where there is none."""
+    number = number_in(fields, key)
+    return max(0, round(number)) if number is not None and _is_exact(number) else 0
+
+
+def texts_in(fields: Fields, key: str) -> tuple[str, ...]:
+    """The strings of the array at `key`."""
+    return tuple(item for item in list_in(fields, key) or () if isinstance(item, str))
+
+
+def time_in(fields: Fields, key: str) -> int | None:
+    """The time at `key`, an ISO 8601 text or a number of milliseconds, as Unix milliseconds.
+
+    Shape: a text without an offset is taken as UTC.
+    """
+    text = text_in(fields, key)
+    if text is not None:
+        return _time_of_text(text)
+    number = number_in(fields, key)
+    return round(number) if number is not None and _is_exact(number) else None
+
+
+def _time_of_text(text: str) -> int | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+def _is_exact(number: float) -> bool:
+    return -_EXACT < number < _EXACT

@@ -1,0 +1,213 @@
+"""What a source was read as, before a store gives anything a place, and how it is given one.
+
+An `Item` refers to other items by their position; `bound` turns items into entries of a stream
+that begins at a known seq. Invariant: every line of a source is in an item, a header, or the list
+of blank or malformed lines (`ParsedSource.unaccounted`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from perdure.session.codec import encode
+from perdure.session.entries import Lane, NewEntry, Ref, Sibling
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.kinds import OPAQUE, TreeBody
+from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
+from perdure.session.notes import SideBody, Source
+
+ItemBody = Message | TreeBody | SideBody | bytes
+"""Bytes are the body of an ``opaque`` entry."""
+
+
+class Item(msgspec.Struct, gc=False):
+    """An entry to be, as read from the line `number` at `offset` (bytes) of its source.
+
+    `parent` and `about` are positions of items. `references` are fields of the body that name an
+    entry, by the position of its item. Items of one line differ by `ordinal`. `group` marks items
+    that are parts of one answer, of which only one carries its usage.
+    """
+
+    body: ItemBody
+    number: int
+    offset: int
+    length: int
+    ordinal: int = 0
+    parent: int | None = None
+    about: int | None = None
+    at: int | None = None
+    alias: str | None = None
+    references: dict[str, int] | None = None
+    group: str | None = None
+
+    @property
+    def lane(self) -> Lane:
+        """Tree or side."""
+        return self.body.lane if isinstance(self.body, TreeBody | SideBody) else "tree"
+
+    @property
+    def kind(self) -> str:
+        """Kind of the entry."""
+        match self.body:
+            case bytes():
+                return OPAQUE
+            case Message():
+                return MESSAGE
+            case body:
+                return type(body).kind
+
+    @property
+    def version(self) -> int:
+        """Version of its kind."""
+        if isinstance(self.body, TreeBody | SideBody):
+            return type(self.body).version
+        return MESSAGE_VERSION if isinstance(self.body, Message) else 1
+
+
+class Malformed(NamedTuple):
+    """A line that could not be read, or not fully, and why."""
+
+    number: int
+    reason: str
+
+
+class SourceHeader(msgspec.Struct, frozen=True):
+    """What a source says of its session. `session` is its foreign id, `metadata` plain data."""
+
+    session: str | None = None
+    created_at: int | None = None
+    cwd: str | None = None
+    metadata: dict[str, object] = {}
+
+
+class ParsedSource(msgspec.Struct, frozen=True):
+    """A source as it was read.
+
+    Shape: `items` are in an order in which every item comes after those it refers to. `leaf` is the
+    position of the item the conversation goes on from. `blobs` are the media the items refer to.
+    `malformed` lines that still gave an item (so that its children keep their place) are in both.
+    """
+
+    format: str
+    header: SourceHeader
+    items: Sequence[Item]
+    leaf: int | None
+    blobs: tuple[bytes, ...]
+    lines: int
+    malformed: tuple[Malformed, ...]
+    header_lines: tuple[int, ...]
+    blank_lines: tuple[int, ...]
+    warnings: tuple[str, ...]
+
+    def unaccounted(self) -> list[int]:
+        """Numbers of the lines that nothing was made of and nothing was said about; none, ever."""
+        known = {item.number for item in self.items}
+        known.update(line.number for line in self.malformed)
+        known.update(self.header_lines, self.blank_lines)
+        return [number for number in range(1, self.lines + 1) if number not in known]
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """Items as entries of a stream. `ids` has the id of every item, of the known ones too."""
+
+    entries: tuple[NewEntry, ...]
+    ids: tuple[EntryId, ...]
+
+
+def bound(
+    items: Sequence[Item],
+    stream: StreamId,
+    part: int,
+    known: Mapping[int, EntryId] | None = None,
+) -> Bound:
+    """The entries for those `items` that are not yet `known`, to stand right after seq `part`.
+
+    `part` is the seq of their ``import_source``, the first entry of the same write.
+    """
+    placing = _Placing(stream, part, known or {})
+    for position, item in enumerate(items):
+        placing.place(position, item)
+    return Bound(tuple(placing.entries), tuple(placing.ids))
+
+
+class _Placing:
+    def __init__(self, stream: StreamId, part: int, known: Mapping[int, EntryId]) -> None:
+        self.entries: list[NewEntry] = []
+        self.ids: list[EntryId] = []
+        self._stream = stream
+        self._part = part
+        self._known = known
+        self._siblings: dict[int, int] = {}
+
+    def place(self, position: int, item: Item) -> None:
+        known = self._known.get(position)
+        if known is not None:
+            self.ids.append(known)
+            return
+        is_tree = item.lane == "tree"
+        body = self._body(item)
+        new = NewEntry(
+            kind=item.kind,
+            body=body,
+            v=item.version,
+            lane=item.lane,
+            parent=self._reference(item.parent) if is_tree else None,
+            about=None if is_tree else self._reference(item.about),
+            at=item.at,
+            alias=item.alias,
+        )
+        self.entries.append(new)
+        self._siblings[position] = len(self.entries)
+        self.ids.append(entry_id(self._stream, self._part + len(self.entries)))
+
+    def _reference(self, position: int | None) -> Ref | None:
+        if position is None:
+            return None
+        sibling = self._siblings.get(position)
+        return self.ids[position] if sibling is None else Sibling(sibling)
+
+    def _body(self, item: Item) -> bytes:
+        body = item.body
+        if isinstance(body, bytes):
+            return body
+        if item.references:
+            ids = {name: self.ids[position] for name, position in item.references.items()}
+            body = msgspec.structs.replace(body, **ids)
+        return with_source(encode(body), Source(self._part, item.offset, item.length))
+
+
+_SOURCE_FIELD = b'"source":'
+
+
+def with_source(body: bytes, source: Source) -> bytes:
+    """The JSON object `body` with the field ``source`` as its last."""
+    comma = b"" if body == b"{}" else b","
+    return body[:-1] + comma + _SOURCE_FIELD + encode(source) + b"}"
+
+
+def without_source(body: bytes) -> bytes:
+    """What `with_source` was given; `body` itself where there is no ``source`` at its end."""
+    if source_of(body) is None:
+        return body
+    start = body.rindex(_SOURCE_FIELD)
+    return body[:start].removesuffix(b",") + b"}"
+
+
+class _HasSource(msgspec.Struct):
+    source: Source | None = None
+
+
+_has_source = msgspec.json.Decoder(_HasSource)
+
+
+def source_of(body: bytes) -> Source | None:
+    """Where the entry with `body` stands in its import original; None if it was not imported."""
+    if _SOURCE_FIELD not in body:
+        return None
+    try:
+        return _has_source.decode(body).source
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None

@@ -1,0 +1,125 @@
+"""A file of JSON lines: where each line stands, and what it says, however badly it is written.
+
+Invariant: the bytes between two LFs are one line, whatever else is in them (CR, U+2028 and U+0085
+are data), so that the lines of a file, joined by LF, are the file. Nothing here knows a format.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, cast
+
+import msgspec
+
+DEPTH_MARGIN = 300
+"""Levels of nesting that a line must leave to whoever reads what is made of it."""
+
+TOO_DEEP = "it is nested too deeply"
+MENDED = (
+    "it holds text or numbers that JSON cannot carry exactly "
+    "(half a surrogate pair, invalid UTF-8, NaN, a number out of range); they were replaced"
+)
+
+_decoder = msgspec.json.Decoder()
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+class Line(NamedTuple):
+    """One line of a file, without its LF. `number` counts from 1, `offset` is in bytes."""
+
+    number: int
+    offset: int
+    content: bytes
+
+    @property
+    def is_blank(self) -> bool:
+        """It holds nothing but white space."""
+        return not self.content.strip()
+
+
+class Reading(NamedTuple):
+    """What a line says, and what was wrong with it. `value` counts only if it `is_json`."""
+
+    value: object
+    is_json: bool = True
+    problem: str | None = None
+
+
+def lines_of(content: bytes) -> Iterator[Line]:
+    """The lines of a file. An LF at its end ends the last line and begins no other."""
+    offset, number = 0, 0
+    while offset < len(content):
+        end = content.find(b"\n", offset)
+        if end < 0:
+            end = len(content)
+        number += 1
+        yield Line(number, offset, content[offset:end])
+        offset = end + 1
+
+
+def read_line(content: bytes) -> Reading:
+    """What the JSON text `content` says.
+
+    Shape: what msgspec refuses and Python's reader accepts is mended until it can be written
+    again: U+FFFD for half a surrogate pair or an invalid byte, the number's own text for what is
+    no finite number. `problem` then says so; without `is_json` it says why there is no value.
+    """
+    try:
+        value = _decoded(content)
+    except RecursionError:
+        return Reading(None, is_json=False, problem=TOO_DEEP)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _read_leniently(content)
+    return Reading(value)
+
+
+def _decoded(content: bytes) -> object:
+    if content.count(b"[") + content.count(b"{") <= DEPTH_MARGIN:
+        return _decoder.decode(content)
+    value = _decoder.decode(b"[" * DEPTH_MARGIN + content + b"]" * DEPTH_MARGIN)
+    for _ in range(DEPTH_MARGIN):
+        wrapped = cast("list[object]", value)
+        if len(wrapped) != 1:  # brackets of the content closed some of ours
+            raise msgspec.DecodeError("it is more than one JSON value")
+        value = wrapped[0]
+    return value
+
+
+def _read_leniently(content: bytes) -> Reading:
+    text = content.decode("utf-8", "replace").removeprefix(_BYTE_ORDER_MARK)
+    try:
+        value = _mended(json.loads(text, parse_constant=str, parse_float=_float, parse_int=_int))
+        _decoded(msgspec.json.encode(value))
+    except RecursionError:
+        return Reading(None, is_json=False, problem=TOO_DEEP)
+    except ValueError as error:
+        return Reading(None, is_json=False, problem=f"it is not JSON ({_reason(error)})")
+    return Reading(value, problem=MENDED)
+
+
+def _reason(error: ValueError) -> str:
+    return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+
+
+def _float(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else text
+
+
+def _int(text: str) -> int | str:
+    return int(text) if len(text) < 1000 else text
+
+
+def _mended(value: object) -> object:
+    if isinstance(value, str):
+        return _LONE_SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_mended(item) for item in cast("list[object]", value)]
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return {cast("str", _mended(key)): _mended(item) for key, item in fields.items()}
+    return value

@@ -1,0 +1,244 @@
+"""perdure's own export: one session as a file that needs nothing else, and back.
+
+A file is JSON lines: a header, the entries in order (``codec.line_of``), the foreign ids, the blobs
+they refer to, and an end line that tells a whole file from a cut one. The session stands for
+itself: a fork's shared entries are written as its own. The same session always gives the same
+bytes, before and after an import. ``docs/log-format.md`` is the normative text.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
+
+import msgspec
+
+from perdure.errors import FormatError
+from perdure.interop.formats.lines import Line, lines_of
+from perdure.session.codec import BODIES, encode, entry_of_line, line_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.info import StreamHeader
+from perdure.stores.chain import blob_hash
+
+FORMAT = "perdure"
+VERSION = 1
+
+_BLOB_NAME = re.compile(rb"sha256-[0-9a-f]{64}")
+
+
+class Bundle(msgspec.Struct, frozen=True):
+    """A session on its own.
+
+    Shape: `entries` have the seqs 0, 1, 2, … of the stream `header` names; the header has no fork.
+    `aliases` are foreign ids of its entries.
+    """
+
+    header: StreamHeader
+    entries: tuple[Entry, ...]
+    aliases: Mapping[str, EntryId]
+    blobs: tuple[bytes, ...]
+
+
+class _Header(msgspec.Struct):
+    type: str
+    version: int
+    stream: StreamHeader
+
+
+class _Aliases(msgspec.Struct, tag="aliases"):
+    aliases: dict[str, EntryId]
+
+
+class _Blob(msgspec.Struct, tag="blob"):
+    hash: str
+    base64: str
+
+
+class _End(msgspec.Struct, tag="end"):
+    entries: int
+    blobs: int
+
+
+_header = msgspec.json.Decoder(_Header)
+_closing = msgspec.json.Decoder(_Aliases | _Blob | _End)
+
+
+def written(bundle: Bundle) -> bytes:
+    """The file for `bundle`."""
+    return b"".join(line + b"\n" for line in _lines(bundle))
+
+
+def _lines(bundle: Bundle) -> Iterator[bytes]:
+    yield encode(_Header(FORMAT, VERSION, bundle.header))
+    for entry in bundle.entries:
+        yield line_of(entry)
+    if bundle.aliases:
+        yield encode(_Aliases(dict(sorted(bundle.aliases.items()))))
+    named = sorted((blob_hash(content), content) for content in bundle.blobs)
+    for digest, content in named:
+        yield encode(_Blob(digest, b64encode(content).decode()))
+    yield encode(_End(len(bundle.entries), len(named)))
+
+
+def parse(content: bytes, name: str) -> Bundle:
+    """The session in the file `content`, called `name` in errors.
+
+    Raises: FormatError when a line is damaged or missing, or a newer perdure wrote it. It is read
+    whole or not at all.
+    """
+    lines = lines_of(content)
+    header = _read_header(next(lines, Line(1, 0, b"")), name)
+    reader = _Reader(name, header)
+    for line in lines:
+        reader.take(line)
+    return reader.finished()
+
+
+def _read_header(line: Line, name: str) -> StreamHeader:
+    try:
+        header = _header.decode(line.content)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FormatError(name, "its first line is no header of a perdure export") from error
+    if header.type != FORMAT:
+        raise FormatError(name, "its first line is no header of a perdure export")
+    if header.version > VERSION:
+        raise FormatError(name, f"it has version {header.version}; this perdure knows {VERSION}")
+    return header.stream
+
+
+class _Reader:
+    def __init__(self, name: str, header: StreamHeader) -> None:
+        self._name = name
+        self._header = header
+        self._entries: list[Entry] = []
+        self._aliases: dict[str, EntryId] = {}
+        self._blobs: list[bytes] = []
+        self._is_ended = False
+
+    def take(self, line: Line) -> None:
+        """Read one line after the header.
+
+        Raises: FormatError.
+        """
+        try:
+            if line.content.startswith(b'{"type":'):
+                self._take_closing(_closing.decode(line.content))
+            else:
+                self._take_entry(entry_of_line(line.content))
+        except (ValueError, RecursionError) as error:
+            raise FormatError(self._name, f"line {line.number} is damaged ({error})") from error
+
+    def _take_entry(self, entry: Entry) -> None:
+        expected = entry_id(self._header.id, len(self._entries))
+        if entry.id != expected:
+            raise ValueError(f"entry {entry.id} where {expected} should be")
+        self._entries.append(entry)
+
+    def _take_closing(self, record: _Aliases | _Blob | _End) -> None:
+        match record:
+            case _Aliases():
+                self._aliases.update(record.aliases)
+            case _Blob():
+                content = b64decode(record.base64, validate=True)
+                if blob_hash(content) != record.hash:
+                    raise ValueError(f"the content of {record.hash} has another hash")
+                self._blobs.append(content)
+            case _End():
+                if (record.entries, record.blobs) != (len(self._entries), len(self._blobs)):
+                    raise ValueError("lines before it are missing")
+                self._is_ended = True
+
+    def finished(self) -> Bundle:
+        """The session.
+
+        Raises: FormatError when the end is missing.
+        """
+        if not self._is_ended:
+            raise FormatError(self._name, "it is cut off: the end line is missing")
+        return Bundle(self._header, tuple(self._entries), self._aliases, tuple(self._blobs))
+
+
+def blob_names(entries: Sequence[Entry]) -> list[str]:
+    """The names of blobs that the bodies of `entries` hold, each once, in order.
+
+    Shape: what merely looks like a name is among them.
+    """
+    found = (name for entry in entries for name in _BLOB_NAME.findall(entry.body))
+    return [name.decode() for name in dict.fromkeys(found)]
+
+
+# -- the same session under other ids
+
+
+def _names_an_entry(annotation: object) -> bool:
+    return annotation is EntryId or EntryId in get_args(annotation)
+
+
+_REFERENCES: dict[str, tuple[str, ...]] = {
+    kind: names
+    for kind, body in BODIES.items()
+    if (
+        names := tuple(
+            field.encode_name
+            for field in msgspec.structs.fields(body)
+            if _names_an_entry(field.type)
+        )
+    )
+}
+"""Kind -> the fields of its body that name an entry."""
+
+_raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def renamed(bundle: Bundle, stream: StreamId) -> Bundle:
+    """`bundle` as the session `stream`."""
+    if stream == bundle.header.id:
+        return bundle
+    ids = {entry.id: entry_id(stream, entry.seq) for entry in bundle.entries}
+    return Bundle(
+        msgspec.structs.replace(bundle.header, id=stream),
+        tuple(rehomed(entry, stream, entry.seq, ids) for entry in bundle.entries),
+        {alias: ids.get(entry, entry) for alias, entry in bundle.aliases.items()},
+        bundle.blobs,
+    )
+
+
+def rehomed(
+    entry: Entry, stream: StreamId, seq: int, ids: Mapping[EntryId, EntryId], body: bytes = b""
+) -> Entry:
+    """`entry` as the entry `seq` of `stream`, where others have the new `ids`.
+
+    `body` replaces its own, if given.
+    """
+    return Entry(
+        stream=stream,
+        seq=seq,
+        lane=entry.lane,
+        parent_id=_renamed(entry.parent_id, ids),
+        about=_renamed(entry.about, ids),
+        at=entry.at,
+        kind=entry.kind,
+        v=entry.v,
+        body=_with_references(entry.kind, body or entry.body, ids),
+    )
+
+
+def _renamed(entry: EntryId | None, ids: Mapping[EntryId, EntryId]) -> EntryId | None:
+    return None if entry is None else ids.get(entry, entry)
+
+
+def _with_references(kind: str, body: bytes, ids: Mapping[EntryId, EntryId]) -> bytes:
+    names = _REFERENCES.get(kind, ())
+    if not names:
+        return body
+    fields = _raw_object.decode(body)
+    changed = False
+    for name in names:
+        old = msgspec.json.decode(fields[name]) if name in fields else None
+        if isinstance(old, str) and EntryId(old) in ids:
+            fields[name] = msgspec.Raw(encode(ids[EntryId(old)]))
+            changed = True
+    return encode(fields) if changed else body

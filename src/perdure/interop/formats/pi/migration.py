@@ -1,0 +1,101 @@
+"""Records of a pi file with other ids or in a newer version, everything else byte for byte.
+
+Works on records as pi's own migration does: what is replaced stays in its place, what is new goes
+to the end. A value that is not touched keeps its spelling, numbers included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from perdure.interop.formats.fields import Fields, fields_of, name_in, number_in, object_in
+from perdure.interop.formats.lines import lines_of, read_line
+from perdure.interop.formats.pi.records import VERSION
+from perdure.session.codec import encode
+
+_OLD_ROLE, _NEW_ROLE = b'"hookMessage"', "custom"
+
+_raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def needs_migration(content: bytes) -> bool:
+    """Whether the file `content` cannot take records of version 3 as it is."""
+    for line in lines_of(content):
+        fields = fields_of(read_line(line.content).value)
+        if fields is not None and fields.get("type") == "session":
+            return number_in(fields, "version") != VERSION
+    return True
+
+
+def migrated(content: bytes, ids: Mapping[int, str]) -> bytes:
+    """The file `content` in version 3. `ids` are for the records without one, by their offset."""
+    migration = _Migration(ids)
+    lines = [migration.line(line.offset, line.content) for line in lines_of(content)]
+    return b"\n".join(lines) + (b"\n" if content.endswith(b"\n") else b"")
+
+
+def replaced(line: bytes, changes: Mapping[str, object], removed: str | None = None) -> bytes:
+    """The record `line` with the top-level `changes` made, and the key `removed` gone."""
+    try:
+        fields = _raw_object.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _spliced(line, changes)
+    for key, value in changes.items():
+        fields[key] = msgspec.Raw(encode(value))
+    if removed is not None:
+        fields.pop(removed, None)
+    _rename_role(fields)
+    return encode(fields)
+
+
+def _rename_role(fields: dict[str, msgspec.Raw]) -> None:
+    """Version 3 calls the messages of hooks custom ones."""
+    message = bytes(fields.get("message", b""))
+    if _OLD_ROLE not in message:
+        return
+    inner = _raw_object.decode(message)
+    if bytes(inner.get("role", b"")) == _OLD_ROLE:
+        inner["role"] = msgspec.Raw(encode(_NEW_ROLE))
+        fields["message"] = msgspec.Raw(encode(inner))
+
+
+def _spliced(line: bytes, changes: Mapping[str, object]) -> bytes:
+    """`line`, which only lenient readers can read, with `changes` put before its last brace."""
+    end = line.rfind(b"}")
+    return line[:end] + b"," + encode(dict(changes))[1:-1] + line[end:]
+
+
+class _Migration:
+    def __init__(self, ids: Mapping[int, str]) -> None:
+        self._ids = ids
+        self._by_index: list[str | None] = []
+        self._last: str | None = None
+        self._has_header = False
+
+    def line(self, offset: int, content: bytes) -> bytes:
+        """One line in version 3; lines that are no records stay as they are."""
+        fields = fields_of(read_line(content).value)
+        if fields is None or name_in(fields, "type") is None:
+            return content
+        if fields["type"] == "session" and not self._has_header:
+            self._has_header = True
+            self._by_index.append(None)
+            return replaced(content, {"version": VERSION})
+        return self._record(offset, content, fields)
+
+    def _record(self, offset: int, content: bytes, fields: Fields) -> bytes:
+        changes: dict[str, object] = {}
+        own = name_in(fields, "id")
+        if own is None:
+            own = self._ids[offset]
+            changes = {"id": own, "parentId": self._last}
+        index = number_in(fields, "firstKeptEntryIndex")
+        if index is not None and 0 <= index < len(self._by_index):
+            changes["firstKeptEntryId"] = self._by_index[int(index)]
+        self._by_index.append(own)
+        self._last = own
+        if not changes and (object_in(fields, "message") or {}).get("role") != "hookMessage":
+            return content
+        return replaced(content, changes, None if index is None else "firstKeptEntryIndex")

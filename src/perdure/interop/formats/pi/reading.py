@@ -1,0 +1,322 @@
+"""pi session files of version 1, 2 and 3 (and what newer pi adds), read.
+
+pi keeps everything in one tree. Here labels and names are side entries, so what pi hung below one
+hangs below its nearest ancestor of the conversation; the tree of messages stays pi's. A version 1
+file has no ids: its records follow each other. Fields that perdure has no place for stay in the
+import original.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from perdure.interop.formats.draft import Draft, Leaf, Linker, Progress, Record
+from perdure.interop.formats.fields import (
+    Fields,
+    count_in,
+    fields_of,
+    flag_in,
+    list_in,
+    name_in,
+    number_in,
+    object_in,
+    text_in,
+    texts_in,
+    time_in,
+)
+from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.lines import Line, Reading
+from perdure.interop.formats.pi.messages import (
+    ROLES,
+    custom_message_of,
+    message_of,
+    model_name,
+    retained_of,
+    usage_of,
+)
+from perdure.session.kinds import (
+    BranchSummary,
+    Compaction,
+    Custom,
+    ModelChange,
+    ThinkingChange,
+)
+from perdure.session.notes import ImportedRecord, Label, LeafMoved, SessionInfoChanged
+
+FORMAT = "pi"
+LEAF_MARKER = "perdure.leaf"
+"""Custom type of the record that an export ends with when its last entry is not the leaf."""
+
+ENVELOPE = ("type", "id", "parentId", "timestamp")
+_BROKEN = re.compile(
+    rb'\{"type":"(?!session")[a-z_]+","id":"([\w.-]+)","parentId":(?:null|"([\w.-]+)")[,}]'
+)
+_METADATA = ("version", "parentSession", "branchedFrom", "provider", "modelId", "thinkingLevel")
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """The pi session in `content`, whatever state it is in."""
+    reader = _Reader()
+    for line, reading in reader.draft.readings(content, progress):
+        reader.take(line, reading)
+    return reader.finished()
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.draft = Draft(FORMAT)
+        self.linker = Linker(self.draft, self._place)
+        self._header: Fields | None = None
+        # Line and id of every record, by the index that version 1 counts in: the header is one.
+        self.indexed: list[tuple[int, str | None]] = []
+        self.own: dict[int, int] = {}  # line number -> its item of the tree
+        self._leaf = Leaf()
+        self._has_gap = False
+
+    def take(self, line: Line, reading: Reading) -> None:
+        """Read one line."""
+        if not reading.is_json:
+            self._take_broken(line, reading.problem or "")
+            return
+        if reading.problem:
+            self.draft.warn("mended", f"line {line.number}: {reading.problem}")
+        fields = fields_of(reading.value)
+        kind = None if fields is None else name_in(fields, "type")
+        if fields is None or kind is None:
+            self.draft.malformed(line, "it is no record of a pi session")
+            self._has_gap = True
+        elif kind == "session" and self._header is None:
+            self._header = fields
+            self.draft.header_lines.append(line.number)
+            self.indexed.append((line.number, None))
+        else:
+            self._take_record(line, fields)
+
+    def _take_broken(self, line: Line, problem: str) -> None:
+        self.draft.malformed(line, problem)
+        ids = _BROKEN.match(line.content)
+        if ids is None:
+            self._has_gap = True
+            return
+        own, parent = (None if name is None else name.decode() for name in ids.groups())
+        self._link(Record(line, {}, own, parent))
+
+    def _take_record(self, line: Line, fields: Fields) -> None:
+        record = Record(line, fields, name_in(fields, "id"), name_in(fields, "parentId"))
+        record.at = time_in(fields, "timestamp") or time_in(
+            object_in(fields, "message") or {}, "timestamp"
+        )
+        self.indexed.append((line.number, record.id))
+        if fields["type"] == "session":
+            self.draft.warn("header", f"line {line.number}: a second header, kept without effect")
+        self._link(record)
+
+    def _link(self, record: Record) -> None:
+        if self._has_gap:
+            record.fallback = self._leaf.node
+        if record.id is None and record.parent is None:
+            self.linker.add_below(record, self._leaf.node)
+        else:
+            self.linker.add(record)
+        self._has_gap = self._has_gap and not record.is_placed
+
+    def finished(self) -> ParsedSource:
+        """Everything that was read."""
+        self.linker.finish()
+        header = self._header
+        if header is None:
+            self.draft.warn("header", "it has no header: no session id, no working directory")
+            return self.draft.parsed(SourceHeader(), self._leaf.node)
+        described = SourceHeader(
+            session=name_in(header, "id"),
+            created_at=time_in(header, "timestamp"),
+            cwd=name_in(header, "cwd"),
+            metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
+        )
+        return self.draft.parsed(described, self._leaf.node)
+
+    # -- placing
+
+    def _place(self, record: Record, parent: int | None) -> int | None:
+        node = self._item(record, parent)
+        self._leaf.follow(record, node)
+        return node
+
+    def _item(self, record: Record, parent: int | None) -> int | None:
+        if not record.fields:
+            return self._in_tree(record, record.line.content, parent)
+        kind = record.fields["type"]
+        if kind in _NOTES:
+            return _NOTES[kind](self, record, parent)
+        if kind == "custom" and text_in(record.fields, "customType") == LEAF_MARKER:
+            self.draft.add(record, LeafMoved(None), parent, {"target": parent})
+            return parent
+        body, references = _BODIES.get(kind, _unknown)(self, record, parent)
+        return self._in_tree(record, body, parent, references)
+
+    def _in_tree(
+        self,
+        record: Record,
+        body: ItemBody,
+        parent: int | None,
+        references: dict[str, int | None] | None = None,
+    ) -> int:
+        own = self.draft.add(record, body, parent, references)
+        self.own[record.line.number] = own
+        return own
+
+
+_Placed = tuple[ItemBody, dict[str, int | None] | None]
+
+# -- bodies of the tree
+
+
+def _message(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+    message = object_in(record.fields, "message") or {}
+    body = message_of(message, reader.draft.media)
+    if body is not None:
+        return body, None
+    role = name_in(message, "role")
+    if role is None or role in ROLES:
+        reader.draft.malformed(record.line, "its message has no role or no content")
+    else:
+        text = f"line {record.line.number}: the role {role!r} is kept outside the context"
+        reader.draft.warn("unknown", text)
+    return Custom("pi:message", record.fields.get("message")), None
+
+
+def _thinking(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+    return ThinkingChange(text_in(record.fields, "thinkingLevel") or "off"), None
+
+
+def _model(reader: _Reader, record: Record, parent: int | None) -> _Placed:
+    fields = record.fields
+    model = model_name(name_in(fields, "provider"), name_in(fields, "modelId"))
+    return (ModelChange(model), None) if model else _unknown(reader, record, parent)
+
+
+def _compaction(reader: _Reader, record: Record, parent: int | None) -> _Placed:
+    fields = record.fields
+    files = object_in(fields, "details") or {}
+    tail = list_in(fields, "retainedTail")
+    body = Compaction(
+        summary=text_in(fields, "summary") or "",
+        tokens_before=count_in(fields, "tokensBefore") or None,
+        reason="hook" if flag_in(fields, "fromHook") else "import",
+        read_files=texts_in(files, "readFiles"),
+        modified_files=texts_in(files, "modifiedFiles"),
+        usage=usage_of(object_in(fields, "usage")),
+        retained=None if tail is None else retained_of(tail, reader.draft.media),
+    )
+    return body, {"first_kept": _first_kept(reader, record, parent)}
+
+
+def _branch_summary(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+    fields = record.fields
+    files = object_in(fields, "details") or {}
+    body = BranchSummary(
+        summary=text_in(fields, "summary") or "",
+        read_files=texts_in(files, "readFiles"),
+        modified_files=texts_in(files, "modifiedFiles"),
+        usage=usage_of(object_in(fields, "usage")),
+    )
+    return body, {"from_id": reader.linker.nodes.get(text_in(fields, "fromId") or "")}
+
+
+def _custom(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+    fields = record.fields
+    return Custom(name_in(fields, "customType") or "pi:custom", fields.get("data")), None
+
+
+def _custom_message(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+    body = custom_message_of(record.fields, reader.draft.media)
+    if body is None:
+        reader.draft.malformed(record.line, "its message has no content")
+        return Custom("pi:message", record.fields.get("content")), None
+    return body, None
+
+
+def _unknown(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+    fields = record.fields
+    kind = fields["type"]
+    reader.draft.warn("unknown", f"line {record.line.number}: {kind!r} is kept without effect")
+    data = {key: value for key, value in fields.items() if key not in ENVELOPE}
+    return Custom(f"pi:{kind}", data), None
+
+
+# -- notes beside the tree
+
+
+def _label(reader: _Reader, record: Record, parent: int | None) -> int | None:
+    target = text_in(record.fields, "targetId") or ""
+    node = reader.linker.nodes.get(target)
+    if node is None or reader.draft.items[node].alias != target:
+        reader.draft.warn("label", f"line {record.line.number}: its label is of no entry here")
+        node = None
+    reader.draft.add(record, Label(name_in(record.fields, "label")), node)
+    return parent
+
+
+def _name(reader: _Reader, record: Record, parent: int | None) -> int | None:
+    name = (text_in(record.fields, "name") or "").strip()
+    body = SessionInfoChanged(title=name) if name else SessionInfoChanged()
+    reader.draft.add(record, body, None)
+    return parent
+
+
+def _second_header(reader: _Reader, record: Record, parent: int | None) -> int | None:
+    reader.draft.add(record, ImportedRecord(FORMAT, "session"), parent)
+    return parent
+
+
+# -- the first entry a compaction keeps
+
+
+def _first_kept(reader: _Reader, record: Record, parent: int | None) -> int | None:
+    """Position of the first item of the tree that `record`, below `parent`, keeps."""
+    number, kept = _kept_record(reader, record)
+    own = reader.own.get(number)
+    if own is not None:
+        return own
+    node = reader.linker.nodes.get(kept) if kept else None
+    if node is not None and reader.draft.items[node].alias == kept:
+        return node
+    is_known = kept is not None and kept in reader.linker.nodes
+    return _next_below(reader, node, parent) if is_known else None
+
+
+def _kept_record(reader: _Reader, record: Record) -> tuple[int, str | None]:
+    """Line number (0 where only the id is told) and id of the first record kept."""
+    index = number_in(record.fields, "firstKeptEntryIndex")
+    if index is not None and 0 <= index < len(reader.indexed):
+        return reader.indexed[int(index)]
+    return 0, name_in(record.fields, "firstKeptEntryId")
+
+
+def _next_below(reader: _Reader, ancestor: int | None, leaf: int | None) -> int | None:
+    """The item that comes after `ancestor` on the branch to `leaf`.
+
+    pi may name a label as the first entry kept; that is what stands after its nearest ancestor.
+    """
+    following = None
+    while leaf is not None and leaf != ancestor:
+        following, leaf = leaf, reader.draft.items[leaf].parent
+    return following if leaf == ancestor else None
+
+
+_BODIES: dict[str, Callable[[_Reader, Record, int | None], _Placed]] = {
+    "message": _message,
+    "thinking_level_change": _thinking,
+    "model_change": _model,
+    "compaction": _compaction,
+    "branch_summary": _branch_summary,
+    "custom": _custom,
+    "custom_message": _custom_message,
+}
+
+_NOTES: dict[str, Callable[[_Reader, Record, int | None], int | None]] = {
+    "label": _label,
+    "session_info": _name,
+    "session": _second_header,
+}

@@ -1,0 +1,72 @@
+"""What format a file is in, by what it holds, never by its name."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from perdure.interop.formats.fields import Fields, fields_of, name_in, text_in
+from perdure.interop.formats.lines import lines_of, read_line
+
+Format = Literal["perdure", "pi", "claude-code"]
+
+LINES_LOOKED_AT = 200
+"""So many lines may come before the first one that tells the format."""
+
+_PI_TYPES = frozenset(
+    {
+        "message",
+        "thinking_level_change",
+        "model_change",
+        "compaction",
+        "branch_summary",
+        "label",
+        "session_info",
+        "custom",
+        "custom_message",
+    }
+)
+_CLAUDE_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress"})
+
+
+def recognised(content: bytes) -> Format | None:
+    """The format of the session in `content`; None when nothing in it tells."""
+    for line in lines_of(content):
+        if line.number > LINES_LOOKED_AT:
+            break
+        fields = fields_of(read_line(line.content).value)
+        found = None if fields is None else _format_of(fields)
+        if found is not None:
+            return found
+    return None
+
+
+def _format_of(fields: Fields) -> Format | None:
+    kind = name_in(fields, "type")
+    if kind == "perdure":
+        return "perdure"
+    if _is_pi(fields, kind):
+        return "pi"
+    if _is_claude_code(fields, kind):
+        return "claude-code"
+    return None
+
+
+def _is_pi(fields: Fields, kind: str | None) -> bool:
+    """Tell pi from Operator, whose records are alike, but with times as numbers and snake case."""
+    if text_in(fields, "timestamp") is None or "parent_id" in fields:
+        return False
+    if kind == "session":
+        return name_in(fields, "id") is not None
+    if kind == "message" and "message" not in fields:
+        return False
+    return kind in _PI_TYPES and "sessionId" not in fields and "uuid" not in fields
+
+
+def _is_claude_code(fields: Fields, kind: str | None) -> bool:
+    if kind is None:
+        return False
+    if "sessionId" in fields and ("uuid" in fields or "parentUuid" in fields):
+        return True
+    if kind in _CLAUDE_TYPES and ("uuid" in fields or "parentUuid" in fields):
+        return True
+    return kind == "summary" and "leafUuid" in fields

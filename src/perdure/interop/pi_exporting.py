@@ -1,0 +1,309 @@
+"""A session as a pi file: the original lines as they were, then what perdure added, in version 3.
+
+An import that nothing was added to gives the bytes it was read from. A session from elsewhere, or a
+fork, is written anew, with the records of its pi origin where it has one. What pi cannot hold is
+counted in the warnings: the turn ledger, the inbox, compactions that were taken back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from perdure.errors import CorruptLog, EntryNotFound, UnsupportedVersion
+from perdure.interop.formats.fields import fields_of
+from perdure.interop.formats.items import source_of
+from perdure.interop.formats.native import blob_names
+from perdure.interop.formats.parts import HANDLE
+from perdure.interop.formats.pi import migration, reading, records
+from perdure.interop.formats.pi.ids import written_id, written_ids
+from perdure.interop.identities import foreign_ids
+from perdure.interop.importing import IMPORT
+from perdure.interop.originals import known_items, originals_of
+from perdure.interop.reports import Exported
+from perdure.session.codec import Body, Unknown, body_of
+from perdure.session.entries import Entry
+from perdure.session.fold import labels_of, undone_of
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.info import StreamHeader
+from perdure.session.kinds import BranchSummary, Compaction
+from perdure.session.messages import Message, UnknownPart
+from perdure.session.notes import (
+    Adopted,
+    CompactionUndone,
+    ImportedRecord,
+    ImportSource,
+    Label,
+    LeafMoved,
+    SessionInfoChanged,
+)
+from perdure.stores.protocol import SessionStore, StreamState
+
+_HELD_NOTES = frozenset(
+    note.kind
+    for note in (Adopted, ImportedRecord, ImportSource, Label, LeafMoved, SessionInfoChanged)
+)
+_NOTES = (Label.kind, SessionInfoChanged.kind, CompactionUndone.kind, ImportSource.kind)
+
+
+class _Session(msgspec.Struct, frozen=True):
+    """What is exported."""
+
+    state: StreamState
+    own: Sequence[Entry]
+    tree: Sequence[Entry]
+    notes: Sequence[Entry]
+    aliases: Mapping[str, EntryId]
+    blobs: Mapping[str, bytes]
+
+    @property
+    def stream(self) -> StreamId:
+        return self.state.header.id
+
+
+async def export_pi(store: SessionStore, stream: StreamId) -> Exported:
+    """The session `stream` as a pi file.
+
+    Raises: SessionNotFound.
+    """
+    session = await _session(store, stream)
+    writer = _Writer(session)
+    return Exported(stream, reading.FORMAT, writer.content(), tuple(writer.warnings()))
+
+
+async def _session(store: SessionStore, stream: StreamId) -> _Session:
+    state = await store.state(stream)
+    tree = await store.tree(stream)
+    notes = await store.notes(stream, _NOTES)
+    own = await store.entries(stream)
+    aliases = await foreign_ids(store, [*tree, *own])
+    blobs: dict[str, bytes] = {}
+    for name in blob_names([*tree, *notes]):
+        try:
+            blobs[name] = await store.blob(name)
+        except EntryNotFound:
+            continue  # a text that only looks like the name of a blob
+    return _Session(state, own, tree, notes, aliases, blobs)
+
+
+class _Base(msgspec.Struct, frozen=True):
+    """What a file begins with: the bytes, the entries they hold with their ids, and their leaf."""
+
+    content: bytes
+    ids: Mapping[EntryId, str]
+    leaf: EntryId | None
+    unidentified: Mapping[int, str]
+
+
+def _original(session: _Session) -> _Base | None:
+    """The pi file the session was read from."""
+    if not _is_of_pi(session.state.header):
+        return None
+    originals = originals_of(n for n in session.notes if n.kind == ImportSource.kind)
+    if not originals:
+        return None
+    content = b"".join(session.blobs[part.source.blob] for part in originals[-1].parts)
+    parsed = reading.parse(content)
+    ids = {**written_ids(session.own), **session.aliases}
+    known = known_items(parsed.items, session.own, ids, originals[-1].seqs)
+    leaf = None if parsed.leaf is None else known.get(parsed.leaf)
+    unidentified: dict[int, str] = {}
+    names: dict[EntryId, str] = {}
+    for position, item in enumerate(parsed.items):
+        entry = known.get(position)
+        place = entry_id(session.stream, -item.number) if entry is None else entry
+        name = item.alias or written_id(place)
+        if item.alias is None:
+            unidentified[item.offset] = name
+        if entry is not None:
+            names[entry] = name
+    return _Base(content, names, leaf, unidentified)
+
+
+def _is_of_pi(header: StreamHeader) -> bool:
+    described = fields_of((header.metadata or {}).get(IMPORT)) or {}
+    return header.fork is None and described.get("format") == reading.FORMAT
+
+
+def _new_file(session: _Session) -> _Base:
+    header = session.state.header
+    line = records.header_of(header.id, header.created_at, session.state.info.cwd, None)
+    return _Base(line + b"\n", {}, None, {})
+
+
+def _pi_parts(notes: Sequence[Entry]) -> dict[EntryId, ImportSource]:
+    """The parts of pi files among `notes`."""
+    parts = ((note.id, body_of(note)) for note in notes if note.kind == ImportSource.kind)
+    return {
+        id: part
+        for id, part in parts
+        if isinstance(part, ImportSource) and part.format == reading.FORMAT
+    }
+
+
+class _Writer:
+    def __init__(self, session: _Session) -> None:
+        self._session = session
+        self._base = _original(session) or _new_file(session)
+        self._fresh = [entry for entry in session.tree if entry.id not in self._base.ids]
+        self._parts = _pi_parts(session.notes)
+        self._ids = self._named()
+        media = {HANDLE + name: content for name, content in session.blobs.items()}
+        self._writing = records.Writing(self._ids, media)
+        self._lost: Counter[str] = Counter()
+        self._last: dict[EntryId, str] = dict(self._base.ids)  # id of an entry's last record
+        self._times = {entry.id: entry.at for entry in (*session.notes, *session.own)}
+
+    def content(self) -> bytes:
+        """The file."""
+        lines = [line for entry in self._fresh for line in self._lines(entry)]
+        lines += self._closing()
+        base = self._base.content
+        if not lines:
+            return base
+        if migration.needs_migration(base):
+            base = migration.migrated(base, self._base.unidentified)
+        if base and not base.endswith(b"\n"):
+            base += b"\n"
+        return base + b"".join(line + b"\n" for line in lines)
+
+    def _named(self) -> dict[EntryId, str]:
+        """The id of every entry in the file: what it came with, or one of ours that is free."""
+        foreign = {entry: alias for alias, entry in self._session.aliases.items()}
+        ids = dict(self._base.ids)
+        taken = {*ids.values(), *self._base.unidentified.values()}
+        for entry in self._fresh:
+            own = foreign.get(entry.id) if self._original_line(entry) is not None else None
+            attempt = 0
+            while own is None or own in taken:
+                own = written_id(entry.id, attempt=attempt)
+                attempt += 1
+            taken.add(own)
+            ids[entry.id] = own
+        return ids
+
+    # -- entries of the tree
+
+    def _lines(self, entry: Entry) -> list[bytes]:
+        parent = None if entry.parent_id is None else self._last.get(entry.parent_id)
+        own = self._ids[entry.id]
+        body = _readable(entry)
+        original = self._original_line(entry)
+        self._last[entry.id] = own
+        if original is not None:
+            return [self._relined(original, body, own, parent)]
+        self._note_losses(entry, body)
+        lines: list[bytes] = []
+        for ordinal, record in enumerate(records.records_of(entry, body, self._writing)):
+            name = own if ordinal == 0 else written_id(entry.id, ordinal)
+            lines.append(records.line_of(record, name, parent, entry.at))
+            parent = self._last[entry.id] = name
+        return lines
+
+    def _original_line(self, entry: Entry) -> bytes | None:
+        """The record of a pi file that `entry` was read from, if it was from one."""
+        source = source_of(entry.body)
+        if source is None:
+            return None
+        part = self._parts.get(entry_id(entry.stream, source.part))
+        if part is None or source.offset < part.offset or part.blob not in self._session.blobs:
+            return None
+        begin = source.offset - part.offset
+        return self._session.blobs[part.blob][begin : begin + source.length]
+
+    def _relined(self, line: bytes, body: Body, own: str, parent: str | None) -> bytes:
+        """The record `line` with its references as they are in this file."""
+        changes: dict[str, object] = {"id": own, "parentId": parent}
+        if isinstance(body, Compaction) and body.retained is None:
+            kept = None if body.first_kept is None else self._ids.get(body.first_kept)
+            changes["firstKeptEntryId"] = kept or own
+        if isinstance(body, BranchSummary):
+            origin = None if body.from_id is None else self._last.get(body.from_id)
+            changes["fromId"] = origin or records.ROOT
+        return migration.replaced(line, changes, "firstKeptEntryIndex")
+
+    # -- what stands at the end: labels, the title, the leaf
+
+    def _closing(self) -> list[bytes]:
+        leaf = self._session.state.leaf
+        parent = None if leaf is None else self._last.get(leaf)
+        lines: list[bytes] = []
+        for note, record in [*self._labels(), *self._title()]:
+            name = written_id(note)
+            lines.append(records.line_of(record, name, parent, self._at(note)))
+            parent = name
+        ends_at = self._fresh[-1].id if self._fresh else self._base.leaf
+        if lines or ends_at == leaf or (not self._session.tree):
+            return lines
+        moves = [entry.id for entry in self._session.own if entry.kind == LeafMoved.kind]
+        note = moves[-1] if moves else entry_id(self._session.stream, -1)
+        marker: records.RecordFields = {"type": "custom", "customType": reading.LEAF_MARKER}
+        return [records.line_of(marker, written_id(note), parent, self._at(note))]
+
+    def _at(self, note: EntryId) -> int:
+        return self._times.get(note, self._session.state.header.created_at)
+
+    def _labels(self) -> list[tuple[EntryId, records.RecordFields]]:
+        """A record for every label that the file does not say yet, or says otherwise."""
+        notes = [note for note in self._session.notes if note.kind == Label.kind]
+        said = labels_of(note for note in notes if note.id in self._base.ids)
+        now = labels_of(notes)
+        newest = {note.about: note.id for note in notes if note.about is not None}
+        lines: list[tuple[EntryId, records.RecordFields]] = []
+        for target, note in newest.items():
+            if now.get(target) == said.get(target) or target not in self._last:
+                continue
+            record: records.RecordFields = {"type": "label", "targetId": self._last[target]}
+            if target in now:
+                record["label"] = now[target]
+            lines.append((note, record))
+        return lines
+
+    def _title(self) -> list[tuple[EntryId, records.RecordFields]]:
+        said: str | None = None
+        now, source = self._session.state.header.title, entry_id(self._session.stream, -2)
+        for note in self._session.notes:
+            change = body_of(note) if note.kind == SessionInfoChanged.kind else None
+            if isinstance(change, SessionInfoChanged) and change.title is not msgspec.UNSET:
+                now, source = change.title, note.id
+                said = change.title if note.id in self._base.ids else said
+        if now == said:
+            return []
+        if not now:
+            self._lost["title that was cleared"] += 1
+            return []
+        return [(source, {"type": "session_info", "name": now})]
+
+    # -- what is lost
+
+    def _note_losses(self, entry: Entry, body: Body) -> None:
+        if not records.is_held(body):
+            self._lost[f"{entry.kind} entry, kept outside the context"] += 1
+        if isinstance(body, Message):
+            unknown = sum(isinstance(part, UnknownPart) for part in body.parts)
+            self._lost["part of an unknown type"] += unknown
+
+    def warnings(self) -> list[str]:
+        """What the file does not hold; to be asked after `content`."""
+        undone = undone_of(self._session.notes) & {entry.id for entry in self._session.tree}
+        left_out = Counter(
+            entry.kind
+            for entry in self._session.own
+            if entry.lane == "side" and entry.kind not in _HELD_NOTES
+        )
+        left_out.pop(CompactionUndone.kind, None)
+        texts = [f"{count} of: {what}" for what, count in sorted(self._lost.items()) if count]
+        texts += [f"compaction {id} was taken back; for pi it is in force" for id in sorted(undone)]
+        if left_out:
+            kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(left_out.items()))
+            texts.append(f"{left_out.total()} notes of perdure's own are left out ({kinds})")
+        return texts
+
+
+def _readable(entry: Entry) -> Body:
+    try:
+        return body_of(entry)
+    except (CorruptLog, UnsupportedVersion):
+        return Unknown(entry.kind, entry.v, entry.body)

@@ -1,0 +1,34 @@
+"""What an import or an export tells about what it did."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.session.ids import StreamId
+
+
+class ImportReport(msgspec.Struct, frozen=True):
+    """What an import did.
+
+    Shape: `entries` and `messages` count what was added this time: 0 where the file held nothing
+    new. `malformed` are the numbers of the new lines that could not be read, or not fully;
+    `skipped` is how many they are. `is_new` says that the session did not exist before.
+    """
+
+    session: StreamId
+    format: str
+    entries: int
+    messages: int
+    skipped: int
+    malformed: tuple[int, ...]
+    warnings: tuple[str, ...]
+    is_new: bool
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """A session in some format. `warnings` say what the format could not hold."""
+
+    session: StreamId
+    format: str
+    content: bytes
+    warnings: tuple[str, ...] = ()
