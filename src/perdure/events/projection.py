@@ -75,11 +75,11 @@ def _told_by(entry: Entry) -> list[Told]:
         body = body_of(entry)
     except (CorruptLog, UnsupportedVersion) as error:
         return [(OTHER, {"kind": entry.kind, "lane": entry.lane, "problem": error.code})]
-    if isinstance(body, Unknown):
-        return [(OTHER, {"kind": entry.kind, "lane": entry.lane})]
-    if entry.kind in _SIMPLE:
+    if entry.kind in _SIMPLE and not isinstance(body, Unknown):
         return [(_SIMPLE[entry.kind], fields_of(body))]
-    return _SPECIAL[entry.kind](body)
+    if entry.kind in _SPECIAL:
+        return _SPECIAL[entry.kind](body)
+    return [(OTHER, {"kind": entry.kind, "lane": entry.lane})]
 
 
 # ---------------------------------------------------------------- kinds with a payload of their own
@@ -126,8 +126,14 @@ def _started(body: notes.SessionStarted) -> list[Told]:
 
 
 def _turn_started(body: ledger.TurnStarted) -> list[Told]:
-    payload = {"turnNumber": body.number, "agentRef": body.agent, "onInterrupt": body.on_interrupt}
-    return [("session:turn_started", payload)]
+    payload: dict[str, object] = {
+        "turnNumber": body.number,
+        "agentRef": body.agent,
+        "base": body.base,
+        "onInterrupt": body.on_interrupt,
+        "contextTokens": body.context_tokens,
+    }
+    return [("session:turn_started", _known(payload))]
 
 
 def _turn_finished(body: ledger.TurnFinished) -> list[Told]:
@@ -206,6 +212,7 @@ _SIMPLE: Mapping[str, str] = {
     notes.Queued.kind: "session:queued",
     notes.Adopted.kind: "session:adopted",
     notes.ImportSource.kind: "session:imported",
+    notes.ImportedRecord.kind: "session:imported_record",
     notes.Question.kind: "inbox:question",
     notes.Answer.kind: "inbox:answer",
     ledger.ModelCalled.kind: "agent:model_called",

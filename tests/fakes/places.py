@@ -1,0 +1,38 @@
+"""Stores as programs open them, with a second program beside the first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.client.clock import Outside
+from perdure.client.open import opened
+from perdure.client.store import Store
+from perdure.stores.in_memory import MemoryStore
+from tests.fakes.clock import ManualClock, SeededRandom
+
+PLACES = ("memory", "sqlite")
+
+
+class Place:
+    """Where a store's data is. Each `open` is a handle of its own, as another program has one."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.clock = ManualClock()
+        self.outside = Outside(self.clock, SeededRandom(7))
+        self._address = f"sqlite:///{folder / 'sessions.db'}" if kind == "sqlite" else ""
+        self._memory = MemoryStore(clock=self.clock, random=self.outside.random)
+        self._opened: list[Store] = []
+
+    async def open(self) -> Store:
+        """The store, opened once more."""
+        if self._address:
+            store = await opened(self._address, "default", "normal", self.outside)
+        else:
+            store = Store(self._memory.sharing(), self.outside)
+        self._opened.append(store)
+        return store
+
+    async def close(self) -> None:
+        """Close every handle."""
+        for store in self._opened:
+            await store.close()

@@ -1,0 +1,58 @@
+"""What the library asks the machine for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.client.clock import Outside, SystemClock, absolute, system_random
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+
+
+def test_the_time_of_day_is_in_milliseconds_of_this_century() -> None:
+    assert 1_700_000_000_000 < SystemClock().now_ms() < 4_000_000_000_000
+
+
+def test_the_steady_time_never_goes_back() -> None:
+    clock = SystemClock()
+    times = [clock.steady_s() for _ in range(100)]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 1e-6])
+async def test_sleeping_no_time_returns(seconds: float) -> None:
+    await SystemClock().sleep(seconds)
+
+
+def test_random_bytes_differ() -> None:
+    assert len(system_random(16)) == 16
+    assert system_random(16) != system_random(16)
+
+
+def test_generated_ids_sort_by_time_and_differ() -> None:
+    clock = ManualClock()
+    outside = Outside(clock, SeededRandom())
+    first, second = outside.stream_id(None), outside.stream_id(None)
+    assert first != second
+    clock.advance(1)
+    assert outside.stream_id(None) > max(first, second)
+    assert clock.now_ms() > START_MS
+
+
+def test_a_chosen_id_is_checked() -> None:
+    outside = Outside(ManualClock(), SeededRandom())
+    assert outside.stream_id("my-session") == "my-session"
+    with pytest.raises(ValueError, match="cannot be a session id"):
+        outside.stream_id("../etc")
+
+
+def test_folders_are_kept_absolute_with_links_as_they_were_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.chdir(tmp_path)
+    assert absolute("link/../link/.") == str(tmp_path / "link")
+    assert absolute(tmp_path / "real") == str(tmp_path / "real")
+    assert absolute(None) is None

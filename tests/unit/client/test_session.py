@@ -1,0 +1,385 @@
+"""Changing a session through its handle."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from perdure.client.session import Item, Session
+from perdure.client.store import Store
+from perdure.errors import (
+    AlreadyAnswered,
+    EntryNotFound,
+    HeadConflict,
+    IdempotencyMismatch,
+    InvalidEntry,
+    LeafConflict,
+    SessionExists,
+    TurnOpen,
+)
+from perdure.session.codec import body_of, new_side
+from perdure.session.entries import Entry, NewEntry
+from perdure.session.kinds import BranchSummary, Compaction, Custom, ModelChange
+from perdure.session.ledger import TurnStarted
+from perdure.session.messages import assistant, user
+from perdure.session.notes import Answer, Question
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.clock import START_MS, ManualClock
+
+
+@pytest.fixture
+async def session(store: Store) -> Session:
+    return await store.create(id="s", title="T", cwd="/work")
+
+
+async def note(memory: MemoryStore, new: NewEntry) -> Entry:
+    """A side entry that somebody else appends."""
+    write = Write(stream=(await memory.find("s")), entries=(new,))
+    return (await memory.commit(Commit(writes=(write,), at=START_MS))).entries[0][0]
+
+
+async def open_turn(memory: MemoryStore) -> None:
+    lease = await memory.acquire_lease(await memory.find("s"), "engine", 60_000)
+    write = Write(stream=lease.stream, entries=(new_side(TurnStarted(1, "a")),), lease=lease)
+    await memory.commit(Commit(writes=(write,), at=START_MS))
+
+
+# ---------------------------------------------------------------- appending
+
+
+async def test_one_item_gives_its_entry_and_several_give_a_list(session: Session) -> None:
+    first = await session.append(user("a"))
+    more = await session.append(assistant("b"), ModelChange("p:m"))
+    assert first.message == user("a")
+    assert [entry.parent_id for entry in (first, *more)] == [None, first.id, more[0].id]
+    assert (session.head, session.leaf) == (2, more[1].id)
+
+
+async def test_text_is_not_a_message(session: Session) -> None:
+    with pytest.raises(TypeError, match=r"user\('hello'\)"):
+        await session.append(cast("Item", "hello"))
+    assert await session.path() == []
+
+
+async def test_there_must_be_something_to_append(session: Session) -> None:
+    with pytest.raises(ValueError, match="nothing to append"):
+        await session.append_many([])
+
+
+async def test_a_parent_is_named_in_any_way(session: Session) -> None:
+    root = await session.append(user("root"))
+    await session.append(user("next"))
+    for parent in (root, root.id, root.seq, str(root.seq)):
+        assert (await session.append(user("child"), parent=parent)).parent_id == root.id
+    assert (await session.append(user("second root"), parent=None)).parent_id is None
+
+
+async def test_items_after_the_first_follow_each_other(session: Session) -> None:
+    root, _ = await session.append(user("a"), user("b"))
+    third, fourth = await session.append(user("c"), user("d"), parent=root)
+    assert (third.parent_id, fourth.parent_id) == (root.id, third.id)
+
+
+@pytest.mark.parametrize("reference", ["s/9", 9, "nobody/0", "x"])
+async def test_an_unknown_parent_is_refused(session: Session, reference: str | int) -> None:
+    with pytest.raises(EntryNotFound):
+        await session.append(user("a"), parent=reference)
+
+
+async def test_a_note_is_no_parent(session: Session) -> None:
+    entry = await session.append(user("a"))
+    label = await session.label(entry, "x")
+    with pytest.raises(InvalidEntry, match="is a note"):
+        await session.append(user("b"), parent=label)
+
+
+async def test_an_expected_head_lets_only_the_first_writer_through(
+    store: Store, session: Session
+) -> None:
+    other = await store.open("s")
+    await session.append_many([user("a")], expected_head=session.head)
+    with pytest.raises(HeadConflict) as conflict:
+        await other.append_many([user("b")], expected_head=other.head)
+    assert (conflict.value.expected, conflict.value.actual) == (-1, 0)
+    assert len(await session.path()) == 1
+
+
+async def test_an_expected_leaf_minds_the_branch_and_not_the_notes(session: Session) -> None:
+    first = await session.append(user("a"))
+    await session.label(first, "start")
+    await session.append_many([user("b")], expected_leaf=first)
+    with pytest.raises(LeafConflict):
+        await session.append_many([user("c")], expected_leaf=first.id)
+    await session.branch(None)
+    await session.append_many([user("new root")], expected_leaf=None)
+
+
+async def test_an_idempotency_key_appends_once(session: Session) -> None:
+    first = await session.append_many([user("a"), user("b")], idempotency_key="k")
+    await session.append(user("c"))
+    assert await session.append_many([user("a"), user("b")], idempotency_key="k") == first
+    assert (session.head, session.leaf) == (2, "s/2")
+    with pytest.raises(IdempotencyMismatch):
+        await session.append_many([user("other")], idempotency_key="k")
+
+
+async def test_a_handle_learns_what_others_wrote_before_it(store: Store, session: Session) -> None:
+    other = await store.open("s")
+    await other.append(user("first"))
+    await other.rename("Renamed")
+    assert session.head == -1
+    await session.append(user("third"))
+    assert (session.head, session.leaf, session.title) == (2, "s/2", "Renamed")
+
+
+async def test_beside_a_turn_an_entry_waits(session: Session, memory: MemoryStore) -> None:
+    first = await session.append(user("a"))
+    await open_turn(memory)
+    waiting = await session.append(user("b"))
+    assert (waiting.kind, waiting.lane) == ("queued", "side")
+    assert session.leaf == first.id
+
+
+# ---------------------------------------------------------------- branches, labels, titles
+
+
+async def test_moving_to_where_one_is_changes_nothing(session: Session) -> None:
+    entry = await session.append(user("a"))
+    assert await session.branch(entry) is None
+    assert session.head == 0
+
+
+async def test_a_branch_is_seen_from_the_stored_leaf_not_from_the_handle(
+    store: Store, session: Session
+) -> None:
+    first = await session.append(user("a"))
+    await (await store.open("s")).append(user("b"))
+    assert session.leaf == first.id
+    assert await session.branch(first) is not None
+    assert session.leaf == first.id
+    assert [entry.id for entry in await session.path()] == [first.id]
+
+
+async def test_a_branch_cannot_be_moved_under_a_turn(session: Session, memory: MemoryStore) -> None:
+    entry = await session.append(user("a"))
+    await session.append(user("b"))
+    await open_turn(memory)
+    with pytest.raises(TurnOpen):
+        await session.branch(entry)
+
+
+@pytest.mark.parametrize("reference", ["s/9", 7, "nobody"])
+async def test_an_unknown_entry_is_no_place_to_go_or_to_name(
+    session: Session, reference: str | int
+) -> None:
+    await session.append(user("a"))
+    with pytest.raises(EntryNotFound):
+        await session.branch(reference)
+    with pytest.raises(EntryNotFound):
+        await session.label(reference, "x")
+    with pytest.raises(EntryNotFound):
+        await session.branch_with_summary(reference, "left")
+    assert session.head == 0
+
+
+@pytest.mark.parametrize("is_root", [True, False])
+async def test_a_summary_begins_the_new_branch(session: Session, is_root: bool) -> None:
+    first = await session.append(user("a"))
+    await session.append(user("b"))
+    start = None if is_root else first.id
+    entry = await session.branch_with_summary(start, "we tried b")
+    assert entry.parent_id == start
+    assert body_of(entry) == BranchSummary("we tried b", start)
+    assert session.leaf == entry.id
+
+
+async def test_a_note_cannot_be_labelled_or_gone_to(session: Session) -> None:
+    label = await session.label(await session.append(user("a")), "x")
+    with pytest.raises(InvalidEntry):
+        await session.label(label, "label of a label")
+    with pytest.raises(InvalidEntry):
+        await session.branch(label)
+
+
+@pytest.mark.parametrize("nothing", [None, "", "  "])
+async def test_a_label_and_a_title_can_be_taken_away(session: Session, nothing: str | None) -> None:
+    entry = await session.append(user("a"))
+    await session.label(entry, " start ")
+    assert await session.labels() == {entry.id: "start"}
+    await session.label(entry, nothing)
+    assert await session.labels() == {}
+    await session.rename(nothing)
+    assert session.title is None
+    assert (await session.info()).name == "a"
+
+
+# ---------------------------------------------------------------- forks
+
+
+async def test_a_fork_of_the_tree_shares_every_branch(session: Session) -> None:
+    first = await session.append(user("a"))
+    await session.append(user("b"))
+    await session.branch(first)
+    third = await session.append(user("c"))
+    copy = await session.fork(id="copy")
+    assert (copy.id, copy.head, copy.leaf) == ("copy", -1, third.id)
+    assert [node.entry.id for node in (await copy.tree())[0].children] == ["s/1", third.id]
+    assert (await copy.append(user("d"))).id == "copy/0"
+    assert len(await session.path()) == 2
+
+
+async def test_a_fork_at_an_entry_shares_its_path_only(session: Session) -> None:
+    first = await session.append(user("a"))
+    await session.append(user("b"))
+    copy = await session.fork(at=first, title="Other way", cwd="/other")
+    assert [entry.id for entry in await copy.path()] == [first.id]
+    assert (await copy.tree())[0].children == ()
+    info = await copy.info()
+    assert (info.parent, info.title, info.cwd) == ("s", "Other way", "/other")
+    with pytest.raises(EntryNotFound):
+        await copy.branch("s/1")
+
+
+async def test_a_fork_inherits_what_it_is_not_given(session: Session, clock: ManualClock) -> None:
+    await session.append(user("a"))
+    clock.advance(5)
+    info = await (await session.fork()).info()
+    assert (info.title, info.cwd, info.origin) == ("T", "/work", "user")
+    assert info.created_at == START_MS + 5000
+
+
+async def test_labels_are_inherited_as_they_were(session: Session) -> None:
+    entry = await session.append(user("a"))
+    await session.label(entry, "before")
+    copy = await session.fork()
+    await session.label(entry, "after")
+    assert await copy.labels() == {entry.id: "before"}
+    await copy.label(entry, "mine")
+    assert await session.labels() == {entry.id: "after"}
+
+
+async def test_a_forks_id_must_be_free(session: Session) -> None:
+    with pytest.raises(SessionExists):
+        await session.fork(id="s")
+
+
+async def test_a_draft_is_stored_before_it_is_forked(store: Store) -> None:
+    draft = await store.create(id="d", lazy=True)
+    entry = await draft.append(user("a"))
+    copy = await draft.fork(at=entry)
+    assert not draft.is_draft
+    await copy.append(assistant("reply"))
+    assert [e.id for e in await copy.path()] == ["d/0", f"{copy.id}/0"]
+    assert len(await draft.path()) == 1
+
+
+# ---------------------------------------------------------------- compactions, ends, questions
+
+
+async def test_a_compaction_can_be_taken_back_once(session: Session) -> None:
+    _, kept = await session.append(user("a"), user("b"))
+    compaction = await session.append(Compaction("summary", first_kept=kept.id))
+    assert len((await session.context()).messages[0].merged) == 1
+    assert await session.uncompact() is not None
+    assert "summary" not in str(await session.context())
+    assert await session.uncompact(compaction) is None
+
+
+async def test_without_a_compaction_there_is_nothing_to_take_back(session: Session) -> None:
+    entry = await session.append(user("a"))
+    with pytest.raises(InvalidEntry, match="no compaction"):
+        await session.uncompact()
+    with pytest.raises(InvalidEntry, match="no compaction"):
+        await session.uncompact(entry)
+
+
+async def test_a_session_ends_and_opens_again(session: Session) -> None:
+    assert await session.reopen() is None
+    assert await session.end("done") is not None
+    assert (await session.info()).status == "ended"
+    assert await session.end() is None
+    assert await session.reopen() is not None
+    assert (await session.info()).status == "active"
+
+
+async def test_a_session_does_not_end_under_a_turn(session: Session, memory: MemoryStore) -> None:
+    await open_turn(memory)
+    with pytest.raises(TurnOpen):
+        await session.end()
+
+
+async def test_a_question_is_open_until_it_is_answered(
+    session: Session, memory: MemoryStore
+) -> None:
+    asked = await session.append(user("a"))
+    question = Question("interrupted", "go on?", ("yes", "no"))
+    entry = await note(memory, new_side(question, asked.id))
+    (open_question,) = await session.questions()
+    assert open_question.id == entry.id
+    assert (open_question.question, open_question.about) == (question, asked.id)
+    answer = await session.answer(entry.id, "yes", by="me", note="sure")
+    assert (answer.about, body_of(answer)) == (entry.id, Answer("yes", "me", "sure"))
+    assert await session.questions() == []
+
+
+async def test_the_first_answer_counts(store: Store, session: Session, memory: MemoryStore) -> None:
+    question = await note(memory, new_side(Question("interrupted", "go on?", ("yes", "no"))))
+    first = await session.answer(question, "yes", by="me")
+    assert await session.answer(question, "yes", by="me") == first
+    with pytest.raises(AlreadyAnswered) as late:
+        await (await store.open("s")).answer(question.seq, "no", by="you")
+    assert (late.value.choice, late.value.by) == ("yes", "me")
+
+
+async def test_only_what_was_offered_is_an_answer(session: Session, memory: MemoryStore) -> None:
+    question = await note(memory, new_side(Question("interrupted", "go on?", ("yes", "no"))))
+    with pytest.raises(InvalidEntry, match="yes, no"):
+        await session.answer(question, "maybe", by="me")
+    message = await session.append(user("a"))
+    with pytest.raises(InvalidEntry, match="is not a question"):
+        await session.answer(message, "yes", by="me")
+
+
+async def test_a_fork_does_not_inherit_questions(session: Session, memory: MemoryStore) -> None:
+    question = await note(memory, new_side(Question("interrupted", "go on?", ("yes",))))
+    copy = await session.fork()
+    assert await copy.questions() == []
+    with pytest.raises(InvalidEntry, match="not a question of this session"):
+        await copy.answer(question, "yes", by="me")
+
+
+# ---------------------------------------------------------------- drafts
+
+
+async def test_a_draft_is_used_like_any_session(store: Store) -> None:
+    draft = await store.create(id="d", lazy=True, title="Draft")
+    first = await draft.append(user("a"))
+    await draft.label(first, "start")
+    await draft.append(Custom("state", {"n": 1}))
+    await draft.branch(first)
+    await draft.branch_with_summary(None, "nothing yet")
+    await draft.append(user("b"))
+    await draft.rename("Better")
+    assert draft.is_draft
+    assert [entry.id for entry in await draft.path()] == ["d/4", "d/5"]
+    before = (await draft.tree(), await draft.labels(), await draft.messages(), draft.title)
+    log = [entry async for entry in draft.entries()]
+    reply = await draft.append(assistant("c"))
+    assert not draft.is_draft
+    assert (reply.id, reply.parent_id) == ("d/7", "d/5")
+    again = await store.open("d")
+    assert [entry async for entry in again.entries()] == [*log, reply]
+    await draft.branch("d/5")
+    assert (await draft.labels(), draft.title) == (before[1], before[3])
+    assert await draft.messages() == before[2]
+
+
+async def test_a_draft_is_stored_on_request(store: Store) -> None:
+    draft = await store.create(lazy=True)
+    await draft.append(user("a"))
+    await draft.flush()
+    assert not draft.is_draft
+    assert (await store.open(draft.id)).head == 0
+    await draft.flush()

@@ -1,0 +1,133 @@
+"""Making, finding and listing sessions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.client.store import Store
+from perdure.errors import AmbiguousId, SessionExists, SessionNotFound, StoreUnavailable
+from perdure.session.messages import assistant, user
+from perdure.stores.in_memory import MemoryStore
+from tests.fakes.clock import START_MS, ManualClock
+
+
+async def test_a_session_is_stored_at_once_with_what_it_was_given(
+    store: Store, memory: MemoryStore, tmp_path: Path
+) -> None:
+    session = await store.create(id="s", title="Trip", cwd=tmp_path, metadata={"a": [1]})
+    header = (await memory.state(session.id)).header
+    assert (header.id, header.title, header.cwd) == ("s", "Trip", str(tmp_path))
+    assert (header.metadata, header.origin, header.created_at) == ({"a": [1]}, "user", START_MS)
+    assert (session.id, session.title, session.head, session.leaf) == ("s", "Trip", -1, None)
+    assert not session.is_draft
+
+
+async def test_a_folder_is_kept_absolute(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    session = await store.create(cwd=".")
+    assert (await session.info()).cwd == str(tmp_path)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_a_chosen_id_that_exists_is_refused_at_once(store: Store, lazy: bool) -> None:
+    await store.create(id="s")
+    with pytest.raises(SessionExists):
+        await store.create(id="s", lazy=lazy)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_an_id_that_is_none_is_a_mistake_of_the_caller(store: Store, lazy: bool) -> None:
+    with pytest.raises(ValueError, match="cannot be a session id"):
+        await store.create(id="a/b", lazy=lazy)
+
+
+async def test_an_abandoned_draft_leaves_nothing(store: Store) -> None:
+    draft = await store.create(lazy=True, title="never")
+    await draft.append(user("hello?"))
+    assert draft.is_draft
+    assert await store.recent(scope="all") == []
+    with pytest.raises(SessionNotFound):
+        await store.open(draft.id)
+
+
+async def test_a_session_is_found_by_a_unique_beginning_of_its_id(store: Store) -> None:
+    await store.create(id="abc1")
+    await store.create(id="abd2")
+    assert (await store.open("abc")).id == "abc1"
+    with pytest.raises(AmbiguousId):
+        await store.open("ab")
+    with pytest.raises(SessionNotFound):
+        await store.open("x")
+
+
+async def test_sessions_are_listed_by_their_newest_activity(
+    store: Store, clock: ManualClock
+) -> None:
+    old = await store.create(id="old", cwd="/a")
+    clock.advance(1)
+    await store.create(id="new", cwd="/b", title="Second")
+    assert [info.id for info in await store.recent()] == ["new", "old"]
+    clock.advance(1)
+    await old.append(user("again"))
+    assert [info.id for info in await store.recent()] == ["old", "new"]
+    assert [info.id for info in await store.recent(1)] == ["old"]
+    assert [info.id for info in await store.recent(cwd="/b/.")] == ["new"]
+    assert [info.id for info in await store.recent(query="sEC")] == ["new"]
+
+
+async def test_looking_at_a_session_or_naming_it_is_no_activity(
+    store: Store, clock: ManualClock
+) -> None:
+    session = await store.create()
+    first = await session.append(user("hi"))
+    clock.advance(10)
+    await session.label(first, "start")
+    await session.rename("Named")
+    await session.branch(None)
+    assert (await session.info()).updated_at == START_MS
+
+
+async def test_sessions_of_roles_and_subagents_are_listed_only_on_request(store: Store) -> None:
+    await store.create(id="mine")
+    await store.create(id="theirs", origin="subagent")
+    assert [info.id for info in await store.recent()] == ["mine"]
+    assert {info.id for info in await store.recent(scope="all")} == {"mine", "theirs"}
+
+
+async def test_the_newest_session_of_a_folder_or_of_all_is_continued(
+    store: Store, clock: ManualClock
+) -> None:
+    await store.create(id="here", cwd="/here")
+    clock.advance(1)
+    await store.create(id="there", cwd="/there")
+    assert (await store.continue_recent()).id == "there"
+    assert (await store.continue_recent(cwd="/here")).id == "here"
+
+
+async def test_where_there_is_none_to_continue_a_draft_begins(store: Store) -> None:
+    await store.create(id="elsewhere", cwd="/elsewhere")
+    session = await store.continue_recent(cwd="/here")
+    assert session.is_draft
+    assert len(await store.recent()) == 1
+    await session.append(user("a"))
+    await session.append(assistant("b"))
+    assert (await store.continue_recent(cwd="/here")).id == session.id
+
+
+async def test_a_store_is_checked_and_described(store: Store) -> None:
+    session = await store.create()
+    await session.append(user("a"))
+    assert (await store.verify()).is_ok
+    assert (await store.info()).entries == 1
+
+
+async def test_a_closed_store_says_so(store: Store) -> None:
+    async with store:
+        session = await store.create()
+    await store.close()
+    with pytest.raises(StoreUnavailable):
+        await session.append(user("late"))

@@ -1,0 +1,294 @@
+"""Entries as events, and events on the wire."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perdure.events.projection import OTHER, events_of, wire
+from perdure.events.types import Event, LiveEvent, Snapshot
+from perdure.session import kinds, ledger, notes
+from perdure.session.codec import BODIES, encode, entry_of_line
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.messages import MESSAGE, Message, TextPart, Usage, assistant, user
+
+S = StreamId("s")
+AT = 1_700_000_000_000
+ABOUT = EntryId("s/3")
+GOLDEN = Path(__file__).parents[2] / "golden" / "v1" / "entries.jsonl"
+
+
+def entry_with(body: Message | kinds.TreeBody | notes.SideBody) -> Entry:
+    is_message = isinstance(body, Message)
+    is_tree = is_message or isinstance(body, kinds.TreeBody)
+    return Entry(
+        stream=S,
+        seq=9,
+        lane="tree" if is_tree else "side",
+        parent_id=ABOUT if is_tree else None,
+        about=None if is_tree else ABOUT,
+        at=AT,
+        kind=MESSAGE if is_message else body.kind,
+        v=1,
+        body=encode(body),
+    )
+
+
+def told(body: Message | kinds.TreeBody | notes.SideBody) -> list[tuple[str, dict[str, object]]]:
+    """Types and payloads of the events of `body`, without what says where its entry stands."""
+    events = events_of(entry_with(body))
+    place = {"entryId", "parentId", "about"}
+    return [
+        (event.type, {k: v for k, v in event.payload.items() if k not in place}) for event in events
+    ]
+
+
+def test_a_message_is_told_with_its_parts() -> None:
+    assert told(assistant("hi", model="m:1", usage=Usage(3, 4))) == [
+        (
+            "agent:message",
+            {
+                "role": "assistant",
+                "parts": [{"type": "text", "text": "hi"}],
+                "model": "m:1",
+                "stopReason": "stop",
+                "usage": {
+                    "inputTokens": 3,
+                    "outputTokens": 4,
+                    "cacheReadTokens": 0,
+                    "cacheWriteTokens": 0,
+                },
+            },
+        )
+    ]
+
+
+def test_an_event_says_where_its_entry_stands() -> None:
+    (tree,) = events_of(entry_with(user("x")))
+    (side,) = events_of(entry_with(notes.SessionReopened()))
+    assert (tree.stream, tree.seq, tree.index, tree.at) == (S, 9, 0, AT)
+    assert (tree.payload["entryId"], tree.payload["parentId"]) == ("s/9", "s/3")
+    assert side.payload == {"entryId": "s/9", "about": "s/3"}
+
+
+SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = [
+    (
+        kinds.Compaction(
+            "sum", first_kept=ABOUT, tokens_before=10, read_files=("a",), usage=Usage(5, 1, 2)
+        ),
+        "session:compacted",
+        {
+            "summary": "sum",
+            "firstKept": "s/3",
+            "tokensBefore": 10,
+            "reason": "manual",
+            "readFiles": ["a"],
+            "modifiedFiles": [],
+            "tokensUsed": {"input": 7, "output": 1},
+        },
+    ),
+    (
+        kinds.BranchSummary("left", from_id=ABOUT),
+        "session:branch_summarized",
+        {"summary": "left", "fromId": "s/3", "readFiles": [], "modifiedFiles": []},
+    ),
+    (kinds.ModelChange("p:m"), "session:model_changed", {"model": "p:m"}),
+    (kinds.ThinkingChange("high"), "session:thinking_changed", {"level": "high"}),
+    (kinds.Custom("x", {"a_b": 1}), "session:custom", {"customType": "x", "data": {"a_b": 1}}),
+    (
+        kinds.CustomMessage("x", (TextPart("t"),)),
+        "session:custom_message",
+        {
+            "customType": "x",
+            "parts": [{"type": "text", "text": "t"}],
+            "isDisplayed": True,
+            "inContext": True,
+        },
+    ),
+    (notes.LeafMoved(None), "session:branched", {"target": None}),
+    (notes.Label("start"), "session:labeled", {"text": "start"}),
+    (notes.Label(None), "session:labeled", {"text": None}),
+    (notes.SessionInfoChanged(title=None), "session:renamed", {"title": None}),
+    (notes.SessionInfoChanged(cwd="/w"), "session:moved", {"cwd": "/w"}),
+    (
+        notes.SessionStarted({"id": "a", "model": "p:m"}, {"working_dir": "."}, "Be kind."),
+        "session:started",
+        {
+            "agentRef": "a",
+            "model": "p:m",
+            "agent": {"id": "a", "model": "p:m"},
+            "context": {"working_dir": "."},
+            "systemPrompt": "Be kind.",
+        },
+    ),
+    (notes.SessionEnded("idle", "late"), "session:ended", {"by": "idle", "reason": "late"}),
+    (
+        notes.Question("unknown_outcome", "again?", ("yes", "no"), call_id="c"),
+        "inbox:question",
+        {
+            "topic": "unknown_outcome",
+            "text": "again?",
+            "choices": ["yes", "no"],
+            "callId": "c",
+        },
+    ),
+    (notes.Answer("yes", "me"), "inbox:answer", {"choice": "yes", "by": "me"}),
+    (
+        notes.Queued("message", msgspec.Raw(b'{"role":"user"}')),
+        "session:queued",
+        {
+            "entryKind": "message",
+            "entryBody": {"role": "user"},
+            "entryV": 1,
+            "mode": "steer",
+        },
+    ),
+    (
+        ledger.TurnStarted(3, "helper"),
+        "session:turn_started",
+        {"turnNumber": 3, "agentRef": "helper", "onInterrupt": "retry"},
+    ),
+    (
+        ledger.ToolStarted("c", "find", {"q": 1}, 0, "read", "retry", "key"),
+        "agent:tool_call",
+        {
+            "callId": "c",
+            "toolId": "find",
+            "toolInput": {"q": 1},
+            "attemptNumber": 1,
+            "effect": "read",
+            "calledAt": "1970-01-01T00:00:00.000Z",
+        },
+    ),
+    (
+        ledger.ToolFinished("c", "find", "error", succeeded=False, error="x" * 600),
+        "agent:tool_result",
+        {
+            "callId": "c",
+            "toolId": "find",
+            "success": False,
+            "outcome": "error",
+            "outputSummary": "x" * 500,
+        },
+    ),
+    (
+        ledger.TurnFinished("stop", Usage(1, 2)),
+        "session:turn_completed",
+        {"stopReason": "stop", "tokensUsed": {"input": 1, "output": 2}},
+    ),
+    (
+        ledger.TurnFinished("error", failure="turn_limit", error="50 turns"),
+        "session:turn_completed",
+        {"stopReason": "error", "error": {"code": "turn_limit", "message": "50 turns"}},
+    ),
+    (
+        ledger.Trimmed(2, 5),
+        "session:trimmed",
+        {"droppedMessageCount": 2, "keptMessageCount": 5},
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "type_", "payload"), SAYINGS, ids=[s[1] for s in SAYINGS])
+def test_a_kind_is_told_in_its_own_words(
+    body: kinds.TreeBody | notes.SideBody, type_: str, payload: dict[str, object]
+) -> None:
+    assert told(body) == [(type_, payload)]
+
+
+def test_a_finished_model_call_with_usage_also_updates_the_cost() -> None:
+    usage = Usage(1, 2, cost_microcents=30)
+    first, second = events_of(entry_with(ledger.ModelFinished("stop", usage)))
+    assert (first.type, first.index) == ("agent:model_finished", 0)
+    assert (second.type, second.index) == ("cost:updated", 1)
+    assert second.payload["costMicrocents"] == 30
+    assert second.payload["priced"] is True
+
+
+def test_a_model_call_without_usage_costs_nothing() -> None:
+    assert [event.type for event in events_of(entry_with(ledger.ModelFinished()))] == [
+        "agent:model_finished"
+    ]
+
+
+def test_renaming_and_moving_at_once_are_two_events_of_one_entry() -> None:
+    events = events_of(entry_with(notes.SessionInfoChanged(title="t", cwd="/w")))
+    assert [(event.type, event.index) for event in events] == [
+        ("session:renamed", 0),
+        ("session:moved", 1),
+    ]
+
+
+def test_no_kind_of_the_golden_log_is_silent_or_unspeakable() -> None:
+    entries = [entry_of_line(line) for line in GOLDEN.read_bytes().splitlines()]
+    seen = {entry.kind for entry in entries}
+    assert seen >= BODIES.keys()
+    for entry in entries:
+        events = events_of(entry)
+        assert events
+        for event in events:
+            assert msgspec.json.decode(msgspec.json.encode(wire(event))) == wire(event)
+            if entry.kind in BODIES:
+                assert event.type != OTHER
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Entry(S, 0, "tree", None, None, AT, "from_the_future", 3, b'{"x":1}'),
+        Entry(S, 0, "side", None, None, AT, "opaque", 1, b"\xff"),
+        Entry(S, 0, "tree", None, None, AT, MESSAGE, 99, b"{}"),
+        Entry(S, 0, "tree", None, None, AT, MESSAGE, 1, b"[]"),
+        Entry(S, 0, "side", None, None, AT, "session_info", 1, b"{}"),
+    ],
+    ids=["unknown kind", "opaque", "newer version", "damaged", "says nothing"],
+)
+def test_what_cannot_be_read_is_told_all_the_same(entry: Entry) -> None:
+    (event,) = events_of(entry)
+    assert event.type == OTHER
+    assert event.payload["kind"] == entry.kind
+    assert event.payload["lane"] == entry.lane
+
+
+def test_a_durable_event_on_the_wire_has_its_number() -> None:
+    (event,) = events_of(entry_with(notes.Label("start")))
+    assert wire(event) == {
+        "sessionId": "s",
+        "type": "session:labeled",
+        "timestamp": "2023-11-14T22:13:20.000Z",
+        "sequenceNumber": 9,
+        "entryId": "s/9",
+        "about": "s/3",
+        "text": "start",
+    }
+
+
+def test_only_further_events_of_an_entry_have_an_index() -> None:
+    first, second = events_of(entry_with(ledger.ModelFinished("stop", Usage(1))))
+    assert "index" not in wire(first)
+    assert wire(second)["index"] == 1
+
+
+def test_a_payload_cannot_pretend_to_be_the_envelope() -> None:
+    event = Event(S, 9, 0, "session:custom", AT, {"sessionId": "forged", "sequenceNumber": 0})
+    assert wire(event)["sessionId"] == "s"
+    assert wire(event)["sequenceNumber"] == 9
+
+
+def test_live_events_and_snapshots_belong_to_a_call_and_have_no_sequence_number() -> None:
+    token = LiveEvent(S, 4, 2, "agent:token", AT, "Hi")
+    snapshot = Snapshot(S, 4, 2, assistant("Hi"), AT)
+    envelope = {"sessionId": "s", "timestamp": "2023-11-14T22:13:20.000Z", "of": 4, "n": 2}
+    assert wire(token) == {**envelope, "type": "agent:token", "text": "Hi"}
+    assert wire(snapshot) == {
+        **envelope,
+        "type": "agent:snapshot",
+        "partial": {
+            "role": "assistant",
+            "parts": [{"type": "text", "text": "Hi"}],
+            "stopReason": "stop",
+        },
+    }
