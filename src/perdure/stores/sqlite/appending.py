@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import apsw
+import msgspec
 
 from perdure.errors import IdempotencyMismatch, LeaseHeld, LeaseLost, SessionExists
 from perdure.session.codec import encode
@@ -397,19 +398,23 @@ def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int
 
 
 def acquire_lease(
-    tables: Tables, namespace: str, stream: StreamId, owner: str, *, now: int, until: int
+    tables: Tables, namespace: str, wanted: Lease, *, now: int, dead_owner: str | None
 ) -> Lease:
-    """Take the lease if it is free or has run out. Raises: LeaseHeld, SessionNotFound."""
+    """`wanted` with the next epoch, if the lease is free, has run out or is `dead_owner`'s.
+
+    Raises: LeaseHeld, SessionNotFound.
+    """
+    stream = wanted.stream
     row = _standing(tables, namespace, stream)
-    if row.owner is not None and row.until > now:
+    if row.owner is not None and row.owner != dead_owner and row.until > now:
         raise LeaseHeld(stream, row.owner, row.until)
     epoch = row.state.epoch + 1
     del tables.standing[namespace, stream]
     tables.db.execute(
         "UPDATE stream SET epoch = ?, owner = ?, until = ? WHERE no = ?",
-        (epoch, owner, until, row.no),
+        (epoch, wanted.owner, wanted.until, row.no),
     )
-    return Lease(stream, owner, epoch, until)
+    return msgspec.structs.replace(wanted, epoch=epoch)
 
 
 def renew_lease(tables: Tables, namespace: str, lease: Lease, until: int) -> Lease:

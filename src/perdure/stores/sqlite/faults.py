@@ -37,6 +37,7 @@ MEANINGS: tuple[tuple[type[apsw.Error], Meaning], ...] = (
     (apsw.CorruptError, StoreCorrupt),
     (apsw.NotADBError, StoreCorrupt),
     (apsw.FormatError, StoreCorrupt),
+    (apsw.SQLError, StoreCorrupt),  # the program's SQL is fixed: the schema is not what it was
     (apsw.FullError, lambda store, _: StoreFull(store)),
     (apsw.ReadOnlyError, lambda store, _: StoreReadOnly(store)),
     (apsw.PermissionsError, lambda store, _: StoreReadOnly(store)),

@@ -48,7 +48,8 @@ class Site:
 class Patience:
     """Waits for other connections in steps of random length, so that many do not march in step."""
 
-    def __init__(self, seed: bytes) -> None:
+    def __init__(self, seed: bytes, limit_s: float | None = None) -> None:
+        self._limit_s = limit_s
         self._random = random.Random(seed)  # noqa: S311 - spreads waits, guards nothing
         self._until = 0.0
 
@@ -56,7 +57,7 @@ class Patience:
         """Wait a little; False when that has lasted long enough."""
         now = time.monotonic()
         if attempt == 0:
-            self._until = now + BUSY_LIMIT_S
+            self._until = now + (BUSY_LIMIT_S if self._limit_s is None else self._limit_s)
         time.sleep(self._random.uniform(*BUSY_WAIT_S))
         return now < self._until
 
@@ -154,6 +155,7 @@ def _check_header(path: Path) -> None:
         raise NotAStore(str(path), "it is not an SQLite database, or it is encrypted")
     if application == APPLICATION_ID:
         _check_version(path, int.from_bytes(header[60:64], "big"))
+        _check_first_page(path)
     elif application != 0 or _has_tables(path):
         raise NotAStore(str(path), "it is the database of another program")
 
@@ -182,6 +184,25 @@ def _has_tables(path: Path) -> bool:
             db.close()
     except apsw.Error:
         return True
+
+
+def _check_first_page(path: Path) -> None:
+    """Find damage before SQLite makes its files beside it; not while somebody has it open."""
+    if _is_in_use(path):
+        return
+    try:
+        db = _immutable_connection(path)
+        try:
+            db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        finally:
+            db.close()
+    except apsw.Error as error:
+        if not _is_in_use(path):
+            raise meaning_of(error, path) from error
+
+
+def _is_in_use(path: Path) -> bool:
+    return any(path.with_name(path.name + end).exists() for end in ("-wal", "-shm", "-journal"))
 
 
 def _has_log(path: Path) -> bool:

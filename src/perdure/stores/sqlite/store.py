@@ -109,11 +109,14 @@ class _Writing(_Handle):
             lambda tables: appending.append(tables, request), is_composite=is_composite
         )
 
-    async def acquire_lease(self, stream: StreamId, owner: str, ttl_ms: int) -> Lease:
+    async def acquire_lease(
+        self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
+    ) -> Lease:
         def work(tables: Tables) -> Lease:
             now = self._clock.now_ms()
+            wanted = Lease(stream, owner, 0, now + ttl_ms)
             return appending.acquire_lease(
-                tables, self.namespace, stream, owner, now=now, until=now + ttl_ms
+                tables, self.namespace, wanted, now=now, dead_owner=dead_owner
             )
 
         return await self._write(work)

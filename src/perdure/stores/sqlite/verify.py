@@ -17,6 +17,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, info_after, info_of
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.messages import MESSAGE
+from perdure.stores.chain import genesis_hash
 from perdure.stores.protocol import EMPTY, Problem, Verification
 from perdure.stores.sqlite.branches import node_seen
 from perdure.stores.sqlite.rows import Fork, Node, Row, Stream, Tables
@@ -125,13 +126,16 @@ class _StreamCheck:
 
     def _check(self, stream: Stream) -> None:
         fork = self._tables.fork(stream.no)
+        origin_hash = b"" if fork is None else self._origin_hash(fork)
+        if self._genesis(stream.no) != genesis_hash(stream.state.header, origin_hash):
+            self._report(None, "the hash its chain begins with is not that of its header")
         shape = _Shape(self._tables, stream, self._report)
         self._found += stream_problems(
             stream.state,
             list(_commits(self._tables, stream.no)),
             self._entries(stream, shape),
             lambda reference: self._sees(stream, reference),
-            origin_hash=b"" if fork is None else self._origin_hash(fork),
+            origin_hash=origin_hash,
             shared_messages=self._shared_messages(stream, fork),
         )
         shape.end()
@@ -144,8 +148,11 @@ class _StreamCheck:
     def _entries(self, stream: Stream, shape: _Shape) -> Iterator[StoredEntry]:
         for row in self._rows(stream.no):
             entry = self._tables.entry(self._id, row[:7])
-            shape.take(entry, row)
             self.count += 1
+            try:
+                shape.take(entry, row)
+            except _UNREADABLE as error:
+                self._report(entry.seq, f"its parent cannot be read ({error})")
             yield StoredEntry(entry, row[7], row[8])
 
     def _rows(self, stream: int) -> Iterator[Row]:
@@ -164,8 +171,11 @@ class _StreamCheck:
                 return
 
     def _origin_hash(self, fork: Fork) -> bytes:
-        genesis = self._tables.value("SELECT genesis FROM birth WHERE stream = ?", fork.origin)
-        return origin_hash_of(bytes(genesis), _commits(self._tables, fork.origin), fork.head)
+        genesis = self._genesis(fork.origin)
+        return origin_hash_of(genesis, _commits(self._tables, fork.origin), fork.head)
+
+    def _genesis(self, stream: int) -> bytes:
+        return bytes(self._tables.value("SELECT genesis FROM birth WHERE stream = ?", stream))
 
     def _shared_messages(self, stream: Stream, fork: Fork | None) -> int:
         if fork is None:

@@ -19,8 +19,9 @@ from typing import Any, Literal, TypeVar
 
 import apsw
 
-from perdure.errors import PerdureError, StoreCorrupt, StoreUnavailable
+from perdure.errors import PerdureError, StoreCorrupt, StoreError, StoreUnavailable
 from perdure.stores.sqlite.faults import meaning_of
+from perdure.stores.sqlite.opening import Patience
 from perdure.stores.sqlite.rows import Connection, Tables
 
 Durability = Literal["full", "normal"]
@@ -30,8 +31,11 @@ MAX_GROUP = 256
 CHECKPOINT_PAGES = 1_000
 """A log of this many pages is copied into the database: 4 MB."""
 
-RESTART_PAGES = 16_000
-"""From this size on the checkpoint waits for readers, so that the log can begin anew: 64 MB."""
+RESTART_PAGES = 4_000
+"""From this size on, 16 MB, the checkpoint keeps the writer waiting so that the log begins anew."""
+
+RESTART_LIMIT_S = 0.05
+"""How long it may do so while somebody reads."""
 
 Outcome = tuple[object, BaseException | None]
 
@@ -228,6 +232,7 @@ class Checkpointer:
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
         self._due: SimpleQueue[int | None] = SimpleQueue()
+        self._restart_from = RESTART_PAGES
         self._thread: threading.Thread | None = None
 
     def wake(self, pages: int) -> None:
@@ -249,10 +254,18 @@ class Checkpointer:
     def _run(self) -> None:
         db: Connection | None = None
         while (pages := self._due.get()) is not None:
-            restart = pages >= RESTART_PAGES
-            mode = apsw.SQLITE_CHECKPOINT_RESTART if restart else apsw.SQLITE_CHECKPOINT_PASSIVE
-            with suppress(apsw.Error):  # the log stays as it is, and the next commit asks again
-                db = db or self._connect()
-                db.wal_checkpoint(mode=mode)
+            with suppress(apsw.Error, StoreError):  # the log stays, and the next commit asks again
+                if db is None:
+                    db = self._connect()
+                    db.set_busy_handler(Patience(b"", RESTART_LIMIT_S))
+                self._checkpoint(db, pages)
         if db is not None:
             db.close()
+
+    def _checkpoint(self, db: Connection, pages: int) -> None:
+        if pages < self._restart_from:
+            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            return
+        self._restart_from = pages + RESTART_PAGES // 2  # if somebody reads on, not at every commit
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+        self._restart_from = RESTART_PAGES

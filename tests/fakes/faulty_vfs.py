@@ -1,0 +1,88 @@
+"""A file layer under SQLite that fails, or kills its process, at a write or an fsync of choice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import apsw
+
+Operation = Literal["write", "sync", "truncate"]
+Plan = Callable[[Operation, str, int], None]
+"""Called before each operation on the file of that name, with where in it; what it raises is what
+SQLite gets."""
+
+
+def nothing(_operation: Operation, _name: str, _offset: int) -> None:
+    """Let everything pass."""
+
+
+class _File(apsw.VFSFile):
+    def __init__(self, layer: FaultyVfs, name: str, flags: list[int]) -> None:
+        super().__init__(layer.below, name, flags)
+        self._layer = layer
+        self._name = name
+
+    def xWrite(self, data: Any, offset: int) -> None:  # noqa: N802 - SQLite's name
+        self._layer.plan("write", self._name, offset)
+        super().xWrite(data, offset)  # pyright: ignore[reportUnknownMemberType] - apsw's annotation
+
+    def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
+        self._layer.plan("sync", self._name, 0)
+        super().xSync(flags)
+
+    def xTruncate(self, newsize: int) -> None:  # noqa: N802 - SQLite's name
+        self._layer.plan("truncate", self._name, newsize)
+        super().xTruncate(newsize)
+
+
+class FaultyVfs(apsw.VFS):
+    """The default file layer while it is registered. `plan` may be replaced at any time."""
+
+    def __init__(self) -> None:
+        self.below = apsw.vfs_names()[0]
+        self.plan: Plan = nothing
+        super().__init__("faulty", self.below, makedefault=True)
+
+    def xOpen(self, name: Any, flags: list[int]) -> _File:  # noqa: N802 - SQLite's name
+        return _File(self, name if isinstance(name, str) else name.filename(), flags)
+
+
+@contextmanager
+def faulty_vfs() -> Generator[FaultyVfs]:
+    """The layer, under every database that is opened inside."""
+    layer = FaultyVfs()
+    try:
+        yield layer
+    finally:
+        layer.unregister()
+
+
+def failing_from(number: int, error: type[apsw.Error], operation: Operation | None = None) -> Plan:
+    """Fail at the operation of that number (from 1), and at all after it."""
+    seen = 0
+
+    def plan(current: Operation, _name: str, _offset: int) -> None:
+        nonlocal seen
+        if operation is None or current == operation:
+            seen += 1
+            if seen >= number:
+                raise error("no more")
+
+    return plan
+
+
+def killing_at(number: int) -> Plan:
+    """Kill this process, as ``kill -9`` does, before the operation of that number (from 1)."""
+    seen = 0
+
+    def plan(_operation: Operation, _name: str, _offset: int) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return plan

@@ -1,0 +1,264 @@
+"""What may lie at a store's path, and what becomes of it: nothing is changed unless it is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+
+import apsw
+import pytest
+
+from perdure.errors import ConfigError, NotAStore, StoreCorrupt, StoreTooNew, StoreUnavailable
+from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version
+from perdure.stores.sqlite.store import SqliteStore, open_sqlite
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.raw_database import raw_database
+from tests.fakes.streams import S, create, say
+from tests.integration.sqlite.conftest import Opener
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Every file of `folder` and its bytes; SQLite's shared memory is no content."""
+    return {
+        file.name: file.read_bytes()
+        for file in sorted(folder.iterdir())
+        if not file.name.endswith("-shm")
+    }
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def with_header_of(path: Path, *, offset: int, value: int) -> None:
+    """Write four bytes into the file's header."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(value.to_bytes(4, "big"))
+
+
+async def made(open_store: Opener) -> None:
+    store = await open_store()
+    await create(store)
+    await say(store, "hello")
+    await store.close()
+
+
+async def test_a_missing_file_is_made_in_folders_that_only_its_owner_may_enter(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    path = tmp_path / "data" / "perdure" / "sessions.db"
+    store = await open_store(path)
+    await create(store)
+
+    for name in ("sessions.db", "sessions.db-wal", "sessions.db-shm"):
+        assert mode_of(path.parent / name) == 0o600
+    assert mode_of(path.parent) == mode_of(path.parent.parent) == 0o700
+
+
+async def test_a_new_file_is_set_up_as_it_stays(open_store: Opener, path: Path) -> None:
+    await made(open_store)
+
+    with raw_database(path) as db:
+        assert db.pragma("application_id") == APPLICATION_ID
+        assert db.pragma("user_version") == latest_version()
+        assert db.pragma("journal_mode") == "wal"
+        assert db.pragma("auto_vacuum") == 2  # incremental
+        assert db.pragma("page_size") == 4096
+
+
+async def test_closing_leaves_one_file(open_store: Opener, path: Path) -> None:
+    await made(open_store)
+
+    assert names_in(path.parent) == [path.name]
+
+
+async def test_an_empty_file_becomes_a_store(open_store: Opener, path: Path) -> None:
+    with raw_database(path):
+        pass  # SQLite makes the file when it opens it, and writes when it must
+
+    await made(open_store)
+
+
+async def test_an_empty_database_becomes_a_store(open_store: Opener, path: Path) -> None:
+    with raw_database(path) as db:
+        db.pragma("user_version", 7)
+        db.pragma("user_version", 0)
+
+    await made(open_store)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_nothing_is_made_where_a_store_must_exist(
+    open_store: Opener, path: Path, is_there: bool
+) -> None:
+    if is_there:
+        with raw_database(path):
+            pass
+
+    with pytest.raises(NotAStore, match="no such file"):
+        await open_store(is_created=False)
+    assert names_in(path.parent) == ([path.name] if is_there else [])
+
+
+async def test_a_folder_is_no_store(open_store: Opener, tmp_path: Path) -> None:
+    with pytest.raises(NotAStore, match="folder"):
+        await open_store(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"dear diary\n", b"x" * 5000, b"SQLite format 3\0"])
+async def test_a_file_that_is_no_database_is_left_alone(
+    open_store: Opener, path: Path, content: bytes
+) -> None:
+    write(path, content)
+
+    with pytest.raises(NotAStore):
+        await open_store()
+    assert snapshot(path.parent) == {path.name: content}
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+@pytest.mark.parametrize("application", [0, 1234])
+async def test_the_database_of_another_program_is_left_alone(
+    open_store: Opener, path: Path, mode: str, application: int
+) -> None:
+    with raw_database(path) as db:
+        db.pragma("journal_mode", mode)
+        db.pragma("application_id", application)
+        db.execute("CREATE TABLE contact (name TEXT)")
+    before = snapshot(path.parent)
+
+    with pytest.raises(NotAStore, match="another program"):
+        await open_store()
+    assert snapshot(path.parent) == before
+
+
+async def test_a_running_program_s_database_is_left_alone(open_store: Opener, path: Path) -> None:
+    with raw_database(path) as db:
+        db.pragma("journal_mode", "wal")
+        db.execute("CREATE TABLE contact (name TEXT)")
+        before = snapshot(path.parent)
+
+        with pytest.raises(NotAStore):
+            await open_store()
+        assert snapshot(path.parent) == before
+
+
+async def test_a_newer_schema_is_refused_and_left_alone(open_store: Opener, path: Path) -> None:
+    await made(open_store)
+    with_header_of(path, offset=60, value=latest_version() + 1)
+    before = snapshot(path.parent)
+
+    with pytest.raises(StoreTooNew) as raised:
+        await open_store()
+    assert (raised.value.version, raised.value.supported) == (2, 1)
+    assert snapshot(path.parent) == before
+
+
+async def test_a_newer_schema_that_is_only_in_the_log_is_refused_and_left_alone(
+    open_store: Opener, path: Path
+) -> None:
+    await made(open_store)
+    with raw_database(path) as newer:
+        newer.wal_autocheckpoint(0)
+        newer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        newer.pragma("user_version", latest_version() + 1)
+    before = snapshot(path.parent)
+    assert len(before) == 2
+
+    with pytest.raises(StoreTooNew):
+        await open_store()
+    assert snapshot(path.parent) == before
+
+
+async def test_a_damaged_header_is_told_from_a_foreign_file(open_store: Opener, path: Path) -> None:
+    await made(open_store)
+    with_header_of(path, offset=0, value=0)
+    before = snapshot(path.parent)
+
+    with pytest.raises(StoreCorrupt, match="header"):
+        await open_store()
+    assert snapshot(path.parent) == before
+
+
+@pytest.mark.parametrize(("offset", "value"), [(16, 0x03010203), (44, 99), (100, 0)])
+async def test_a_damaged_first_page_is_reported_and_left_alone(
+    open_store: Opener, path: Path, offset: int, value: int
+) -> None:
+    await made(open_store)
+    with_header_of(path, offset=offset, value=value)
+    before = snapshot(path.parent)
+
+    with pytest.raises(StoreCorrupt):
+        await open_store()
+    assert snapshot(path.parent) == before
+
+
+async def test_a_truncated_file_is_reported_and_left_alone(open_store: Opener, path: Path) -> None:
+    await made(open_store)
+    with path.open("r+b") as file:
+        file.truncate(3 * 4096)
+    before = snapshot(path.parent)
+
+    with pytest.raises(StoreCorrupt):
+        await open_store()
+    assert snapshot(path.parent) == before
+
+
+async def test_many_can_make_the_same_store_at_once(path: Path) -> None:
+    async def opened(number: int) -> SqliteStore:
+        return await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(number))
+
+    stores = await asyncio.gather(*map(opened, range(8)))
+    await create(stores[0])
+    assert [(await store.state(S)).head for store in stores] == [-1] * 8
+    for store in stores:
+        await store.close()
+
+
+async def test_handles_of_one_file_share_its_writer_and_close_one_by_one(
+    open_store: Opener, path: Path
+) -> None:
+    first, second = await open_store(), await open_store(path.parent / "." / path.name)
+    await create(first)
+    await first.close()
+
+    await say(second, "still here")
+    with pytest.raises(StoreUnavailable):
+        await say(first, "gone")
+
+
+async def test_an_address_names_its_file(path: Path) -> None:
+    store = await open_sqlite(
+        f"sqlite:///{path}",
+        namespace="default",
+        durability="full",
+        clock=ManualClock(),
+        random=SeededRandom(1),
+    )
+    assert store.address == f"sqlite:///{path}"
+    assert (await store.info()).durability == "full"
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "durability"), [("sqlite:///", "full"), ("x.db", "full"), ("sqlite:///x.db", "no")]
+)
+async def test_an_address_without_a_file_is_refused(address: str, durability: str) -> None:
+    with pytest.raises(ConfigError):
+        await open_sqlite(
+            address,
+            namespace="default",
+            durability=durability,
+            clock=ManualClock(),
+            random=SeededRandom(1),
+        )

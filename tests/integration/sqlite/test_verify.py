@@ -1,0 +1,160 @@
+"""Every number kept beside the log, altered behind the store's back, is found and named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import Sibling
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.kinds import Compaction, ModelChange
+from perdure.session.messages import assistant, user
+from perdure.session.notes import LeafMoved
+from perdure.stores.chain import blob_hash
+from perdure.stores.protocol import Commit, SessionStore, Verification, Write
+from tests.fakes.raw_database import raw_database
+from tests.fakes.streams import S, append, create
+from tests.integration.sqlite.conftest import Opener
+
+FORK = StreamId("f")
+
+
+def entry(seq: int) -> EntryId:
+    return EntryId(f"{S}/{seq}")
+
+
+async def filled(store: SessionStore) -> None:
+    """Two branches, a compaction, a model change, a fork, a foreign id, a blob; 8 + 1 entries."""
+    await create(store)
+    await append(store, new_tree(user("one"), alias="foreign"), new_tree(assistant("two")))
+    await append(store, new_tree(ModelChange("x:y")), new_tree(user("three"), entry(0)))
+    await append(store, new_tree(Compaction("short", entry(3))), new_tree(assistant("four")))
+    await append(store, new_side(LeafMoved(entry(1))), new_tree(user("five")))
+    header = StreamHeader(FORK, 1, fork=ForkPoint(S, entry(5), 7, "path"))
+    write = Write(stream=FORK, create=header, entries=(new_tree(user("on")),))
+    await store.commit(Commit(writes=(write,), at=1, blobs=(b"bytes",)))
+
+
+async def verified(open_store: Opener, path: Path, *alterations: str) -> Verification:
+    store = await open_store()
+    await filled(store)
+    assert (await store.verify()).problems == ()
+    await store.close()
+    with raw_database(path) as db:
+        for sql in alterations:
+            altered = db.execute(sql + " RETURNING 1").fetchone()
+            assert altered is not None
+    return await (await open_store()).verify()
+
+
+async def test_an_untouched_store_is_sound(open_store: Opener, path: Path) -> None:
+    verification = await verified(open_store, path)
+
+    assert verification.is_ok
+    assert (verification.streams, verification.entries) == (2, 9)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("body", "x'7b7d'"),
+        ("at", "at + 1"),
+        ("kind", "6"),
+        ("v", "2"),
+        ("salt", "x'00'"),
+        ("digest", "zeroblob(32)"),
+        ("ref", "0"),
+        ("ref", "4711"),
+        ("run", "1"),
+        ("depth", "7"),
+        ("messages", "7"),
+        ("state", "1"),
+    ],
+)
+async def test_an_altered_entry_is_named(
+    open_store: Opener, path: Path, column: str, value: str
+) -> None:
+    alteration = f"UPDATE entry SET {column} = {value} WHERE stream = 1 AND seq = 5"
+    verification = await verified(open_store, path, alteration)
+
+    named = {problem.seq for problem in verification.problems if problem.stream == S}
+    # The chain is one hash a commit: a header is found by its commit, which began at 4.
+    assert named & {4, 5}
+    assert 3 not in named
+
+
+async def test_one_altered_body_is_one_problem(open_store: Opener, path: Path) -> None:
+    verification = await verified(
+        open_store, path, "UPDATE entry SET body = x'7b7d' WHERE stream = 1 AND seq = 1"
+    )
+
+    assert [(problem.stream, problem.seq) for problem in verification.problems] == [(S, 1)]
+
+
+@pytest.mark.parametrize(
+    "alteration",
+    [
+        "UPDATE stream SET hash = zeroblob(32) WHERE no = 1",
+        "UPDATE stream SET head = 6 WHERE no = 1",
+        "UPDATE stream SET leaf = 1 WHERE no = 1",
+        "UPDATE stream SET tip = 1 WHERE no = 1",
+        "UPDATE stream SET open_turn = 1 WHERE no = 1",
+        "UPDATE stream SET messages = 1 WHERE no = 1",
+        "UPDATE stream SET title = 'another' WHERE no = 1",
+        "UPDATE stream SET updated_at = 1 WHERE no = 1",
+        """UPDATE birth SET header = CAST('{"id":"s","created_at":2}' AS BLOB) WHERE stream = 1""",
+        "UPDATE birth SET genesis = zeroblob(32) WHERE stream = 1",
+        "UPDATE birth SET header = x'7b' WHERE stream = 1",
+        "DELETE FROM commits WHERE first = 1",
+        "UPDATE commits SET hash = zeroblob(32) WHERE first = 3",
+        "UPDATE commits SET at = 1 WHERE first = 3",
+        "UPDATE commits SET epoch = 1 WHERE first = 3",
+        "UPDATE commits SET count = 1 WHERE first = 3",
+        "UPDATE state SET compaction = 1",
+        "UPDATE alias SET seq = 99",
+        "DELETE FROM entry WHERE stream = 1 AND seq = 2",
+        "UPDATE kind SET name = 'custom_messages' WHERE no = 1",
+    ],
+)
+async def test_whatever_is_altered_its_session_is_named(
+    open_store: Opener, path: Path, alteration: str
+) -> None:
+    verification = await verified(open_store, path, alteration)
+
+    assert S in {problem.stream for problem in verification.problems}
+
+
+async def test_a_fork_whose_origin_changed_is_named(open_store: Opener, path: Path) -> None:
+    verification = await verified(
+        open_store, path, "UPDATE birth SET origin_head = 3 WHERE stream = 2"
+    )
+
+    assert {problem.stream for problem in verification.problems} == {FORK}
+
+
+async def test_a_damaged_blob_is_named(open_store: Opener, path: Path) -> None:
+    verification = await verified(open_store, path, "UPDATE blob SET content = x'00'")
+
+    assert [problem.problem for problem in verification.problems] == [
+        f"the content {blob_hash(b'bytes')} is damaged"
+    ]
+
+
+async def test_an_erased_body_is_no_fault(open_store: Opener, path: Path) -> None:
+    verification = await verified(
+        open_store, path, "UPDATE entry SET salt = NULL, body = x'' WHERE stream = 1 AND seq = 7"
+    )
+
+    assert [problem.problem for problem in verification.problems if problem.seq is not None] == []
+
+
+async def test_siblings_of_one_write_lie_in_runs(open_store: Opener) -> None:
+    store = await open_store()
+    await create(store)
+    entries = [new_tree(user(str(n)), Sibling(n // 2) if n else None) for n in range(30)]
+    await append(store, *entries)
+
+    assert (await store.verify()).problems == ()

@@ -1,0 +1,101 @@
+"""Wake-ups after commits of this process and of others."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.watching import Changes
+from tests.fakes.streams import S, create, say
+from tests.integration.sqlite.conftest import Opener
+
+DEADLINE_S = 10
+
+
+async def woken(changes: Changes) -> None:
+    await asyncio.wait_for(anext(changes), DEADLINE_S)
+
+
+async def woken_until(store: SqliteStore, changes: Changes, head: int) -> None:
+    """Wait for wake-ups until the stream stands at `head`."""
+    while (await store.state(S)).head < head:
+        await woken(changes)
+
+
+async def test_a_commit_of_this_process_wakes_at_once(store: SqliteStore) -> None:
+    changes = store.changes()
+    await create(store)
+    await woken(changes)
+    await say(store, "hello")
+    await woken_until(store, changes, 0)
+
+
+async def test_a_commit_of_another_process_wakes_soon(store: SqliteStore, path: Path) -> None:
+    await create(store)
+    changes = store.changes()
+    child = Path(__file__).parent / "children" / "append.py"
+    command = [sys.executable, str(child), str(path), "20"]
+    process = await asyncio.to_thread(subprocess.Popen, command)
+    try:
+        await woken_until(store, changes, 19)
+    finally:
+        assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
+
+
+async def test_what_was_committed_before_the_first_look_is_not_missed(store: SqliteStore) -> None:
+    changes = store.changes()
+    await create(store)
+
+    await woken(changes)
+
+
+async def test_closing_ends_the_wait(open_store: Opener) -> None:
+    store = await open_store()
+    changes = store.changes()
+    seen = asyncio.ensure_future(_all(changes))
+    await asyncio.sleep(0)
+    await store.close()
+
+    await asyncio.wait_for(seen, DEADLINE_S)
+    with pytest.raises(StopAsyncIteration):
+        await anext(changes)
+
+
+async def _all(changes: Changes) -> None:
+    async for _ in changes:
+        pass
+
+
+async def test_nobody_asks_when_nobody_watches(store: SqliteStore) -> None:
+    changes = store.changes()
+    assert _is_asking()
+    del changes
+    gc.collect()
+
+    await asyncio.to_thread(_wait_until_nobody_asks)
+    await woken_by_a_new_watch(store)
+
+
+async def woken_by_a_new_watch(store: SqliteStore) -> None:
+    changes = store.changes()
+    await create(store)
+    await woken(changes)
+
+
+def _is_asking() -> bool:
+    return any(thread.name == "perdure-watch" for thread in threading.enumerate())
+
+
+def _wait_until_nobody_asks() -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while _is_asking():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

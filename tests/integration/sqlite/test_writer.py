@@ -1,0 +1,213 @@
+"""The writer's thread: shared transactions, failures that stay alone, checkpoints, forks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.errors import HeadConflict, StoreUnavailable
+from perdure.session.codec import new_tree
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.messages import user
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.sqlite import writer
+from perdure.stores.sqlite.store import SqliteStore
+from tests.fakes.faulty_vfs import faulty_vfs
+from tests.fakes.raw_database import raw_database
+from tests.fakes.streams import S, create, say
+from tests.integration.sqlite.conftest import Opener
+
+
+def expecting(head: int) -> Commit:
+    write = Write(stream=S, entries=(new_tree(user("mine")),), expected_head=head)
+    return Commit(writes=(write,), at=1)
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def exit_code_of(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+async def test_commits_that_wait_together_share_one_fsync(open_store: Opener) -> None:
+    with faulty_vfs() as layer:
+        store = await open_store(durability="full")
+        await create(store)
+        syncs = 0
+
+        def plan(operation: str, _name: str, _offset: int) -> None:
+            nonlocal syncs
+            syncs += operation == "sync"
+
+        layer.plan = plan
+        await asyncio.gather(*(say(store, str(number)) for number in range(64)))
+
+        assert 1 <= syncs <= 32
+        assert (await store.state(S)).head == 63
+        await store.close()
+
+
+async def test_the_durability_of_a_shared_transaction_is_the_highest(
+    open_store: Opener, path: Path
+) -> None:
+    with faulty_vfs() as layer:
+        full, normal = await open_store(durability="full"), await open_store(durability="normal")
+        await create(full)
+        synced: list[str] = []
+        layer.plan = lambda operation, name, _: synced.append(name) if operation == "sync" else None
+
+        await say(normal, "not synced")
+        assert synced == []
+        await asyncio.gather(say(normal, "along"), say(full, "synced"))
+        assert synced
+        await full.close()
+        await normal.close()
+
+
+async def test_a_refused_commit_fails_alone(store: SqliteStore) -> None:
+    await create(store)
+    outcomes = await asyncio.gather(
+        say(store, "a"),
+        store.commit(expecting(99)),
+        say(store, "b"),
+        store.commit(Commit(writes=(Write(stream=S, create=StreamHeader(S, 1)),), at=1)),
+        say(store, "c"),
+        return_exceptions=True,
+    )
+
+    assert [isinstance(outcome, Exception) for outcome in outcomes] == [0, 1, 0, 1, 0]
+    assert isinstance(outcomes[1], HeadConflict)
+    assert (await store.state(S)).head == 2
+
+
+async def test_an_unexpected_failure_fails_alone(store: SqliteStore) -> None:
+    await create(store)
+
+    def bug(_tables: Any) -> None:
+        raise ZeroDivisionError
+
+    database = store._database  # pyright: ignore[reportPrivateUsage] - to put a bug on its thread
+    outcomes = await asyncio.gather(
+        say(store, "a"), database.write(bug, "normal"), say(store, "b"), return_exceptions=True
+    )
+
+    assert isinstance(outcomes[1], ZeroDivisionError)
+    assert [entry.seq for entry in await store.entries(S)] == [0, 1]
+    assert (await store.verify()).is_ok
+
+
+async def test_a_commit_of_several_streams_leaves_nothing_when_the_last_is_refused(
+    store: SqliteStore,
+) -> None:
+    await create(store)
+    new = StreamId("new")
+    writes = (
+        Write(stream=new, create=StreamHeader(new, 1), entries=(new_tree(user("x")),)),
+        Write(stream=S, entries=(new_tree(user("y")),), expected_head=7),
+    )
+    with pytest.raises(HeadConflict):
+        await store.commit(Commit(writes=writes, at=1))
+
+    await say(store, "after")
+    await create(store, new)
+    assert (await store.verify()).problems == ()
+
+
+async def test_a_caller_that_gave_up_before_its_turn_appends_nothing(store: SqliteStore) -> None:
+    await create(store)
+    task = asyncio.ensure_future(say(store, "never"))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await say(store, "after")
+
+    entries = await store.entries(S)
+    assert entries[-1].message == user("after")
+    assert (await store.verify()).is_ok
+
+
+async def test_the_log_is_copied_into_the_database_while_writing_goes_on(
+    store: SqliteStore, path: Path
+) -> None:
+    await create(store)
+    log = path.with_name(path.name + "-wal")
+    for _ in range(80):
+        await say(store, "x" * 500_000)
+
+    assert size_of(log) < 2 * writer.RESTART_PAGES * 4096
+    assert size_of(path) > 4 * 2**20
+    await store.close()
+    assert size_of(log) == 0
+
+
+async def test_a_handle_is_useless_in_a_forked_process(store: SqliteStore, path: Path) -> None:
+    await create(store)
+    child = os.fork()
+    if child == 0:
+        outcome = 1
+        try:
+            store.changes()
+        except StoreUnavailable as error:
+            outcome = 0 if "fork" in str(error) else 2
+        finally:
+            os._exit(outcome)
+    assert exit_code_of(child) == 0
+
+    await say(store, "the parent goes on")
+
+
+async def test_an_idle_store_uses_no_processor(store: SqliteStore) -> None:
+    await create(store)
+    before = time.process_time()
+    await asyncio.sleep(0.3)  # what is measured is the time that passes
+
+    assert time.process_time() - before < 0.1
+
+
+async def test_closing_finishes_what_waits(open_store: Opener) -> None:
+    store = await open_store()
+    await create(store)
+    waiting = [asyncio.ensure_future(say(store, str(number))) for number in range(20)]
+    await asyncio.sleep(0)
+    await store.close()
+    await asyncio.gather(*waiting)
+
+    again = await open_store()
+    assert (await again.state(S)).head == 19
+
+
+async def test_another_program_that_holds_the_lock_is_waited_for(
+    store: SqliteStore, path: Path
+) -> None:
+    await create(store)
+    with raw_database(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.ensure_future(say(store, "patient"))
+        done, _ = await asyncio.wait([waiting], timeout=0.2)
+        assert not done
+        other.execute("ROLLBACK")
+
+    assert len(await waiting) == 1
+
+
+async def test_a_lock_that_is_never_given_back_is_named_as_such(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(store)
+    monkeypatch.setattr("perdure.stores.sqlite.opening.BUSY_LIMIT_S", 0.05)
+    with raw_database(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="locked for too long"):
+            await say(store, "impatient")
+        other.execute("ROLLBACK")
+
+    await say(store, "after")
