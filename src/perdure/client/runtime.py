@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +13,7 @@ import msgspec
 from perdure.client.agent import Agent, Workspace, agent_of
 from perdure.client.chat import Chat
 from perdure.client.clock import absolute
+from perdure.client.processes import is_gone, this_process
 from perdure.client.providers import default_models
 from perdure.client.running import Running
 from perdure.client.session import Session
@@ -54,8 +54,10 @@ class Runtime:
             if agent.id in self._agents:
                 raise ConfigError(f"two agents have the id {agent.id!r}; give one another id")
             self._agents[agent.id] = agent
-        self._models = models or default_models(os.environ, store.outside.clock)
-        self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
+        defaults = default_models(os.environ, store.outside.clock)
+        self._own_models = defaults if models is None else None
+        self._models: ModelClient = defaults if models is None else models
+        self._owner = owner or this_process()
         self._lease_ttl_ms = lease_ttl_ms
         self._chats: list[Chat] = []
 
@@ -117,11 +119,13 @@ class Runtime:
         for chat in self._chats:
             if chat.turn is not None:
                 await chat.turn.settled()
+        await self._let_go()
 
     async def suspend(self) -> None:
         """Stop performing the turns that are running; they stay open and can be resumed."""
         for chat in self._chats:
             await chat.suspend()
+        await self._let_go()
 
     async def __aenter__(self) -> Self:
         return self
@@ -138,6 +142,10 @@ class Runtime:
             await self.close()
 
     # ------------------------------------------------------------ inside
+
+    async def _let_go(self) -> None:
+        if self._own_models is not None:
+            await self._own_models.aclose()
 
     def _agent(self, agent: Agent | str) -> Agent:
         if isinstance(agent, Agent):
@@ -185,6 +193,7 @@ class Runtime:
             owner=self._owner,
             working_dir=Path(workspace.working_dir),
             lease_ttl_ms=self._lease_ttl_ms,
+            is_gone=is_gone,
         )
         chat = Chat(session, agent, workspace, Running(agent, environment, prompt))
         self._chats.append(chat)

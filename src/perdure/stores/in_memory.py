@@ -138,9 +138,11 @@ class _Writing(_Handle):
                 watch.wake()
         return committed
 
-    async def acquire_lease(self, stream: StreamId, owner: str, ttl_ms: int) -> Lease:
+    async def acquire_lease(
+        self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
+    ) -> Lease:
         held = self._held(stream)
-        if held.until > self._memory.clock.now_ms():
+        if held.until > self._memory.clock.now_ms() and held.owner != dead_owner:
             raise LeaseHeld(stream, held.owner, held.until)
         epoch = held.state.epoch + 1
         held.state = msgspec.structs.replace(held.state, epoch=epoch)

@@ -167,9 +167,12 @@ class LogWriting(Protocol):
         """
         ...
 
-    async def acquire_lease(self, stream: StreamId, owner: str, ttl_ms: int) -> Lease:
+    async def acquire_lease(
+        self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
+    ) -> Lease:
         """Take the lease of `stream` with a new, higher epoch, if it is free or has run out.
 
+        A lease held by `dead_owner`, whom the caller knows to be gone, counts as free.
         Raises: LeaseHeld(owner, until) while another (or the same) owner holds it; SessionNotFound.
         """
         ...

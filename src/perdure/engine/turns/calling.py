@@ -62,7 +62,9 @@ class AnswerCall:
         self._call = call
         self._builder: AnswerBuilder | None = None
         self._shown = 0
+        self._has_text = False
         self._unsaved_bytes = 0
+        self._save_every_bytes = PARTIAL_EVERY_BYTES
         self._saved_at_s = float("-inf")
 
     async def outcome(self) -> Answered | CallFailed:
@@ -135,12 +137,18 @@ class AnswerCall:
         self._unsaved_bytes += len(delta.text)
         now_s = self._environment.clock.steady_s()
         is_due = now_s - self._saved_at_s >= PARTIAL_EVERY_S
-        if is_due or self._unsaved_bytes >= PARTIAL_EVERY_BYTES:
+        if isinstance(delta, TextDelta) and not self._has_text:
+            # From here on there is something to continue from.
+            self._has_text = is_due = True
+        if is_due or self._unsaved_bytes >= self._save_every_bytes:
             self._unsaved_bytes, self._saved_at_s = 0, now_s
-            content = encode(builder.partial())
-            await self._environment.store.put_partial(
-                self._leadership.lease, self._call.seq, content
-            )
+            await self._save(encode(builder.partial()))
+
+    async def _save(self, content: bytes) -> None:
+        # Each save writes the whole part: the longer it is, the more has to be new.
+        self._save_every_bytes = max(PARTIAL_EVERY_BYTES, len(content) // 10)
+        lease = self._leadership.lease
+        await self._environment.store.put_partial(lease, self._call.seq, content)
 
     def _show(self, kind: LiveType, text: str) -> None:
         self._shown += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,8 @@ LEASE_TTL_MS = 30_000
 class Environment:
     """Everything a runner touches besides the log's rules.
 
-    `owner` names this process to others who find the session in use. Units: `lease_ttl_ms`
+    `owner` names this process to others who find the session in use; `is_gone` says of such a
+    name that its process is certainly dead. Units: `lease_ttl_ms`
     milliseconds: how long a session stays blocked after its process died without a word.
     """
 
@@ -34,11 +36,14 @@ class Environment:
     owner: str
     working_dir: Path
     lease_ttl_ms: int = LEASE_TTL_MS
+    is_gone: Callable[[str], bool] = lambda owner: False
 
     @property
     def claim(self) -> Claim:
         """This process's claim to lead the session."""
-        return Claim(self.store, self.stream, self.clock, self.owner, self.lease_ttl_ms)
+        return Claim(
+            self.store, self.stream, self.clock, self.owner, self.lease_ttl_ms, self.is_gone
+        )
 
     def random01(self) -> float:
         """A random number from 0 up to 1."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
-from perdure.errors import StoreError
+from perdure.errors import LeaseHeld, StoreError
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
 from perdure.stores.protocol import Lease, SessionStore
@@ -15,13 +15,18 @@ from perdure.stores.protocol import Lease, SessionStore
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who wants to lead which session. Units: `ttl_ms` milliseconds, the term of a lease."""
+    """Who wants to lead which session.
+
+    `is_gone` says of the owner of a lease that it is certainly dead; its lease is then taken over
+    at once. Units: `ttl_ms` milliseconds, the term of a lease.
+    """
 
     store: SessionStore
     stream: StreamId
     clock: Clock
     owner: str
     ttl_ms: int
+    is_gone: Callable[[str], bool] = lambda owner: False
 
 
 class Leadership:
@@ -60,8 +65,7 @@ async def leading(claim: Claim) -> AsyncGenerator[Leadership]:
 
     Raises: LeaseHeld when another process leads it.
     """
-    lease = await claim.store.acquire_lease(claim.stream, claim.owner, claim.ttl_ms)
-    leadership = Leadership(claim, lease)
+    leadership = Leadership(claim, await _acquired(claim))
     keeping = asyncio.create_task(leadership.keep())
     try:
         yield leadership
@@ -72,3 +76,15 @@ async def leading(claim: Claim) -> AsyncGenerator[Leadership]:
             await keeping
         with contextlib.suppress(StoreError):
             await claim.store.release_lease(leadership.lease)
+
+
+async def _acquired(claim: Claim) -> Lease:
+    store = claim.store
+    try:
+        return await store.acquire_lease(claim.stream, claim.owner, claim.ttl_ms)
+    except LeaseHeld as held:
+        if not claim.is_gone(held.owner):
+            raise
+        return await store.acquire_lease(
+            claim.stream, claim.owner, claim.ttl_ms, dead_owner=held.owner
+        )

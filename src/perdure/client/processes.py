@@ -1,0 +1,60 @@
+"""Names of processes, by which the leases of one that is certainly dead are known.
+
+A name holds what makes a process on a machine unmistakable: host, process namespace, pid and the
+moment it started. Of a process on another machine, or where any of this cannot be told, nothing is
+certain: its lease has to run out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+
+_NAME = re.compile(r"pid (?P<pid>\d+) on (?P<host>\S+) \((?P<space>\d+)\.(?P<start>\d+)\)")
+_PROC = Path("/proc")
+
+
+def this_process() -> str:
+    """The name of this process: ``pid 4711 on host (4026531836.815123)``.
+
+    Shape: without the part in brackets where the system does not tell when a process started.
+    """
+    pid, host = os.getpid(), socket.gethostname()
+    space, start = _process_space(), _start_of(pid)
+    if space is None or start is None:
+        return f"pid {pid} on {host}"
+    return f"pid {pid} on {host} ({space}.{start})"
+
+
+def is_gone(name: str) -> bool:
+    """Whether the process `name` is certainly dead; False where that cannot be told."""
+    found = _NAME.fullmatch(name)
+    if found is None or found["host"] != socket.gethostname():
+        return False
+    if found["space"] != _process_space():
+        return False
+    return _start_of(int(found["pid"])) != found["start"]
+
+
+def _process_space() -> str | None:
+    """The number of the namespace in which this process's pids are unique."""
+    try:
+        link = os.readlink(_PROC / "self" / "ns" / "pid")  # noqa: PTH115 - the link is no path
+    except OSError:
+        return None
+    found = re.search(r"\d+", link)
+    return found[0] if found else None
+
+
+def _start_of(pid: int) -> str | None:
+    """When the process `pid` started, in the kernel's ticks; None when there is none (any more)."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    # The second field is the program's name in brackets, which may itself hold brackets and spaces.
+    fields = stat.rpartition(")")[2].split()
+    is_dead = fields[0] in ("Z", "X")
+    return None if is_dead else fields[19]

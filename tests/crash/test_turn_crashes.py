@@ -1,0 +1,215 @@
+"""The crash table of the design, by ``kill -9`` of a real process in the middle of a real turn."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import perdure
+from perdure.client.store import Store
+from perdure.session.ledger import InterruptPolicy, UnknownPolicy
+from perdure.session.messages import Message, ToolResultPart
+from tests.fakes.provider_rules import all_problems
+from tests.fakes.two_tools import ANSWER, SESSION, Death, Moment, Plan, finished
+
+CHILD = Path(__file__).parent / "children" / "turn.py"
+COMMITS = 6
+"""Commits of the whole run: the session, then k + 3 = 5 of its turn with two tool calls."""
+
+DEATHS: list[tuple[Moment, int]] = [
+    *[("before_commit", n) for n in range(1, COMMITS + 1)],
+    *[("after_commit", n) for n in range(1, COMMITS + 1)],
+    *[("before_effect", n) for n in (1, 2)],
+    *[("after_effect", n) for n in (1, 2)],
+    ("stream", 1),
+    ("stream", 2),
+]
+UNKNOWN: list[UnknownPolicy] = ["retry", "never", "ask"]
+INTERRUPT: list[InterruptPolicy] = ["continue", "rollback", "ask"]
+
+
+def killed(plan: Plan) -> list[tuple[int, str]]:
+    """Run `plan` in a child until it dies; what it acknowledged."""
+    done = subprocess.run(
+        [sys.executable, str(CHILD), msgspec.json.encode(plan).decode()],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode not in (0, -9):
+        pytest.fail(done.stderr.decode())
+    assert (done.returncode == -9) == (plan.death.moment != "never")
+    return [acknowledgement(line) for line in done.stdout.splitlines()]
+
+
+def acknowledgement(line: bytes) -> tuple[int, str]:
+    """Seq and kind of an entry that a child says is committed."""
+    return msgspec.json.decode(line, type=tuple[int, str])
+
+
+def effects(plan: Plan) -> Counter[str]:
+    """How often each call took effect."""
+    file = Path(plan.effects)
+    lines = file.read_text().splitlines() if file.exists() else []
+    return Counter(line.split()[0] for line in lines)
+
+
+def results_in(messages: list[Message]) -> list[ToolResultPart]:
+    """The tool results in `messages`, in order."""
+    return [part for m in messages for part in m.parts if isinstance(part, ToolResultPart)]
+
+
+async def is_sound(store: Store, acknowledged: list[tuple[int, str]]) -> None:
+    """Everything acknowledged is there, every hash fits, and the context is valid everywhere."""
+    verification = await store.verify()
+    assert verification.is_ok, verification.problems
+    session = await store.open(SESSION)
+    stored = {(entry.seq, entry.kind) async for entry in session.entries()}
+    assert set(acknowledged) <= stored
+    context = await session.context()
+    assert all_problems([item.message for item in context.messages]) == []
+
+
+def plan_in(folder: Path, **wanted: object) -> Plan:
+    paths = {"database": str(folder / "log.db"), "effects": str(folder / "effects")}
+    return msgspec.convert({**paths, **wanted}, Plan)
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=lambda death: f"{death[0]}-{death[1]}")
+@pytest.mark.parametrize("on_unknown", UNKNOWN)
+async def test_a_turn_killed_anywhere_is_finished_and_harms_nothing(
+    tmp_path: Path, death: tuple[Moment, int], on_unknown: UnknownPolicy
+) -> None:
+    plan = plan_in(tmp_path, on_unknown=on_unknown, death={"moment": death[0], "n": death[1]})
+    acknowledged = killed(plan)
+    whole = msgspec.structs.replace(plan, death=Death())
+    async with perdure.open(f"sqlite:///{plan.database}") as store:
+        if acknowledged:
+            await is_sound(store, acknowledged)
+        chat = await finished(whole, store)
+        await is_sound(store, acknowledged)
+        messages = await chat.session.messages()
+        assert messages[-1].text == ANSWER
+        assert (await store.backend.state(chat.id)).open_turn is None
+        assert sum(message.role == "user" for message in messages) == 1
+        results = results_in(messages)
+        assert [part.call_id for part in results] == ["c1", "c2"]
+    counts = effects(plan)
+    if on_unknown == "retry":
+        assert len(counts) == 2
+        assert all(1 <= count <= 2 for count in counts.values())
+    else:
+        assert all(count == 1 for count in counts.values())
+        lost = sum(part.is_error for part in results)
+        assert lost == (1 if death[0] in ("before_effect", "after_effect") else lost)
+        assert lost <= 1
+        assert len(counts) >= 2 - lost
+
+
+@pytest.mark.parametrize("on_interrupt", INTERRUPT)
+@pytest.mark.parametrize("n", [1, 2])
+async def test_an_answer_cut_in_mid_stream_follows_the_turns_policy(
+    tmp_path: Path, on_interrupt: InterruptPolicy, n: int
+) -> None:
+    plan = plan_in(
+        tmp_path, on_interrupt=on_interrupt, death={"moment": "stream", "n": n}, answer="continue"
+    )
+    acknowledged = killed(plan)
+    whole = msgspec.structs.replace(plan, death=Death())
+    async with perdure.open(f"sqlite:///{plan.database}") as store:
+        chat = await finished(whole, store)
+        await is_sound(store, acknowledged)
+        kinds = [entry.kind async for entry in chat.session.entries()]
+        assert "interrupted" in kinds
+        path = await chat.session.path()
+        if on_interrupt == "rollback":
+            assert path == []
+            assert kinds[-1] == "turn_finished"
+            return
+        assert ("question" in kinds) == (on_interrupt == "ask")
+        assert [entry.kind for entry in path].count("custom_message") == 1
+        partial = next(e.message for e in path if e.message and e.message.stop_reason == "aborted")
+        assert partial.text
+        assert (await chat.session.messages())[-1].text == ANSWER
+    assert all(count == 1 for count in effects(plan).values())
+
+
+async def test_a_question_waits_through_a_crash_and_is_answered_from_elsewhere(
+    tmp_path: Path,
+) -> None:
+    plan = plan_in(tmp_path, death={"moment": "after_effect", "n": 1})
+    killed(plan)
+    # The process that takes over dies too: right after it asked.
+    asking = msgspec.structs.replace(plan, death=Death("after_commit", 1))
+    killed(asking)
+    address = f"sqlite:///{plan.database}"
+    async with perdure.open(address) as store:
+        session = await store.open(SESSION)
+        asked = await session.questions()
+        assert [question.question.topic for question in asked] == ["unknown_outcome"]
+        await session.answer(asked[0].id, "done", by="somebody", note="line one is there")
+    async with perdure.open(address) as store:
+        chat = await finished(msgspec.structs.replace(plan, death=Death()), store)
+        messages = await chat.session.messages()
+        assert messages[-1].text == ANSWER
+        results = [part.text for part in results_in(messages)]
+        assert results == ["line one is there", "wrote two"]
+    assert sorted(effects(plan).values()) == [1, 1]
+
+
+@pytest.mark.timeout(600)
+def test_two_hundred_random_kills_lose_nothing(tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    chance = random.Random(seed)
+    kills = 0
+    run = 0
+    while kills < 200:
+        run += 1
+        folder = tmp_path / str(run)
+        folder.mkdir()
+        policy = chance.choice(UNKNOWN)
+        plan = plan_in(folder, on_unknown=policy, chunk_delay_s=0.004)
+        acknowledged: list[tuple[int, str]] = []
+        while not (ended := one_life(plan, chance, acknowledged)):
+            kills += 1
+        assert ended
+        try:
+            check_after(plan, policy, acknowledged)
+        except AssertionError as error:
+            error.add_note(f"seed {seed}, run {run}, {policy}")
+            raise
+
+
+def one_life(plan: Plan, chance: random.Random, acknowledged: list[tuple[int, str]]) -> bool:
+    """Let a child run for a random while and kill it; whether it had come to its end before."""
+    arguments = [sys.executable, str(CHILD), msgspec.json.encode(plan).decode()]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        first = child.stdout.readline() if child.stdout else b""
+        time.sleep(chance.random() ** 2 * 0.12)
+        child.kill()
+        out, err = child.communicate()
+    if child.returncode not in (0, -9):
+        pytest.fail(err.decode())
+    lines = (first + out).splitlines()
+    acknowledged += [acknowledgement(line) for line in lines if line.endswith(b"]")]
+    return child.returncode == 0 or any(kind == "turn_finished" for _, kind in acknowledged)
+
+
+def check_after(plan: Plan, policy: UnknownPolicy, acknowledged: list[tuple[int, str]]) -> None:
+    async def check() -> None:
+        async with perdure.open(f"sqlite:///{plan.database}") as store:
+            chat = await finished(plan, store)
+            await is_sound(store, acknowledged)
+            assert (await chat.session.messages())[-1].text == ANSWER
+
+    asyncio.run(check())
+    if policy != "retry":
+        assert all(count == 1 for count in effects(plan).values())

@@ -1,0 +1,200 @@
+"""A turn with two tool calls whose effects can be counted, and ways to die in the middle of it.
+
+Run by the crash tests both in child processes, which kill themselves, and in the test's own, which
+takes over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import msgspec
+
+import perdure
+from perdure.client.chat import Chat
+from perdure.client.runtime import Runtime
+from perdure.client.store import Store
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest, TextDelta
+from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, Think, When
+from perdure.models.scripted import ScriptedModel
+from perdure.session.clock import Clock
+from perdure.session.ledger import InterruptPolicy, UnknownPolicy
+from perdure.stores.protocol import Commit, Committed, SessionStore
+from perdure.tools.spec import ToolCall
+
+SESSION = "the-session"
+QUESTION = "Write one and two, then tell me."
+ANSWER = "Both are written."
+
+Moment = Literal[
+    "never", "before_commit", "after_commit", "before_effect", "after_effect", "stream"
+]
+
+
+class Death(msgspec.Struct, frozen=True):
+    """Where the process kills itself: at the `n`-th (from 1) moment of its kind."""
+
+    moment: Moment = "never"
+    n: int = 1
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: where it keeps things, its policies, where it dies."""
+
+    database: str
+    effects: str
+    on_unknown: UnknownPolicy = "ask"
+    on_interrupt: InterruptPolicy = "retry"
+    death: Death = Death()
+    answer: str = "skip"
+    chunk_delay_s: float = 0.0
+
+
+class Reaper:
+    """Kills this process at the moment of a plan's death."""
+
+    def __init__(self, death: Death) -> None:
+        self._death = death
+        self._seen = 0
+
+    def pass_by(self, moment: Moment) -> None:
+        """Count a moment; at the one that is meant, die."""
+        if moment != self._death.moment:
+            return
+        self._seen += 1
+        if self._seen == self._death.n:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class MortalStore:
+    """A store whose commits are moments; what it acknowledges is told on a file descriptor."""
+
+    def __init__(self, store: SessionStore, reaper: Reaper, acknowledge: int | None) -> None:
+        self._store = store
+        self._reaper = reaper
+        self._acknowledge = acknowledge
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def commit(self, commit: Commit) -> Committed:
+        self._reaper.pass_by("before_commit")
+        committed = await self._store.commit(commit)
+        if self._acknowledge is not None:
+            for entry in (entry for share in committed.entries for entry in share):
+                line = json.dumps([entry.seq, entry.kind]) + "\n"
+                os.write(self._acknowledge, line.encode())
+        self._reaper.pass_by("after_commit")
+        return committed
+
+
+class MortalModel:
+    """A model client that dies after two pieces of an answer's text were taken."""
+
+    def __init__(self, model: ScriptedModel, reaper: Reaper) -> None:
+        self._model = model
+        self._reaper = reaper
+
+    def info(self, model: str) -> ModelInfo:
+        return self._model.info(model)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        texts = 0
+        async for delta in self._model.stream(request):
+            if texts == 2:
+                self._reaper.pass_by("stream")
+            texts += isinstance(delta, TextDelta)
+            yield delta
+
+
+def scenario(chunk_delay_s: float) -> Scenario:
+    """First two calls at once, then, with their results, the answer."""
+    calls = CallTools(
+        (
+            ScriptedCall("write_line", '{"text": "one"}', id="c1"),
+            ScriptedCall("write_line", '{"text": "two"}', id="c2"),
+        )
+    )
+    return Scenario(
+        name="two-tools",
+        rules=(
+            Reply(
+                when=When(after="tool"),
+                steps=(Say(ANSWER),),
+                chunk_chars=4,
+                chunk_delay_s=chunk_delay_s,
+            ),
+            Reply(
+                steps=(Think("Two lines."), Say("I shall write them both now."), calls),
+                chunk_chars=4,
+                chunk_delay_s=chunk_delay_s,
+            ),
+        ),
+    )
+
+
+def agent(plan: Plan, reaper: Reaper) -> perdure.Agent:
+    """The agent of the turn; its tool appends a line with the call's key to the effects file."""
+
+    @perdure.tool(effect="external", on_unknown=plan.on_unknown)
+    async def write_line(text: str, *, call: ToolCall) -> str:
+        """Write a line."""
+        reaper.pass_by("before_effect")
+        with Path(plan.effects).open("ab", buffering=0) as file:  # noqa: ASYNC230 - the effect
+            file.write(f"{call.idempotency_key} {call.attempt} {text}\n".encode())
+        reaper.pass_by("after_effect")
+        return f"wrote {text}"
+
+    return perdure.Agent(
+        "writer",
+        model="scripted:two-tools",
+        tools=[write_line],
+        on_interrupt=plan.on_interrupt,
+    )
+
+
+def runtime(plan: Plan, store: Store, clock: Clock, acknowledge: int | None) -> Runtime:
+    """A runtime whose store, model and tool know when to die."""
+    reaper = Reaper(plan.death)
+    mortal = MortalStore(store.backend, reaper, acknowledge)
+    store.backend = cast("SessionStore", mortal)  # all else goes through to the real one
+    model = MortalModel(ScriptedModel(scenario(plan.chunk_delay_s), clock=clock), reaper)
+    return Runtime(store, [agent(plan, reaper)], models=model)
+
+
+async def begun(plan: Plan, store: Store, acknowledge: int | None = None) -> Chat:
+    """Start the session, or go on with it; ask the question where nobody has asked it yet.
+
+    Shape: the chat's turn is running, or is over.
+    """
+    running = runtime(plan, store, store.outside.clock, acknowledge)
+    try:
+        chat = await running.resume(SESSION)
+    except perdure.SessionNotFound:
+        chat = await running.start("writer", id=SESSION)
+    if chat.turn is None and not any(m.role == "user" for m in await chat.session.messages()):
+        chat.send(QUESTION)
+    return chat
+
+
+async def finished(plan: Plan, store: Store, acknowledge: int | None = None) -> Chat:
+    """Bring the session to its end, answering what is asked."""
+    chat = await begun(plan, store, acknowledge)
+    if chat.turn is not None:
+        async for event in chat.turn:
+            if getattr(event, "type", "") == "inbox:question":
+                await answer_all(plan, chat)
+    return chat
+
+
+async def answer_all(plan: Plan, chat: Chat) -> None:
+    """Answer every open question: with the plan's answer where it is a choice, else the first."""
+    for asked in await chat.session.questions():
+        choices = asked.question.choices
+        choice = plan.answer if plan.answer in choices else choices[0]
+        await chat.session.answer(asked.id, choice, by="the test")

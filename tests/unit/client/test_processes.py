@@ -1,0 +1,53 @@
+"""Knowing for certain that a process is dead, and never being wrong about it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from perdure.client.processes import is_gone, this_process
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+SCRIPT = "from perdure.client.processes import this_process; print(this_process())"
+
+
+@linux
+def test_a_living_process_is_not_gone() -> None:
+    assert f"pid {os.getpid()} on " in this_process()
+    assert not is_gone(this_process())
+
+
+@linux
+def test_a_process_that_ended_is_gone() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True)
+    name = done.stdout.decode().strip()
+    assert name.endswith(")")
+    assert is_gone(name)
+
+
+@linux
+def test_a_killed_process_that_nobody_has_reaped_is_gone() -> None:
+    script = f"{SCRIPT[:-1]}, flush=True); import time; time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        name = child.stdout.readline().decode().strip()
+        assert not is_gone(name)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert is_gone(name)
+
+
+@linux
+def test_another_process_with_the_same_pid_is_not_the_same_process() -> None:
+    head, _, start = this_process().rpartition(".")
+    assert is_gone(f"{head}.{int(start[:-1]) + 1})")
+
+
+@pytest.mark.parametrize(
+    "name", ["somebody", "pid 1 on elsewhere (1.1)", "pid 999999999 on here", ""]
+)
+def test_where_nothing_is_certain_nobody_is_gone(name: str) -> None:
+    assert not is_gone(name)
