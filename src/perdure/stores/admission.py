@@ -339,7 +339,7 @@ def _checked_body(entry: Entry) -> Body | None:
         _json.decode(entry.body)
         if not entry.body.isascii():
             entry.body.decode()
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidEntry(
             f"its body is not JSON ({error}); kind opaque keeps any bytes"
         ) from error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Protocol
 
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import SessionStore
+from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
 
 BACKENDS = ("memory", "sqlite")
@@ -47,12 +47,6 @@ class MemoryData:
             await store.close()
 
 
-class _OpensSqlite(Protocol):
-    async def open(
-        self, path: Path, *, namespace: str, durability: str, clock: Clock, random: RandomSource
-    ) -> SessionStore: ...
-
-
 class SqliteData:
     """A database file."""
 
@@ -65,9 +59,7 @@ class SqliteData:
         self._opened: list[SessionStore] = []
 
     async def open(self, namespace: str = "default") -> SessionStore:
-        module = importlib.import_module("perdure.stores.sqlite.store")
-        opener: _OpensSqlite = module.SqliteStore
-        store = await opener.open(
+        store = await SqliteStore.open(
             self._path,
             namespace=namespace,
             durability="normal",

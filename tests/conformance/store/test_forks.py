@@ -334,6 +334,19 @@ async def test_a_fork_of_a_path_counts_the_messages_of_that_path(store: SessionS
         assert (await store.state(StreamId(name))).info.messages == messages, name
 
 
+async def test_an_earlier_fork_of_a_fork_counts_what_both_share(store: SessionStore) -> None:
+    await grown(store)
+    await fork(store, S, "f", said("f0"), said("f1"), at=EntryId("s/3"))
+
+    await fork(store, StreamId("f"), "g", at=EntryId("f/0"), head=0)
+    await fork(store, StreamId("f"), "h", at=EntryId("s/1"), head=EMPTY)
+
+    assert (await store.state(StreamId("g"))).info.messages == 6
+    assert (await store.state(StreamId("h"))).info.messages == 5
+    assert ids(await store.tree(StreamId("h"))) == ["s/0", "s/1", "s/3", "s/4", "s/5"]
+    assert (await store.verify()).problems == ()
+
+
 async def test_what_a_fork_shares_of_messages_is_not_its_own_entries(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f")

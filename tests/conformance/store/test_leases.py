@@ -21,7 +21,7 @@ from perdure.session.entries import NewEntry, Sibling
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import OPAQUE
 from perdure.session.notes import Adopted, Queued
-from perdure.stores.protocol import Lease, SessionStore
+from perdure.stores.protocol import Commit, Lease, SessionStore, Write
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     S,
@@ -37,7 +37,7 @@ from tests.conformance.store.building import (
     turn_started,
     unknown,
 )
-from tests.fakes.clock import ManualClock
+from tests.fakes.clock import START_MS, ManualClock
 
 TTL_MS = 30_000
 
@@ -506,6 +506,20 @@ async def test_a_partial_answer_is_gone_once_the_turn_is_finished(store: Session
     await append(store, S, turn_started(2), lease=lease)
 
     assert await store.partial(S) is None
+
+
+async def test_a_refused_end_of_the_turn_leaves_the_partial_answer(store: SessionStore) -> None:
+    lease = await in_a_turn(store)
+    await store.put_partial(lease, 2, b"half")
+
+    with pytest.raises(InvalidParent):
+        await append(store, S, turn_finished(), said("x", EntryId("s/99")), lease=lease)
+    other = Write(stream=StreamId("gone"), entries=(said(),))
+    end = Write(stream=S, entries=(turn_finished(),), lease=lease)
+    with pytest.raises(SessionNotFound):
+        await store.commit(Commit(writes=(end, other), at=START_MS))
+
+    assert await store.partial(S) == (2, b"half")
 
 
 async def test_a_partial_answer_outlives_its_writers_lease(

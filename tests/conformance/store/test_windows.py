@@ -224,7 +224,10 @@ def _parent(tree: list[Entry], number: int) -> ParentRef:
     return LEAF if number % 3 else _kept(tree, number)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=max(10, settings().max_examples // 2),
+)
 @given(steps=STEPS)
 async def test_every_window_and_branch_of_any_tree_is_the_one_by_definition(
     backend: Backend, steps: list[tuple[str, int, int]]
