@@ -177,6 +177,32 @@ async def test_of_many_that_want_a_lease_one_gets_it(data: Data) -> None:
     assert sorted(epochs) == [0] * 15 + [1]
 
 
+async def test_the_lease_of_an_owner_known_to_be_dead_is_taken_at_once(data: Data) -> None:
+    left, right = await data.open(), await data.open()
+    old = await in_a_turn(left)
+
+    taken = await right.acquire_lease(S, "you", TTL_MS, dead_owner="me")
+
+    assert (taken.owner, taken.epoch) == ("you", 2)
+    assert (await right.state(S)).open_turn == 1
+    with pytest.raises(LeaseLost):
+        await append(left, S, replied("from the dead"), lease=old)
+    # Whoever comes second with the same news finds the lease in living hands.
+    with pytest.raises(LeaseHeld) as refused:
+        await left.acquire_lease(S, "they", TTL_MS, dead_owner="me")
+    assert refused.value.owner == "you"
+
+
+async def test_another_owners_death_frees_no_lease(store: SessionStore) -> None:
+    await create(store)
+    await store.acquire_lease(S, "me", TTL_MS)
+
+    with pytest.raises(LeaseHeld):
+        await store.acquire_lease(S, "you", TTL_MS, dead_owner="m")
+    with pytest.raises(LeaseHeld):
+        await store.acquire_lease(S, "me", TTL_MS, dead_owner="")
+
+
 async def test_there_is_no_lease_of_a_stream_that_does_not_exist(store: SessionStore) -> None:
     lost = Lease(S, "me", 1, 0)
 
