@@ -236,8 +236,9 @@ def folders(repository: Repository) -> Iterator[Violation]:
             message = f"{count} modules, at most {FOLDER_MODULES}"
             yield Violation(str(PACKAGE / folder), 1, "folder-size", message)
     for path, source in modules.items():
-        if len(path.parts) > FOLDER_DEPTH:
-            message = f"{len(path.parts)} levels under {PACKAGE}, at most {FOLDER_DEPTH}"
+        depth = len(path.parent.parts)
+        if depth > FOLDER_DEPTH:
+            message = f"its folder is {depth} below {PACKAGE}, at most {FOLDER_DEPTH}"
             yield source.at(1, "folder-depth", message)
 
 

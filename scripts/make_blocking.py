@@ -126,7 +126,7 @@ def write(text: Text, module: Module, owner: str, node: Function) -> None:
         text.imports |= {("perdure.events.types", "AnyEvent"), ("collections.abc", "Iterator")}
         text.add(*ITERATOR.splitlines())
     elif node.name == "__await__":
-        text.imports.add(("perdure.client.turn", "Reply"))
+        text.imports.add(("perdure.client.agents.turn", "Reply"))
         text.add(*RESULT.splitlines())
     elif not node.name.startswith("_") and node.name not in HIDDEN:
         write_method(text, module, node)

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from perdure import errors as errors
-    from perdure.client.agent import Agent as Agent
-    from perdure.client.agent import Workspace as Workspace
-    from perdure.client.chat import Chat as Chat
+    from perdure.client.agents.agent import Agent as Agent
+    from perdure.client.agents.agent import Workspace as Workspace
+    from perdure.client.agents.chat import Chat as Chat
     from perdure.client.open import open as open
     from perdure.client.reading import OpenQuestion as OpenQuestion
-    from perdure.client.runtime import Runtime as Runtime
+    from perdure.client.agents.runtime import Runtime as Runtime
     from perdure.client.session import Session as Session
     from perdure.client.store import Store as Store
     from perdure.client.sync import blocking as blocking
-    from perdure.client.turn import Reply as Reply
-    from perdure.client.turn import Turn as Turn
+    from perdure.client.agents.turn import Reply as Reply
+    from perdure.client.agents.turn import Turn as Turn
     from perdure.client.watching import Watch as Watch
     from perdure.context.build import Context as Context
     from perdure.errors import AlreadyAnswered as AlreadyAnswered
@@ -109,17 +109,17 @@ _MODULES = {"blocking": "perdure.client.sync.blocking", "errors": "perdure.error
 """Public names that are modules."""
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
-    "perdure.client.agent": (
+    "perdure.client.agents.agent": (
         "Agent",
         "Workspace",
     ),
-    "perdure.client.chat": ("Chat",),
+    "perdure.client.agents.chat": ("Chat",),
     "perdure.client.open": ("open",),
     "perdure.client.reading": ("OpenQuestion",),
-    "perdure.client.runtime": ("Runtime",),
+    "perdure.client.agents.runtime": ("Runtime",),
     "perdure.client.session": ("Session",),
     "perdure.client.store": ("Store",),
-    "perdure.client.turn": (
+    "perdure.client.agents.turn": (
         "Reply",
         "Turn",
     ),

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from perdure.client.agent import Agent
-from perdure.client.chat import Chat
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import Outside
-from perdure.client.runtime import Runtime
 from perdure.client.store import Store
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, Step
 from perdure.models.scripted import ScriptedModel

@@ -16,8 +16,8 @@ from typing import Any, Literal, cast
 import msgspec
 
 import perdure
-from perdure.client.chat import Chat
-from perdure.client.runtime import Runtime
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.runtime import Runtime
 from perdure.client.store import Store
 from perdure.models.protocol import Delta, ModelInfo, ModelRequest, TextDelta
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, Think, When

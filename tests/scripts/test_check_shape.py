@@ -78,8 +78,8 @@ PLANTED = {
     "a class of 16 methods": ({TREE: class_of(16)}, TREE, 1, "class-methods"),
     "a folder of 13 modules": (modules(13), f"{PACKAGE}/events", 1, "folder-size"),
     "a folder too deep": (
-        {f"{PACKAGE}/a/b/c/d.py": "", "tests/unit/a/b/c/test_d.py": ""},
-        f"{PACKAGE}/a/b/c/d.py",
+        {f"{PACKAGE}/a/b/c/d/e.py": "", "tests/unit/a/b/c/d/test_e.py": ""},
+        f"{PACKAGE}/a/b/c/d/e.py",
         1,
         "folder-depth",
     ),

@@ -9,17 +9,17 @@ from typing import Self, overload
 
 import msgspec
 
-from perdure.client.agent import Agent, Workspace
-from perdure.client.chat import Chat as AsyncChat
-from perdure.client.chat import Said
+from perdure.client.agents.agent import Agent, Workspace
+from perdure.client.agents.chat import Chat as AsyncChat
+from perdure.client.agents.chat import Said
+from perdure.client.agents.runtime import Runtime as AsyncRuntime
+from perdure.client.agents.turn import Reply
+from perdure.client.agents.turn import Turn as AsyncTurn
 from perdure.client.reading import EntryRef, OpenQuestion
-from perdure.client.runtime import Runtime as AsyncRuntime
 from perdure.client.session import Item, Parent
 from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore
 from perdure.client.sync.portal import Handle
-from perdure.client.turn import Reply
-from perdure.client.turn import Turn as AsyncTurn
 from perdure.client.watching import Watch as AsyncWatch
 from perdure.context.build import Context
 from perdure.engine.turns.environment import LEASE_TTL_MS
@@ -321,7 +321,7 @@ class Store(Handle[AsyncStore]):
 
 
 class Turn(Handle[AsyncTurn]):
-    """`perdure.client.turn.Turn` without async."""
+    """`perdure.client.agents.turn.Turn` without async."""
 
     @property
     def is_running(self) -> bool:
@@ -360,7 +360,7 @@ class Turn(Handle[AsyncTurn]):
 
 
 class Chat(Handle[AsyncChat]):
-    """`perdure.client.chat.Chat` without async."""
+    """`perdure.client.agents.chat.Chat` without async."""
 
     @property
     def session(self) -> Session:
@@ -459,7 +459,7 @@ class Chat(Handle[AsyncChat]):
 
 
 class Runtime(Handle[AsyncRuntime]):
-    """`perdure.client.runtime.Runtime` without async."""
+    """`perdure.client.agents.runtime.Runtime` without async."""
 
     def __init__(
         self,

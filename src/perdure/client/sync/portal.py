@@ -1,7 +1,8 @@
 """An event loop on a thread of its own, and the ways for other threads to have it do things.
 
 Any number of threads may call at once. A call that is interrupted (Ctrl-C) is cancelled in the
-loop. The loop ends when the portal is closed, is no longer used, or the program exits.
+loop. The loop ends when the portal is closed, is no longer held by anybody, or the program exits;
+calls that are under way then are told that the store was closed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
 from typing import Any, Generic, TypeVar
 
 from perdure.errors import StoreUnavailable
@@ -19,21 +21,14 @@ H = TypeVar("H")
 
 Close = Callable[[], Awaitable[None]]
 
-_endings: set[asyncio.Task[None]] = set()
-
 
 class Portal:
     """The loop as other threads see it."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=_serve, args=(self._loop,), name="perdure-blocking", daemon=True
-        )
-        self._closers: list[Close] = []
-        # Neither thread nor finaliser holds the portal, so it ends with its last handle.
-        self._end = weakref.finalize(self, _end, self._loop, self._thread, self._closers)
-        self._thread.start()
+        self._thread = _LoopThread()
+        # The thread does not hold the portal, so its end is the end of the loop.
+        self._close = weakref.finalize(self, self._thread.end)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives, once the loop has done it.
@@ -41,14 +36,13 @@ class Portal:
         Raises: what `work` raises; StoreUnavailable once the portal is closed; RuntimeError on the
         loop's own thread, which would wait for itself for ever.
         """
-        if not self._end.alive or threading.current_thread() is self._thread:
-            work.close()
-            if not self._end.alive:
-                raise StoreUnavailable("the store", "it was closed")
-            raise RuntimeError("a coroutine cannot use perdure.blocking: use perdure.open there")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self._thread.submit(work)
         try:
             return future.result()
+        except CancelledError as error:
+            if self._thread.is_closed:
+                raise _closed() from error
+            raise
         except BaseException:  # Ctrl-C arrives here, while the loop knows nothing of it
             future.cancel()
             raise
@@ -62,22 +56,22 @@ class Portal:
         return self.call(work())
 
     def iterate(self, iterable: AsyncIterable[T]) -> Iterator[T]:
-        """The items of `iterable`, each fetched when it is asked for."""
+        """The items of `iterable`, each fetched when it is asked for. Raises: as `call`."""
         iterator = self.run(lambda: aiter(iterable))
         try:
             while not isinstance(item := self.call(_next(iterator)), _Exhausted):
                 yield item
         finally:
-            if self._end.alive:
+            if not self._thread.is_closed:
                 self.call(_close(iterator))
 
     def closes(self, close: Close) -> None:
         """Await `close` before the loop ends."""
-        self._closers.append(close)
+        self._thread.closers.append(close)
 
     def close(self) -> None:
         """Cancel what runs, close what is to be closed, and end the loop. May be called twice."""
-        self._end()
+        self._close()
 
 
 class Handle(Generic[H]):
@@ -88,39 +82,61 @@ class Handle(Generic[H]):
         self.asynchronous = asynchronous
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    loop.run_forever()
-    loop.close()
+class _LoopThread:
+    """A thread that serves a loop until it is told to end."""
 
+    def __init__(self) -> None:
+        self.closers: list[Close] = []
+        self.is_closed = False
+        self._submitting = threading.Lock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="perdure-blocking", daemon=True)
+        self._thread.start()
 
-def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, closers: list[Close]) -> None:
-    ending = _ending(loop, closers)
-    if threading.current_thread() is thread:  # the garbage collector may have come by here
-        task = loop.create_task(ending)
-        _endings.add(task)
-        task.add_done_callback(_endings.discard)
-        return
-    asyncio.run_coroutine_threadsafe(ending, loop)
-    thread.join()
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have the loop do `work`."""
+        # Under the lock: whatever is submitted comes before the end, and is cancelled by it.
+        with self._submitting:
+            if not self.is_closed and threading.current_thread() is not self._thread:
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        work.close()
+        if self.is_closed:
+            raise _closed()
+        raise RuntimeError("a coroutine cannot use perdure.blocking: use perdure.open there")
 
+    def end(self) -> None:
+        """End the loop, and wait for that unless this is its own thread."""
+        with self._submitting:
+            self.is_closed = True
+            asyncio.run_coroutine_threadsafe(self._ending(), self._loop)
+        if threading.current_thread() is not self._thread:  # else the garbage collector came by
+            self._thread.join()
 
-async def _ending(loop: asyncio.AbstractEventLoop, closers: list[Close]) -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    try:
-        for close in closers:
-            await close()
-    finally:
-        await loop.shutdown_asyncgens()
-        await loop.shutdown_default_executor()
-        loop.stop()
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    async def _ending(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        try:
+            for close in self.closers:
+                await close()
+        finally:
+            await self._loop.shutdown_asyncgens()
+            await self._loop.shutdown_default_executor()
+            self._loop.stop()
 
 
 class _Exhausted:
     """Stands for the end of an iterator: StopAsyncIteration cannot leave a generator."""
+
+
+def _closed() -> StoreUnavailable:
+    return StoreUnavailable("the store", "it was closed")
 
 
 async def _next(iterator: AsyncIterator[T]) -> T | _Exhausted:

@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 
-from perdure.engine.turns import inputs, outcomes, takeover
+from perdure.engine.turns import inputs
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.inputs import Input
-from perdure.engine.turns.scribe import Scribe
+from perdure.engine.turns.rules import outcomes, takeover
+from perdure.engine.turns.rules.scribe import Scribe
 from perdure.engine.turns.state import Phase, TurnState
 from perdure.errors import InvalidTransition
 from perdure.session.entries import NewEntry

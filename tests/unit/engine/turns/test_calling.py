@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from perdure.client.agent import Agent
-from perdure.client.runtime import Runtime
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.runtime import Runtime
 from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
 from perdure.session.messages import MediaPart, assistant, user
 from perdure.stores.protocol import Commit, Write

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from perdure.client.chat import Chat
+from perdure.client.agents.chat import Chat
 from perdure.engine.turns.leading import Claim
 from perdure.engine.turns.recovery import give_up, lost, open_turn
 from perdure.engine.turns.state import Phase

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from perdure.client.chat import Chat
+from perdure.client.agents.chat import Chat
 from perdure.engine.turns.config import CompactionSettings
 from perdure.errors import LeaseLost
 from perdure.models.scenario import Hang, Scenario, When

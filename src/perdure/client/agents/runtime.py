@@ -10,12 +10,12 @@ from typing import Self
 
 import msgspec
 
-from perdure.client.agent import Agent, Workspace, agent_of
-from perdure.client.chat import Chat
+from perdure.client.agents.agent import Agent, Workspace, agent_of
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.providers import default_models
+from perdure.client.agents.running import Running
 from perdure.client.clock import absolute
 from perdure.client.processes import is_gone, this_process
-from perdure.client.providers import default_models
-from perdure.client.running import Running
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.engine.turns.environment import LEASE_TTL_MS, Environment

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.client.agent import Agent, Workspace
-from perdure.client.running import Running
+from perdure.client.agents.agent import Agent, Workspace
+from perdure.client.agents.running import Running
+from perdure.client.agents.turn import Signals, Turn
 from perdure.client.session import Session
-from perdure.client.turn import Signals, Turn
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition
 from perdure.models.protocol import ThinkingLevel

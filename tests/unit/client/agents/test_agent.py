@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.client.agent import Agent, Workspace, agent_of
+from perdure.client.agents.agent import Agent, Workspace, agent_of
 from perdure.engine.turns.config import Limits
 from perdure.errors import ConfigError
 from perdure.session.codec import encode

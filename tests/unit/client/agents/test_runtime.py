@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.agent import Agent, Workspace
-from perdure.client.runtime import Runtime
+from perdure.client.agents.agent import Agent, Workspace
+from perdure.client.agents.runtime import Runtime
 from perdure.errors import ConfigError, LeaseHeld, SessionExists, SessionNotFound
 from perdure.models.scenario import Hang
 from perdure.session.codec import body_of

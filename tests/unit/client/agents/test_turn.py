@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from perdure.client.turn import Signals, Turn
+from perdure.client.agents.turn import Signals, Turn
 from perdure.client.watching import Watch
 from perdure.engine.turns.state import TurnState
 from perdure.errors import LeaseHeld, StoreUnavailable

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from perdure.client.providers import default_models
+from perdure.client.agents.providers import default_models
 from perdure.errors import ConfigError
 from tests.fakes.clock import ManualClock
 

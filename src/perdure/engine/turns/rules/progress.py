@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.context.compaction import should_compact
 from perdure.engine.turns.config import TurnConfig
-from perdure.engine.turns.scribe import Scribe, is_user_message, queued_of
+from perdure.engine.turns.rules.scribe import Scribe, is_user_message, queued_of
 from perdure.engine.turns.state import TurnState
 from perdure.session.ledger import (
     Failure,

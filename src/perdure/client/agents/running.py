@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast, get_args
 
-from perdure.client.agent import Agent
-from perdure.client.turn import Signals
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.turn import Signals
 from perdure.context.build import build_context
 from perdure.engine.turns.config import ToolFacts, TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings

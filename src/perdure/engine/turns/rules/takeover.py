@@ -12,9 +12,9 @@ import msgspec
 
 from perdure.engine.turns import inputs
 from perdure.engine.turns.config import TurnConfig
-from perdure.engine.turns.outcomes import open_call
-from perdure.engine.turns.progress import call_model, finish, go_on, settle_call, start_tools
-from perdure.engine.turns.scribe import Scribe
+from perdure.engine.turns.rules.outcomes import open_call
+from perdure.engine.turns.rules.progress import call_model, finish, go_on, settle_call, start_tools
+from perdure.engine.turns.rules.scribe import Scribe
 from perdure.session.codec import encode
 from perdure.session.kinds import CustomMessage
 from perdure.session.ledger import (

@@ -6,7 +6,7 @@ import msgspec
 
 from perdure.engine.turns import inputs
 from perdure.engine.turns.config import TurnConfig
-from perdure.engine.turns.progress import (
+from perdure.engine.turns.rules.progress import (
     call_model,
     finish,
     refuse_pending,
@@ -14,7 +14,7 @@ from perdure.engine.turns.progress import (
     start_tools,
     wind_up,
 )
-from perdure.engine.turns.scribe import Scribe
+from perdure.engine.turns.rules.scribe import Scribe
 from perdure.engine.turns.state import OpenCall
 from perdure.errors import ContextOverflow, ModelError
 from perdure.models.retry import next_wait

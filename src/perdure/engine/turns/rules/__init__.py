@@ -1,0 +1,1 @@
+"""What the machine does with each input; pure."""
