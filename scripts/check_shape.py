@@ -49,6 +49,7 @@ NO_TEST = {
     "session/kinds.py": "bodies only; read by unit/session/test_golden.py, written by property/",
     "session/ledger.py": "bodies only; read by unit/session/test_golden.py, written by property/",
     "session/notes.py": "bodies only; read by unit/session/test_golden.py, written by property/",
+    "engine/turns/inputs.py": "values only; each is driven through the machine in its tests",
     "models/protocol.py": "protocols and the values they pass",
     "stores/protocol.py": "protocols and the values they pass",
     "tools/spec.py": "the values that tools are and are called with",
@@ -57,6 +58,8 @@ TESTED_IN = {
     # module, or folder ending in "/": (where its tests are, why there)
     "stores/": ("tests/conformance/store", "one specification is run against every backend"),
     "apps/cli/": ("tests/acceptance", "the command line is tested as a process"),
+    "apps/chat/": ("tests/acceptance", "likewise"),
+    "apps/demo/": ("tests/acceptance", "likewise"),
 }
 
 # What no file may hold --------------------------------------------------------------------------

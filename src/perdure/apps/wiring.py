@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
 
-from perdure.client.agent import DEFAULT_MODEL, Agent
+from perdure.client.agents.agent import DEFAULT_MODEL, Agent
+from perdure.client.agents.providers import default_models
 from perdure.client.clock import SystemClock
-from perdure.client.providers import default_models
 from perdure.models.routing import ModelRouter
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel

@@ -1,36 +1,21 @@
-"""Sessions that are to be answered in: starting, resuming, and what stands in the way of that.
-
-A process that was killed still holds its session's lease for a moment. Where that process is gone
-from this machine, the commands wait for the lease to run out instead of refusing.
-"""
+"""Sessions that are to be answered in: starting, resuming, and what stands in the way of that."""
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from perdure.apps.terminal.output import remark
 from perdure.apps.wiring import chat_agent, models
-from perdure.client.agent import Agent, Workspace
-from perdure.client.chat import Chat
-from perdure.client.runtime import Runtime
+from perdure.client.agents.agent import Agent, Workspace
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.runtime import Runtime
+from perdure.client.agents.turn import Turn
 from perdure.client.store import Store
-from perdure.client.turn import Turn
-from perdure.errors import ConfigError, LeaseHeld, TurnOpen
+from perdure.errors import ConfigError, TurnOpen
 from perdure.models.routing import ModelRouter
 from perdure.models.scenario import Scenario
-from perdure.session.clock import Clock
 from perdure.session.entries import Entry
-
-LEASE_TTL_MS = 6_000
-"""How long a killed command keeps its session; a living one renews it three times as often."""
-
-
-LEAST_WAIT_S = 0.05
 
 
 class ModelNotHere(ConfigError):
@@ -64,7 +49,7 @@ class Answering:
         self._router: ModelRouter = models(scenario)
         self._model = model or (f"scripted:{scenario.name}" if scenario is not None else None)
         self.agent: Agent = chat_agent(self._model)
-        self.runtime = Runtime(store, [self.agent], models=self._router, lease_ttl_ms=LEASE_TTL_MS)
+        self.runtime = Runtime(store, [self.agent], models=self._router)
 
     async def begin(self, cwd: Path) -> Chat:
         """A new session in `cwd`.
@@ -84,13 +69,9 @@ class Answering:
         if wanted is not None:
             self._require(wanted)
         chat = await self.runtime.resume(handle.id, self.agent)
-        if chat.turn is None:
-            return Resumed(chat, None, handle.head)
-        return Resumed(chat, await self.started(chat.recover, chat.turn), handle.head)
-
-    async def started(self, begin: Callable[[], Turn], first: Turn | None = None) -> Turn:
-        """The turn that `begin` gives, once it leads its session (see `led`)."""
-        return await led(begin, first or begin(), self.store.outside.clock, remark)
+        if chat.turn is not None:
+            await chat.turn.started()
+        return Resumed(chat, chat.turn, handle.head)
 
     async def use_model(self, chat: Chat) -> None:
         """Let the session go on with the model that was asked for, if it is another one."""
@@ -110,45 +91,6 @@ class Answering:
             self._router.client_for(model)
         except ConfigError as error:
             raise ModelNotHere(model, str(error)) from error
-
-
-async def led(
-    begin: Callable[[], Turn], first: Turn, clock: Clock, say: Callable[[str], None]
-) -> Turn:
-    """`first`, or the turn that `begin` gives once a dead process' lease has run out.
-
-    Raises: LeaseHeld when a living process leads the session, or one on another machine.
-    """
-    turn, has_told = first, False
-    while True:
-        try:
-            await turn.started()
-        except LeaseHeld as held:
-            _require_gone(held)
-            if not has_told:
-                say(f"{held.owner} was killed while it led this session; its lease runs out soon")
-            has_told = True
-            await clock.sleep(max((held.until - clock.now_ms()) / 1000, LEAST_WAIT_S))
-            turn = begin()
-        else:
-            return turn
-
-
-def _require_gone(held: LeaseHeld) -> None:
-    """Raise `held` unless its owner is a process of this machine that no longer runs."""
-    host, _, pid = held.owner.rpartition(":")
-    if host != socket.gethostname() or not pid.isdigit() or _is_running(int(pid)):
-        raise held
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 async def compacted(

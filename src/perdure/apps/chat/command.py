@@ -133,8 +133,7 @@ async def _one_turn(
             if before is None:
                 return INTERRUPTED
     await answering.use_model(chat)
-    turn = await answering.started(lambda: chat.send(prompt))
-    reply = await performed(chat, turn, teller)
+    reply = await performed(chat, chat.send(prompt), teller)
     if isinstance(teller, QuietTeller) and reply is not None:
         show(safe(reply.text))
     return INTERRUPTED if reply is None else DONE

@@ -20,8 +20,8 @@ from perdure.apps.terminal.outline import lines_of
 from perdure.apps.terminal.output import counted, out_style, show, show_lines, width
 from perdure.apps.terminal.telling import JsonTeller, Teller
 from perdure.apps.terminal.typed import TypedLines, interrupts
-from perdure.client.chat import Chat
-from perdure.client.turn import Turn
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.turn import Turn
 from perdure.errors import PerdureError, TurnFailed
 
 TREE_LINES = 60
@@ -135,8 +135,7 @@ class Conversation:
         chat = self._chat
         if chat is None:
             chat = self._chat = await self._answering.begin(self._cwd)
-        turn = await self._answering.started(lambda: chat.send(text))
-        await self._perform(chat, turn)
+        await self._perform(chat, chat.send(text))
 
     async def _perform(
         self, chat: Chat, turn: Turn, after: int = -1, pending: Sequence[Asked] = ()

@@ -14,8 +14,8 @@ import msgspec
 from perdure.apps.cli.exits import NeedsAnswer
 from perdure.apps.terminal.telling import Teller
 from perdure.apps.terminal.typed import interrupts
-from perdure.client.chat import Chat
-from perdure.client.turn import Reply, Turn
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.turn import Reply, Turn
 from perdure.events.types import AnyEvent, Event
 
 RESUMING = "going on with the turn that was interrupted"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perdure.apps.demo.cast import ASKS_THE_OTHER_WAY, MODEL
 from perdure.apps.demo.crash import Play, is_answered, runtime_of
-from perdure.apps.demo.stage import Stage
+from perdure.apps.demo.stage import INDENT, Stage
 from perdure.apps.terminal.drawing import drawn
 from perdure.apps.terminal.outline import lines_of
 from perdure.apps.terminal.output import counted, size
@@ -27,6 +27,7 @@ from perdure.session.entries import Entry
 from perdure.session.notes import ImportSource
 
 TREE_LINES = 22
+BRANCH_LINES = 12
 _LABEL = "where the demo began"
 
 
@@ -90,9 +91,7 @@ async def _kept_bytes(store: Store, report: ImportReport) -> bytes:
 async def look_around(play: Play) -> None:
     """Draw the tree, and say what a model would be sent."""
     stage = play.stage
-    roots = await play.session.tree()
-    lines = lines_of(roots, play.session.leaf, limit=TREE_LINES)
-    stage.show_all(drawn(lines, play.session.id, stage.width - 3, stage.style))
+    await _draw(play, TREE_LINES)
     context = await play.session.context()
     path = await play.session.path()
     stage.say()
@@ -101,6 +100,13 @@ async def look_around(play: Play) -> None:
         f"{counted(len(path), 'entry', 'entries')}, about {counted(context.tokens, 'token')}"
     )
     stage.claim("every tool call in it is answered", holds=is_answered(context))
+
+
+async def _draw(play: Play, limit: int) -> None:
+    stage, session = play.stage, play.session
+    await session.info()
+    lines = lines_of(await session.tree(), session.leaf, limit=limit)
+    stage.show_all(drawn(lines, session.id, stage.width - len(INDENT), stage.style))
 
 
 async def hand_over(play: Play) -> None:
@@ -126,7 +132,9 @@ async def branch_off(play: Play) -> None:
         await chat.set_model(MODEL)
         reply = await chat.send(ASKS_THE_OTHER_WAY)
     stage.say(f"the model: “{reply.text}”")
-    await session.info()
+    stage.say()
+    await _draw(play, BRANCH_LINES)
+    stage.say()
     new_path = await session.path()
     shared = old_path[: old_path.index(turning) + 1]
     stage.claim(
@@ -183,7 +191,7 @@ def commands_to_try(session: str, address: str) -> list[str]:
         f"export PERDURE_STORE={shlex.quote(address)}",
         f"{program} sessions tree {session}",
         f"{program} sessions context {session}",
-        f"{program} chat --session {session}",
+        f"{program} chat --session {session} -m scripted:echo",
         f"{program} store verify",
     ]
 

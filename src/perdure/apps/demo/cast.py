@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 from perdure.apps.wiring import scenario_in
-from perdure.client.agent import Agent
+from perdure.client.agents.agent import Agent
 from perdure.client.clock import SystemClock
 from perdure.models.routing import ModelRouter
 from perdure.models.scripted import ScriptedModel
@@ -28,9 +28,6 @@ NOTEBOOK = "notebook.txt"
 
 ASKS_FOR_A_LINE = "Before we go on, please write down where we are."
 ASKS_THE_OTHER_WAY = "Let us go the other way from here."
-
-LEASE_TTL_MS = 1_500
-"""How long the killed process keeps the session."""
 
 FOREVER_S = 60.0
 """How long the tool of the process that is to be killed takes to answer."""

@@ -12,19 +12,18 @@ from pathlib import Path
 from perdure.apps.demo.cast import (
     ASKS_FOR_A_LINE,
     FOREVER_S,
-    LEASE_TTL_MS,
     demo_agent,
     demo_models,
 )
 from perdure.apps.opening import writable_store
-from perdure.client.runtime import Runtime
+from perdure.client.agents.runtime import Runtime
 
 
 async def talk(address: str, namespace: str, session: str, folder: str) -> None:
     """Say one thing in `session` and wait for the answer, which does not come."""
     agent = demo_agent(Path(folder), FOREVER_S)
     async with writable_store(address, namespace) as store:
-        runtime = Runtime(store, [agent], models=demo_models(), lease_ttl_ms=LEASE_TTL_MS)
+        runtime = Runtime(store, [agent], models=demo_models())
         async with runtime:
             chat = await runtime.resume(session, agent)
             await chat.send(ASKS_FOR_A_LINE)

@@ -16,11 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.apps.chat.answering import led
 from perdure.apps.chat.performing import Asked, question_in
 from perdure.apps.demo.cast import (
     ASKS_FOR_A_LINE,
-    LEASE_TTL_MS,
     NOTEBOOK,
     demo_agent,
     demo_models,
@@ -28,7 +26,7 @@ from perdure.apps.demo.cast import (
 )
 from perdure.apps.demo.stage import Stage
 from perdure.apps.terminal.previews import preview_of
-from perdure.client.runtime import Runtime
+from perdure.client.agents.runtime import Runtime
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.context.build import Context
@@ -38,6 +36,7 @@ from perdure.session.messages import ToolResultPart
 
 PATIENCE_S = 40.0
 _POLL_S = 0.03
+_KIND_CELLS = 14
 
 
 class Play(msgspec.Struct, frozen=True):
@@ -59,7 +58,7 @@ async def runtime_of(play: Play) -> AsyncGenerator[Runtime]:
     """A runtime with the demonstration's agent and model."""
     models = demo_models()
     agent = demo_agent(play.folder)
-    async with Runtime(play.store, [agent], models=models, lease_ttl_ms=LEASE_TTL_MS) as runtime:
+    async with Runtime(play.store, [agent], models=models) as runtime:
         yield runtime
     await models.aclose()
 
@@ -110,9 +109,10 @@ async def _inside_tool(play: Play, child: asyncio.subprocess.Process, head: int)
 
 
 def _show_entry(stage: Stage, entry: Entry) -> None:
-    preview = preview_of(entry, stage.width - 34)
+    preview = preview_of(entry, stage.width - 30)
     number = stage.style.paint(f"{entry.seq:>5}", "faint")
-    stage.show_all([f"{number}  {preview.who:<14}  {preview.what}".rstrip()])
+    who = stage.style.paint(f"{preview.who:<{_KIND_CELLS}}", preview.meaning)
+    stage.show_all([f"{number}  {who}  {preview.what}"])
 
 
 async def read_the_evidence(play: Play, head: int) -> None:
@@ -138,11 +138,10 @@ async def resume(play: Play, head: int) -> None:
     async with runtime_of(play) as runtime:
         chat = await runtime.resume(play.session.id)
         assert chat.turn is not None
-        turn = await led(chat.recover, chat.turn, play.store.outside.clock, stage.say)
-        async for event in turn:
+        async for event in chat.turn:
             if (asked := question_in(event)) is not None:
                 await _answer(play, asked)
-        reply = await turn
+        reply = await chat.turn
     stage.say(f"the model: “{reply.text}”")
     entries = await play.store.backend.entries(play.session.id, after=head)
     runs = sum(entry.kind == ToolStarted.kind for entry in entries)

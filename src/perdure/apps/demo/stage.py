@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
 import msgspec
@@ -9,6 +10,8 @@ import msgspec
 from perdure.apps.terminal.output import out_style, show, width
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import safe
+
+INDENT = "   "
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -41,19 +44,21 @@ class Stage:
 
     def say(self, text: str = "") -> None:
         """A line of text."""
-        self._show(f"   {safe(text)}" if text else "")
+        lines = textwrap.wrap(safe(text), self.width - len(INDENT)) or [""]
+        self.show_all(lines)
 
     def show_all(self, lines: Iterable[str]) -> None:
         """Lines that are drawn already."""
         for line in lines:
-            self._show(f"   {line}")
+            self._show(f"{INDENT}{line}".rstrip())
 
     def claim(self, text: str, *, holds: bool) -> None:
         """Say `text` with a mark that tells whether it holds."""
         self.claims.append(Claim(text, holds))
-        mark = self.style.paint("✓", "good") if holds else self.style.paint("✗ NOT SO:", "bad")
-        plain = "ok" if holds else "NOT SO:"
-        self._show(f"   {mark if self.style.is_unicode else plain} {safe(text)}")
+        marks = ("✓", "✗ NOT SO:") if self.style.is_unicode else ("+", "- NOT SO:")
+        mark = self.style.paint(marks[0], "good") if holds else self.style.paint(marks[1], "bad")
+        first, *rest = textwrap.wrap(safe(text), self.width - len(INDENT) - 2)
+        self.show_all([f"{mark} {first}", *(f"  {line}" for line in rest)])
 
     def _show(self, line: str) -> None:
         if self._is_shown:

@@ -83,7 +83,7 @@ class _Pen(msgspec.Struct, frozen=True):
             paint(graph, "faint"),
             paint(self._bullet(row), preview.meaning),
             " ",
-            paint(padded(preview.who, WHO_WIDTH), preview.meaning),
+            paint(padded(clipped(preview.who, WHO_WIDTH), WHO_WIDTH), preview.meaning),
             " ",
             paint(preview.what, "faint" if is_quiet else "plain"),
             *("  " + paint(text, mark) for text, mark in marks),

@@ -10,9 +10,9 @@ Shape: a row is folded away only inside a run: between rows that are kept (`_is_
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -22,12 +22,6 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.tree import TreeNode
-
-Detail = Literal["turns", "ends"]
-"""What a folded run keeps: user messages and the answers before them, or only its ends."""
-
-_RUN_ENDS = 2
-"""Rows kept at either end of a run that is folded to its ends."""
 
 _WORTH_FOLDING = 3
 """Fewer rows than this are shown rather than counted."""
@@ -71,23 +65,48 @@ def lines_of(
 ) -> list[Line]:
     """The tree in at most about `limit` lines, with as much detail as fits.
 
-    First the steps inside turns are folded, then whole runs, then side branches; what is kept
-    (branch points, labels, compactions, ends, the leaf) may still be more than `limit`. Branches
-    deeper than `depth` are folded in any case. None: no limit.
+    First the steps inside turns are folded, then turns, then side branches; what is kept (branch
+    points, labels, compactions, ends, the leaf) may still be more than `limit`. Branches deeper
+    than `depth` are folded in any case. None: no limit.
     """
     rows = list(rows_of(roots, leaf))
-    best: list[Line] = _cut_at(rows, depth)
-    if limit is None or len(best) <= limit:
-        return best
-    deepest = max((line.depth for line in best), default=0)
-    for detail in ("turns", "ends"):
-        best = folded(_cut_at(rows, depth), detail)
+    lines = _cut_at(rows, depth)
+    if limit is None or len(lines) <= limit:
+        return lines
+    best = lines
+    for shown in _selections(lines, limit):
+        best = folded(lines, shown)
         if len(best) <= limit:
             return best
+    deepest = max((line.depth for line in lines), default=0)
     while len(best) > limit and deepest > 0:
         deepest //= 2
-        best = folded(_cut_at(rows, deepest), "ends")
+        best = folded(_cut_at(rows, deepest), frozenset())
     return best
+
+
+def _selections(lines: Sequence[Line], limit: int) -> Iterator[frozenset[EntryId]]:
+    """What may be shown of the rows inside runs, less each time: turns, some of them, nothing."""
+    inside = [line for line in lines if isinstance(line, Row) and not line.is_kept]
+    yield frozenset(_turn_ends(inside))
+    asked = [row.entry.id for row in inside if role_of(row.entry) == "user"]
+    room = (limit - len(folded(lines, frozenset()))) // 2  # each is followed by a count
+    if asked and room > 0:
+        yield frozenset(asked[:: math.ceil(len(asked) / room)])
+    yield frozenset()
+
+
+def _turn_ends(rows: Sequence[Row]) -> Iterator[EntryId]:
+    """User messages, and the answers right before them."""
+    answer: EntryId | None = None
+    for row in rows:
+        role = role_of(row.entry)
+        if role == "user":
+            yield row.entry.id
+            if answer is not None:
+                yield answer
+        if role:
+            answer = row.entry.id if role == "assistant" else None
 
 
 def rows_of(roots: Sequence[TreeNode], leaf: EntryId | None) -> Iterator[Row]:
@@ -164,53 +183,21 @@ def _cut_at(rows: Sequence[Row], depth: int | None) -> list[Line]:
     return lines
 
 
-def folded(lines: Iterable[Line], detail: Detail) -> list[Line]:
-    """`lines` with the middle of every run counted instead of shown."""
-    shown: list[Line] = []
-    run: list[Row] = []
-    for line in lines:
-        if isinstance(line, Row) and not line.is_kept:
-            if run and run[-1].depth != line.depth:
-                shown += _shortened(run, detail)
-                run = []
-            run.append(line)
-            continue
-        shown += _shortened(run, detail)
-        run = []
-        shown.append(line)
-    return shown + _shortened(run, detail)
-
-
-def _shortened(run: Sequence[Row], detail: Detail) -> list[Line]:
-    if not run:
-        return []
-    keeps = _turn_ends(run) if detail == "turns" else _run_ends(run)
-    lines: list[Line] = []
+def folded(lines: Iterable[Line], shown: frozenset[EntryId]) -> list[Line]:
+    """`lines` with the rows inside runs counted, but for those that are to be `shown`."""
+    result: list[Line] = []
     hidden: list[Row] = []
-    for row, is_kept in zip(run, keeps, strict=True):
-        if not is_kept:
-            hidden.append(row)
+    for line in lines:
+        if isinstance(line, Row) and not line.is_kept and line.entry.id not in shown:
+            if hidden and hidden[-1].depth != line.depth:
+                result += _counted(hidden)
+                hidden = []
+            hidden.append(line)
             continue
-        lines += _counted(hidden)
+        result += _counted(hidden)
         hidden = []
-        lines.append(row)
-    return lines + _counted(hidden)
-
-
-def _turn_ends(run: Sequence[Row]) -> list[bool]:
-    """User messages, and the answers right before them."""
-    keeps: list[bool] = []
-    role_after = ""
-    for row in reversed(run):
-        role = role_of(row.entry)
-        keeps.append(role == "user" or (role == "assistant" and role_after == "user"))
-        role_after = role or role_after
-    return keeps[::-1]
-
-
-def _run_ends(run: Sequence[Row]) -> list[bool]:
-    last = len(run) - _RUN_ENDS
-    return [position < _RUN_ENDS or position >= last for position in range(len(run))]
+        result.append(line)
+    return result + _counted(hidden)
 
 
 def _counted(hidden: Sequence[Row]) -> list[Line]:

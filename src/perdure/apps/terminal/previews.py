@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from perdure.apps.terminal.style import Meaning
-from perdure.apps.terminal.text import one_line
+from perdure.apps.terminal.text import one_line, safe
 from perdure.errors import SessionError
 from perdure.session.codec import Body, Unknown, body_of, role_of
 from perdure.session.entries import Entry
@@ -25,6 +25,14 @@ from perdure.session.kinds import (
     ModelChange,
     ThinkingChange,
 )
+from perdure.session.ledger import (
+    ModelCalled,
+    ModelFinished,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
 from perdure.session.messages import (
     MediaPart,
     Message,
@@ -35,6 +43,7 @@ from perdure.session.messages import (
     ToolResultPart,
     UnknownPart,
 )
+from perdure.session.notes import Answer, Label, Question
 
 
 class Preview(msgspec.Struct, frozen=True):
@@ -80,7 +89,7 @@ def preview_of(entry: Entry, width: int) -> Preview:
         what = _what(body_of(entry), width)
     except SessionError as error:
         what = error.code.replace("_", " ")
-    return Preview(one_line(who, WHO_WIDTH), one_line(what, width), meaning)
+    return Preview(safe(who), one_line(what, width), meaning)
 
 
 def _what(body: Body, width: int) -> str:
@@ -97,6 +106,22 @@ def _what(body: Body, width: int) -> str:
             return f"{name}: {' '.join(_part_line(part) for part in parts)}"
         case Unknown(kind=kind, v=version) if kind != OPAQUE:
             return f"a kind this perdure does not know (version {version})"
+        case _:
+            return _side_line(body)
+
+
+def _side_line(body: Body) -> str:
+    match body:
+        case TurnStarted(number=number, agent=agent):
+            return f"turn {number} of {agent}"
+        case ModelCalled(model=text) | ModelFinished(stop_reason=str(text)) | Label(text=str(text)):
+            return text
+        case ToolStarted(tool=tool, effect=effect, on_unknown=policy):
+            return f"{tool} ({effect}; if its outcome is lost: {policy})"
+        case ToolFinished(tool=tool, outcome=outcome):
+            return f"{tool}: {outcome}"
+        case TurnFinished(end=text) | Question(text=text) | Answer(choice=text):
+            return text
         case _:
             return ""
 

@@ -1,0 +1,73 @@
+"""What a model would be sent, as JSON and in full for people."""
+
+from __future__ import annotations
+
+import msgspec
+
+import perdure
+from perdure.apps.terminal.contexts import context_data, context_lines
+from perdure.apps.terminal.reports import report_of
+from perdure.apps.terminal.style import Style
+from perdure.session.kinds import Compaction, ModelChange
+from perdure.session.messages import assistant, thinking, tool_call, tool_result, user
+
+
+async def talk(store: perdure.Store) -> perdure.Session:
+    session = await store.create(id="s")
+    await session.append(ModelChange("openai:small"))
+    await session.append(user("An old question"), assistant("An old answer"))
+    kept = await session.append(user("Read \x1bit"))
+    await session.append(Compaction("They asked something.", first_kept=kept.id))
+    await session.append(
+        assistant("Reading", thinking("hm"), tool_call("c1", "read", {"path": "å"})),
+        tool_result("c1", "content"),
+    )
+    return session
+
+
+async def test_the_json_has_the_promised_keys() -> None:
+    async with perdure.open("memory:") as store:
+        context = await (await talk(store)).context()
+    data = msgspec.to_builtins(context_data(context, None))
+    assert list(data) == ["model", "thinking_level", "tokens", "messages", "dropped"]
+    assert (data["model"], data["dropped"]) == ("openai:small", 0)
+    assert {frozenset(message) for message in data["messages"]} == {
+        frozenset({"role", "parts", "entry_id"})
+    }
+    assert [message["role"] for message in data["messages"]] == ["user", "assistant", "tool"]
+    assert data["messages"][1]["parts"][-1] == {
+        "type": "tool_call",
+        "id": "c1",
+        "name": "read",
+        "args": {"path": "å"},
+    }
+    assert data["messages"][2]["entry_id"] == "s/6"
+    assert context_data(context, "Be brief")["system"] == "Be brief"
+
+
+async def test_people_see_every_message_in_full_and_the_reasons() -> None:
+    async with perdure.open("memory:") as store:
+        session = await talk(store)
+        context = await session.context()
+        report = await report_of(session, store.backend)
+    text = "\n".join(context_lines(context, report, None, Style()))
+    assert text.startswith("openai:small, thinking off: 3 messages, about ")
+    assert "The summary of compaction 4 stands for 3 entries before 3;" in text
+    assert "They asked something." in text
+    assert "An old question" not in text
+    assert '→ read {"path": "å"}  c1' in text
+    assert "← result of c1\ncontent" in text
+    assert "\x1b" not in text
+
+
+async def test_what_was_left_out_is_counted() -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create(id="s")
+        for number in range(20):
+            await session.append(user(f"question {number} " * 20), assistant("answer"))
+        context = await session.context(200)
+        report = await report_of(session, store.backend)
+    (heading, reason, *_) = context_lines(context, report, 200, Style())
+    assert context.dropped > 0
+    assert "messages" in heading
+    assert reason == f"{context.dropped} entries were left out, oldest first, to fit 200 tokens."

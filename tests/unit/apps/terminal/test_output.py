@@ -1,0 +1,95 @@
+"""What goes out, and what happens when nobody reads it."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from perdure.apps.terminal.output import (
+    OutputClosed,
+    counted,
+    iso,
+    show,
+    show_error,
+    show_failure,
+    show_json,
+    size,
+    width,
+)
+from perdure.errors import HeadConflict
+
+
+class Closed(io.RawIOBase):
+    """A pipe that nobody reads."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        raise BrokenPipeError
+
+
+def test_a_reader_that_went_away_is_told_apart_from_a_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    buffer = io.BufferedWriter(Closed(), buffer_size=1)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(buffer, write_through=True))
+    with pytest.raises(OutputClosed):
+        show("x" * 100)
+    with pytest.raises(OutputClosed):
+        show_json({"x": "y" * 100}, is_flushed=True)
+
+
+def test_json_is_one_line_of_utf8(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    show("before")
+    show_json({"a": "é\u2028"})
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out == b'before\n{"a":"\xc3\xa9\xe2\x80\xa8"}\n'
+
+
+def test_an_error_is_one_sentence_or_its_facts(capsys: pytest.CaptureFixture[str]) -> None:
+    error = HeadConflict("s1", 3, 5)
+    show_error(error, as_json=False)
+    show_error(error, as_json=True)
+    text, data = capsys.readouterr().err.splitlines()
+    assert text == f"perdure: {error}"
+    assert json.loads(data) == {
+        "error": {
+            "code": "head_conflict",
+            "message": str(error),
+            "stream": "s1",
+            "expected": 3,
+            "actual": 5,
+        }
+    }
+
+
+def test_a_fact_cannot_stand_in_for_the_code(capsys: pytest.CaptureFixture[str]) -> None:
+    show_failure("x", "y", {"code": "lie", "extra": object}, as_json=False)
+    show_failure("x", "y", {"code": "lie"}, as_json=True)
+    assert json.loads(capsys.readouterr().err.splitlines()[1])["error"]["code"] == "x"
+
+
+def test_times_are_iso_8601_in_utc() -> None:
+    assert iso(0) == "1970-01-01T00:00:00.000Z"
+    assert iso(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
+
+
+def test_numbers_are_for_people() -> None:
+    assert size(999) == "999 bytes"
+    assert size(23_166) == "23.2 kB"
+    assert size(3_000_000_000_000) == "3,000.0 GB"
+    assert counted(1, "entry", "entries") == "1 entry"
+    assert counted(1_000, "entry", "entries") == "1,000 entries"
+    assert counted(0, "label") == "0 labels"
+
+
+def test_the_width_follows_columns_but_not_below_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "132")
+    assert width() == 132
+    monkeypatch.setenv("COLUMNS", "5")
+    assert width() == 40

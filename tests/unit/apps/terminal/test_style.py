@@ -1,0 +1,51 @@
+"""Colours only where they are wanted and can be shown."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from perdure.apps.terminal.style import Style, style_for
+
+
+class Terminal(io.TextIOWrapper):
+    """A stream that says it is a terminal."""
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        super().__init__(io.BytesIO(), encoding=encoding)
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_coloured"),
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True),
+        ({"TERM": "dumb"}, False),
+        ({}, False),
+    ],
+)
+def test_a_terminal_is_coloured_unless_it_cannot_or_shall_not_be(
+    environment: dict[str, str], is_coloured: bool
+) -> None:
+    assert style_for(Terminal(), environment).is_coloured is is_coloured
+
+
+def test_a_file_or_pipe_is_never_coloured() -> None:
+    assert not style_for(io.StringIO(), {"TERM": "xterm"}).is_coloured
+
+
+def test_lines_are_drawn_in_ascii_where_nothing_else_can_be_encoded() -> None:
+    assert style_for(Terminal("utf-8"), {}).is_unicode
+    assert not style_for(Terminal("latin-1"), {}).is_unicode
+
+
+def test_paint_adds_codes_only_with_colour() -> None:
+    assert Style().paint("x", "bad") == "x"
+    assert Style(is_coloured=True).paint("x", "bad") == "\x1b[1;31mx\x1b[0m"
+    assert Style(is_coloured=True).paint("x", "plain") == "x"
+    assert Style(is_coloured=True).paint("", "bad") == ""

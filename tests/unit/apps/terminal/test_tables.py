@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from rich.cells import cell_len
+
+from perdure.apps.terminal.style import Style
+from perdure.apps.terminal.tables import Column, table
+
+COLUMNS = (Column("ID"), Column("COUNT", is_right=True), Column("TITLE", gives_way=True))
+
+
+def test_columns_are_aligned_and_numbers_to_the_right() -> None:
+    rows = [("a", "1", "first"), ("bcd", "22", "漢字")]
+    assert list(table(COLUMNS, rows, 80, Style())) == [
+        "ID   COUNT  TITLE",
+        "a        1  first",
+        "bcd     22  漢字",
+    ]
+
+
+def test_the_column_that_gives_way_is_cut_when_the_line_is_too_long() -> None:
+    rows = [("abc", "1", "a title that is much too long for this line")]
+    lines = list(table(COLUMNS, rows, 30, Style()))
+    assert all(cell_len(line) <= 30 for line in lines)
+    assert lines[1].startswith("abc      1  a title")
+    assert lines[1].endswith("…")
+
+
+def test_a_column_keeps_some_cells_however_narrow_it_gets() -> None:
+    rows = [("x" * 30, "1", "a long title")]
+    assert list(table(COLUMNS, rows, 20, Style()))[1].endswith("a long…")
+
+
+def test_without_rows_there_is_a_heading() -> None:
+    assert list(table(COLUMNS, [], 80, Style())) == ["ID  COUNT  TITLE"]

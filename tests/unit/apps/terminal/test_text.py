@@ -1,0 +1,59 @@
+"""What is printed neither commands the terminal nor leaves its line."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+from rich.cells import cell_len
+
+from perdure.apps.terminal.text import clipped, one_line, padded, safe
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\x1b[2J\x1b]0;owned\x07",
+        "a\x9b31mb",
+        "\u202egnp.exe",
+        "\u2066\u2069\u200e",
+        "\u2028\u2029\x85",
+        "\ud800",
+        "a\rb\x08c\x7f",
+    ],
+)
+def test_nothing_that_a_terminal_obeys_is_printed(text: str) -> None:
+    shown = safe(text)
+    assert "\ufffd" in shown
+    assert all(c in {"\n", "\t"} or c.isprintable() for c in shown)
+
+
+def test_letters_of_every_language_tabs_and_lines_stay() -> None:
+    text = "æøå 漢字 עברית 🐌 é\n\tindented"
+    assert safe(text) == text
+
+
+@given(st.text(max_size=200), st.integers(min_value=1, max_value=60))
+def test_a_line_is_one_line_and_fits(text: str, width: int) -> None:
+    line = one_line(text, width)
+    assert "\n" not in line
+    assert cell_len(line) <= width
+    assert line == safe(line)
+
+
+def test_a_line_that_was_cut_says_so() -> None:
+    assert one_line("one two three", 8) == "one two…"
+    assert one_line("one  \n two", 20) == "one two"
+    assert one_line("x" + " " * 5_000 + "y", 10).endswith("…")
+    assert one_line("漢字漢字", 5) == "漢字…"
+
+
+def test_clipping_counts_cells_not_characters() -> None:
+    assert clipped("漢字", 4) == "漢字"
+    assert clipped("漢字", 3) == "漢…"
+    assert clipped("abc", 0) == ""
+
+
+def test_padding_fills_up_to_the_width_and_never_cuts() -> None:
+    assert padded("漢", 4) == "漢  "
+    assert padded("abcdef", 3) == "abcdef"

@@ -1,0 +1,57 @@
+"""Which store commands work on, and that looking makes none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.apps.opening import (
+    database_file,
+    existing_store,
+    file_address,
+    is_missing,
+    store_address,
+    writable_store,
+)
+
+
+def test_the_named_store_counts_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_STORE", "memory:")
+    assert store_address("sqlite:///x.db") == "sqlite:///x.db"
+    assert store_address(None) == "memory:"
+
+
+def test_without_either_it_is_a_file_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PERDURE_STORE", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    assert store_address(None).endswith("/perdure/perdure.db")
+
+
+def test_the_file_of_an_address_is_found(tmp_path: Path) -> None:
+    assert database_file("sqlite:///relative.db") == Path("relative.db")
+    assert database_file("sqlite:////absolute.db") == Path("/absolute.db")
+    assert database_file("memory:") is None
+    assert database_file(file_address(tmp_path / "a.db")) == tmp_path / "a.db"
+
+
+def files_in(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+async def test_looking_at_a_store_that_is_not_there_makes_none(tmp_path: Path) -> None:
+    address = file_address(tmp_path / "sub" / "x.db")
+    assert is_missing(address)
+    async with existing_store(address) as store:
+        assert await store.recent() == []
+    assert not files_in(tmp_path)
+
+
+async def test_writing_makes_it_private(tmp_path: Path) -> None:
+    file = tmp_path / "sub" / "x.db"
+    async with writable_store(file_address(file)) as store:
+        await store.create(id="s")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    async with existing_store(file_address(file)) as store:
+        assert [info.id for info in await store.recent()] == ["s"]

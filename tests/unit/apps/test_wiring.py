@@ -1,0 +1,51 @@
+"""What an agent of the command line is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.apps.wiring import BUILTIN_TOOLS, chat_agent, models, scenario_in
+from perdure.errors import ConfigError
+from perdure.tools.declare import tool
+
+
+def test_the_built_in_tools_only_read() -> None:
+    assert {spec.effect for spec in BUILTIN_TOOLS} == {"read"}
+
+
+def test_the_agent_of_a_chat_is_offline_unless_told_otherwise() -> None:
+    assert chat_agent().model == "scripted:echo"
+    assert chat_agent("openai:x").model == "openai:x"
+
+
+def test_an_agent_can_be_given_more_tools() -> None:
+    @tool(effect="write")
+    def note(text: str) -> str:
+        """Note it."""
+        return text
+
+    assert chat_agent(tools=[note]).registry.names[-1] == "note"
+
+
+async def test_a_scenario_replaces_all_other_models(tmp_path: Path) -> None:
+    file = tmp_path / "trip.yaml"
+    file.write_text("sequence:\n  - text: Hello\n", encoding="utf-8")
+    router = models(scenario_in(file))
+    assert router.providers == ("scripted",)
+    await router.aclose()
+
+
+def test_a_scenario_that_is_not_there_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        scenario_in(tmp_path / "none.yaml")
+
+
+def test_a_provider_that_is_not_set_up_says_how_to_set_it_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with pytest.raises(ConfigError, match=r"pip install 'perdure\[models\]'"):
+        models().client_for("openai:gpt")
