@@ -8,6 +8,7 @@ long the branch is before that does not matter. A fork's first run goes on in it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import apsw
 
@@ -15,7 +16,7 @@ from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, first_kept_by
 from perdure.session.ids import EntryId
 from perdure.session.notes import CompactionUndone
-from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Fork, Node, Tables
+from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Node, Tables
 
 _PARENT_OF_RUN = """
 SELECT p.n, p.stream, p.seq, p.run, p.depth, p.messages, p.state
@@ -54,7 +55,18 @@ WHERE stream = ? AND kind = ? AND seq <= ? AND run IS NULL ORDER BY seq
 
 _STATE = "SELECT compaction, model, thinking, before FROM state WHERE no = ?"
 
+_FORK = "SELECT origin, origin_head, origin_leaf, is_path FROM birth WHERE stream = ?"
+
 _LAST_FREQUENT_KIND = 31
+
+
+class Fork(NamedTuple):
+    """Where a stream was forked: origin's number, its head then, position of the leaf."""
+
+    origin: int
+    head: int
+    leaf: int | None
+    is_path: bool
 
 
 # ---------------------------------------------------------------- runs
@@ -120,11 +132,19 @@ def branch(
 # ---------------------------------------------------------------- what a stream sees
 
 
+def fork_of(tables: Tables, stream: int) -> Fork | None:
+    """Where a stream was forked, None for one that was not."""
+    row = tables.row(_FORK, stream)
+    if row is None or row[0] is None:
+        return None
+    return Fork(row[0], row[1], row[2], bool(row[3]))
+
+
 def lineage(tables: Tables, stream: int, head: int) -> Iterator[tuple[int, int, Fork | None]]:
     """The stream with its head, then its origin with the seq it is shared up to, and so on."""
     upto = head
     while True:
-        fork = tables.fork(stream)
+        fork = fork_of(tables, stream)
         yield stream, upto, fork
         if fork is None:
             return

@@ -33,6 +33,10 @@ _ORIGINS: dict[SessionScope, tuple[Origin, ...]] = {
     "all": ("user", "role", "subagent", "import"),
 }
 
+_STREAM_NUMBER = """
+SELECT no FROM stream WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND id = ?
+"""
+
 _ENTRIES = f"""
 SELECT {ENTRY_COLUMNS} FROM entry WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?
 """  # noqa: S608 - put together from constants
@@ -91,7 +95,7 @@ def entries(
     tables: Tables, namespace: str, stream: StreamId, after: int, limit: int | None
 ) -> list[Entry]:
     """The stream's own log after seq `after`."""
-    number = tables.stream_number(namespace, stream)
+    number = _number(tables, namespace, stream)
     rows = tables.rows(_ENTRIES, number, after, -1 if limit is None else limit)
     return [tables.entry(stream, row) for row in rows]
 
@@ -144,7 +148,7 @@ def notes(tables: Tables, namespace: str, stream: StreamId, kinds: Sequence[str]
 
 def partial(tables: Tables, namespace: str, stream: StreamId) -> tuple[int, bytes] | None:
     """What has arrived of an answer."""
-    number = tables.stream_number(namespace, stream)
+    number = _number(tables, namespace, stream)
     row = tables.row("SELECT seq, content FROM partial WHERE stream = ?", number)
     return None if row is None else (row[0], row[1])
 
@@ -162,13 +166,20 @@ def resolve(tables: Tables, namespace: str, stream: StreamId, reference: str) ->
 
 def aliases(tables: Tables, namespace: str, stream: StreamId) -> dict[str, EntryId]:
     """Foreign id -> entry of the stream's own log."""
-    number = tables.stream_number(namespace, stream)
+    number = _number(tables, namespace, stream)
     rows = tables.rows("SELECT name, seq FROM alias WHERE stream = ? ORDER BY seq", number)
     return {name: entry_id(stream, seq) for name, seq in rows}
 
 
+def _number(tables: Tables, namespace: str, stream: StreamId) -> int:
+    number = tables.value(_STREAM_NUMBER, namespace, stream) if is_text(stream) else None
+    if number is None:
+        raise SessionNotFound(stream)
+    return int(number)
+
+
 def _standing(tables: Tables, namespace: str, stream: StreamId) -> tuple[int, int]:
-    number = tables.stream_number(namespace, stream)
+    number = _number(tables, namespace, stream)
     tables.stream_ids[number] = stream
     return number, tables.value("SELECT head FROM stream WHERE no = ?", number)
 

@@ -32,15 +32,9 @@ FROM stream AS s JOIN birth AS b ON b.stream = s.no LEFT JOIN entry AS l ON l.n 
 WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.id = ?
 """  # noqa: S608 - put together from constants
 
-_STREAM_NUMBER = """
-SELECT no FROM stream WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND id = ?
-"""
-
 _NEIGHBOUR_NUMBER = """
 SELECT no FROM stream WHERE namespace = (SELECT namespace FROM stream WHERE no = ?) AND id = ?
 """
-
-_FORK = "SELECT origin, origin_head, origin_leaf, is_path FROM birth WHERE stream = ?"
 
 _NODE_AT = "SELECT n, stream, seq, run, depth, messages, state FROM entry WHERE n = ?"
 
@@ -112,15 +106,6 @@ class Node(NamedTuple):
     depth: int
     messages: int
     state: int | None
-
-
-class Fork(NamedTuple):
-    """Where a stream was forked: origin's number, its head then, position of the leaf."""
-
-    origin: int
-    head: int
-    leaf: int | None
-    is_path: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,16 +196,6 @@ class Tables:
         found = self.row(sql, *values)
         return None if found is None else found[0]
 
-    def stream_number(self, namespace: str, stream: str) -> int:
-        """The number of a stream.
-
-        Raises: SessionNotFound.
-        """
-        number = self.value(_STREAM_NUMBER, namespace, stream) if is_text(stream) else None
-        if number is None:
-            raise SessionNotFound(stream)
-        return int(number)
-
     def stream(self, namespace: str, stream: str) -> Stream:
         """A stream as it stands.
 
@@ -242,13 +217,6 @@ class Tables:
         info = info_of_row(row)
         state = StreamState(born, row[11], leaf_id, chain, epoch, open_turn, info)
         return Stream(row[0], state, leaf, tip, owner, until)
-
-    def fork(self, stream: int) -> Fork | None:
-        """Where a stream was forked, None for one that was not."""
-        row = self.row(_FORK, stream)
-        if row is None or row[0] is None:
-            return None
-        return Fork(row[0], row[1], row[2], bool(row[3]))
 
     def node_at(self, n: int) -> Node:
         """The tree entry at a position."""

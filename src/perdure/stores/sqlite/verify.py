@@ -19,8 +19,8 @@ from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.messages import MESSAGE
 from perdure.stores.chain import genesis_hash
 from perdure.stores.protocol import EMPTY, Problem, Verification
-from perdure.stores.sqlite.branches import node_seen
-from perdure.stores.sqlite.rows import Fork, Node, Row, Stream, Tables
+from perdure.stores.sqlite.branches import Fork, fork_of, node_seen
+from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
 from perdure.stores.verification import (
     StoredCommit,
     StoredEntry,
@@ -125,7 +125,7 @@ class _StreamCheck:
         self._found.append(Problem(self._id, seq, problem))
 
     def _check(self, stream: Stream) -> None:
-        fork = self._tables.fork(stream.no)
+        fork = fork_of(self._tables, stream.no)
         origin_hash = b"" if fork is None else self._origin_hash(fork)
         if self._genesis(stream.no) != genesis_hash(stream.state.header, origin_hash):
             self._report(None, "the hash its chain begins with is not that of its header")

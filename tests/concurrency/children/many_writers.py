@@ -1,0 +1,113 @@
+"""One of several processes on one store.
+
+many_writers.py append PATH NAME COUNT    appends COUNT messages that say NAME and a number
+many_writers.py race PATH NAME COUNT      tries to be first at each of COUNT heads; prints its wins
+many_writers.py mixed PATH NAME COUNT     appends, and reads all there is to read in between
+many_writers.py hold PATH NAME MS         takes the lease for MS, begins a turn, says "held", waits
+                                          for a line on standard input, then goes on with its turn
+many_writers.py take PATH NAME MS         takes the lease for MS as soon as nobody holds it, and
+                                          gives up the turn it finds open
+
+It begins when a line comes on standard input, so that all begin together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from perdure.client.clock import SystemClock, system_random
+from perdure.errors import HeadConflict, LeaseHeld, PerdureError
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import NewEntry
+from perdure.session.ids import StreamId
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.messages import user
+from perdure.stores.protocol import Commit, Lease, Write
+from perdure.stores.sqlite.store import SqliteStore
+
+S = StreamId("shared")
+
+
+def said(text: str) -> NewEntry:
+    return new_tree(user(text))
+
+
+async def commit(
+    store: SqliteStore, *entries: NewEntry, head: int | None = None, lease: Lease | None = None
+) -> None:
+    write = Write(stream=S, entries=entries, expected_head=head, lease=lease)
+    await store.commit(Commit(writes=(write,), at=1))
+
+
+async def append(store: SqliteStore, name: str, count: int) -> str:
+    for number in range(count):
+        await commit(store, said(f"{name} {number}"))
+    return "done"
+
+
+async def race(store: SqliteStore, name: str, count: int) -> str:
+    won: list[str] = []
+    for head in range(-1, count - 1):
+        try:
+            await commit(store, said(f"{name} {head + 1}"), head=head)
+        except HeadConflict:
+            continue
+        won.append(str(head + 1))
+    return " ".join(won)
+
+
+async def mixed(store: SqliteStore, name: str, count: int) -> str:
+    for number in range(count):
+        await commit(store, said(f"{name} {number}"))
+        state = await store.state(S)
+        window = await store.context_window(S, state.leaf)
+        assert len(window.entries) == state.head + 1
+        await store.entries(S, after=state.head - 5)
+        await store.sessions()
+    return "done"
+
+
+async def hold(store: SqliteStore, name: str, ttl_ms: int) -> str:
+    lease = await store.acquire_lease(S, name, ttl_ms)
+    await commit(store, new_side(TurnStarted(1, "agent")), said("begun"), lease=lease)
+    say("held")
+    sys.stdin.readline()
+    try:
+        await commit(store, said("late"), lease=lease)
+    except PerdureError as error:
+        return error.code
+    return "not refused"
+
+
+async def take(store: SqliteStore, name: str, ttl_ms: int) -> str:
+    clock = SystemClock()
+    while True:
+        try:
+            lease = await store.acquire_lease(S, name, ttl_ms)
+        except LeaseHeld as held:
+            await clock.sleep((held.until - clock.now_ms()) / 1000)
+        else:
+            await commit(store, new_side(TurnFinished("interrupted")), lease=lease)
+            return f"epoch {lease.epoch}"
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+async def main(role: str, path: Path, name: str, count: int) -> None:
+    store = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
+    say("ready")
+    sys.stdin.readline()
+    work = {"append": append, "race": race, "mixed": mixed, "hold": hold, "take": take}[role]
+    say(await work(store, name, count))
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])))

@@ -1,0 +1,99 @@
+"""Commit to two streams at once, for ever or until the file layer kills this process.
+
+log_writer.py append PATH        commits until it is killed; one line on standard output for each
+                                 commit that was acknowledged
+log_writer.py each FOLDER        runs one small life of a store in a process of its own, killed at
+                                 its first write or fsync, then one killed at its second, and so
+                                 on until one survives; stores and acknowledgements stay in FOLDER
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from perdure.client.clock import SystemClock, system_random
+from perdure.session.codec import new_tree
+from perdure.session.entries import NewEntry
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.messages import user
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.sqlite.store import SqliteStore
+from tests.fakes.faulty_vfs import faulty_vfs, killing_at
+
+STREAMS = (StreamId("first"), StreamId("second"))
+SIZES = (3, 2)
+"""Entries of one commit in each stream."""
+
+FILLER = "x" * 3_000
+MOST_OPERATIONS = 2_000
+
+
+async def opened(path: Path) -> SqliteStore:
+    return await SqliteStore.open(path, clock=SystemClock(), random=system_random)
+
+
+async def create(store: SqliteStore) -> None:
+    writes = tuple(Write(stream=id_, create=StreamHeader(id_, 1)) for id_ in STREAMS)
+    await store.commit(Commit(writes=writes, at=1))
+
+
+async def append(store: SqliteStore, number: int) -> None:
+    """Commit number `number`: every entry says which it is."""
+    writes = tuple(
+        Write(stream=id_, entries=numbered(number, size))
+        for id_, size in zip(STREAMS, SIZES, strict=True)
+    )
+    await store.commit(Commit(writes=writes, at=number, idempotency_key=f"commit {number}"))
+
+
+def numbered(number: int, size: int) -> tuple[NewEntry, ...]:
+    return tuple(new_tree(user(f"{number} {index} {FILLER}")) for index in range(size))
+
+
+async def append_for_ever(path: Path) -> None:
+    store = await opened(path)
+    if await store.position() == 0:
+        await create(store)
+    number = (await store.state(STREAMS[0])).head // SIZES[0] + 1
+    while True:
+        await append(store, number)
+        os.write(1, f"{number}\n".encode())
+        number += 1
+
+
+async def live_once(path: Path) -> None:
+    """A whole life: made, written to, closed. What was acknowledged stands in ``PATH.acks``."""
+    acks = os.open(path.with_suffix(".acks"), os.O_WRONLY | os.O_CREAT)
+    store = await opened(path.with_suffix(".db"))
+    await create(store)
+    os.write(acks, b"-1\n")
+    for number in range(2):
+        await append(store, number)
+        os.write(acks, f"{number}\n".encode())
+    await store.close()
+
+
+def kill_at_each(folder: Path) -> None:
+    for operation in range(1, MOST_OPERATIONS):
+        child = os.fork()
+        if child == 0:
+            with faulty_vfs() as layer:
+                layer.plan = killing_at(operation)
+                asyncio.run(live_once(folder / f"{operation}"))
+            os._exit(0)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+            return
+    raise AssertionError("a small life of a store should end")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "append":
+        asyncio.run(append_for_ever(Path(sys.argv[2])))
+    else:
+        kill_at_each(Path(sys.argv[2]))

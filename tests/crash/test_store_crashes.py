@@ -1,0 +1,88 @@
+"""``kill -9`` of a process that writes a store: at any moment, and at each write and fsync."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from perdure.client.clock import SystemClock, system_random
+from perdure.errors import SessionNotFound
+from perdure.session.ids import StreamId
+from perdure.stores.sqlite.store import SqliteStore
+from tests.crash.children.log_writer import SIZES, STREAMS
+
+CHILD = Path(__file__).parent / "children" / "log_writer.py"
+ROUNDS = 30
+
+
+async def commits_in(store: SqliteStore, stream: StreamId) -> Counter[int]:
+    """How many entries of each commit the stream holds."""
+    found: Counter[int] = Counter()
+    for entry in await store.entries(stream):
+        message = entry.message
+        assert message is not None
+        found[int(message.text.split()[0])] += 1
+    return found
+
+
+async def check(path: Path, acknowledged: set[int]) -> None:
+    """What was acknowledged is there, what is there is whole, and the store is sound."""
+    store = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
+    try:
+        verification = await store.verify()
+        assert verification.problems == ()
+        for stream, size in zip(STREAMS, SIZES, strict=True):
+            try:
+                found = await commits_in(store, stream)
+            except SessionNotFound:
+                assert not acknowledged
+                continue
+            assert acknowledged - {-1} <= set(found)
+            assert set(found.values()) <= {size}
+            assert sorted(found) == list(range(len(found)))
+        assert verification.entries % sum(SIZES) == 0
+    finally:
+        await store.close()
+
+
+def killed_after(path: Path, seconds: float) -> set[int]:
+    """Let a child append for a while after its first commit; what it acknowledged."""
+    command = [sys.executable, str(CHILD), "append", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            child.kill()
+        return {int(line) for line in (first + child.stdout.read()).split(b"\n")[:-1]}
+
+
+@pytest.mark.slow
+def test_thirty_kills_at_random_moments_lose_nothing_and_tear_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    acknowledged: set[int] = set()
+    for _ in range(ROUNDS):
+        acknowledged |= killed_after(path, random.uniform(0.0, 0.15))
+        asyncio.run(check(path, acknowledged))
+
+    assert len(acknowledged) > ROUNDS
+
+
+@pytest.mark.slow
+def test_a_kill_at_each_write_and_fsync_of_a_store_s_life(tmp_path: Path) -> None:
+    command = [sys.executable, str(CHILD), "each", str(tmp_path)]
+    subprocess.run(command, check=True, timeout=100)
+
+    lives = sorted(tmp_path.glob("*.acks"))
+    for acks in lives:
+        acknowledged = {int(line) for line in acks.read_bytes().split()}
+        asyncio.run(check(acks.with_suffix(".db"), acknowledged))
+    # Making the file, two commits and the last checkpoint are some dozens of operations.
+    assert len(lives) > 40
