@@ -139,7 +139,7 @@ def _cut(
     enough = _enough_from(shown, keep_recent_tokens, scale)
     if enough is None:
         more = sum(estimate_tokens(message, scale) for message in (*retained, *_messages(shown)))
-        chosen = candidates[0] if retained and more >= keep_recent_tokens else None
+        chosen = candidates[0] if more >= keep_recent_tokens else None
     else:
         # Behind an oversized result there may be no place to cut: then the last one before it, so
         # that at least what stands before that place leaves the context.

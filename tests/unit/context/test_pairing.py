@@ -173,6 +173,12 @@ def test_scenario_31_an_error_that_was_tried_again_is_absent_from_the_context() 
     ]
 
 
+def test_an_error_whose_call_was_answered_stays_although_it_was_tried_again() -> None:
+    failed = cut_short("error", TextPart("Let me"), tool_call("1", "a"))
+    sent = repair(user("go"), failed, assistant("Let me see"), tool_result("1", "one"))
+    assert [message.role for message in sent] == ["user", "assistant", "tool", "assistant"]
+
+
 def test_an_error_that_was_not_tried_again_keeps_what_it_said() -> None:
     failed = cut_short("error", TextPart("Let me"))
     assert [m.text for m in repair(user("go"), failed, user("well?"))] == ["go", "Let me", "well?"]
