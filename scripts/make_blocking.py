@@ -25,9 +25,9 @@ HANDLES = {
     "Watch": ("watching", (("watching", "Watch"),)),
     "Session": ("session", (("reading", "SessionReader"), ("session", "Session"))),
     "Store": ("store", (("store", "Store"),)),
-    "Turn": ("turn", (("turn", "Turn"),)),
-    "Chat": ("chat", (("chat", "Chat"),)),
-    "Runtime": ("runtime", (("runtime", "Runtime"),)),
+    "Turn": ("agents.turn", (("agents.turn", "Turn"),)),
+    "Chat": ("agents.chat", (("agents.chat", "Chat"),)),
+    "Runtime": ("agents.runtime", (("agents.runtime", "Runtime"),)),
 }
 HIDDEN = frozenset({"backend", "outside", "bus", "aclose"})
 """Attributes and methods that only programs with async have a use for."""
@@ -42,7 +42,7 @@ class Module:
 
     def __init__(self, name: str) -> None:
         own = f"perdure.client.{name}"
-        self.tree = ast.parse((CLIENT / f"{name}.py").read_text(encoding="utf-8"))
+        self.tree = ast.parse((CLIENT / f"{name.replace(".", "/")}.py").read_text(encoding="utf-8"))
         self.homes: dict[str, str] = {}
         for node in self.tree.body:
             if isinstance(node, ast.ImportFrom) and node.module:

@@ -234,7 +234,7 @@ class TurnOpen(StoreError):
     def __init__(self, stream: str, turn_seq: int) -> None:
         super().__init__(
             f"a turn is open in session {stream!r}; let it finish, resume it with "
-            f"`perdure chat --session {stream}`, or give it up with --abandon-turn"
+            f"`perdure chat --session {stream}`, or give it up with `perdure sessions abandon {stream}`"
         )
         self.stream = stream
         self.turn_seq = turn_seq

@@ -13,7 +13,11 @@ from typing import overload
 import msgspec
 
 from perdure.client.clock import absolute
+from perdure.client.processes import is_gone, this_process
 from perdure.client.reading import EntryRef, SessionReader
+from perdure.engine.turns.environment import LEASE_TTL_MS
+from perdure.engine.turns.leading import Claim
+from perdure.engine.turns.recovery import give_up
 from perdure.errors import (
     AlreadyAnswered,
     EntryNotFound,
@@ -196,6 +200,26 @@ class Session(SessionReader):
         if state.info.status == "ended":
             return None
         return await self._note(SessionEnded(reason=reason))
+
+    async def abandon_turn(self) -> bool:
+        """Close the turn of a process that is gone, without doing anything more of it.
+
+        What had arrived of an answer stays on the branch; tool calls without a result are told as
+        aborted. Shape: whether a turn was open.
+        Raises: LeaseHeld while that process is alive, or where nobody can tell and its lease has
+        not run out.
+        """
+        claim = Claim(
+            store=self._backing.store,
+            stream=self.id,
+            clock=self._outside.clock,
+            owner=this_process(),
+            ttl_ms=LEASE_TTL_MS,
+            is_gone=is_gone,
+        )
+        closed = await give_up(claim)
+        await self._look()
+        return closed is not None
 
     async def reopen(self) -> Entry | None:
         """Open a closed session again. Shape: None when it was open."""

@@ -13,10 +13,11 @@ from enum import StrEnum
 import msgspec
 
 from perdure.context.tokens import estimate_tokens
+from perdure.errors import UnsupportedVersion
 from perdure.session.codec import Body, body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.kinds import Compaction
+from perdure.session.kinds import MESSAGE, Compaction
 from perdure.session.ledger import (
     CallPurpose,
     Interrupted,
@@ -122,7 +123,16 @@ def fold(state: TurnState, entries: Iterable[Entry]) -> TurnState:
 def _after(state: TurnState, entry: Entry) -> TurnState:
     state = msgspec.structs.replace(state, head=entry.seq)
     rule = _RULES.get(entry.kind)
-    return rule(state, entry, body_of(entry)) if rule is not None else state
+    if rule is None:
+        return state
+    try:
+        body = body_of(entry)
+    except UnsupportedVersion:
+        # Of the turn's own ledger nothing may be guessed; a message may come from anybody.
+        if entry.kind != MESSAGE:
+            raise
+        return state
+    return rule(state, entry, body)
 
 
 def _turn_started(state: TurnState, entry: Entry, body: Body) -> TurnState:
@@ -285,7 +295,7 @@ def _turn_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
 
 
 _RULES: Mapping[str, Callable[[TurnState, Entry, Body], TurnState]] = {
-    "message": _message,
+    MESSAGE: _message,
     TurnStarted.kind: _turn_started,
     ModelCalled.kind: _model_called,
     ModelFinished.kind: _model_finished,

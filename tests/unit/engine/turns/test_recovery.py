@@ -76,6 +76,16 @@ async def test_a_dead_processes_turn_is_given_up_and_its_words_are_kept() -> Non
     await chat.session.branch(None)
 
 
+async def test_a_session_gives_up_the_turn_of_a_dead_process_by_itself() -> None:
+    stage, chat = await cut_in_mid_answer()
+    session = await stage.store.open("s")
+    assert await session.abandon_turn()
+    assert not await session.abandon_turn()
+    assert await session.branch(None) is not None
+    assert session.leaf is None
+    assert chat.id == session.id
+
+
 async def test_a_turn_that_runs_cannot_be_given_up() -> None:
     entered = asyncio.Event()
 

@@ -1,0 +1,27 @@
+"""Limits and their defaults."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.engine.turns.config import (
+    MAX_CORRECTABLE_ROUNDS,
+    MAX_TOOL_ROUNDS,
+    MAX_TURNS,
+    Limits,
+)
+
+
+@pytest.mark.parametrize("none", [0, -1])
+def test_no_limit_is_the_default_limit(none: int) -> None:
+    assert Limits(none, none, none) == Limits(MAX_TURNS, MAX_TOOL_ROUNDS, MAX_CORRECTABLE_ROUNDS)
+
+
+def test_a_limit_that_is_set_stays() -> None:
+    assert Limits(max_turns=3, max_tool_rounds=0).max_turns == 3
+
+
+def test_limits_read_back_from_a_snapshot_are_the_same() -> None:
+    limits = Limits(max_turns=7)
+    assert msgspec.convert(msgspec.to_builtins(limits), Limits) == limits

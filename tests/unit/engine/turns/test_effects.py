@@ -1,0 +1,27 @@
+"""Which effect a state waits for: at most one, and none when the turn is over."""
+
+from __future__ import annotations
+
+from perdure.engine.turns import inputs
+from perdure.engine.turns.effects import AwaitAnswer, CallModel, RunTool, Wait, effect_of
+from perdure.errors import ModelUnavailable
+from perdure.session.messages import assistant, tool_call
+from tests.fakes.turn_log import Course, empty_state
+
+
+def test_each_open_intent_is_one_effect() -> None:
+    course = Course()
+    assert isinstance(effect_of(course.state), CallModel)
+    course.happens(inputs.CallFailed(ModelUnavailable("p:m", "down")))
+    assert isinstance(effect_of(course.state), Wait)
+    course.happens(inputs.Waited())
+    course.happens(inputs.Answered(assistant(tool_call("c", "ask"))))
+    assert isinstance(effect_of(course.state), RunTool)
+    course.happens(inputs.Lost())
+    assert isinstance(effect_of(course.state), AwaitAnswer)
+    course.happens(inputs.Aborted())
+    assert effect_of(course.state) is None
+
+
+def test_without_a_turn_there_is_nothing_to_do() -> None:
+    assert effect_of(empty_state()) is None

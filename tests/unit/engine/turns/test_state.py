@@ -1,0 +1,67 @@
+"""The fold of a turn: what each entry changes, whoever wrote it."""
+
+from __future__ import annotations
+
+from perdure.engine.turns import inputs
+from perdure.engine.turns.state import Phase, fold
+from perdure.errors import ModelUnavailable
+from perdure.session.codec import new_side
+from perdure.session.messages import Usage, assistant, tool_call
+from perdure.session.notes import Label, SessionInfoChanged
+from tests.fakes.turn_log import Course, TurnLog, empty_state
+
+
+def test_nothing_has_happened_in_an_empty_session() -> None:
+    assert empty_state().phase is Phase.IDLE
+    assert fold(empty_state(), []) == empty_state()
+
+
+def test_entries_that_are_not_the_turns_only_move_the_head() -> None:
+    course = Course()
+    before = course.state
+    course.others_append(Label("here"))
+    course.others_append(SessionInfoChanged(title="T"))
+    assert course.state.head == before.head + 2
+    assert course.state.phase is before.phase
+
+
+def test_an_entry_of_a_kind_of_the_future_is_passed_over() -> None:
+    log = TurnLog()
+    new = new_side(Label("x"))
+    future = type(new)("of_the_future", b'{"v": 9}', 9, "side")
+    assert fold(empty_state(), log.append([future])).head == 0
+
+
+def test_usage_is_summed_over_the_turns_calls() -> None:
+    course = Course()
+    course.happens(inputs.Answered(assistant(tool_call("c", "retry"), usage=Usage(10, 1))))
+    course.happens(inputs.ToolReturned("ok"))
+    course.happens(inputs.Answered(assistant("done", usage=Usage(20, 2, 5))))
+    assert course.state.usage == Usage(30, 3, 5)
+
+
+def test_the_context_is_what_was_reported_plus_what_was_added_since() -> None:
+    course = Course()
+    assert course.state.context_tokens is not None
+    assert course.state.context_tokens > 10
+    course.happens(inputs.Answered(assistant(tool_call("c", "retry"), usage=Usage(100, 7))))
+    assert course.state.context_tokens == 107
+    course.happens(inputs.ToolReturned("x" * 400))
+    assert 200 <= course.state.context_tokens <= 260
+
+
+def test_a_result_settles_the_first_call_of_its_id_only() -> None:
+    course = Course()
+    course.happens(inputs.Answered(assistant(tool_call("c", "retry"), tool_call("c", "never"))))
+    course.happens(inputs.ToolReturned("one"))
+    assert [call.name for call in course.state.pending] == ["never"]
+
+
+def test_a_turn_that_begins_forgets_the_one_before() -> None:
+    course = Course()
+    course.happens(inputs.CallFailed(ModelUnavailable("p:m", "down")))
+    course.happens(inputs.Aborted())
+    course.happens(inputs.Begin(assistant("x"), 2, None))
+    assert course.state.number == 2
+    assert course.state.last_error is None
+    assert course.state.finished is None
