@@ -42,7 +42,8 @@ class Module:
 
     def __init__(self, name: str) -> None:
         own = f"perdure.client.{name}"
-        self.tree = ast.parse((CLIENT / f"{name.replace(".", "/")}.py").read_text(encoding="utf-8"))
+        source = CLIENT.joinpath(*name.split(".")).with_suffix(".py")
+        self.tree = ast.parse(source.read_text(encoding="utf-8"))
         self.homes: dict[str, str] = {}
         for node in self.tree.body:
             if isinstance(node, ast.ImportFrom) and node.module:

@@ -219,6 +219,16 @@ class Session(Handle[AsyncSession]):
         """
         return self.portal.call(self.asynchronous.end(reason))
 
+    def abandon_turn(self) -> bool:
+        """Close the turn of a process that is gone, without doing anything more of it.
+
+        What had arrived of an answer stays on the branch; tool calls without a result are told as
+        aborted. Shape: whether a turn was open.
+        Raises: LeaseHeld while that process is alive, or where nobody can tell and its lease has
+        not run out.
+        """
+        return self.portal.call(self.asynchronous.abandon_turn())
+
     def reopen(self) -> Entry | None:
         """Open a closed session again. Shape: None when it was open."""
         return self.portal.call(self.asynchronous.reopen())
