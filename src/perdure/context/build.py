@@ -28,7 +28,7 @@ class Context(msgspec.Struct, frozen=True):
     `thinking_level` None is "off". `dropped` counts the entries that were left out to fit the
     budget, `skipped` the entries and parts of messages that this version cannot read.
     Units: `tokens` are what a call with it is expected to use, by the newest reported usage and
-    estimates for the rest.
+    estimates for the rest; where that exceeds the budget, what the messages alone take.
     Shape: `messages` are valid for every provider (``validity``); empty when nothing was said.
     """
 
@@ -125,7 +125,7 @@ def _trimmed(
         return _Trim(messages, 0, reported)
     factor = _correction(reported, sum(sizes))
     start = _first_that_fits(messages, sizes, budget_tokens / factor, pinned)
-    if start == pinned:
+    if start == pinned and reported <= budget_tokens:
         return _Trim(messages, 0, reported)
     kept = (*messages[:pinned], *messages[start:])
     left = sum(sizes[:pinned]) + sum(sizes[start:])

@@ -194,7 +194,10 @@ def test_a_provider_that_reports_too_little_does_not_make_a_budget_void() -> Non
 
 def test_instructions_and_tools_in_the_reported_usage_do_not_empty_the_history() -> None:
     said = [*exchanges("1", "2")[:-1], assistant("answer 2", usage=Usage(20_000))]
-    assert build_context(window_on(*said), budget_tokens=8_000).dropped == 0
+    context = build_context(window_on(*said), budget_tokens=8_000)
+    assert context.dropped == 0
+    assert context.tokens <= 8_000
+    assert build_context(window_on(*said), budget_tokens=30_000).tokens == 20_000
 
 
 # Texts only --------------------------------------------------------------------------------------
