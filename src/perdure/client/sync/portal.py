@@ -115,6 +115,8 @@ class _LoopThread:
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        # A task that had just finished has its caller's answer still in the loop's queue.
+        self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
     async def _ending(self) -> None:

@@ -1,0 +1,194 @@
+"""An event loop on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from perdure.client.sync.portal import Portal
+from perdure.errors import SessionNotFound, StoreUnavailable
+
+
+async def double(number: int) -> int:
+    await asyncio.sleep(0)
+    return 2 * number
+
+
+async def count(to: int, ended: list[str] | None = None) -> AsyncIterator[int]:
+    try:
+        for number in range(to):
+            await asyncio.sleep(0)
+            yield number
+    finally:
+        if ended is not None:
+            ended.append("ended")
+
+
+def loop_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "perdure-blocking"]
+
+
+def test_a_call_gives_what_its_coroutine_gives() -> None:
+    portal = Portal()
+    assert portal.call(double(21)) == 42
+    portal.close()
+
+
+def test_what_a_coroutine_raises_is_raised() -> None:
+    async def fail() -> None:
+        raise SessionNotFound("s")
+
+    portal = Portal()
+    with pytest.raises(SessionNotFound):
+        portal.call(fail())
+    portal.close()
+
+
+def test_a_function_is_called_inside_the_loop() -> None:
+    portal = Portal()
+    assert portal.run(asyncio.get_running_loop).is_running()
+    portal.close()
+
+
+def test_many_threads_may_call_at_once() -> None:
+    portal = Portal()
+
+    def call(number: int) -> int:
+        return portal.call(double(number))
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(call, range(200)))
+    assert results == [2 * number for number in range(200)]
+    portal.close()
+
+
+def test_an_iterator_is_stepped_through() -> None:
+    portal = Portal()
+    assert list(portal.iterate(count(5))) == [0, 1, 2, 3, 4]
+    portal.close()
+
+
+def test_an_iterator_that_is_left_is_closed() -> None:
+    portal = Portal()
+    ended: list[str] = []
+    for number in portal.iterate(count(5, ended)):
+        if number == 2:
+            break
+    gc.collect()
+    assert ended == ["ended"]
+    portal.close()
+
+
+def test_an_iterator_may_outlive_its_portal() -> None:
+    portal = Portal()
+    numbers = portal.iterate(count(5))
+    assert next(numbers) == 0
+    portal.close()
+    with pytest.raises(StoreUnavailable):
+        next(numbers)
+
+
+def test_closing_ends_what_runs_then_closes_and_may_be_done_twice() -> None:
+    steps: list[str] = []
+
+    async def for_ever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            steps.append("cancelled")
+
+    async def close() -> None:
+        steps.append("closed")
+
+    portal = Portal()
+    portal.closes(close)
+    task = portal.run(lambda: asyncio.ensure_future(for_ever()))
+    portal.call(double(1))
+    portal.close()
+    portal.close()
+    assert steps == ["cancelled", "closed"]
+    assert task.cancelled()
+    assert not loop_threads()
+
+
+def test_calls_race_with_the_end_and_none_hangs() -> None:
+    for _ in range(20):
+        portal = Portal()
+        results: list[int | str] = []
+
+        def call(portal: Portal = portal, results: list[int | str] = results) -> None:
+            try:
+                results.append(portal.call(double(1)))
+            except StoreUnavailable:
+                results.append("closed")
+
+        callers = [threading.Thread(target=call) for _ in range(8)]
+        for caller in callers:
+            caller.start()
+        portal.close()
+        for caller in callers:
+            caller.join(20)
+        assert len(results) == 8
+
+
+def test_a_closed_portal_says_so() -> None:
+    portal = Portal()
+    portal.close()
+    with pytest.raises(StoreUnavailable):
+        portal.call(double(1))
+
+
+def test_a_portal_that_nobody_holds_ends_by_itself() -> None:
+    closed: list[bool] = []
+
+    async def close() -> None:
+        closed.append(True)
+
+    portal = Portal()
+    portal.closes(close)
+    assert len(loop_threads()) == 1
+    del portal
+    gc.collect()
+    assert closed == [True]
+    assert not loop_threads()
+
+
+def test_the_loop_itself_cannot_wait_for_the_loop() -> None:
+    portal = Portal()
+
+    def call_again() -> int:
+        return portal.call(double(1))
+
+    with pytest.raises(RuntimeError, match=r"perdure\.open"):
+        portal.run(call_again)
+    portal.close()
+
+
+def test_a_portal_that_ends_inside_its_loop_ends_all_the_same() -> None:
+    closed = threading.Event()
+
+    async def close() -> None:
+        closed.set()
+
+    def left() -> None:
+        portal = Portal()
+        portal.closes(close)
+        portal.run(lambda: holders.append([portal]))
+
+    holders: list[list[Portal]] = []
+    left()
+    (thread,) = loop_threads()
+
+    async def drop() -> None:
+        holders.clear()
+
+    loop = holders[0][0].run(asyncio.get_running_loop)
+    asyncio.run_coroutine_threadsafe(drop(), loop)
+    assert closed.wait(20)
+    thread.join(20)
+    assert not thread.is_alive()
