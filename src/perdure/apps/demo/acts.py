@@ -28,7 +28,7 @@ from perdure.session.notes import ImportSource
 
 TREE_LINES = 22
 BRANCH_LINES = 12
-_LABEL = "where the demo began"
+_LABEL = "the other way"
 
 
 async def bring_in(stage: Stage, store: Store, file: Path) -> ImportReport:
@@ -125,13 +125,14 @@ async def branch_off(play: Play) -> None:
     turning = turning_point(old_path)
     preview = preview_of(turning, stage.width - 40)
     stage.say(f"back to {_name(turning, session)}, {preview.who}: {preview.what}")
-    await session.label(turning, _LABEL)
     await session.branch(turning)
     async with runtime_of(play) as runtime:
         chat = await runtime.resume(session.id)
         await chat.set_model(MODEL)
         reply = await chat.send(ASKS_THE_OTHER_WAY)
     stage.say(f"the model: “{reply.text}”")
+    if reply.entry_id is not None:
+        await session.label(reply.entry_id, _LABEL)
     stage.say()
     await _draw(play, BRANCH_LINES)
     stage.say()

@@ -1,0 +1,128 @@
+"""The installed command, run as a process in a world of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SAMPLE = Path(__file__).resolve().parents[3] / "src" / "perdure" / "data" / "sample.jsonl"
+SAMPLE_ID = "0196f0c2-7d1e-7a54-9c3b-5e2d8f41a6b0"
+PERDURE = Path(sys.executable).with_name("perdure")
+PATIENCE_S = 60
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its output, which must be one JSON document."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """Its output, which must be a JSON document a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error it wrote to stderr as JSON."""
+        return json.loads(self.err.splitlines()[-1])["error"]
+
+
+@dataclass(frozen=True)
+class World:
+    """A folder with a store in it, and commands that work on that store."""
+
+    folder: Path
+    extra: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def file(self) -> Path:
+        """The store's file."""
+        return self.folder / "store.db"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """A clean environment: nothing of whoever runs the tests gets in."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "PERDURE_STORE": f"sqlite:///{self.file}",
+            "COLUMNS": "100",
+            "LANG": "C.UTF-8",
+            "PYTHONWARNINGS": "error",
+            **self.extra,
+        }
+
+    def run(self, *words: str, stdin: str | None = None) -> Ended:
+        """Run ``perdure`` with `words`; without `stdin` its input is empty."""
+        done = subprocess.run(
+            [PERDURE, *words],
+            input=(stdin or "").encode(),
+            capture_output=True,
+            env=self.environment,
+            cwd=self.folder,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        ended = Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+        assert "Traceback" not in ended.err, ended.err
+        return ended
+
+    def ok(self, *words: str, stdin: str | None = None) -> Ended:
+        """Run a command that must succeed."""
+        ended = self.run(*words, stdin=stdin)
+        assert ended.code == 0, ended.err
+        return ended
+
+    def start(self, *words: str, stdin: int | None = subprocess.PIPE) -> subprocess.Popen[bytes]:
+        """Start ``perdure`` in the background."""
+        return subprocess.Popen(
+            [PERDURE, *words],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment,
+            cwd=self.folder,
+        )
+
+    def scenario(self, text: str, name: str = "acted") -> str:
+        """The path of a scenario file that holds `text`."""
+        file = self.folder / f"{name}.yaml"
+        file.write_text(text, encoding="utf-8")
+        return str(file)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """An empty world."""
+    return World(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A world with the sample in it, shared by the tests of a module that only look."""
+    shared = World(tmp_path_factory.mktemp("imported"))
+    shared.ok("import", str(SAMPLE))
+    return shared
+
+
+@pytest.fixture
+def sample(world: World) -> World:
+    """A world with the sample in it, of the test's own."""
+    world.ok("import", str(SAMPLE))
+    return world

@@ -1,0 +1,132 @@
+"""Commands that change where a session goes on: each appends, none rewrites."""
+
+from __future__ import annotations
+
+from tests.acceptance.cli.conftest import SAMPLE_ID, World
+
+
+def head_of(world: World) -> int:
+    head: int = world.ok("sessions", "show", SAMPLE_ID, "--json").json["head"]
+    return head
+
+
+def test_a_branch_moves_the_leaf_for_good(sample: World) -> None:
+    head = head_of(sample)
+    moved = sample.ok("sessions", "branch", SAMPLE_ID, "9", "--json").json
+    assert moved == {"session": SAMPLE_ID, "leaf": f"{SAMPLE_ID}/9", "moved": True}
+    assert sample.ok("sessions", "tree", SAMPLE_ID, "--json").json["leaf"] == f"{SAMPLE_ID}/9"
+    assert head_of(sample) == head + 1
+    again = sample.ok("sessions", "branch", SAMPLE_ID, "9", "--json").json
+    assert again["moved"] is False
+    assert head_of(sample) == head + 1
+    assert (
+        "goes on already from entry 9 (assistant: There it is."
+        in sample.ok("sessions", "branch", SAMPLE_ID, "9").out
+    )
+
+
+def test_a_branch_can_begin_before_the_first_entry(sample: World) -> None:
+    assert sample.ok("sessions", "branch", SAMPLE_ID, "root", "--json").json["leaf"] is None
+    assert sample.ok("sessions", "context", SAMPLE_ID, "--json").json["messages"] == []
+    text = sample.ok("sessions", "branch", SAMPLE_ID, "root").out
+    assert text == f"{SAMPLE_ID} goes on already from before its first entry.\n"
+
+
+def test_entries_are_named_by_number_by_id_and_by_the_id_they_had(sample: World) -> None:
+    tree = (sample.folder / "own.jsonl", sample.ok("export", SAMPLE_ID, "--format", "pi").out)
+    foreign = tree[1].splitlines()[3].split('"id":"')[1][:8]  # the third entry of the file
+    for name in ("3", f"{SAMPLE_ID}/3", foreign):
+        sample.ok("sessions", "branch", SAMPLE_ID, "1")
+        moved = sample.ok("sessions", "branch", SAMPLE_ID, name, "--json").json
+        assert moved["leaf"] == f"{SAMPLE_ID}/3", name
+
+
+def test_an_entry_that_is_not_there_is_not_found(sample: World) -> None:
+    ended = sample.run("sessions", "branch", SAMPLE_ID, "4711", "--json")
+    assert ended.code == 3
+    assert (ended.error["code"], ended.error["entry"]) == ("entry_not_found", "4711")
+
+
+def test_a_note_is_no_place_to_go_on_from(sample: World) -> None:
+    ended = sample.run("sessions", "branch", SAMPLE_ID, "0", "--json")
+    assert (ended.code, ended.error["code"]) == (2, "invalid_entry")
+
+
+def test_a_fork_shares_everything_and_copies_nothing(sample: World) -> None:
+    made = sample.ok("sessions", "fork", SAMPLE_ID, "--title", "Mine", "--json").json
+    assert made["parent"] == SAMPLE_ID
+    rows = {row["id"]: row for row in sample.ok("sessions", "list", "--json").json}
+    fork = rows[made["session"]]
+    assert (fork["title"], fork["parent"], fork["entries"], fork["messages"]) == (
+        "Mine",
+        SAMPLE_ID,
+        0,
+        35,
+    )
+    assert sample.ok("sessions", "context", made["session"], "--json").json["messages"]
+    drawn = sample.ok("sessions", "tree", made["session"]).out
+    assert "↑46 ● assistant" in drawn
+
+
+def test_a_fork_at_an_entry_shares_the_path_to_it(sample: World) -> None:
+    made = sample.ok("sessions", "fork", SAMPLE_ID, "--at", "16", "--json").json
+    data = sample.ok("sessions", "show", made["session"], "--json").json
+    assert data["branch"][-1]["text"].startswith("The quick way repairs March")
+    assert data["branches"] == 1
+    assert data["labels"] == {f"{SAMPLE_ID}/9": "two ways out"}
+
+
+def test_a_label_is_given_and_taken_away(sample: World) -> None:
+    given = sample.ok("sessions", "label", SAMPLE_ID, "18", "the turn 🧭", "--json").json
+    assert given == {
+        "session": SAMPLE_ID,
+        "entry_id": f"{SAMPLE_ID}/18",
+        "label": "the turn 🧭",
+    }
+    assert "[the turn 🧭]" in sample.ok("sessions", "tree", SAMPLE_ID).out
+    assert sample.ok("sessions", "label", SAMPLE_ID, "18", "--json").json["label"] is None
+    assert "🧭" not in sample.ok("sessions", "tree", SAMPLE_ID).out
+
+
+def test_a_title_is_given_and_taken_away(sample: World) -> None:
+    assert sample.ok("sessions", "rename", SAMPLE_ID, "Ebb", "--json").json["title"] == "Ebb"
+    assert sample.ok("sessions", "list", "--json").json[0]["title"] == "Ebb"
+    assert sample.ok("sessions", "rename", SAMPLE_ID, "", "--json").json["title"] is None
+    assert sample.ok("sessions", "list", "--json").json[0]["title"].startswith("The tide table for")
+
+
+def test_a_compaction_is_taken_back(sample: World) -> None:
+    before = sample.ok("sessions", "context", SAMPLE_ID, "--json").json
+    undone = sample.ok("sessions", "uncompact", SAMPLE_ID, "--json").json
+    assert undone["undone"] == f"{SAMPLE_ID}/34"
+    after = sample.ok("sessions", "context", SAMPLE_ID, "--json").json
+    assert len(after["messages"]) > len(before["messages"])
+    assert after["messages"][0]["parts"][0]["text"].startswith("The tide table for 29 March")
+    assert sample.run("sessions", "uncompact", SAMPLE_ID, "--json").error["code"] == "invalid_entry"
+
+
+def test_a_session_is_compacted_by_the_offline_model(world: World) -> None:
+    lines = [f"line {number} " + "of much text " * 2_000 for number in range(8)]
+    world.ok("chat", stdin="\n".join(lines))
+    (session,) = (row["id"] for row in world.ok("sessions", "list", "--json").json)
+    made = world.ok("sessions", "compact", session, "--focus", "numbers", "--json").json
+    assert made["tokens"] < made["tokens_before"]
+    context = world.ok("sessions", "context", session, "--json").json
+    assert "## Goal" in context["messages"][0]["parts"][0]["text"]
+    again = world.ok("sessions", "compact", session, "--json").json
+    assert again["compaction"] is None or again["tokens"] <= again["tokens_before"]
+
+
+def test_a_model_that_is_not_here_cannot_compact(sample: World) -> None:
+    ended = sample.run("sessions", "compact", SAMPLE_ID, "--json")
+    assert (ended.code, ended.error["code"]) == (2, "model_not_here")
+    assert "-m scripted:echo works offline" in ended.error["message"]
+
+
+def test_a_session_is_ended_and_opened_again_by_its_next_turn(sample: World) -> None:
+    ended = sample.ok("sessions", "end", SAMPLE_ID, "--reason", "done", "--json").json
+    assert ended == {"session": SAMPLE_ID, "status": "ended", "changed": True}
+    assert sample.ok("sessions", "list", "--json").json[0]["status"] == "ended"
+    assert sample.ok("sessions", "end", SAMPLE_ID, "--json").json["changed"] is False
+    sample.ok("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "One more thing")
+    assert sample.ok("sessions", "list", "--json").json[0]["status"] == "active"

@@ -1,0 +1,239 @@
+"""Commands that look: what they print, as text and in the promised JSON shapes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.acceptance.cli.conftest import SAMPLE_ID, World
+
+LIST_KEYS = {
+    "id",
+    "title",
+    "cwd",
+    "created_at",
+    "updated_at",
+    "messages",
+    "entries",
+    "parent",
+    "status",
+}
+
+
+def nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    stack = list(tree["roots"])
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += node["children"]
+
+
+def test_a_list_has_a_row_for_each_session(imported: World) -> None:
+    (row,) = imported.ok("sessions", "list", "--json").json
+    assert set(row) == LIST_KEYS
+    assert (row["id"], row["title"]) == (SAMPLE_ID, "The tide table that lost an hour")
+    assert (row["messages"], row["parent"], row["status"]) == (35, None, "active")
+    assert row["cwd"] == "/home/mira/tidepool"
+    for name in ("created_at", "updated_at"):
+        assert datetime.fromisoformat(row[name]).utcoffset() is not None
+        assert row[name].endswith("Z")
+    text = imported.ok("sessions", "list").out
+    assert SAMPLE_ID in text
+    assert "The tide table that lost an hour" in text
+
+
+def test_a_list_can_be_limited_and_searched(imported: World) -> None:
+    assert len(imported.ok("sessions", "list", "--query", "TIDE", "--json").json) == 1
+    assert imported.ok("sessions", "list", "--query", "nothing", "--json").json == []
+    assert len(imported.ok("sessions", "list", "--limit", "0", "--json").json) == 1
+    assert imported.ok("sessions", "list", "--cwd", "/elsewhere", "--json").json == []
+    assert len(imported.ok("sessions", "list", "--cwd", "/home/mira/tidepool", "--json").json) == 1
+
+
+def test_a_session_is_shown_with_its_facts_and_its_branch(imported: World) -> None:
+    data = imported.ok("sessions", "show", SAMPLE_ID, "--json").json
+    assert set(data) > LIST_KEYS
+    assert data["usage"]["total_tokens"] > 0
+    assert data["branch"][-1]["label"] == "ready to commit"
+    assert data["leaf"] == data["branch"][-1]["id"]
+    assert data["model"] == "anthropic:claude-haiku-4-5"
+    text = imported.ok("sessions", "show", SAMPLE_ID).out
+    assert text.startswith("The tide table that lost an hour\n")
+    assert "forked" not in text
+
+
+def test_the_tree_has_every_branch_label_and_compaction(imported: World) -> None:
+    tree = imported.ok("sessions", "tree", SAMPLE_ID, "--json").json
+    assert set(tree) == {"leaf", "roots"}
+    found = list(nodes(tree))
+    for node in found:
+        assert (
+            {"id", "kind", "children"} <= set(node) <= {"id", "kind", "role", "label", "children"}
+        )
+        assert ("role" in node) == (node["kind"] == "message")
+    assert {node.get("label") for node in found} == {
+        None,
+        "two ways out",
+        "fixed",
+        "ready to commit",
+    }
+    kinds = [node["kind"] for node in found]
+    assert kinds.count("compaction") == 1
+    assert kinds.count("branch_summary") == 1
+    assert tree["leaf"] in {node["id"] for node in found}
+    assert [len(node["children"]) for node in found if node.get("label") == "two ways out"] == [2]
+
+
+def test_the_tree_is_drawn(imported: World) -> None:
+    text = imported.ok("sessions", "tree", SAMPLE_ID).out
+    assert "├─● user       Quick one first please" in text
+    assert "[two ways out]" in text
+    assert text.rstrip().endswith("[ready to commit]  ◀ here")
+    folded = imported.ok("sessions", "tree", SAMPLE_ID, "--limit", "20").out
+    assert "more:" in folded
+    assert len(folded.splitlines()) <= 20
+    assert imported.ok("sessions", "tree", SAMPLE_ID, "--all").out == text
+    flat = imported.ok("sessions", "tree", SAMPLE_ID, "--depth", "0").out
+    assert "5 more: 3 assistant, 2 tool" in flat
+
+
+def test_the_context_is_what_a_model_would_be_sent(imported: World) -> None:
+    context = imported.ok("sessions", "context", SAMPLE_ID, "--json").json
+    assert set(context) == {"model", "thinking_level", "tokens", "messages", "dropped"}
+    assert (context["model"], context["thinking_level"]) == ("anthropic:claude-haiku-4-5", "off")
+    for message in context["messages"]:
+        assert set(message) == {"role", "parts", "entry_id"}
+        assert message["role"] in ("user", "assistant", "tool")
+        assert all("type" in part for part in message["parts"])
+    assert context["messages"][0]["role"] == "user"
+    said = json.dumps(context["messages"], ensure_ascii=False)
+    assert "Find why the tide table of 29 March 2026 was an hour off" in said
+    assert "Quick one first please" not in said
+    text = imported.ok("sessions", "context", SAMPLE_ID).out
+    assert "The summary of compaction" in text
+    assert "🐌" in text
+
+
+def test_a_budget_leaves_out_the_oldest_and_says_so(imported: World) -> None:
+    whole = imported.ok("sessions", "context", SAMPLE_ID, "--json").json
+    small = imported.ok("sessions", "context", SAMPLE_ID, "--budget", "1200", "--json").json
+    assert small["dropped"] > 0
+    assert small["tokens"] < whole["tokens"]
+    assert small["messages"][-1] == whole["messages"][-1]
+    assert (
+        "left out, oldest first"
+        in imported.ok("sessions", "context", SAMPLE_ID, "--budget", "1200").out
+    )
+
+
+def test_a_store_tells_about_itself(imported: World) -> None:
+    info = imported.ok("store", "info", "--json").json
+    assert {"address", "streams", "entries", "size_bytes", "is_encrypted", "durability"} <= set(
+        info
+    )
+    assert info["streams"] == 1
+    assert "plain: anybody who can read it can" in imported.ok("store", "info").out
+
+
+def test_a_sound_store_verifies(imported: World) -> None:
+    found = imported.ok("store", "verify", "--json").json
+    assert set(found) == {"ok", "streams", "entries", "problems"}
+    assert (found["ok"], found["problems"]) == (True, [])
+    assert imported.ok("store", "verify").out.startswith("ok")
+
+
+def test_doctor_says_what_it_found_and_what_to_do(imported: World) -> None:
+    checks = imported.ok("doctor", "--json").json
+    assert checks["ok"] is True
+    by_name = {check["name"]: check for check in checks["checks"]}
+    assert {"python", "sqlite", "store", "privacy", "content", "encryption", "disk"} <= set(by_name)
+    assert by_name["encryption"]["status"] == "warn"
+    assert by_name["privacy"]["detail"] == "only you may use the file (mode 600)"
+    text = imported.ok("doctor").out
+    assert re.search(r"^ok    content      \d+ entries in 1 log", text, re.MULTILINE)
+
+
+def test_nothing_waits_in_an_empty_inbox(imported: World) -> None:
+    assert imported.ok("inbox", "--json").json == []
+    assert imported.ok("inbox", "list", "--json").json == []
+    assert imported.ok("inbox").out == "Nothing waits for you.\n"
+
+
+def test_looking_changes_nothing(sample: World) -> None:
+    before = sample.ok("sessions", "list", "--json").out
+    for command in ("show", "tree", "context"):
+        sample.ok("sessions", command, SAMPLE_ID)
+    assert sample.ok("sessions", "list", "--json").out == before
+
+
+def test_looking_where_there_is_no_store_makes_none(world: World) -> None:
+    assert world.ok("sessions", "list", "--json").json == []
+    assert "No sessions here yet" in world.ok("sessions", "list").out
+    assert world.ok("inbox", "--json").json == []
+    assert world.run("sessions", "show", "x").code == 3
+    assert world.run("store", "verify", "--json").error["code"] == "store_not_found"
+    assert world.ok("doctor", "--json").json["ok"] is True
+    assert list(world.folder.iterdir()) == []
+
+
+def test_the_default_store_is_in_the_users_data_folder(world: World) -> None:
+    home = World(world.folder, {"PERDURE_STORE": "", "XDG_DATA_HOME": str(world.folder / "data")})
+    assert home.ok("sessions", "list", "--json").json == []
+    home.ok("chat", "-p", "hello")
+    folder = world.folder / "data" / "perdure"
+    assert (folder / "perdure.db").stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert len(home.ok("sessions", "list", "--json").json) == 1
+
+
+def test_namespaces_do_not_see_each_other(sample: World) -> None:
+    assert sample.ok("sessions", "list", "--namespace", "other", "--json").json == []
+    assert sample.run("sessions", "show", SAMPLE_ID, "--namespace", "other").code == 3
+
+
+def test_ids_may_be_shortened_as_long_as_they_are_unique(sample: World) -> None:
+    assert sample.ok("sessions", "show", SAMPLE_ID[:6], "--json").json["id"] == SAMPLE_ID
+    sample.ok("sessions", "fork", SAMPLE_ID)
+    sample.ok("sessions", "fork", SAMPLE_ID)
+    ended = sample.run("sessions", "show", "0", "--json")
+    assert ended.code == 2
+    assert ended.error["code"] == "ambiguous_id"
+    assert len(ended.error["candidates"]) == 3
+
+
+@pytest.mark.slow
+def test_a_tree_of_ten_thousand_entries_is_drawn_and_written(world: World) -> None:
+    lines: list[dict[str, Any]] = [
+        {"type": "session", "version": 3, "id": "long", "timestamp": "2026-01-01T00:00:00Z"}
+    ]
+    above: str | None = None
+    for number in range(10_000):
+        entry = {
+            "type": "message",
+            "id": f"{number:08x}",
+            "parentId": above,
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            "message": {"role": "user", "content": f"message {number}"},
+        }
+        lines.append(entry)
+        above = f"{number:08x}" if number % 100 else above
+    file = world.folder / "long.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    (report,) = world.ok("import", str(file), "--json").lines
+    assert report["messages"] == 10_000
+    assert len(world.ok("sessions", "tree", report["session"]).out.splitlines()) <= 320
+    assert len(world.ok("sessions", "tree", report["session"], "--all").out.splitlines()) == 10_000
+    text = world.ok("sessions", "tree", report["session"], "--json").out
+    assert text.count('"children":') == 10_000
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)
+    try:
+        assert sum(1 for _ in nodes(json.loads(text))) == 10_000
+    finally:
+        sys.setrecursionlimit(before)

@@ -1,0 +1,123 @@
+"""Import and export: nothing lost, nothing doubled, nothing overwritten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
+
+REPORT_KEYS = {"session", "format", "entries", "messages", "skipped", "warnings"}
+
+
+def test_an_import_reports_what_it_added_and_the_second_adds_nothing(world: World) -> None:
+    (first,) = world.ok("import", str(SAMPLE), "--json").lines
+    assert set(first) == REPORT_KEYS
+    assert first == {
+        "session": SAMPLE_ID,
+        "format": "pi",
+        "entries": first["entries"],
+        "messages": 35,
+        "skipped": 0,
+        "warnings": [],
+    }
+    (second,) = world.ok("import", str(SAMPLE), "--json").lines
+    assert (second["session"], second["entries"], second["messages"]) == (SAMPLE_ID, 0, 0)
+    assert "nothing new" in world.ok("import", str(SAMPLE)).out
+
+
+def test_an_unchanged_import_is_exported_as_its_own_bytes(sample: World) -> None:
+    sample.ok("export", SAMPLE_ID, "--format", "pi", "-o", "out.jsonl")
+    assert (sample.folder / "out.jsonl").read_bytes() == SAMPLE.read_bytes()
+    assert (sample.folder / "out.jsonl").stat().st_mode & 0o777 == 0o600
+    assert sample.ok("export", SAMPLE_ID, "--format", "pi").out == SAMPLE.read_text("utf-8")
+
+
+def test_a_session_moves_between_stores_whole(sample: World) -> None:
+    sample.ok("sessions", "branch", SAMPLE_ID, "9")
+    sample.ok("sessions", "label", SAMPLE_ID, "3", "here")
+    sample.ok("export", SAMPLE_ID, "-o", "moved.jsonl")
+    other = f"sqlite:///{sample.folder / 'other.db'}"
+    (report,) = sample.ok("import", "moved.jsonl", "--store", other, "--json").lines
+    assert (report["session"], report["format"]) == (SAMPLE_ID, "perdure")
+    for command in ("tree", "context"):
+        words = ("sessions", command, SAMPLE_ID, "--json")
+        assert sample.ok(*words, "--store", other).json == sample.ok(*words).json
+
+
+def test_a_file_is_never_overwritten_unless_forced(sample: World) -> None:
+    file = sample.folder / "precious"
+    file.write_text("precious", encoding="utf-8")
+    ended = sample.run("export", SAMPLE_ID, "-o", "precious", "--json")
+    assert ended.code == 2  # export has no --json: its output is a file already
+    ended = sample.run("export", SAMPLE_ID, "-o", "precious")
+    assert ended.code == 4
+    assert "add --force" in ended.err
+    assert file.read_text(encoding="utf-8") == "precious"
+    sample.ok("export", SAMPLE_ID, "-o", "precious", "--force")
+    assert json.loads(file.read_text(encoding="utf-8").splitlines()[0])["type"] == "perdure"
+    assert [path.name for path in sample.folder.glob(".*.part")] == []
+
+
+def test_a_folder_is_imported_and_one_broken_file_does_not_stop_the_rest(world: World) -> None:
+    folder = world.folder / "recorded" / "deep"
+    folder.mkdir(parents=True)
+    (folder / "a-broken.jsonl").write_bytes(b"\x00\xff no session at all\n")
+    (folder / "b-good.jsonl").write_bytes(SAMPLE.read_bytes())
+    (folder / "notes.txt").write_text("not looked at", encoding="utf-8")
+    ended = world.run("import", str(folder.parent), "--json")
+    assert ended.code == 1
+    assert [report["session"] for report in ended.lines] == [SAMPLE_ID]
+    assert ended.error["code"] == "format_error"
+    assert "a-broken.jsonl" in ended.error["message"]
+    ended = world.run("import", str(folder.parent), str(SAMPLE))
+    assert ended.code == 1
+    assert "1 session, 0 entries added, 1 file failed" in ended.out
+
+
+def test_a_damaged_line_is_kept_counted_and_named(world: World) -> None:
+    lines = SAMPLE.read_bytes().splitlines(keepends=True)
+    lines[6] = lines[6][:40] + b"\n"
+    file = world.folder / "damaged.jsonl"
+    file.write_bytes(b"".join(lines))
+    (report,) = world.ok("import", "damaged.jsonl", "--json").lines
+    assert report["skipped"] == 1
+    text = world.ok("import", "damaged.jsonl", "--store", "memory:").out
+    assert "1 line could not be read and were kept: 7" in text
+    assert world.ok("export", report["session"], "--format", "pi").out.encode() == file.read_bytes()
+
+
+def test_a_path_that_is_not_there_is_not_found(world: World) -> None:
+    ended = world.run("import", "nowhere.jsonl", "--json")
+    assert (ended.code, ended.error["code"]) == (3, "path_not_found")
+    assert world.run("export", "nothing").code == 3
+    assert not world.file.exists()
+
+
+def test_a_format_can_be_named_if_there_is_one_of_that_name(world: World) -> None:
+    assert world.run("import", str(SAMPLE), "--format", "word").code == 2
+    world.ok("import", str(SAMPLE), "--format", "pi")
+
+
+def test_everything_recorded_is_imported_and_pi_comes_out_identical(
+    world: World, recordings: Path
+) -> None:
+    ended = world.ok("import", str(recordings), "--json")
+    files = sorted(recordings.rglob("*.jsonl"))
+    assert len(ended.lines) == len(files)
+    for file, report in zip(files, ended.lines, strict=True):
+        context = world.ok("sessions", "context", report["session"], "--json").json
+        assert context["messages"], file
+        if report["format"] == "pi":
+            out = world.ok("export", report["session"], "--format", "pi").out
+            assert out.encode() == file.read_bytes()
+    assert world.ok("store", "verify", "--json").json["ok"] is True
+
+
+@pytest.mark.parametrize("name", ["with space.jsonl", "ünïcode-漢字.jsonl", "-dash.jsonl"])
+def test_file_names_of_all_kinds_work(world: World, name: str) -> None:
+    (world.folder / name).write_bytes(SAMPLE.read_bytes())
+    (report,) = world.ok("import", "--json", "--", name).lines
+    assert report["session"] == SAMPLE_ID
