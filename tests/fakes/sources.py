@@ -1,0 +1,103 @@
+"""Files of other programs, written for these tests, and what is asked of them over and over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from perdure.interop.formats.items import Item, ParsedSource, bound
+from perdure.interop.importing import FormatName, import_source
+from perdure.interop.reports import ImportReport
+from perdure.session.ids import StreamId
+from perdure.session.messages import Message
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import SessionStore
+from tests.fakes.clock import ManualClock, SeededRandom
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+PI = tuple(sorted(path.name for path in (FIXTURES / "pi").glob("*.jsonl")))
+CLAUDE_CODE = tuple(sorted(path.name for path in (FIXTURES / "claude_code").glob("*.jsonl")))
+
+
+def pi_file(name: str) -> bytes:
+    """A session as some version of pi leaves it."""
+    return (FIXTURES / "pi" / name).read_bytes()
+
+
+def claude_file(name: str) -> bytes:
+    """A transcript as Claude Code leaves it."""
+    return (FIXTURES / "claude_code" / name).read_bytes()
+
+
+def every_file() -> list[bytes]:
+    """All fixtures of both programs."""
+    return [*map(pi_file, PI), *map(claude_file, CLAUDE_CODE)]
+
+
+def empty_store() -> MemoryStore:
+    """A store in memory."""
+    return MemoryStore(clock=ManualClock(), random=SeededRandom(1))
+
+
+async def imported(
+    store: SessionStore, source: bytes | Path, format: FormatName = "auto"
+) -> ImportReport:
+    """`source`, imported."""
+    clock, random = ManualClock(), SeededRandom(2)
+    return await import_source(store, source, clock=clock, random=random, format=format)
+
+
+def path_of(parsed: ParsedSource, leaf: int | None = None) -> list[Item]:
+    """The items from the root to `leaf`, by default to the source's leaf."""
+    position = parsed.leaf if leaf is None else leaf
+    path: list[Item] = []
+    while position is not None:
+        path.append(parsed.items[position])
+        position = parsed.items[position].parent
+    return path[::-1]
+
+
+def texts_on(path: list[Item]) -> list[str]:
+    """The texts of the messages on a path."""
+    return [item.body.text for item in path if isinstance(item.body, Message)]
+
+
+def made_of(parsed: ParsedSource, number: int) -> Item:
+    """The first item made of line `number`."""
+    return next(item for item in parsed.items if item.number == number)
+
+
+def check_items(parsed: ParsedSource) -> None:
+    """Assert what holds of every source, however damaged: no line lost, all references earlier."""
+    assert parsed.unaccounted() == []
+    for position, item in enumerate(parsed.items):
+        named = [item.parent, item.about, *(item.references or {}).values()]
+        assert all(other is None or 0 <= other < position for other in named)
+        assert item.parent is None or parsed.items[item.parent].lane == "tree"
+    assert parsed.leaf is None or parsed.items[parsed.leaf].lane == "tree"
+    assert len(bound(parsed.items, StreamId("s"), 0).entries) == len(parsed.items)
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, files: Sequence[bytes]) -> bytes:
+    """One of `files` with lines cut, spoilt, repeated, swapped, dropped and put in between."""
+    lines = draw(st.sampled_from(files)).split(b"\n")
+    for _ in range(draw(st.integers(1, 5))):
+        at, other = (draw(st.integers(0, len(lines) - 1)) for _ in range(2))
+        match draw(st.sampled_from(["cut", "spoil", "repeat", "swap", "drop", "insert"])):
+            case "cut":
+                lines[at] = lines[at][: draw(st.integers(0, len(lines[at])))]
+            case "spoil":
+                byte = draw(st.integers(0, max(0, len(lines[at]) - 1)))
+                lines[at] = lines[at][:byte] + draw(st.binary(max_size=3)) + lines[at][byte + 1 :]
+            case "repeat":
+                lines.insert(other, lines[at])
+            case "swap":
+                lines[at], lines[other] = lines[other], lines[at]
+            case "insert":
+                lines.insert(at, draw(st.binary(max_size=20)))
+            case _:
+                lines[at] = b""
+    return b"\n".join(lines)

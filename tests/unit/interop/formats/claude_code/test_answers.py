@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from perdure.interop.formats.claude_code.answers import Answers
+
+
+def test_what_hangs_on_any_block_hangs_on_the_newest() -> None:
+    answers = Answers()
+    answers.add_block(1, 0, "m", ["a"])
+    answers.add_block(2, 1, "m", ["b"])
+    assert [answers.end_at(node) for node in (None, 0, 1, 2)] == [None, 0, 2, 2]
+
+
+def test_results_of_parallel_calls_follow_each_other() -> None:
+    answers = Answers()
+    answers.add_block(1, 0, "m", ["a"])
+    answers.add_block(2, 1, "m", ["b"])
+    answers.add_results(3, answers.end_at(1), ["a"])
+    answers.add_results(4, answers.end_at(2), ["b"])
+    assert answers.end_at(1) == answers.end_at(3) == 4
+
+
+def test_a_block_written_after_a_result_follows_it() -> None:
+    answers = Answers()
+    answers.add_block(1, 0, "m", ["a"])
+    answers.add_results(2, 1, ["a"])
+    assert answers.end_at(1) == 2
+    answers.add_block(3, 2, "m", ["b"])
+    assert answers.end_at(1) == 3
+
+
+def test_the_next_answer_is_one_of_its_own() -> None:
+    answers = Answers()
+    answers.add_block(1, 0, "m", ["a"])
+    answers.add_results(2, 1, ["a"])
+    answers.add_block(3, 2, "n", [])
+    assert answers.end_at(2) == 2
+    assert answers.end_at(3) == 3
+
+
+def test_the_same_id_on_another_branch_is_another_answer() -> None:
+    answers = Answers()
+    answers.add_block(1, 0, "m", [])
+    answers.add_block(5, 4, "m", [])
+    assert answers.end_at(1) == 1
+
+
+def test_results_of_calls_an_answer_did_not_make_are_no_part_of_it() -> None:
+    answers = Answers()
+    answers.add_block(1, 0, "m", ["a"])
+    answers.add_results(2, 1, ["z"])
+    assert answers.end_at(1) == 1
+
+
+def test_blocks_without_an_id_are_answers_of_their_own() -> None:
+    answers = Answers()
+    answers.add_block(1, 0, None, [])
+    answers.add_block(2, 1, None, [])
+    assert answers.end_at(1) == 1
+
+
+def test_a_replaced_end_takes_what_comes_later() -> None:
+    answers = Answers()
+    answers.add_block(1, 0, "m", ["a"])
+    answers.add_results(2, 1, ["a"])
+    answers.replace(2, 9)
+    assert answers.end_at(1) == 9

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.interop.formats.items import (
+    Item,
+    ItemBody,
+    bound,
+    source_of,
+    with_source,
+    without_source,
+)
+from perdure.session.codec import encode
+from perdure.session.entries import Sibling
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import OPAQUE, Compaction, Custom
+from perdure.session.messages import user
+from perdure.session.notes import CompactionUndone, Label, Source
+
+S = StreamId("s")
+
+
+def item(body: ItemBody, number: int = 1, **more: object) -> Item:
+    return msgspec.structs.replace(Item(body, number, number * 10, 5), **more)
+
+
+def test_items_become_entries_that_refer_to_siblings() -> None:
+    items = [
+        item(user("a"), at=7, alias="x"),
+        item(user("b"), parent=0),
+        item(Label("name"), about=1),
+    ]
+    first, second, label = bound(items, S, 0).entries
+    assert (first.parent, first.at, first.alias) == (None, 7, "x")
+    assert second.parent == Sibling(1)
+    assert (label.lane, label.about, label.parent) == ("side", Sibling(2), None)
+
+
+def test_ids_of_known_items_are_used_and_no_entry_is_made_of_them() -> None:
+    items = [item(user("a")), item(user("b"), parent=0)]
+    made = bound(items, S, 40, {0: EntryId("s/7")})
+    assert made.ids == ("s/7", "s/41")
+    [entry] = made.entries
+    assert entry.parent == "s/7"
+
+
+def test_references_in_a_body_name_the_entries_they_will_be() -> None:
+    items = [
+        item(user("a")),
+        item(Compaction("sum"), parent=0, references={"first_kept": 0}),
+    ]
+    compaction = bound(items, S, 9).entries[1]
+    assert msgspec.json.decode(compaction.body)["first_kept"] == "s/10"
+
+
+def test_every_body_but_an_opaque_one_says_where_it_was_read() -> None:
+    items = [item(user("a"), 3), item(b"\xff no json", 4)]
+    read, opaque = bound(items, S, 5).entries
+    assert source_of(read.body) == Source(5, 30, 5)
+    assert (opaque.kind, opaque.body) == (OPAQUE, b"\xff no json")
+
+
+@given(st.dictionaries(st.text(), st.text() | st.integers()), st.integers(0, 2**40))
+def test_a_source_can_be_put_into_a_body_and_taken_out_again(
+    data: dict[str, str | int], offset: int
+) -> None:
+    body, source = encode(Custom("t", {"source": data})), Source(1, offset, 2)
+    sourced = with_source(body, source)
+    assert source_of(sourced) == source
+    assert without_source(sourced) == body
+    assert without_source(body) == body
+
+
+def test_an_empty_body_takes_a_source_too() -> None:
+    body = encode(CompactionUndone())
+    assert without_source(with_source(body, Source(1, 2, 3))) == body == b"{}"
+
+
+def test_what_is_no_source_is_none() -> None:
+    assert source_of(b'{"source":3}') is None
+    assert source_of(b'"source": \xff') is None

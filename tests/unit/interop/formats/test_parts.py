@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from base64 import b64encode
+
+import msgspec
+import pytest
+
+from perdure.interop.formats.parts import HANDLE, Media, unknown_part
+from perdure.stores.chain import blob_hash
+
+
+def test_media_are_named_by_their_hash_and_kept_once() -> None:
+    media = Media()
+    data = b64encode(b"picture").decode()
+    first, second = media.part(data, "image/png"), media.part(data, "image/png")
+    assert first == second
+    assert first is not None
+    assert first.handle == HANDLE + blob_hash(b"picture")
+    assert first.byte_length == len(b"picture")
+    assert media.blobs == (b"picture",)
+
+
+@pytest.mark.parametrize("data", [None, "no base64!", "YQ", "ä"])
+def test_what_is_no_base64_is_no_media(data: str | None) -> None:
+    media = Media()
+    assert media.part(data, "image/png") is None
+    assert media.blobs == ()
+
+
+def test_media_without_a_type_are_bytes() -> None:
+    part = Media().part("YQ==", None)
+    assert part is not None
+    assert part.mime_type == "application/octet-stream"
+
+
+def test_an_unknown_part_keeps_all_but_signatures() -> None:
+    part = unknown_part({"type": "new", "thoughtSignature": "s", "signature": "s", "text": "t"})
+    assert msgspec.json.decode(part.raw) == {"type": "new", "text": "t"}
+    assert msgspec.json.decode(unknown_part([1]).raw) == [1]

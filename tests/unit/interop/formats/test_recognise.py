@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from perdure.interop.exporting import export_session
+from perdure.interop.formats.recognise import LINES_LOOKED_AT, recognised
+from tests.fakes.sources import CLAUDE_CODE, PI, claude_file, empty_store, imported, pi_file
+
+
+@pytest.mark.parametrize("name", PI)
+def test_every_version_of_pi_is_recognised(name: str) -> None:
+    assert recognised(pi_file(name)) == "pi"
+
+
+@pytest.mark.parametrize("name", CLAUDE_CODE)
+def test_claude_code_is_recognised(name: str) -> None:
+    assert recognised(claude_file(name)) == "claude-code"
+
+
+async def test_our_own_exports_are_recognised_in_both_formats() -> None:
+    store = empty_store()
+    report = await imported(store, claude_file("tools.jsonl"))
+    assert recognised((await export_session(store, report.session)).content) == "perdure"
+    assert recognised((await export_session(store, report.session, "pi")).content) == "pi"
+
+
+def test_noise_before_the_first_record_does_not_hide_it() -> None:
+    assert recognised(b"garbage\n\n[1]\n" + pi_file("v3.jsonl")) == "pi"
+    assert recognised(b"\xff{\n" * 5 + claude_file("chain.jsonl")) == "claude-code"
+
+
+def test_a_pi_file_that_lost_its_header_is_still_pi() -> None:
+    assert recognised(pi_file("v3.jsonl").partition(b"\n")[2]) == "pi"
+    assert recognised(pi_file("v1.jsonl").partition(b"\n")[2]) == "pi"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"hello\nworld\n",
+        b'{"type":"session","version":3,"id":"x","timestamp":1750000000.25,"cwd":"/"}\n',
+        b'{"id":"a1","timestamp":"2026-01-01T00:00:00Z","parent_id":"a0","type":"message"}\n',
+        b'{"type":"message","timestamp":"2026-01-01T00:00:00Z","payload":{}}\n',
+        b'{"type":"session_meta","timestamp":"2026-01-01T00:00:00Z","payload":{"id":"x"}}\n',
+        b'{"type":42}\n{"kind":"user"}\n',
+    ],
+)
+def test_other_files_are_not_taken_for_something(content: bytes) -> None:
+    assert recognised(content) is None
+
+
+def test_only_the_beginning_of_a_file_is_looked_at() -> None:
+    assert recognised(b"x\n" * LINES_LOOKED_AT + pi_file("v3.jsonl")) is None
