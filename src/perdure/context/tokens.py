@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from perdure.models.protocol import ModelRequest
 from perdure.session.codec import encode
 from perdure.session.messages import (
     MediaPart,
@@ -39,6 +40,14 @@ def estimate_tokens(message: Message, scale: float = 1.0) -> int:
     """
     unscaled = sum(_unscaled_tokens(part) for part in message.parts)
     return math.ceil(unscaled * scale)
+
+
+def estimate_request(request: ModelRequest, scale: float = 1.0) -> int:
+    """Estimated tokens of all that `request` sends: messages, instructions, declared tools."""
+    system = _byte_length(request.system or "")
+    tools = len(encode([(t.name, t.description, t.parameters) for t in request.tools]))
+    around = math.ceil((system + tools) / BYTES_PER_TOKEN * scale)
+    return around + sum(estimate_tokens(message, scale) for message in request.messages)
 
 
 def _unscaled_tokens(part: Part) -> float:

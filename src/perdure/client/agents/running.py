@@ -45,7 +45,8 @@ class Running:
             state = await self._ready(leadership)
             signals.begins_after(state.head)
             window = await self._window(state)
-            tokens = build_context(window).tokens
+            scale = self.environment.scales.of(_model(window, self.agent.model))
+            tokens = build_context(window, scale=scale).tokens
             begin = Begin(message, state.info.turns + 1, state.leaf, tokens)
             before = TurnState(stream=self._stream, head=state.head)
             return await self._runner(leadership, window, signals).run(before, begin)

@@ -18,7 +18,7 @@ from perdure.client.clock import absolute
 from perdure.client.processes import is_gone, this_process
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.engine.turns.environment import LEASE_TTL_MS, Environment
+from perdure.engine.turns.environment import LEASE_TTL_MS, Environment, Scales
 from perdure.errors import ConfigError
 from perdure.models.protocol import ModelClient
 from perdure.session.codec import body_of, new_side
@@ -59,6 +59,7 @@ class Runtime:
         self._models: ModelClient = defaults if models is None else models
         self._owner = owner or this_process()
         self._lease_ttl_ms = lease_ttl_ms
+        self._scales = Scales()
         self._chats: list[Chat] = []
 
     async def start(
@@ -192,6 +193,7 @@ class Runtime:
             bus=self._store.bus,
             owner=self._owner,
             working_dir=Path(workspace.working_dir),
+            scales=self._scales,
             lease_ttl_ms=self._lease_ttl_ms,
             is_gone=is_gone,
         )

@@ -88,6 +88,8 @@ class AnswerCall:
             _log.exception("the client of %s failed", request.model)
             reason = f"its client failed ({type(error).__name__})"
             return CallFailed(ModelError(request.model, reason), self.partial())
+        if message.usage is not None:
+            self._environment.scales.learn(request, message.usage)
         return Answered(message, context.dropped, len(context.messages))
 
     def partial(self) -> Message | None:
@@ -99,8 +101,12 @@ class AnswerCall:
         environment = self._environment
         state = await environment.store.state(environment.stream)
         window = await environment.store.context_window(environment.stream, state.leaf)
+        model = self._config.model
         return build_context(
-            window, budget_tokens=_budget(self._config, self._settings), model=self._config.model
+            window,
+            budget_tokens=_budget(self._config, self._settings),
+            scale=environment.scales.of(model),
+            model=model,
         )
 
     async def _request(self, context: Context) -> ModelRequest:

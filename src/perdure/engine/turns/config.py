@@ -40,11 +40,13 @@ class Limits(msgspec.Struct, frozen=True):
 class CompactionSettings(msgspec.Struct, frozen=True):
     """When and how far a context is compacted.
 
-    Units: tokens. With `reserve_tokens` the trigger is window - reserve, else `trigger` x window.
+    Units: tokens; `keep_recent_tokens` stay as they are, `summary_tokens` is the most a summary may
+    take. With `reserve_tokens` the trigger is window - reserve, else `trigger` x window.
     """
 
     is_enabled: bool = True
     keep_recent_tokens: int = 20_000
+    summary_tokens: int = 4_096
     trigger: float = 0.8
     reserve_tokens: int | None = None
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from perdure.context.build import build_context
 from perdure.context.compaction import CompactionPlan, plan_compaction
 from perdure.context.summary import is_usable_summary, summary_requests, summary_text
-from perdure.context.tokens import estimate_tokens
 from perdure.engine.turns.calling import streaming
 from perdure.engine.turns.config import CompactionSettings
 from perdure.engine.turns.environment import Environment
@@ -12,9 +14,12 @@ from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summaris
 from perdure.errors import MalformedResponse, ModelError
 from perdure.models.protocol import ModelRequest
 from perdure.models.stream import AnswerBuilder
-from perdure.session.fold import ContextWindow
+from perdure.session.codec import new_tree
+from perdure.session.entries import Entry
+from perdure.session.fold import ContextWindow, window_of
+from perdure.session.ids import StreamId
 from perdure.session.kinds import Compaction, CompactionReason
-from perdure.session.messages import Message, Usage, user
+from perdure.session.messages import Message, Usage
 
 
 async def summarised(
@@ -30,13 +35,16 @@ async def summarised(
     """
     state = await environment.store.state(environment.stream)
     window = await environment.store.context_window(environment.stream, state.leaf)
-    plan = plan_compaction(window, keep_recent_tokens=settings.keep_recent_tokens)
+    scale = environment.scales.of(model)
+    plan = plan_compaction(window, keep_recent_tokens=settings.keep_recent_tokens, scale=scale)
     if plan is None:
         return NothingToSummarise()
     try:
         replies = [
             await _answer(environment, request)
-            for request in summary_requests(plan, model, focus=focus)
+            for request in summary_requests(
+                plan, model, focus=focus, max_output_tokens=settings.summary_tokens
+            )
         ]
     except ModelError as error:
         return CallFailed(error, None, environment.random01())
@@ -57,27 +65,23 @@ async def _answer(environment: Environment, request: ModelRequest) -> Message:
 def _compaction(
     plan: CompactionPlan, window: ContextWindow, replies: list[Message], reason: CompactionReason
 ) -> Compaction:
-    summary = summary_text(plan, [reply.text for reply in replies])
-    return Compaction(
-        summary=summary,
+    compaction = Compaction(
+        summary=summary_text(plan, [reply.text for reply in replies]),
         first_kept=plan.first_kept,
         tokens_before=plan.tokens_before,
-        tokens_after=estimate_tokens(user(summary)) + _kept_tokens(plan, window),
         reason=reason,
         read_files=tuple(plan.read_files),
         modified_files=tuple(plan.modified_files),
         usage=_usage_of(replies),
     )
+    return msgspec.structs.replace(compaction, tokens_after=_tokens_after(compaction, window))
 
 
-def _kept_tokens(plan: CompactionPlan, window: ContextWindow) -> int:
-    is_kept = False
-    tokens = 0
-    for entry in window.entries:
-        is_kept = is_kept or entry.id == plan.first_kept
-        if is_kept and (message := entry.message) is not None:
-            tokens += estimate_tokens(message)
-    return tokens
+def _tokens_after(compaction: Compaction, window: ContextWindow) -> int:
+    """Tokens of the context once `compaction` is appended: that context is built, as a trial."""
+    new = new_tree(compaction)
+    trial = Entry(StreamId("trial"), 0, "tree", window.leaf, None, 0, new.kind, new.v, new.body)
+    return build_context(window_of((*window.entries, trial), window.undone)).tokens
 
 
 def _usage_of(replies: list[Message]) -> Usage | None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.engine.turns.environment import Environment
+from perdure.context.tokens import estimate_request
+from perdure.engine.turns.environment import Environment, Scales
+from perdure.models.protocol import ModelRequest
 from perdure.session.ids import StreamId
+from perdure.session.messages import Usage, user
 from perdure.tools.registry import ToolRegistry
 from tests.fakes.chats import Stage
 
@@ -21,6 +24,7 @@ def environment(stage: Stage) -> Environment:
         bus=stage.store.bus,
         owner="here",
         working_dir=Path(),
+        scales=Scales(),
         lease_ttl_ms=77,
     )
 
@@ -29,6 +33,17 @@ def test_a_claim_is_made_under_the_owners_name_and_term() -> None:
     claim = environment(Stage()).claim
     assert (claim.owner, claim.ttl_ms, claim.stream) == ("here", 77, "s")
     assert not claim.is_gone("anybody")
+
+
+def test_estimates_are_corrected_by_what_providers_report() -> None:
+    scales = Scales()
+    request = ModelRequest("p:m", (user("x" * 4000),))
+    before = estimate_request(request, scales.of("p:m"))
+    for _ in range(20):
+        scales.learn(request, Usage(input_tokens=1500, cache_read_tokens=500, output_tokens=999))
+    after = estimate_request(request, scales.of("p:m"))
+    assert abs(after - 2000) < abs(before - 2000) / 10
+    assert scales.of("another") == 1.0
 
 
 def test_chance_is_a_number_from_0_up_to_1() -> None:
