@@ -27,7 +27,7 @@ from perdure.stores.sqlite.rows import Connection
 PAGE_BYTES = 4_096
 """Measured: larger pages store 4 % less and write twice as much for each small commit."""
 
-CACHE_KIB = 8_192
+CACHE_KIB = 4_096
 LOG_LIMIT_BYTES = 16 * 2**20
 BUSY_LIMIT_S = 30.0
 BUSY_WAIT_S = (0.0005, 0.010)

@@ -1,0 +1,1 @@
+"""What perdure claims about speed and size, each claim measured beside the raw driver."""

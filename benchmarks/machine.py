@@ -1,0 +1,33 @@
+"""What the figures depend on besides the program."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+import apsw
+
+
+def facts() -> dict[str, object]:
+    """Machine and versions."""
+    return {
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg() if hasattr(os, "getloadavg") else None,
+        "python": platform.python_version(),
+        "sqlite": apsw.sqlite_lib_version(),
+        "apsw": apsw.apsw_version(),
+        "perdure": version("perdure"),
+    }
+
+
+def _processor() -> str:
+    described = Path("/proc/cpuinfo")
+    if described.exists():
+        for line in described.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()

@@ -1,0 +1,51 @@
+"""Open a store as a user who may only read it; prints what each attempt gave."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
+
+from perdure.client.clock import SystemClock, system_random
+from perdure.errors import PerdureError
+from perdure.stores.sqlite.migrate import latest_version
+from perdure.stores.sqlite.store import SqliteStore
+from tests.fakes.streams import S, create, say
+
+NOBODY = 65_534
+
+
+def say_line(line: object) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+async def main(path: Path) -> None:
+    try:
+        store = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
+    except PerdureError as error:
+        say_line(error.code)
+        return
+    say_line(len(await store.entries(S)))
+    say_line((await store.verify()).is_ok)
+    try:
+        await say(store, "no")
+    except PerdureError as error:
+        say_line(error.code)
+    await store.close()
+
+
+def become_nobody() -> None:
+    """Root may write everything; what it needs from the disk is loaded before it stops being it."""
+    latest_version()
+    assert create is not None
+    if os.getuid() == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
+if __name__ == "__main__":
+    become_nobody()
+    asyncio.run(main(Path(sys.argv[1])))

@@ -1,0 +1,97 @@
+"""A store that may be read but not written: a mounted backup, another user's file."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.streams import create, say
+from tests.integration.sqlite.conftest import Opener
+
+CHILD = Path(__file__).parent / "children" / "read_only.py"
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    """A file in a folder that other users may enter, unlike pytest's own."""
+    folder = Path(tempfile.mkdtemp(prefix="perdure-read-only-"))
+    folder.chmod(0o755)
+    yield folder / "sessions.db"
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def lock(path: Path) -> None:
+    """Take away the right to write, from everybody."""
+    for file in path.parent.iterdir():
+        file.chmod(0o444)
+    path.parent.chmod(0o555)
+
+
+def forbid(path: Path) -> None:
+    path.chmod(0o000)
+
+
+def as_reader(path: Path) -> list[str]:
+    """What somebody without the right to write gets."""
+    child = subprocess.run(
+        [sys.executable, str(CHILD), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    return child.stdout.split()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+async def test_a_store_on_a_read_only_medium_can_be_read(open_store: Opener, path: Path) -> None:
+    store = await open_store()
+    await create(store)
+    await say(store, "one", "two")
+    await store.close()
+    lock(path)
+    before = contents(path.parent)
+
+    assert as_reader(path) == ["2", "True", "store_read_only"]
+    assert contents(path.parent) == before
+
+
+async def test_a_store_that_somebody_else_writes_can_be_read(
+    open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    await create(store)
+    await say(store, "one")
+    lock(path)
+
+    assert as_reader(path) == ["1", "True", "store_read_only"]
+
+
+def test_a_store_cannot_be_made_in_a_read_only_folder(path: Path) -> None:
+    lock(path)
+
+    assert as_reader(path) == ["store_read_only"]
+
+
+def test_a_store_cannot_be_made_in_a_new_folder_of_a_read_only_folder(path: Path) -> None:
+    lock(path)
+
+    assert as_reader(path.parent / "new" / path.name) == ["store_read_only"]
+
+
+async def test_a_file_that_may_not_even_be_read_is_reported(open_store: Opener, path: Path) -> None:
+    await create(await open_store())
+    forbid(path)
+
+    assert as_reader(path) == ["store_unavailable"]

@@ -1,0 +1,82 @@
+"""Migrations: numbered, applied once, whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import apsw
+import pytest
+
+from perdure.stores.sqlite import migrate
+from perdure.stores.sqlite.migrate import (
+    APPLICATION_ID,
+    latest_version,
+    migrations,
+    version_of,
+)
+from perdure.stores.sqlite.rows import Connection
+
+
+@pytest.fixture
+def db() -> Iterator[Connection]:
+    db = cast("Connection", apsw.Connection(":memory:"))
+    yield db
+    db.close()
+
+
+def schema_of(db: Connection) -> list[object]:
+    return list(db.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name"))
+
+
+def test_versions_count_from_one_without_a_gap() -> None:
+    assert list(migrations()) == list(range(1, latest_version() + 1))
+
+
+def test_an_empty_database_comes_to_the_newest_schema(db: Connection) -> None:
+    migrate.migrate(db)
+
+    assert version_of(db) == latest_version()
+    assert db.pragma("application_id") == APPLICATION_ID
+
+
+def test_migrating_again_changes_nothing(db: Connection) -> None:
+    migrate.migrate(db)
+    before = schema_of(db)
+    migrate.migrate(db)
+
+    assert schema_of(db) == before
+    assert not db.in_transaction
+
+
+def test_only_what_is_missing_is_applied(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    migrate.migrate(db)
+    steps = {**migrations(), 2: "CREATE TABLE second (x)", 3: "ALTER TABLE second ADD y"}
+    monkeypatch.setattr(migrate, "migrations", lambda: steps)
+    migrate.migrate(db)
+
+    assert version_of(db) == 3
+    assert list(db.execute("SELECT x, y FROM second")) == []
+
+
+def test_a_step_that_fails_leaves_the_version_before_it(
+    db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate.migrate(db)
+    steps = {**migrations(), 2: "CREATE TABLE second (x); CREATE TABLE second (x)"}
+    monkeypatch.setattr(migrate, "migrations", lambda: steps)
+    with pytest.raises(apsw.SQLError):
+        migrate.migrate(db)
+
+    assert version_of(db) == 1
+    assert not db.in_transaction
+    with pytest.raises(apsw.SQLError):
+        db.execute("SELECT * FROM second")
+
+
+def test_frequent_kinds_stay_out_of_the_index_of_notes(db: Connection) -> None:
+    migrate.migrate(db)
+    frequent = {row[0] for row in db.execute("SELECT name FROM kind WHERE no < 32")}
+
+    assert frequent >= {"message", "model_called", "tool_started", "tool_finished"}
+    assert db.execute("SELECT max(no) FROM kind").fetchone() >= (32,)
