@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from perdure.client.agents.agent import Agent as Agent
     from perdure.client.agents.agent import Workspace as Workspace
     from perdure.client.agents.chat import Chat as Chat
+    from perdure.client.agents.runtime import Runtime as Runtime
+    from perdure.client.agents.turn import Reply as Reply
+    from perdure.client.agents.turn import Turn as Turn
     from perdure.client.open import open as open
     from perdure.client.reading import OpenQuestion as OpenQuestion
-    from perdure.client.agents.runtime import Runtime as Runtime
     from perdure.client.session import Session as Session
     from perdure.client.store import Store as Store
     from perdure.client.sync import blocking as blocking
-    from perdure.client.agents.turn import Reply as Reply
-    from perdure.client.agents.turn import Turn as Turn
     from perdure.client.watching import Watch as Watch
     from perdure.context.build import Context as Context
     from perdure.errors import AlreadyAnswered as AlreadyAnswered
@@ -216,7 +216,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 
-def __getattr__(name: str) -> object:
+def _loaded(name: str) -> object:
+    """The public name `name`, loaded now and kept."""
     if name in _HOMES:
         value: object = getattr(importlib.import_module(_HOMES[name]), name)
     elif name in _MODULES:
@@ -227,6 +228,10 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # else checkers would believe every misspelt name
+    __getattr__ = _loaded
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ DEADLINE_S = 60
 
 
 @contextmanager
-def child(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def child(program: str, *arguments: str) -> Generator[subprocess.Popen[str]]:
     """A program of `CHILDREN` that runs beside the test, and is ended with it."""
     command = [sys.executable, str(CHILDREN / program), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -11,7 +11,9 @@ try:
         session = store.create(id="s")
         session.append(perdure.user("before"))
         for _ in session.watch(after=-1):
-            print("watching", flush=True)
+            sys.stdout.write("watching\n")
+            sys.stdout.flush()
 except KeyboardInterrupt:
     with perdure.blocking.open(sys.argv[1]) as store:
-        print(f"interrupted with {len(store.open('s').path())} entry", flush=True)
+        sys.stdout.write(f"interrupted with {len(store.open('s').path())} entry\n")
+        sys.stdout.flush()

@@ -13,7 +13,8 @@ async def main(address: str, session: str, after: int, last: int) -> None:
     async with perdure.open(address) as store:
         watch = (await store.open(session)).watch(after=after)
         async for _ in watch:
-            print(watch.cursor, flush=True)
+            sys.stdout.write(str(watch.cursor) + "\n")
+            sys.stdout.flush()
             if watch.cursor.after == last:
                 return
 

@@ -11,7 +11,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from perdure.errors import StoreUnavailable
@@ -36,15 +36,18 @@ class Portal:
         Raises: what `work` raises; StoreUnavailable once the portal is closed; RuntimeError on the
         loop's own thread, which would wait for itself for ever.
         """
-        future = self._thread.submit(work)
+        call = self._thread.submit(work)
         try:
-            return future.result()
-        except CancelledError as error:
+            call.wait()
+        except BaseException:  # Ctrl-C arrives here, while the loop knows nothing of it
+            call.cancel()
+            call.wait()
+            raise
+        try:
+            return call.result()
+        except asyncio.CancelledError as error:
             if self._thread.is_closed:
                 raise _closed() from error
-            raise
-        except BaseException:  # Ctrl-C arrives here, while the loop knows nothing of it
-            future.cancel()
             raise
 
     def run(self, function: Callable[[], T]) -> T:
@@ -82,6 +85,39 @@ class Handle(Generic[H]):
         self.asynchronous = asynchronous
 
 
+class _Call(Generic[T]):
+    """A coroutine that the loop runs for another thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        self._loop = loop
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+        self._is_over = threading.Event()
+        loop.call_soon_threadsafe(self._begin)
+
+    def wait(self) -> None:
+        """Wait until the coroutine has ended, however it ends."""
+        self._is_over.wait()
+
+    def result(self) -> T:
+        """What it gave or raised, once it has ended."""
+        assert self._task is not None
+        return self._task.result()
+
+    def cancel(self) -> None:
+        """Have the coroutine end."""
+        with suppress(RuntimeError):  # the loop is closed: the coroutine has ended with it
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(lambda _: self._is_over.set())
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
 class _LoopThread:
     """A thread that serves a loop until it is told to end."""
 
@@ -93,12 +129,12 @@ class _LoopThread:
         self._thread = threading.Thread(target=self._serve, name="perdure-blocking", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def submit(self, work: Coroutine[Any, Any, T]) -> _Call[T]:
         """Have the loop do `work`."""
         # Under the lock: whatever is submitted comes before the end, and is cancelled by it.
         with self._submitting:
             if not self.is_closed and threading.current_thread() is not self._thread:
-                return asyncio.run_coroutine_threadsafe(work, self._loop)
+                return _Call(self._loop, work)
         work.close()
         if self.is_closed:
             raise _closed()

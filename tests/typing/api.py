@@ -1,0 +1,126 @@
+"""The documented surface as a type checker sees it: checked with everything else, never run.
+
+Every line of the documented "Library" section that this version serves stands here, with the type
+that its users rely on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import assert_type
+
+import perdure
+from perdure import assistant, thinking, tool_call, tool_result, user
+
+AnyEvent = perdure.Event | perdure.LiveEvent | perdure.Snapshot
+
+
+async def sessions() -> None:
+    async with perdure.open("sqlite:///agents.db", durability="normal", namespace="n") as store:
+        assert_type(store, perdure.Store)
+        session = await store.create(title="Trip", cwd=".", lazy=True)
+        assert_type(session, perdure.Session)
+        await store.create(id="mine", metadata={"any": ["json"]})
+        hello = await session.append(user("Hello"))
+        assert_type(hello, perdure.Entry)
+        several = await session.append(
+            assistant("…", thinking("…"), tool_call("c1", "read_file", {"path": "x"})),
+            tool_result("c1", "…", is_error=False),
+        )
+        assert_type(several, list[perdure.Entry])
+        await session.append_many([user("Hi")], expected_head=session.head, idempotency_key="req-1")
+        await session.append_many([user("Hi")], expected_leaf=hello.id, parent=None)
+        await session.append(perdure.ModelChange("openai:any"), parent=hello)
+        await session.branch(hello.id)
+        await session.branch(None)
+        await session.label(hello.id, "start")
+        await session.label(hello, None)
+        assert_type(await session.path(), list[perdure.Entry])
+        assert_type(await session.tree(), tuple[perdure.TreeNode, ...])
+        assert_type(await session.messages(last=50), list[perdure.Message])
+        assert_type(await session.context(budget_tokens=8_000), perdure.Context)
+        assert_type(await session.fork(at=hello.id), perdure.Session)
+        async for event in session.watch(after=3):
+            assert_type(event, AnyEvent)
+        async for event in store.watch(after=0):
+            assert_type(perdure.wire(event), dict[str, object])
+        entries: AsyncIterator[perdure.Entry] = session.entries(after=-1)
+        async for entry in entries:
+            assert_type(entry.seq, int)
+            assert_type(entry.kind, str)
+            assert_type(entry.body, bytes)
+            assert_type(entry.message, perdure.Message | None)
+            parent: str | None = entry.parent_id
+            assert parent != entry.id
+        await session.end()
+        session = await store.open(session.id)
+        await store.continue_recent(cwd=".")
+        assert_type(await store.recent(limit=50), list[perdure.SessionInfo])
+
+
+@perdure.tool(effect="write", on_unknown="ask")
+async def send_mail(to: str, body: str, *, call: perdure.ToolCall) -> str:
+    """Send a mail."""
+    return f"{to}: {body} ({call.idempotency_key})"
+
+
+@perdure.tool
+def now() -> perdure.ToolOutput:
+    """The time."""
+    return perdure.ToolOutput("noon")
+
+
+agent = perdure.Agent("helper", model="openai:any", instructions="Help.", tools=[send_mail, now])
+
+
+async def agents(store: perdure.Store) -> None:
+    async with perdure.Runtime(store, agents=[agent]) as runtime:
+        chat = await runtime.start(agent, workspace=perdure.Workspace(working_dir="."))
+        assert_type(chat, perdure.Chat)
+        turn = chat.send("Fix the failing test")
+        assert_type(turn, perdure.Turn)
+        async for event in turn:
+            assert_type(event, AnyEvent)
+        reply = await turn
+        assert_type(reply, perdure.Reply)
+        assert_type(reply.text, str)
+        await chat.abort()
+        await chat.cancel()
+        assert_type(await runtime.resume(chat.id), perdure.Chat)
+
+
+def without_async() -> None:
+    with perdure.blocking.open("sqlite:///agents.db") as store:
+        assert_type(store, perdure.blocking.Store)
+        session = store.create(title="Trip", lazy=True)
+        assert_type(session, perdure.blocking.Session)
+        hello = session.append(user("Hello"))
+        assert_type(hello, perdure.Entry)
+        assert_type(session.append(user("a"), user("b")), list[perdure.Entry])
+        session.append_many([user("Hi")], expected_head=session.head)
+        session.branch(hello)
+        assert_type(session.fork(at=hello), perdure.blocking.Session)
+        entries: Iterator[perdure.Entry] = session.entries()
+        for entry in entries:
+            assert_type(entry.message, perdure.Message | None)
+        for event in session.watch(after=3):
+            assert_type(event, AnyEvent)
+        with perdure.blocking.Runtime(store, agents=[agent]) as runtime:
+            turn = runtime.start(agent).send("Fix the failing test")
+            for event in turn:
+                assert_type(event, AnyEvent)
+            assert_type(turn.result(), perdure.Reply)
+
+
+def errors() -> None:
+    try:
+        without_async()
+    except perdure.HeadConflict as conflict:
+        assert_type(conflict.expected, int)
+    except perdure.LeaseHeld as held:
+        assert_type(held.owner, str)
+    except perdure.PerdureError as error:
+        assert_type(error.code, str)
+        assert_type(error.retryable, bool)
+        assert_type(error.facts(), dict[str, object])
+    assert_type(perdure.__version__, str)

@@ -1,0 +1,94 @@
+"""`import perdure`: every name is there, and nothing is loaded before it is used."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import errors
+
+SOURCE = Path(perdure.__file__)
+
+
+def typed_names() -> set[str]:
+    """The names in the block that only type checkers read."""
+    tree = ast.parse(SOURCE.read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name for node in imported for alias in node.names}
+
+
+@pytest.mark.parametrize("name", sorted(typed_names()))
+def test_what_checkers_see_is_there(name: str) -> None:
+    assert getattr(perdure, name) is not None
+    assert name in dir(perdure)
+
+
+def test_checkers_see_what_is_there() -> None:
+    public = {name for name in dir(perdure) if not name.startswith("_")}
+    loaded = {"client", "session", "events", "stores", "context", "engine", "models", "tools"}
+    loaded |= {"interop", "apps", "annotations", "importlib", "Mapping", "TYPE_CHECKING"}
+    assert public - loaded == typed_names()
+
+
+def test_every_error_is_public_by_its_name() -> None:
+    for name, value in vars(errors).items():
+        if isinstance(value, type) and issubclass(value, errors.PerdureError):
+            assert getattr(perdure, name) is value
+
+
+@pytest.mark.parametrize("name", ["nonsense", "opne", "_private"])
+def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
+        getattr(perdure, name)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert perdure.__version__[0].isdigit()
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that a new interpreter has loaded after `code`."""
+    program = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    run = [sys.executable, "-c", program]
+    told = subprocess.run(run, check=True, capture_output=True, text=True).stdout
+    return set(json.loads(told))
+
+
+HEAVY = {
+    "pydantic",
+    "pydantic_ai",
+    "openai",
+    "httpx",
+    "httpx2",
+    "typer",
+    "click",
+    "rich",
+    "textual",
+    "ruamel.yaml",
+    "apsw",
+}
+
+
+def test_importing_loads_nothing_of_the_package() -> None:
+    loaded = loaded_by("import perdure")
+    assert [name for name in loaded if name.startswith("perdure.")] == []
+    assert not HEAVY & loaded
+    assert "asyncio" not in loaded
+
+
+def test_a_store_in_memory_and_a_chat_load_no_database_and_no_provider() -> None:
+    loaded = loaded_by(
+        "import perdure\n"
+        "with perdure.blocking.open('memory:') as store:\n"
+        "    store.create().append(perdure.user('hi'))\n"
+        "    runtime = perdure.blocking.Runtime(store, [perdure.Agent('a')])\n"
+        "    runtime.start('a').send('hello').result()\n"
+    )
+    assert not HEAVY & loaded
