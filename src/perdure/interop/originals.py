@@ -16,6 +16,7 @@ from perdure.interop.formats.items import Item, source_of, without_source
 from perdure.session.codec import body_of, encode
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
+from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE, Message
 from perdure.session.notes import ImportSource
 from perdure.stores.chain import blob_hash
@@ -90,13 +91,13 @@ def known_items(
     """Item -> the entry it is already in the session as.
 
     `ids` are foreign ids, `parts` the seqs of the parts of the version of the file that the items
-    begin with. What was read from those is matched by its place. The rest (of versions before the
-    file was rewritten, or written here and exported) is matched by id, and where it had none, by
-    what was said when.
+    begin with. What was read from those is matched by its place, or, where its body has no room for
+    that, by its bytes. The rest (of versions before the file was rewritten, or written here and
+    exported) is matched by id, and where it had none, by what was said when.
     """
     placed, others = _divided(entries, parts)
-    known = _matched_by_place(items, placed)
-    remaining = {entry.id for entry in others}
+    known = _matched_by_place(items, placed) | _matched_by_bytes(items, others)
+    remaining = {entry.id for entry in others} - set(known.values())
     usable = {alias: entry for alias, entry in ids.items() if entry in remaining}
     known = _matched_by_id(items, usable) | known
     return known | _matched_by_content(items, others, known)
@@ -124,6 +125,19 @@ def _matched_by_place(items: Sequence[Item], entries: Iterable[Entry]) -> dict[i
         places[source.offset, ordinal] = entry.id
     found = ((n, places.get((item.offset, item.ordinal))) for n, item in enumerate(items))
     return {position: entry for position, entry in found if entry is not None}
+
+
+def _matched_by_bytes(items: Sequence[Item], entries: Iterable[Entry]) -> dict[int, EntryId]:
+    """Opaque item -> opaque entry with the same body; each entry once, in order."""
+    waiting: dict[bytes, list[EntryId]] = {}
+    for entry in reversed([entry for entry in entries if entry.kind == OPAQUE]):
+        waiting.setdefault(entry.body, []).append(entry.id)
+    found: dict[int, EntryId] = {}
+    for position, item in enumerate(items):
+        candidates = waiting.get(item.body) if isinstance(item.body, bytes) else None
+        if candidates:
+            found[position] = candidates.pop()
+    return found
 
 
 def _matched_by_id(items: Sequence[Item], ids: Mapping[str, EntryId]) -> dict[int, EntryId]:

@@ -250,7 +250,11 @@ class _Writer:
         notes = [note for note in self._session.notes if note.kind == Label.kind]
         said = labels_of(note for note in notes if note.id in self._base.ids)
         now = labels_of(notes)
-        newest = {note.about: note.id for note in notes if note.about is not None}
+        newest: dict[EntryId, EntryId] = {}
+        for note in notes:
+            if note.about is not None:
+                newest.pop(note.about, None)
+                newest[note.about] = note.id
         lines: list[tuple[EntryId, records.RecordFields]] = []
         for target, note in newest.items():
             if now.get(target) == said.get(target) or target not in self._last:

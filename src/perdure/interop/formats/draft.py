@@ -137,7 +137,7 @@ class Draft:
             leaf=leaf,
             blobs=self.media.blobs,
             lines=self._lines,
-            malformed=tuple(self._malformed),
+            malformed=tuple(sorted(self._malformed)),
             header_lines=tuple(self.header_lines),
             blank_lines=tuple(self._blank),
             warnings=self._cut_warnings(),
@@ -202,7 +202,7 @@ class Linker:
             where = "starts a branch" if orphan.fallback is None else "hangs on the entry before it"
             self._draft.warn(
                 "no parent",
-                f"line {orphan.line.number}: its parent {orphan.parent!r} is not in the file; "
-                f"it {where}",
+                f"line {orphan.line.number}: its parent {orphan.parent!r} is not in the file, "
+                f"or comes after it in a circle; it {where}",
             )
             self.add_below(orphan, orphan.fallback)

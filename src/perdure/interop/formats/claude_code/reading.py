@@ -3,7 +3,8 @@
 A transcript is a tree by ``uuid`` and ``parentUuid``. Records of the conversation become entries of
 the tree; side chains are branches of their own, off the leaf. Everything else (progress, snapshots,
 queue operations) becomes an ``imported_record`` beside the tree, and what hung below it hangs below
-its nearest ancestor. A file in which no record finds its parent is read as one chain.
+its nearest ancestor. A file in which hardly a record names its parent (one written by hand) is read
+as one chain.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ _IS_SIDECHAIN = re.compile(rb'"isSidechain":\s*true')
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
     """The Claude Code transcript in `content`, whatever state it is in."""
     reader = _read(content, progress, is_chain=False)
-    if reader.linker.links == 0 and reader.roots > 1:
+    if reader.roots > max(1, reader.linker.links):
         reader = _read(content, None, is_chain=True)
-        reader.draft.warn("chain", "no record finds its parent; they are read as one chain")
+        reader.draft.warn("chain", "most records name no parent; they are read as one chain")
     return reader.finished()
 
 
@@ -168,8 +169,9 @@ class _Reader:
             record.parent = record.parent or name_in(record.fields, "logicalParentUuid")
         if self._has_gap or is_boundary:
             record.fallback = leaf
-        follows = is_boundary or flag_in(record.fields, "isCompactSummary")
-        if record.id is None or self._is_chain or (record.parent is None and follows):
+        follows = is_boundary or flag_in(record.fields, "isCompactSummary") or self._is_chain
+        is_lost = self._is_chain and record.parent not in self.linker.nodes
+        if record.id is None or is_lost or (record.parent is None and follows):
             self.linker.add_below(record, leaf)
         else:
             self.linker.add(record)

@@ -109,6 +109,7 @@ class _Reader:
         )
         self.indexed.append((line.number, record.id))
         if fields["type"] == "session":
+            record.id = None
             self.draft.warn("header", f"line {line.number}: a second header, kept without effect")
         self._link(record)
 

@@ -30,7 +30,6 @@ from tests.fakes.sources import (
     texts_on,
 )
 
-
 FILES = [claude_file(name) for name in CLAUDE_CODE]
 
 

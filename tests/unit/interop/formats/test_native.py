@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.errors import FormatError
+from perdure.interop.formats.native import (
+    VERSION,
+    Bundle,
+    blob_names,
+    parse,
+    renamed,
+    written,
+)
+from perdure.session.codec import BODIES, body_of, encode, entry_of_line, new_side, new_tree
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.info import StreamHeader
+from perdure.session.kinds import OPAQUE, Compaction
+from perdure.session.messages import user
+from perdure.session.notes import LeafMoved
+from perdure.stores.chain import blob_hash
+
+S = StreamId("s")
+HEADER = StreamHeader(S, 1_700_000_000_000, cwd="/x", title="T", metadata={"a": 1})
+GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "v1" / "entries.jsonl"
+
+
+def tree_entry(
+    seq: int, body: bytes = b'{"role":"user","parts":[]}', kind: str = "message"
+) -> Entry:
+    parent = entry_id(S, seq - 1) if seq else None
+    return Entry(S, seq, "tree", parent, None, seq, kind, 1, body)
+
+
+def bundle_of(*entries: Entry, blobs: tuple[bytes, ...] = ()) -> Bundle:
+    aliases = {f"x{entry.seq}": entry.id for entry in entries[:1]}
+    return Bundle(HEADER, entries, aliases, blobs)
+
+
+@given(st.lists(st.binary(max_size=20), max_size=5), st.lists(st.binary(max_size=20), unique=True))
+def test_what_is_written_is_read_again(bodies: list[bytes], blobs: list[bytes]) -> None:
+    entries = [tree_entry(seq, body, OPAQUE) for seq, body in enumerate(bodies)]
+    bundle = bundle_of(*entries, blobs=tuple(blobs))
+    content = written(bundle)
+    read = parse(content, "file")
+    assert (read.header, read.entries, read.aliases) == (HEADER, tuple(entries), bundle.aliases)
+    assert set(read.blobs) == set(blobs)
+    assert written(read) == content
+
+
+def test_every_kind_there_is_survives() -> None:
+    entries = [entry_of_line(line) for line in GOLDEN.read_bytes().splitlines()]
+    stream = entries[0].stream
+    own = tuple(entry for entry in entries if entry.stream == stream)
+    own = tuple(msgspec.structs.replace(entry, seq=seq) for seq, entry in enumerate(own))
+    bundle = Bundle(StreamHeader(stream, 0), own, {}, ())
+    assert parse(written(bundle), "golden").entries == own
+
+
+def test_a_file_begins_with_its_header_and_ends_with_its_end() -> None:
+    lines = written(bundle_of(tree_entry(0))).split(b"\n")
+    assert lines[0].startswith(b'{"type":"perdure","version":1,"stream":{"id":"s",')
+    assert lines[-2] == b'{"type":"end","entries":1,"blobs":0}'
+    assert lines[-1] == b""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (b'{"type":"perdure"', b'{"type":"purdure"', "no header"),
+        (b'"version":1', b'"version":2', "version 2"),
+        (b'{"type":"end","entries":2,"blobs":1}\n', b"", "cut off"),
+        (b'"entries":2', b'"entries":3', "line 6"),
+        (b'"seq":1', b'"seq":7', "line 3"),
+        (b'"id":"s/0"', b'"id":"t/0"', "line 2"),
+        (b'"base64":"', b'"base64":"AAAA', "line 5"),
+        (b'{"type":"aliases"', b'{"type":"novelty"', "line 4"),
+        (b'{"seq":1', b'\xff{"seq":1', "line 3"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_line(old: bytes, new: bytes, told: str) -> None:
+    content = written(bundle_of(tree_entry(0), tree_entry(1), blobs=(b"blob",)))
+    assert old in content
+    with pytest.raises(FormatError, match=told) as error:
+        parse(content.replace(old, new), "file.jsonl")
+    assert error.value.source == "file.jsonl"
+
+
+@given(st.data())
+def test_a_cut_file_is_never_taken_for_a_whole_one(data: st.DataObject) -> None:
+    content = written(bundle_of(tree_entry(0), tree_entry(1), blobs=(b"blob",)))
+    cut = content[: data.draw(st.integers(0, len(content) - 2))]
+    with pytest.raises(FormatError):
+        parse(cut, "file")
+
+
+def test_version_1_is_what_is_written() -> None:
+    assert VERSION == 1
+
+
+def test_names_of_blobs_are_found_wherever_they_stand() -> None:
+    one, two = blob_hash(b"1"), blob_hash(b"2")
+    first = tree_entry(0, encode(user(f"media://{one} and {two}")))
+    assert blob_names([first, tree_entry(1, encode(user(one)))]) == [one, two]
+
+
+def test_a_session_can_get_another_id_with_all_references() -> None:
+    compaction = new_tree(Compaction("sum", EntryId("s/0")))
+    leaf = new_side(LeafMoved(EntryId("s/1")))
+    bundle = bundle_of(
+        tree_entry(0),
+        tree_entry(1, compaction.body, Compaction.kind),
+        Entry(S, 2, "side", None, EntryId("s/1"), 0, leaf.kind, 1, leaf.body),
+    )
+    other = renamed(bundle, StreamId("other"))
+    assert other.header.id == "other"
+    assert [entry.id for entry in other.entries] == ["other/0", "other/1", "other/2"]
+    assert other.entries[1].parent_id == "other/0"
+    assert other.entries[2].about == "other/1"
+    assert body_of(other.entries[1]) == Compaction("sum", EntryId("other/0"))
+    assert body_of(other.entries[2]) == LeafMoved(EntryId("other/1"))
+    assert other.aliases == {"x0": "other/0"}
+    assert renamed(other, S) == bundle
+
+
+def test_a_session_that_keeps_its_id_is_not_touched() -> None:
+    bundle = bundle_of(tree_entry(0))
+    assert renamed(bundle, S) is bundle
+
+
+def test_a_text_that_looks_like_an_id_is_not_a_reference() -> None:
+    body = encode(user("s/0"))
+    other = renamed(bundle_of(tree_entry(0, body)), StreamId("other"))
+    assert other.entries[0].body == body
+
+
+def test_references_to_other_sessions_and_unknown_fields_stay() -> None:
+    body = b'{"summary":"x","first_kept":"elsewhere/4","new_field":1.50}'
+    other = renamed(bundle_of(tree_entry(0, body, "compaction")), StreamId("other"))
+    assert other.entries[0].body == body
+
+
+def test_every_body_that_names_an_entry_follows_a_new_id() -> None:
+    for kind, body in BODIES.items():
+        names = [f.encode_name for f in msgspec.structs.fields(body) if "EntryId" in str(f.type)]
+        for name in names:
+            entry = tree_entry(0, encode({name: "s/0", "x": 1}), kind)
+            read = msgspec.json.decode(renamed(bundle_of(entry), StreamId("o")).entries[0].body)
+            assert read == {name: "o/0", "x": 1}, kind
