@@ -5,7 +5,7 @@
     │                UnsupportedVersion · AlreadyAnswered
     ├ StoreError     SessionNotFound · SessionExists · HeadConflict · LeafConflict · LeaseHeld
     │                LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew · NotAStore
-    │                StoreCorrupt · StoreReadOnly · StoreFull · StoreUnavailable
+    │                StoreCorrupt · StoreReadOnly · StoreFull · StoreUnavailable · Unsupported
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
     │                MalformedResponse
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied
@@ -320,6 +320,20 @@ class StoreUnavailable(StoreError):
         super().__init__(f"{store} is not available: {reason}")
         self.store = store
         self.reason = reason
+
+
+class Unsupported(StoreError):
+    """This kind of store cannot do that at all (see ``stores.protocol.Capabilities``)."""
+
+    code = "unsupported"
+
+    def __init__(self, capability: str, backend: str) -> None:
+        super().__init__(
+            f"a {backend} store has no {capability.replace('_', ' ')}; keep what needs it in a store "
+            "that has it, such as sqlite:///FILE"
+        )
+        self.capability = capability
+        self.backend = backend
 
 
 # ---------------------------------------------------------------- models

@@ -46,6 +46,7 @@ from perdure.stores.heap import (
 from perdure.stores.heap_append import append
 from perdure.stores.protocol import (
     EMPTY,
+    Capabilities,
     Commit,
     Committed,
     Lease,
@@ -103,6 +104,7 @@ class _Handle:
     """A namespace of a memory, until it is closed."""
 
     address = ADDRESS
+    capabilities = Capabilities()
 
     def __init__(self, namespace: str, memory: Memory) -> None:
         self.namespace = namespace

@@ -139,6 +139,22 @@ class StoreInfo(msgspec.Struct, frozen=True):
     engine: str
 
 
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backend can do of what not every backend can; it refuses the rest (`Unsupported`).
+
+    `multi_stream_commit`: one commit may write to several streams. `pointer_fork`: a fork shares
+    its origin's entries, under their ids; without it a fork gets copies, entries of its own with
+    ids of its own, and its header has a `parent` and no `fork`. `encryption`: the store can be
+    encrypted at rest. `erase`: content can be taken out of a stream that stays; without it a
+    stream can only be removed whole.
+    """
+
+    multi_stream_commit: bool = True
+    pointer_fork: bool = True
+    encryption: bool = False
+    erase: bool = False
+
+
 class Positioned(msgspec.Struct, frozen=True):
     """An entry with its place in the order of all entries of the namespace."""
 
@@ -163,6 +179,7 @@ class LogWriting(Protocol):
         without lease, a sibling that does not come earlier, two writes of one stream, a fork beyond
         its origin's head); IdempotencyMismatch when the key was used for other content; ValueError
         for an id no stream can have; StoreReadOnly, StoreFull, StoreCorrupt, StoreUnavailable.
+        Unsupported for several writes where the backend has no ``multi_stream_commit``.
         Whatever is raised, nothing was appended, but for StoreUnavailable, where nobody can know.
         """
         ...
@@ -337,6 +354,7 @@ class SessionStore(LogWriting, LogReading, NamespaceReading, Protocol):
 
     address: str
     namespace: str
+    capabilities: Capabilities
 
     async def verify(self) -> Verification:
         """Check every hash, parent, count and span of the namespace; changes nothing."""

@@ -25,6 +25,7 @@ from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, blob_hash, fingerprint
 from perdure.stores.protocol import (
     EMPTY,
+    Capabilities,
     Commit,
     Committed,
     Lease,
@@ -48,6 +49,8 @@ T = TypeVar("T")
 
 class _Handle:
     """A namespace of a database, until it is closed."""
+
+    capabilities = Capabilities()
 
     def __init__(
         self,
