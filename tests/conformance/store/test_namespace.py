@@ -30,6 +30,18 @@ from tests.conformance.store.building import (
 )
 from tests.fakes.clock import START_MS
 
+
+async def test_a_list_cut_short_does_not_hold_back_what_comes_after(store: SessionStore) -> None:
+    for name in ("a", "b", "c"):
+        await create(store, name)
+    for number in range(12):  # more reads than a backend has readers
+        assert len(await store.sessions(limit=1)) == 1
+        (entry,) = await append(store, StreamId("a"), said(f"{number}"))
+        for _ in range(4):
+            assert (await store.state(StreamId("a"))).leaf == entry.id
+            assert await store.entry(StreamId("a"), entry.id) == entry
+
+
 # ---------------------------------------------------------------- find
 
 

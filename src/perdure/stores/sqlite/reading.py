@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
 
@@ -249,7 +249,8 @@ def sessions(
     query: str | None,
 ) -> list[SessionInfo]:
     """Sessions, newest activity first."""
-    by_origin = [_sessions_of(tables, namespace, origin) for origin in _ORIGINS[scope]]
+    cursors = [tables.db.execute(_SESSIONS, (namespace, origin)) for origin in _ORIGINS[scope]]
+    by_origin = [map(info_of_row, cursor) for cursor in cursors]
     newest_first = merge(*by_origin, key=lambda info: (info.updated_at, info.id), reverse=True)
     sought = None if query is None else query.casefold()
     fitting = (
@@ -258,11 +259,10 @@ def sessions(
         if (cwd is None or info.cwd == cwd)
         and (sought is None or sought in info.name.casefold() or sought in info.id.casefold())
     )
-    return list(islice(fitting, limit))
-
-
-def _sessions_of(tables: Tables, namespace: str, origin: Origin) -> Iterator[SessionInfo]:
-    return map(info_of_row, tables.rows(_SESSIONS, namespace, origin))
+    found = list(islice(fitting, limit))
+    for cursor in cursors:
+        cursor.close(force=True)  # one that was not read to its end would hold this moment for ever
+    return found
 
 
 def feed(tables: Tables, namespace: str, after: int, limit: int) -> list[Positioned]:
