@@ -91,13 +91,14 @@ def known_items(
     """Item -> the entry it is already in the session as.
 
     `ids` are foreign ids, `parts` the seqs of the parts of the version of the file that the items
-    begin with. What was read from those is matched by its place, or, where its body has no room for
-    that, by its bytes. The rest (of versions before the file was rewritten, or written here and
-    exported) is matched by id, and where it had none, by what was said when.
+    begin with. What was read from those is matched by its place; opaque entries, which have no
+    room for one, by their bytes alone, since their line may be readable by now. The rest (of
+    versions before the file was rewritten, or written here and exported) is matched by id, and
+    where it had none, by what was said when.
     """
     placed, others = _divided(entries, parts)
     known = _matched_by_place(items, placed) | _matched_by_bytes(items, others)
-    remaining = {entry.id for entry in others} - set(known.values())
+    remaining = {entry.id for entry in others if entry.kind != OPAQUE}
     usable = {alias: entry for alias, entry in ids.items() if entry in remaining}
     known = _matched_by_id(items, usable) | known
     return known | _matched_by_content(items, others, known)

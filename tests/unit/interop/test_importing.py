@@ -12,7 +12,7 @@ from perdure.session.codec import body_of, new_side, new_tree
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
-from perdure.session.kinds import Compaction
+from perdure.session.kinds import OPAQUE, Compaction
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.session.notes import ImportSource, LeafMoved
@@ -250,15 +250,17 @@ async def test_new_entries_hang_on_the_parents_they_name() -> None:
     assert summary.parent_id == await store.resolve(stream, "a0000002")
 
 
-async def test_a_half_written_line_is_read_once_it_is_whole() -> None:
+@pytest.mark.parametrize("written", [1, 30, 100, 200])
+async def test_a_half_written_line_is_read_once_it_is_whole(written: int) -> None:
     store = empty_store()
     content = pi_file("v3.jsonl")
-    cut = len(lines(content, 8)) + 30
+    cut = len(lines(content, 3)) + written
     first = await imported(store, content[:cut])
-    assert first.malformed == (9,)
+    assert first.malformed == (4,)
     second = await imported(store, content)
     assert second.malformed == ()
     assert (await store.state(V3)).info.messages == 8
+    assert all(entry.kind != OPAQUE for entry in await store.entries(V3))
     assert (await export_session(store, V3, "pi")).content == content
 
 

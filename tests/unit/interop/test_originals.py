@@ -91,6 +91,11 @@ def test_opaque_entries_have_no_place_and_are_matched_by_their_bytes_in_order() 
     assert known_items(items, entries, {"x": EntryId("s/2")}, {0}) == {0: "s/1", 1: "s/2"}
 
 
+def test_a_line_that_was_opaque_and_can_be_read_now_is_new() -> None:
+    entries = [Entry(S, 1, "tree", None, None, 0, OPAQUE, 1, b"\xff")]
+    assert known_items([item("whole", 0, "x")], entries, {"x": EntryId("s/1")}, {0}) == {}
+
+
 def test_what_was_written_here_is_matched_by_the_id_it_got() -> None:
     own = entry(2, user("ours"), None)
     assert known_items([item("ours", 0, "y")], [own], {"y": own.id}, {0}) == {0: "s/2"}

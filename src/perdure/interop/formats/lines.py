@@ -29,11 +29,15 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 class Line(NamedTuple):
-    """One line of a file, without its LF. `number` counts from 1, `offset` is in bytes."""
+    """One line of a file, without its LF. `number` counts from 1, `offset` is in bytes.
+
+    `is_ended` False says that it is the last one and has no LF: it may still be written.
+    """
 
     number: int
     offset: int
     content: bytes
+    is_ended: bool = True
 
     @property
     def is_blank(self) -> bool:
@@ -53,11 +57,10 @@ def lines_of(content: bytes) -> Iterator[Line]:
     """The lines of a file. An LF at its end ends the last line and begins no other."""
     offset, number = 0, 0
     while offset < len(content):
-        end = content.find(b"\n", offset)
-        if end < 0:
-            end = len(content)
+        found = content.find(b"\n", offset)
+        end = len(content) if found < 0 else found
         number += 1
-        yield Line(number, offset, content[offset:end])
+        yield Line(number, offset, content[offset:end], found >= 0)
         offset = end + 1
 
 

@@ -30,6 +30,11 @@ def test_a_final_line_feed_begins_no_line() -> None:
     assert list(lines_of(b"")) == []
 
 
+def test_a_last_line_without_a_line_feed_may_still_be_written() -> None:
+    assert [line.is_ended for line in lines_of(b"a\nb")] == [True, False]
+    assert [line.is_ended for line in lines_of(b"a\nb\n")] == [True, True]
+
+
 def test_white_space_alone_is_a_blank_line() -> None:
     assert [line.is_blank for line in lines_of(b" \r\t\n.")] == [True, False]
 

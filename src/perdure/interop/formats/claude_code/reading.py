@@ -155,7 +155,7 @@ class _Reader:
     def _take_broken(self, line: Line, problem: str) -> None:
         self.draft.malformed(line, problem)
         own, parents = _OWN_ID.findall(line.content), _PARENT_ID.findall(line.content)
-        if len(own) != 1 or len(parents) != 1:
+        if len(own) != 1 or len(parents) != 1 or not line.is_ended:
             self._has_gap = True
             return
         parent = parents[0].decode() or None

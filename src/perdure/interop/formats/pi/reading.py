@@ -95,7 +95,7 @@ class _Reader:
 
     def _take_broken(self, line: Line, problem: str) -> None:
         self.draft.malformed(line, problem)
-        ids = _BROKEN.match(line.content)
+        ids = _BROKEN.match(line.content) if line.is_ended else None
         if ids is None:
             self._has_gap = True
             return
