@@ -17,6 +17,8 @@ from perdure.stores.protocol import Commit, Committed, Write
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.writer import Durability
 
+CLOCK = SystemClock()
+
 
 class Run(msgspec.Struct, frozen=True):
     """One run of the benchmarks: where its files go, where its chance comes from, how long."""
@@ -80,21 +82,20 @@ class Stopwatch:
 
 async def opened(path: Path, durability: Durability) -> SqliteStore:
     """A store on the machine's own clock."""
-    return await SqliteStore.open(
-        path, durability=durability, clock=SystemClock(), random=system_random
-    )
+    return await SqliteStore.open(path, durability=durability, clock=CLOCK, random=system_random)
 
 
 async def create(store: SqliteStore, stream: StreamId) -> None:
     """An empty session."""
-    write = Write(stream=stream, create=StreamHeader(stream, 1))
-    await store.commit(Commit(writes=(write,), at=1))
+    header = StreamHeader(stream, CLOCK.now_ms())
+    write = Write(stream=stream, create=header)
+    await store.commit(Commit(writes=(write,), at=header.created_at))
 
 
 async def append(store: SqliteStore, stream: StreamId, entries: Sequence[NewEntry]) -> Committed:
     """One commit."""
     write = Write(stream=stream, entries=tuple(entries))
-    return await store.commit(Commit(writes=(write,), at=1))
+    return await store.commit(Commit(writes=(write,), at=CLOCK.now_ms()))
 
 
 def size_of(path: Path) -> int:

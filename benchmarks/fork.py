@@ -5,7 +5,17 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from benchmarks.figures import Figure, Run, Stopwatch, append, create, median, opened, size_of
+from benchmarks.figures import (
+    CLOCK,
+    Figure,
+    Run,
+    Stopwatch,
+    append,
+    create,
+    median,
+    opened,
+    size_of,
+)
 from benchmarks.raw import RawLog
 from benchmarks.workload import turns
 from perdure.session.ids import StreamId, entry_id
@@ -68,8 +78,9 @@ async def _fill(path: Path, run: Run) -> None:
 async def _fork(store: SqliteStore, number: int) -> None:
     fork = ForkPoint(ORIGIN, entry_id(ORIGIN, DEPTH - 1), DEPTH - 1, "path")
     id_ = StreamId(f"fork-{number}")
-    write = Write(stream=id_, create=StreamHeader(id_, 1, fork=fork))
-    await store.commit(Commit(writes=(write,), at=1))
+    header = StreamHeader(id_, CLOCK.now_ms(), fork=fork)
+    write = Write(stream=id_, create=header)
+    await store.commit(Commit(writes=(write,), at=header.created_at))
 
 
 async def _bytes_of_a_fork(path: Path, run: Run) -> float:

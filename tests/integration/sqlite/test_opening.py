@@ -10,7 +10,9 @@ import apsw
 import pytest
 
 from perdure.errors import ConfigError, NotAStore, StoreCorrupt, StoreTooNew, StoreUnavailable
+from perdure.stores.sqlite.database import READERS
 from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version
+from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.store import SqliteStore, open_sqlite
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.raw_database import raw_database
@@ -262,3 +264,23 @@ async def test_an_address_without_a_file_is_refused(address: str, durability: st
             clock=ManualClock(),
             random=SeededRandom(1),
         )
+
+
+async def test_a_read_that_stops_half_way_does_not_keep_its_moment(store: SqliteStore) -> None:
+    database = store._database  # pyright: ignore[reportPrivateUsage] - to leave a cursor behind
+    left: list[object] = []
+
+    def half(tables: Tables) -> None:
+        rows = tables.rows("SELECT name FROM kind")
+        next(rows)
+        left.append(rows)
+
+    for _ in range(READERS):
+        await database.read(half)
+    await create(store)
+    for _ in range(2 * READERS):
+        assert (await store.state(S)).head == -1
+        assert len(await store.sessions(limit=1)) == 1
+    await say(store, "one")
+    for _ in range(2 * READERS):
+        assert (await store.state(S)).head == 0

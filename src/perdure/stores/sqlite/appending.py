@@ -119,7 +119,7 @@ def append(tables: Tables, request: Request) -> Committed:
         _keep_blobs(tables, _namespace_number(tables, request.namespace), request.blobs)
     if key is not None:
         namespace = _namespace_number(tables, request.namespace)
-        tables.db.execute(_KEEP_KEY, (namespace, key, request.asked, first, commit.at))
+        tables.run(_KEEP_KEY, (namespace, key, request.asked, first, commit.at))
     return Committed(tuple(appended))
 
 
@@ -140,11 +140,17 @@ def _standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
     """A stream as it stands in this transaction. Raises: SessionNotFound."""
     found = tables.standing.get((namespace, stream))
     if found is None:
-        if len(tables.standing) >= MOST_STANDING:
-            tables.standing.clear()
-        found = tables.standing[namespace, stream] = tables.stream(namespace, stream)
-        tables.stream_ids[found.no] = stream
+        found = tables.stream(namespace, stream)
+        _remember(tables, namespace, found)
     return found
+
+
+def _remember(tables: Tables, namespace: str, stream: Stream) -> None:
+    if len(tables.standing) >= MOST_STANDING:
+        tables.standing.clear()
+    id_ = stream.state.header.id
+    tables.standing[namespace, id_] = stream
+    tables.stream_ids[stream.no] = id_
 
 
 def _replayed(tables: Tables, key: str, request: Request) -> Committed | None:
@@ -165,8 +171,10 @@ def _append_to_one(
     tables: Tables, request: Request, write: Write, salts: bytes
 ) -> tuple[Entry, ...]:
     if write.create is not None:
-        _create(tables, request.namespace, write.create)
-    stream = _standing(tables, request.namespace, write.stream)
+        stream = _created(tables, request.namespace, write.create)
+        _remember(tables, request.namespace, stream)
+    else:
+        stream = _standing(tables, request.namespace, write.stream)
     head = stream.state.head
 
     def sees(reference: EntryId) -> bool:
@@ -181,21 +189,20 @@ def _append_to_one(
 
 def _keep_blobs(tables: Tables, namespace: int, blobs: Sequence[tuple[str, bytes]]) -> None:
     for digest, content in blobs:
-        tables.db.execute(_KEEP_BLOB, (namespace, digest, len(content), content))
+        tables.run(_KEEP_BLOB, (namespace, digest, len(content), content))
 
 
 # ---------------------------------------------------------------- new streams
 
 
-def _create(tables: Tables, namespace_name: str, header: StreamHeader) -> None:
+def _created(tables: Tables, namespace_name: str, header: StreamHeader) -> Stream:
     namespace = _namespace_number(tables, namespace_name)
     if tables.value("SELECT no FROM stream WHERE namespace = ? AND id = ?", namespace, header.id):
         raise SessionExists(header.id)
     fork = header.fork
     if fork is None:
         genesis = genesis_hash(header)
-        _insert_stream(tables, namespace, opened(header, genesis), None, None)
-        return
+        return _inserted(tables, namespace, opened(header, genesis), None, None)
     origin = _standing(tables, namespace_name, fork.stream)
     leaf = _fork_leaf(tables, origin, fork)
     shared = Shared(
@@ -206,7 +213,7 @@ def _create(tables: Tables, namespace_name: str, header: StreamHeader) -> None:
     )
     genesis = genesis_hash(header, shared.hash)
     state = opened(header, genesis, shared, lambda _: leaf is not None)
-    _insert_stream(tables, namespace, state, origin, leaf)
+    return _inserted(tables, namespace, state, origin, leaf)
 
 
 def _fork_leaf(tables: Tables, origin: Stream, fork: ForkPoint) -> Node | None:
@@ -237,16 +244,16 @@ def _shared_messages(tables: Tables, origin: Stream, fork: ForkPoint, leaf: Node
     return origin.state.info.messages - int(later)
 
 
-def _insert_stream(
+def _inserted(
     tables: Tables,
     namespace: int,
     state: StreamState,
     origin: Stream | None,
     leaf: Node | None,
-) -> None:
+) -> Stream:
     header, info, fork = state.header, state.info, state.header.fork
     leaf_n = leaf.n if leaf else None
-    tables.db.execute(
+    tables.run(
         _INSERT_STREAM,
         (
             *(namespace, header.id, header.kind, header.origin, info.parent, header.created_at),
@@ -254,7 +261,7 @@ def _insert_stream(
         ),
     )
     number = tables.db.last_insert_rowid()
-    tables.db.execute(
+    tables.run(
         "INSERT INTO birth VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             number,
@@ -267,6 +274,7 @@ def _insert_stream(
             fork.scope == "path" if fork else None,
         ),
     )
+    return Stream(number, state, leaf, tip=None, owner=None, until=0)
 
 
 def _changing(info: SessionInfo) -> tuple[object, ...]:
@@ -290,11 +298,11 @@ def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, salts
     chain = commit_hash(stream.state.hash, at, admission.epoch, lines)
     growth = _Growth(tables, stream, first)
     sealed = zip(entries, _each(salts), digests, strict=False)
-    tables.db.executemany(_INSERT_ENTRY, [growth.row(*row) for row in sealed])
+    tables.run_many(_INSERT_ENTRY, [growth.row(*row) for row in sealed])
     tables.next_n = first + len(entries)
-    tables.db.execute(_INSERT_COMMIT, (first, len(entries), at, admission.epoch, chain))
+    tables.run(_INSERT_COMMIT, (first, len(entries), at, admission.epoch, chain))
     leaf = growth.leaf(admission.leaf)
-    tables.db.execute(
+    tables.run(
         _UPDATE_STREAM,
         (
             *(entries[-1].seq, leaf.n if leaf else None, growth.tip, chain),
@@ -302,9 +310,9 @@ def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, salts
         ),
     )
     for alias, entry in admission.aliases:
-        tables.db.execute(_KEEP_ALIAS, (stream.no, alias, int(entry.rpartition("/")[2])))
+        tables.run(_KEEP_ALIAS, (stream.no, alias, int(entry.rpartition("/")[2])))
     if any(entry.kind in _TURN_ENDS for entry in entries):
-        tables.db.execute("DELETE FROM partial WHERE stream = ?", (stream.no,))
+        tables.run("DELETE FROM partial WHERE stream = ?", (stream.no,))
     state = advanced(stream.state, admission, chain)
     return Stream(stream.no, state, leaf, growth.tip, stream.owner, stream.until)
 
@@ -410,7 +418,7 @@ def acquire_lease(
         raise LeaseHeld(stream, row.owner, row.until)
     epoch = row.state.epoch + 1
     del tables.standing[namespace, stream]
-    tables.db.execute(
+    tables.run(
         "UPDATE stream SET epoch = ?, owner = ?, until = ? WHERE no = ?",
         (epoch, wanted.owner, wanted.until, row.no),
     )
@@ -421,9 +429,7 @@ def renew_lease(tables: Tables, namespace: str, lease: Lease, until: int) -> Lea
     """Hold `lease` for longer. Raises: LeaseLost."""
     row = _held(tables, namespace, lease)
     del tables.standing[namespace, lease.stream]
-    tables.db.execute(
-        "UPDATE stream SET owner = ?, until = ? WHERE no = ?", (lease.owner, until, row.no)
-    )
+    tables.run("UPDATE stream SET owner = ?, until = ? WHERE no = ?", (lease.owner, until, row.no))
     return Lease(lease.stream, lease.owner, lease.epoch, until)
 
 
@@ -432,14 +438,14 @@ def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
     row = _standing(tables, namespace, lease.stream)
     if is_current(lease, row.state):
         del tables.standing[namespace, lease.stream]
-        tables.db.execute("UPDATE stream SET owner = NULL, until = 0 WHERE no = ?", (row.no,))
+        tables.run("UPDATE stream SET owner = NULL, until = 0 WHERE no = ?", (row.no,))
 
 
 def put_partial(tables: Tables, namespace: str, lease: Lease, seq: int, content: bytes) -> None:
     """Keep what has arrived of an answer, while a turn is open. Raises: LeaseLost."""
     row = _held(tables, namespace, lease)
     if row.state.open_turn is not None:
-        tables.db.execute(_UPSERT_PARTIAL, (row.no, seq, content))
+        tables.run(_UPSERT_PARTIAL, (row.no, seq, content))
 
 
 def _held(tables: Tables, namespace: str, lease: Lease) -> Stream:

@@ -102,11 +102,11 @@ class Database:
 
     def _at_one_moment(self, work: Callable[[Tables], T], tables: Tables) -> T:
         try:
-            tables.db.execute("BEGIN")
+            tables.run("BEGIN")
             try:
                 return work(tables)
             finally:
-                tables.db.execute("ROLLBACK")
+                tables.run("ROLLBACK")
         except apsw.Error as error:
             meaning = meaning_of(error, self.path, tables.db.system_errno)
             if isinstance(meaning, StoreCorrupt):
@@ -143,7 +143,17 @@ class _Readers:
             db.pragma("query_only", "ON")
             self._opened.append(db)
             tables = self._local.tables = Tables(db)
-        return work(tables)
+        try:
+            return work(tables)
+        finally:
+            if tables.db.txn_state() != apsw.SQLITE_TXN_NONE:
+                self._give_up(tables.db)
+
+    def _give_up(self, db: Connection) -> None:
+        """Close a connection on which something still reads: it would never see a later moment."""
+        self._local.tables = None
+        self._opened.remove(db)
+        db.close(force=True)
 
     def close(self) -> None:
         """Let reads under way end, then close the connections. Blocks."""

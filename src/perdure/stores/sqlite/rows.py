@@ -67,9 +67,7 @@ class Connection(Protocol):
 
     def execute(self, statements: str, bindings: Sequence[object] = ..., /) -> Cursor: ...
 
-    def executemany(
-        self, statements: str, sequenceofbindings: Iterable[Sequence[object]], /
-    ) -> Cursor: ...
+    def cursor(self) -> Cursor: ...
 
     def pragma(self, name: str, value: str | int = ..., /) -> Any: ...
 
@@ -85,13 +83,25 @@ class Connection(Protocol):
 
     def wal_checkpoint(self, *, mode: int) -> tuple[int, int]: ...
 
-    def close(self) -> None: ...
+    def txn_state(self) -> int: ...
+
+    def close(self, *, force: bool = ...) -> None: ...
 
 
 class Cursor(Protocol):
-    """Rows as they are asked for."""
+    """What is used of ``apsw.Cursor``."""
+
+    def execute(self, statements: str, bindings: Sequence[object] = ..., /) -> Cursor: ...
+
+    def executemany(
+        self, statements: str, sequenceofbindings: Iterable[Sequence[object]], /
+    ) -> Cursor: ...
 
     def fetchone(self) -> Row | None: ...
+
+    def close(self, *, force: bool) -> None: ...
+
+    def fetchall(self) -> list[Row]: ...
 
     def __iter__(self) -> Iterator[Row]: ...
 
@@ -124,6 +134,9 @@ class Stream:
 class Tables:
     """The database through one connection; used by one thread at a time.
 
+    `run` is for statements, and for reading what is read to its end at once: one cursor serves
+    them all, since making one costs as much as a statement. `rows` takes a cursor of its own.
+
     Numbers and the names they stand for are remembered; once committed they never change, so that
     only a rollback makes them wrong (`forget`). `standing` and `next_n` are the writer's: streams
     as they stand and the next position, right as long as no other connection commits.
@@ -137,6 +150,12 @@ class Tables:
         default_factory=dict[tuple[str, StreamId], Stream]
     )
     next_n: int | None = None
+    run: Callable[..., Cursor] = field(init=False)
+    run_many: Callable[..., Cursor] = field(init=False)
+
+    def __post_init__(self) -> None:
+        cursor = self.db.cursor()
+        self.run, self.run_many = cursor.execute, cursor.executemany
 
     def forget(self) -> None:
         """Forget everything that was remembered."""
@@ -184,8 +203,9 @@ class Tables:
     # -- rows
 
     def row(self, sql: str, *values: object) -> Row | None:
-        """The first row, if there is one."""
-        return self.db.execute(sql, values).fetchone()
+        """The first row, if there is one. To be used where there is at most one."""
+        found = self.run(sql, values).fetchall()
+        return found[0] if found else None
 
     def rows(self, sql: str, *values: object) -> Iterator[Row]:
         """All rows, read as they are asked for."""

@@ -7,7 +7,7 @@ of the file that cannot be read is a problem in the list, and the check goes on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import apsw
 
@@ -132,7 +132,7 @@ class _StreamCheck:
         shape = _Shape(self._tables, stream, self._report)
         self._found += stream_problems(
             stream.state,
-            list(_commits(self._tables, stream.no)),
+            _commits(self._tables, stream.no),
             self._entries(stream, shape),
             lambda reference: self._sees(stream, reference),
             origin_hash=origin_hash,
@@ -191,8 +191,8 @@ class _StreamCheck:
         return shared
 
 
-def _commits(tables: Tables, stream: int) -> Iterable[StoredCommit]:
-    return (StoredCommit(*row) for row in tables.rows(_COMMITS, stream))
+def _commits(tables: Tables, stream: int) -> list[StoredCommit]:
+    return [StoredCommit(*row) for row in tables.rows(_COMMITS, stream)]
 
 
 class _Shape:

@@ -147,44 +147,44 @@ class Writer:
         return outcomes
 
     def _transact(self, group: Sequence[_Job]) -> list[Outcome]:
-        db = self._tables.db
+        run = self._tables.run
         wanted: Durability = "full" if any(job.durability == "full" for job in group) else "normal"
         if wanted != self._durability:
-            db.execute(f"PRAGMA synchronous = {wanted}")
+            run(f"PRAGMA synchronous = {wanted}")
             self._durability = wanted
-        db.execute("BEGIN IMMEDIATE")
+        run("BEGIN IMMEDIATE")
         version = self._tables.value("PRAGMA data_version")
         if version != self._version:
             self._tables.forget_standing()
             self._version = version
         outcomes = [self._one(job) for job in group]
         try:
-            db.execute("COMMIT")
+            run("COMMIT")
         except apsw.IOError as error:
             raise _InDoubt from error
         return outcomes
 
     def _one(self, job: _Job) -> Outcome:
         """Do one job's work; a refusal is its outcome, anything else is raised."""
-        db = self._tables.db
+        run = self._tables.run
         if job.is_composite:
-            db.execute("SAVEPOINT job")
+            run("SAVEPOINT job")
         try:
             outcome: Outcome = (job.work(self._tables), None)
         except PerdureError as refusal:
             if job.is_composite:
-                db.execute("ROLLBACK TO job")
+                run("ROLLBACK TO job")
                 self._tables.forget()
             outcome = (None, refusal)
         if job.is_composite:
-            db.execute("RELEASE job")
+            run("RELEASE job")
         return outcome
 
     def _roll_back(self) -> None:
         self._tables.forget()
         if self._tables.db.in_transaction:
             with suppress(apsw.Error):  # the next BEGIN says what is wrong with the connection
-                self._tables.db.execute("ROLLBACK")
+                self._tables.run("ROLLBACK")
 
     def _meaning(self, error: BaseException) -> BaseException:
         cause = error.__cause__ if isinstance(error, _InDoubt) else error

@@ -72,8 +72,6 @@ CREATE TABLE birth (
     is_path         INTEGER
 ) STRICT;
 
-CREATE INDEX birth_origin ON birth (origin) WHERE origin IS NOT NULL;
-
 -- run is the seq of the first entry of the entry's run; NULL for a side entry.
 -- ref is the parent (tree) or what it is about (side): a seq of the same stream, the whole id of an
 -- entry elsewhere, or NULL. depth counts the entries before it on its branch, messages the message
