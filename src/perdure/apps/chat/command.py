@@ -49,7 +49,10 @@ def chat(  # noqa: PLR0913 - each is an option of the command
         bool, typer.Option("--continue", help="Go on with the newest session of the folder.")
     ] = False,
     prompt: Annotated[
-        str | None, typer.Option("-p", "--prompt", help="Say this, print the answer, and leave.")
+        str | None,
+        typer.Option(
+            "-p", "--prompt", metavar="TEXT", help="Say this, print the answer, and leave."
+        ),
     ] = None,
     cwd: Annotated[
         Path, typer.Option(metavar="DIR", help="Where the tools look; a session keeps its own.")

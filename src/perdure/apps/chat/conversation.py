@@ -43,6 +43,7 @@ class Conversation:
         self._cwd = cwd
         self._chat: Chat | None = None
         self._is_shown = not isinstance(teller, JsonTeller)
+        self._is_greeted = False
         self._wanted: asyncio.Future[str | None] | None = None
         self._commands: Mapping[str, Callable[[str], Awaitable[None]]] = {
             "/help": self._help,
@@ -58,7 +59,6 @@ class Conversation:
             async with self._answering.runtime:
                 if session is not None:
                     await self._go_on(await self._answering.go_on(session))
-                self._greet()
                 while (line := await self._line("> ")) is not None:
                     if line.strip() in ("/quit", "/exit"):
                         break
@@ -72,11 +72,13 @@ class Conversation:
         return DONE
 
     def _greet(self) -> None:
-        if self._chat is None:
-            model = self._answering.agent.model
-            self._teller.remark(f"A new session with {model}. /help says what else you can type.")
-        else:
-            self._teller.remark(f"Session {self._chat.id}. /help says what else you can type.")
+        """Say where one is, once, when somebody is listened to."""
+        if self._is_greeted:
+            return
+        self._is_greeted = True
+        model = self._answering.agent.model
+        where = f"A new session with {model}" if self._chat is None else f"Session {self._chat.id}"
+        self._teller.remark(f"{where}. /help says what else you can type.")
 
     async def _go_on(self, resumed: Resumed) -> None:
         chat = self._chat = resumed.chat
@@ -101,9 +103,10 @@ class Conversation:
             else:
                 self._teller.remark("\n(Ctrl-C again leaves, as /quit does)")
 
-        if self._is_shown and self._lines.is_terminal:
-            show(prompt, end="", is_flushed=True)
         with interrupts(pressed):
+            self._greet()
+            if self._is_shown and self._lines.is_terminal:
+                show(prompt, end="", is_flushed=True)
             typing = asyncio.ensure_future(self._lines.next())
             leaving = asyncio.ensure_future(is_left.wait())
             await asyncio.wait((typing, leaving), return_when=asyncio.FIRST_COMPLETED)

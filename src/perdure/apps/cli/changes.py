@@ -37,6 +37,7 @@ def add_to(sessions: typer.Typer) -> None:
     sessions.command("rename")(rename)
     sessions.command("compact")(compact)
     sessions.command("uncompact")(uncompact)
+    sessions.command("abandon")(abandon)
     sessions.command("end")(end)
 
 
@@ -48,7 +49,7 @@ def branch(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Let the conversation go on from ENTRY; "root" is before the first. Nothing is deleted."""
+    """Go on from another entry. "root" is before the first one; nothing is deleted."""
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
@@ -92,7 +93,7 @@ def fork(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Make a new session that shares what this one says so far. Nothing is copied."""
+    """Make a new session that shares this one. Nothing is copied."""
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
@@ -171,7 +172,7 @@ def compact(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Let a summary stand for the older part of the conversation; the log keeps all of it."""
+    """Let a summary stand for what is old. The log keeps all of it."""
 
     async def work() -> None:
         # By name: what runs models takes longer to load than the other commands take to run.
@@ -200,7 +201,7 @@ def uncompact(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Take the newest compaction back: what it hid is in the context again."""
+    """Take the newest compaction back. What it hid is in the context again."""
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
@@ -212,6 +213,30 @@ def uncompact(
             show_json({"session": handle.id, "undone": about, "tokens": context.tokens})
         else:
             show(f"{about} hides nothing now: about {counted(context.tokens, 'token')} are sent.")
+
+    return run(work)
+
+
+def abandon(
+    session: SessionArgument,
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Give up a turn that was interrupted. What was said of it stays; nothing more of it is done.
+
+    `perdure chat --session ID` goes on with it instead.
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            handle = await opened.open(session)
+            was_open = await handle.abandon_turn()
+        if as_json:
+            show_json({"session": handle.id, "abandoned": was_open})
+        else:
+            show(f"The turn of {handle.id} is given up." if was_open else "No turn was open.")
 
     return run(work)
 

@@ -60,7 +60,7 @@ def doctor(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Check the set-up and the store, and say what to do. Exit code 1 when something is broken."""
+    """Check the set-up and the store. Exit code 1 when something is broken."""
 
     async def work() -> int:
         checks = [*_installation(), *_place(store), *await _content(store, namespace)]

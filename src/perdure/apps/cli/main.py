@@ -11,7 +11,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from perdure.apps.cli.exits import DONE, FAILED, INTERRUPTED, exit_code_of
 from perdure.apps.terminal.output import (
@@ -19,7 +18,6 @@ from perdure.apps.terminal.output import (
     close_streams,
     prepare_streams,
     remark,
-    show,
     show_error,
     show_failure,
 )
@@ -60,10 +58,7 @@ def _ended(words: list[str]) -> int:
 
 
 def _run(words: list[str]) -> int:
-    if words in (["--version"], ["-V"]):
-        show(f"perdure {version('perdure')}")
-        return DONE
-    # By name: what reads a command line takes longer to load than the version takes to print.
+    # By name: what reads a command line takes longer to load than this module takes to run.
     code: int = importlib.import_module("perdure.apps.cli.program").run(words)
     return code
 

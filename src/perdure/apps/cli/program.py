@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Annotated, Protocol, cast
 
 import typer
@@ -52,25 +51,40 @@ def _program(wanted: str | None) -> typer.Typer:
     """The program with the command `wanted`; with all commands where that is none of them."""
     program = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
     program.callback()(_perdure)
-    names = [wanted] if wanted is not None and wanted in COMMANDS else list(COMMANDS)
+    if wanted in ("--version", "-V"):
+        names: list[str] = []
+    else:
+        names = [wanted] if wanted is not None and wanted in COMMANDS else list(COMMANDS)
     for module in dict.fromkeys(COMMANDS[name] for name in names):
         cast("CommandModule", importlib.import_module(module)).add_to(program)
     return program
 
 
+def _show_version(is_wanted: bool) -> None:  # noqa: FBT001 - typer passes it by position
+    if is_wanted:
+        # By name: it takes longer to load than most commands take to run.
+        version: str = importlib.import_module("importlib.metadata").version("perdure")
+        show(f"perdure {version}")
+        raise typer.Exit(DONE)
+
+
 def _perdure(
     *,
-    is_version: Annotated[
-        bool, typer.Option("--version", "-V", help="Show the version and exit.")
+    _is_version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            "-V",
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version and exit.",
+        ),
     ] = False,
 ) -> None:
     """Sessions for AI agents that last: one durable log, from a recorded session to a resumed turn.
 
     The store is $PERDURE_STORE, or a file of yours; every command takes --store.
     """
-    if is_version:
-        show(f"perdure {version('perdure')}")
-        raise typer.Exit(DONE)
 
 
 def _misused(message: str) -> int:

@@ -100,7 +100,7 @@ def show_session(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show a session: what it is, what it used, and the branch it is on."""
+    """Show a session and the branch it is on."""
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
@@ -128,9 +128,10 @@ def show_tree(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Draw the tree of a session: branches, labels, compactions, and where it goes on.
+    """Draw the tree of a session.
 
-    The straight line is the branch the conversation goes on from; side branches stand right of it.
+    It shows every branch, label and compaction. The straight line is the branch the conversation
+    goes on from; the others stand right of it.
     """
 
     async def work() -> None:
@@ -159,7 +160,7 @@ def show_context(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show exactly what the model would be sent if the conversation went on now, and why."""
+    """Show what a model would be sent now, and why."""
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:

@@ -61,7 +61,9 @@ def import_sessions(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Import recorded sessions of perdure, pi or Claude Code. Importing again adds nothing.
+    """Import recorded sessions.
+
+    Of perdure, pi or Claude Code. Importing a file again adds nothing.
 
     Every line is kept. A file that cannot be imported does not stop the others; the exit code is
     then 1. --json prints one object a session.
@@ -203,7 +205,7 @@ def export(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
 ) -> int:
-    """Write a session as a file of perdure or pi. An unchanged import of pi gives its own bytes."""
+    """Write a session as a file. An unchanged import of pi gives its own bytes."""
 
     async def work() -> None:
         if output is not None and output.exists() and not is_forced:

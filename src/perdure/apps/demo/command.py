@@ -35,10 +35,11 @@ def demo(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show what perdure does, offline, on a recorded session: a kill, a resume, a branch, a fork.
+    """Show what perdure does, on a recorded session.
 
-    It works in a new temporary folder, which it keeps, or in the store named. Every claim it prints
-    is checked; the exit code is 1 when one does not hold. --json prints the claims.
+    It imports it, goes on with it in a process that is killed inside a tool call, resumes, branches
+    and forks; offline, in a new temporary folder, which it keeps, or in the store named. Every
+    claim it prints is checked; the exit code is 1 when one does not hold. --json prints the claims.
     """
     file = path or SAMPLE
     if not file.is_file():

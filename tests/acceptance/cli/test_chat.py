@@ -1,0 +1,349 @@
+"""Talking: one turn, many lines, events, interruptions, questions."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.acceptance.cli.conftest import PATIENCE_S, SAMPLE_ID, World
+
+HANGS = """
+name: acted
+rules:
+  - when: {after_tool: read_file}
+    steps: [{text: "I have read "}, hang]
+  - when: {after: user}
+    text: Let me read it.
+    calls: [{name: read_file, args: {path: notes.txt}}]
+"""
+ANSWERS = HANGS.replace(
+    '[{text: "I have read "}, hang]', '[{text: "I have read it: "}, {text: sea}]'
+)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until `holds` does."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.05)
+
+
+def only_session(world: World) -> str:
+    (row,) = world.ok("sessions", "list", "--json").json
+    session: str = row["id"]
+    return session
+
+
+def kinds_of(world: World, session: str) -> list[str]:
+    """The kinds of the session's log in order."""
+    text = world.ok("export", session).out
+    return [json.loads(line).get("kind", "") for line in text.splitlines()]
+
+
+@pytest.fixture
+def hanging(world: World) -> tuple[World, str, subprocess.Popen[bytes]]:
+    """A chat that has run a tool and now hangs in the middle of its answer."""
+    (world.folder / "notes.txt").write_text("the sea", encoding="utf-8")
+    scenario = world.scenario(HANGS)
+    process = world.start("chat", "-p", "Read my notes", "--scenario", scenario, "--json")
+    assert process.stdout is not None
+    for line in process.stdout:
+        event = json.loads(line)
+        if event["type"] == "agent:token" and "have read" in event["text"]:
+            break
+    return world, only_session(world), process
+
+
+def test_one_turn_prints_the_answer_and_leaves(world: World) -> None:
+    ended = world.ok("chat", "-p", "hello")
+    assert ended.out.startswith("offline scripted model: you wrote “hello”")
+    assert ended.err == f"session {only_session(world)}\n"
+    assert world.ok("store", "verify", "--json").json["ok"]
+
+
+def test_the_same_session_goes_on(world: World) -> None:
+    world.ok("chat", "-p", "first")
+    session = only_session(world)
+    world.ok("chat", "--session", session[:8], "-p", "second")
+    world.ok("chat", "--continue", "-p", "third")
+    context = world.ok("sessions", "context", session, "--json").json
+    asked = [m["parts"][0]["text"] for m in context["messages"] if m["role"] == "user"]
+    assert asked == ["first", "second", "third"]
+    assert "You can read files" in context["system"]
+
+
+def test_continue_without_a_session_begins_one(world: World) -> None:
+    ended = world.ok("chat", "--continue", "-p", "hello")
+    assert "this is a new one" in ended.err
+    only_session(world)
+
+
+def test_an_imported_session_goes_on_with_a_model_that_is_here(sample: World) -> None:
+    ended = sample.run("chat", "--session", SAMPLE_ID, "-p", "hello", "--json")
+    assert (ended.code, ended.error["code"]) == (2, "model_not_here")
+    assert ended.error["model"] == "anthropic:claude-haiku-4-5"
+    sample.ok("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hello")
+    sample.ok("chat", "--session", SAMPLE_ID, "-p", "hello again")
+    branch = sample.ok("sessions", "show", SAMPLE_ID, "--json").json["branch"]
+    assert [row["text"] for row in branch if row["kind"] == "model_change"][-1] == "scripted:echo"
+    assert sum(row["kind"] == "model_change" for row in branch) == 3
+
+
+def test_the_tools_read_in_the_working_directory_and_nowhere_else(world: World) -> None:
+    (world.folder / "sub").mkdir()
+    (world.folder / "sub" / "a.txt").write_text("content of a", encoding="utf-8")
+    (world.folder / "secret.txt").write_text("not for you", encoding="utf-8")
+    calls = '/tool read_file {"path": "a.txt"}\n/tool read_file {"path": "../secret.txt"}'
+    said = world.ok("chat", "--cwd", "sub", "-p", calls).out
+    assert "content of a" in said
+    assert "not for you" not in said
+    assert "read_file failed" in said
+
+
+def test_json_prints_every_event_in_wire_form(world: World) -> None:
+    events = world.ok("chat", "-p", '/tool list_directory {"path": "."}', "--json").lines
+    types = [event["type"] for event in events]
+    assert types[0] == "session:turn_started"
+    assert types[-1] == "session:turn_completed"
+    assert {"agent:token", "agent:message", "agent:tool_call", "agent:tool_result"} <= set(types)
+    durable = [event for event in events if "sequenceNumber" in event]
+    numbers = [(event["sequenceNumber"], event.get("index", 0)) for event in durable]
+    assert numbers == sorted(set(numbers))
+    assert {event["sessionId"] for event in events} == {only_session(world)}
+    assert all({"of", "n"} <= set(event) for event in events if event["type"] == "agent:token")
+
+
+def test_lines_of_a_pipe_are_turns_one_after_the_other(world: World) -> None:
+    ended = world.ok("chat", stdin="first\nsecond\n/tree\n/nonsense\n/label\n/quit\nnever said\n")
+    assert ended.out.index("“first”") < ended.out.index("“second”")
+    assert "● user       first" in ended.out
+    assert "there is no command /nonsense" in ended.out
+    assert "/label ENTRY [TEXT]" in ended.out
+    assert "never said" not in ended.out
+    assert f"perdure chat --session {only_session(world)}  goes on with it" in ended.out
+
+
+def test_the_conversation_can_be_moved_named_and_compacted_while_talking(world: World) -> None:
+    text = "first\n/label 2 begin here\n/branch root\nsecond\n/branch 99\n/compact\n/help\n"
+    ended = world.ok("chat", stdin=text)
+    session = only_session(world)
+    assert f"{session}/2 is called begin here now" in ended.out
+    assert "going on from before the first entry" in ended.out
+    assert "no entry '99'" in ended.out
+    assert "there is nothing old enough" in ended.out
+    assert "/branch ENTRY" in ended.out
+    tree = world.ok("sessions", "tree", session, "--json").json
+    assert [root.get("label") for root in tree["roots"]] == ["begin here", None]
+
+
+def test_commands_before_anything_was_said_make_no_session(world: World) -> None:
+    ended = world.ok("chat", stdin="/tree\n/branch 1\n/compact\n")
+    assert ended.out.count("nothing was said yet") == 3
+    assert world.ok("sessions", "list", "--json").json == []
+
+
+def test_a_scenario_is_acted(world: World) -> None:
+    scenario = world.scenario("sequence:\n  - text: Ahoy\n  - text: Land\n", "trip")
+    assert world.ok("chat", "-p", "hi", "--scenario", scenario).out == "Ahoy\n"
+    ended = world.run("chat", "--continue", "-p", "and now?", "--scenario", scenario)
+    assert ended.out == "Land\n"
+    assert world.run("chat", "-p", "x", "--scenario", "none.yaml").code == 2
+
+
+def test_a_turn_that_fails_says_why(world: World) -> None:
+    scenario = world.scenario(
+        "rules:\n  - error: {code: model_refused, reason: not today}\n", "refuses"
+    )
+    ended = world.run("chat", "-p", "hi", "--scenario", scenario, "--json")
+    assert ended.code == 1
+    assert ended.error["code"] == "turn_failed"
+    assert "not today" in ended.error["message"]
+    talked = world.ok("chat", stdin="hi\n/tree\n")
+    assert "you wrote “hi”" in talked.out
+
+
+def test_ctrl_c_ends_the_turn_and_keeps_what_was_said(
+    hanging: tuple[World, str, subprocess.Popen[bytes]],
+) -> None:
+    world, session, process = hanging
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, err
+    assert b"Traceback" not in err
+    data = world.ok("sessions", "show", session, "--json").json
+    assert data["open_turn"] is False
+    world.ok("chat", "--session", session, "-m", "scripted:echo", "-p", "go on")
+
+
+def test_a_killed_turn_is_resumed_first_and_its_tool_is_not_run_again(
+    hanging: tuple[World, str, subprocess.Popen[bytes]],
+) -> None:
+    world, session, process = hanging
+    process.kill()
+    process.communicate()
+    assert world.ok("sessions", "show", session, "--json").json["open_turn"] is True
+    refused = world.run("sessions", "branch", session, "root", "--json")
+    assert (refused.code, refused.error["code"]) == (4, "turn_open")
+    scenario = world.scenario(ANSWERS)
+    ended = world.ok("chat", "--session", session, "--scenario", scenario)
+    assert "going on with the turn that was interrupted" in ended.out
+    assert "I have read it: sea" in ended.out
+    assert kinds_of(world, session).count("tool_started") == 1
+    assert world.ok("sessions", "show", session, "--json").json["open_turn"] is False
+
+
+def test_a_killed_turn_is_resumed_before_the_next_prompt(
+    hanging: tuple[World, str, subprocess.Popen[bytes]],
+) -> None:
+    world, session, process = hanging
+    process.kill()
+    process.communicate()
+    scenario = world.scenario(ANSWERS)
+    ended = world.ok("chat", "--session", session, "--scenario", scenario, "-p", "Once more")
+    assert "going on with the turn that was interrupted" in ended.err
+    assert ended.out == "I have read it: sea\n"
+    context = world.ok("sessions", "context", session, "--json").json
+    roles = [message["role"] for message in context["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant"] * 2
+
+
+def test_two_processes_do_not_run_turns_in_one_session(
+    hanging: tuple[World, str, subprocess.Popen[bytes]],
+) -> None:
+    world, session, process = hanging
+    ended = world.run("chat", "--session", session, "-p", "me too", "--json")
+    assert (ended.code, ended.error["code"]) == (4, "lease_held")
+    process.kill()
+    process.communicate()
+
+
+def test_a_session_that_is_not_there_is_not_found(world: World) -> None:
+    assert world.run("chat", "--session", "nowhere", "-p", "hi").code == 3
+    assert world.run("chat", "--session", "a", "--continue").code == 2
+    assert world.run("chat", "--cwd", "nowhere", "-p", "hi").code == 3
+    assert world.run("chat", "-m", "nonsense", "-p", "hi").code == 2
+    ended = world.run("chat", "-m", "openai:gpt", "-p", "hi", "--json")
+    assert ended.code == 2
+    assert "pip install 'perdure[" in ended.error["message"]
+
+
+UNSURE = """
+name: acted
+rules:
+  - when: {after_tool: add_line}
+    text: Good.
+  - when: {after: user}
+    calls: [{name: add_line, args: {path: notebook.txt, text: once}}]
+"""
+
+
+def inbox_of(world: World) -> list[dict[str, Any]]:
+    waiting: list[dict[str, Any]] = world.ok("inbox", "--json").json
+    return waiting
+
+
+def killed_in_a_tool(world: World) -> str:
+    """A session that was killed inside a tool whose policy is to ask; its id."""
+    code = f"""
+import asyncio, os, signal
+from pathlib import Path
+import perdure
+from perdure.models.routing import ModelRouter
+from perdure.models.scripted import ScriptedModel
+from perdure.models.scenario_yaml import load_scenario
+from perdure.client.clock import SystemClock
+
+@perdure.tool(effect="write", on_unknown="ask")
+async def add_line(path: str, text: str) -> str:
+    "Append a line."
+    Path(path).write_text(text)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "unreachable"
+
+async def main():
+    scripted = ScriptedModel(load_scenario(Path({world.scenario(UNSURE)!r})), clock=SystemClock())
+    agent = perdure.Agent("assistant", model="scripted:acted", tools=[add_line])
+    async with perdure.open() as store:
+        models = ModelRouter({{"scripted": scripted}})
+        async with perdure.Runtime(store, [agent], models=models) as runtime:
+            chat = await runtime.start(agent, id="asks")
+            await chat.send("write")
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=world.environment,
+        cwd=world.folder,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == -signal.SIGKILL
+    return "asks"
+
+
+def test_an_unknown_outcome_is_asked_in_the_inbox_and_answered_there(world: World) -> None:
+    session = killed_in_a_tool(world)
+    scenario = world.scenario(UNSURE)
+    ended = world.run("chat", "--session", session, "--scenario", scenario, "-p", "go", "--json")
+    assert (ended.code, ended.error["code"]) == (1, "needs_answer")
+    (waiting,) = inbox_of(world)
+    assert waiting["id"] == ended.error["question"]
+    assert waiting["choices"] == ["retry", "skip", "done"]
+    assert waiting["session"] == session
+    assert f"perdure inbox answer {waiting['id']} retry|skip|done" in world.ok("inbox", "list").out
+    wrong = world.run("inbox", "answer", waiting["id"], "perhaps", "--json")
+    assert (wrong.code, wrong.error["code"]) == (2, "invalid_entry")
+    answered = world.ok(
+        "inbox", "answer", waiting["id"][:6], "done", "--note", "seen", "--json"
+    ).json
+    assert answered == {"session": session, "question": waiting["id"], "choice": "done"}
+    assert inbox_of(world) == []
+    again = world.run("inbox", "answer", waiting["id"], "retry", "--json")
+    assert (again.code, again.error["code"]) == (4, "already_answered")
+    finished = world.ok("chat", "--session", session, "--scenario", scenario)
+    assert "Good." in finished.out
+    assert kinds_of(world, session).count("tool_started") == 1
+
+
+def test_an_unknown_outcome_is_asked_of_whoever_types(world: World) -> None:
+    session = killed_in_a_tool(world)
+    scenario = world.scenario(UNSURE)
+    ended = world.ok(
+        "chat", "--session", session, "--scenario", scenario, stdin="what?\ndone I saw it\n"
+    )
+    assert "it may have taken effect" in ended.out
+    assert ended.out.count("retry / skip / done?") == 2
+    assert "Good." in ended.out
+    assert inbox_of(world) == []
+
+
+def test_a_question_nobody_is_there_to_answer_stays_open(world: World) -> None:
+    session = killed_in_a_tool(world)
+    ended = world.run("chat", "--session", session, "--scenario", world.scenario(UNSURE))
+    assert ended.code == 1
+    assert "the turn waits for you" in ended.err
+    assert len(inbox_of(world)) == 1
+    assert world.run("inbox", "answer", "nowhere", "done").code == 3
+
+
+def test_an_interrupted_turn_can_be_given_up(
+    hanging: tuple[World, str, subprocess.Popen[bytes]],
+) -> None:
+    world, session, process = hanging
+    held = world.run("sessions", "abandon", session, "--json")
+    assert (held.code, held.error["code"]) == (4, "lease_held")
+    process.kill()
+    process.communicate()
+    given_up = world.ok("sessions", "abandon", session, "--json").json
+    assert given_up == {"session": session, "abandoned": True}
+    assert world.ok("sessions", "abandon", session, "--json").json["abandoned"] is False
+    world.ok("sessions", "branch", session, "root")

@@ -1,0 +1,211 @@
+"""What goes wrong is one sentence, an exit code, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.apps.cli.exits import EXITS
+from perdure.errors import PerdureError
+from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID, World
+
+IS_ROOT = os.geteuid() == 0
+
+
+def test_every_code_in_the_table_is_that_of_an_error() -> None:
+    known: set[str] = set()
+    waiting: list[type[PerdureError]] = [PerdureError]
+    __import__("perdure.apps.chat.answering")
+    while waiting:
+        kind = waiting.pop()
+        known.add(kind.code)
+        waiting += kind.__subclasses__()
+    assert set(EXITS) <= known
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sessions", "lits"),
+        ("sessions", "tree"),
+        ("sessions", "list", "--limit", "many"),
+        ("sessions", "list", "--nonsense"),
+        ("nonsense",),
+        ("import",),
+        ("sessions", "list", "--store", "ftp://x"),
+        ("inbox", "--namespace", "x", "list"),
+    ],
+)
+def test_wrong_words_are_answered_with_what_is_possible(world: World, words: tuple[str]) -> None:
+    ended = world.run(*words)
+    assert ended.code == 2
+    assert ended.out == ""
+    assert ended.err.startswith("perdure: ")
+    assert len(ended.err.splitlines()) == 1
+    as_json = world.run(*words, "--json")
+    assert as_json.code == 2
+    assert set(as_json.error) >= {"code", "message"}
+
+
+def test_a_group_without_a_command_shows_its_help(world: World) -> None:
+    for words in ((), ("sessions",), ("store",)):
+        ended = world.run(*words)
+        assert ended.code == 2
+        assert ended.err.startswith("Usage: perdure")
+
+
+def test_help_and_version_are_no_failures(world: World) -> None:
+    assert world.ok("--version").out.startswith("perdure 0.")
+    assert world.ok("-V").out == world.ok("--version").out
+    text = world.ok("--help").out
+    for command in ("demo", "chat", "sessions", "import", "export", "inbox", "store", "doctor"):
+        assert f"\n  {command} " in text
+    assert "--focus" in world.ok("sessions", "compact", "--help").out
+
+
+def test_errors_carry_their_facts_as_json(sample: World) -> None:
+    ended = sample.run("sessions", "show", "missing", "--json")
+    assert ended.code == 3
+    assert ended.error == {
+        "stream": "missing",
+        "code": "session_not_found",
+        "message": ended.error["message"],
+    }
+
+
+def test_a_file_that_is_no_store_is_left_untouched(world: World) -> None:
+    world.file.write_bytes(b"precious notes, no store\n" * 100)
+    before = world.file.read_bytes()
+    for words in (("sessions", "list"), ("import", str(SAMPLE)), ("chat", "-p", "hi")):
+        ended = world.run(*words, "--json")
+        assert (ended.code, ended.error["code"]) == (2, "not_a_store")
+    assert world.file.read_bytes() == before
+    assert world.run("doctor", "--json").code == 1
+
+
+def test_damage_is_found_located_and_reported(sample: World) -> None:
+    content = sample.file.read_bytes()
+    place = content.index(b'"type":"thinking","text":"An hour') + 26
+    sample.file.write_bytes(content[:place] + b"x" + content[place + 1 :])
+    ended = sample.run("store", "verify", "--json")
+    assert ended.code == 1
+    assert ended.json["ok"] is False
+    (problem,) = [p for p in ended.json["problems"] if p["seq"] is not None]
+    assert set(problem) == {"stream", "seq", "problem"}
+    assert (problem["stream"], problem["seq"]) == (SAMPLE_ID, 4)
+    assert f"{SAMPLE_ID}/4: " in sample.run("store", "verify").out
+    assert sample.run("doctor").code == 1
+
+
+@pytest.mark.skipif(IS_ROOT, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_named(world: World) -> None:
+    closed = world.folder / "closed"
+    closed.mkdir(mode=0o500)
+    ended = world.run("import", str(SAMPLE), "--store", f"sqlite:///{closed}/x.db", "--json")
+    assert (ended.code, ended.error["code"]) == (1, "store_read_only")
+
+
+def test_a_fault_of_perdures_own_asks_to_be_reported(world: World) -> None:
+    code = (
+        "import perdure.apps.cli.program as p, sys\n"
+        "def broken(words): raise ZeroDivisionError('planted')\n"
+        "p.run = broken\n"
+        "from perdure.apps.cli.main import main\n"
+        "sys.exit(main(['sessions', 'list', *sys.argv[1:]]))\n"
+    )
+
+    def run(*words: str, **extra: str) -> subprocess.CompletedProcess[str]:
+        environment = {**world.environment, **extra}
+        command = [sys.executable, "-c", code, *words]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+    plain = run()
+    assert plain.returncode == 1
+    assert len(plain.stderr.splitlines()) == 1
+    assert "a fault in perdure" in plain.stderr
+    assert json.loads(run("--json").stderr)["error"]["code"] == "internal"
+    assert "Traceback" in run(PERDURE_DEBUG="1").stderr
+
+
+def test_a_reader_that_goes_away_is_no_failure(sample: World) -> None:
+    for words in (("sessions", "context", SAMPLE_ID), ("export", SAMPLE_ID), ("sessions", "list")):
+        with sample.start(*words) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.close()
+            error = process.stderr.read()
+            assert (process.wait(PATIENCE_S), error) == (0, b"")
+
+
+def test_ctrl_c_at_the_prompt_twice_leaves(world: World) -> None:
+    with world.start("chat") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b"A new session" in process.stdout.readline()  # it listens now
+        process.send_signal(signal.SIGINT)
+        assert b"Ctrl-C again leaves" in process.stdout.readline() + process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(PATIENCE_S), process.stderr.read()) == (130, b"")
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1"])
+def test_a_poor_locale_does_not_break_anything(sample: World, locale: str) -> None:
+    poor = World(sample.folder, {"LC_ALL": locale, "LANG": locale})
+    poor.ok("sessions", "tree", SAMPLE_ID)
+    poor.ok("sessions", "label", SAMPLE_ID, "3", "Größe 🧭")
+    tree = poor.ok("sessions", "tree", SAMPLE_ID, "--json").out
+    assert "Größe 🧭" in tree
+    assert poor.ok("chat", "-p", "漢字").code == 0
+
+
+def test_an_output_without_unicode_is_drawn_in_ascii(sample: World) -> None:
+    ascii_only = World(sample.folder, {"PYTHONIOENCODING": "ascii:strict", "PYTHONUTF8": "0"})
+    drawn = ascii_only.ok("sessions", "tree", SAMPLE_ID).out
+    assert drawn.isascii()
+    assert "|-* user" in drawn
+
+
+def test_a_pipe_is_never_coloured(sample: World) -> None:
+    coloured = World(sample.folder, {"TERM": "xterm-256color"})
+    assert "\x1b" not in coloured.ok("sessions", "tree", SAMPLE_ID).out
+
+
+def test_a_terminal_is_coloured_unless_no_color_is_set(sample: World) -> None:
+    for extra, is_coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        environment = {**sample.environment, "TERM": "xterm-256color", **extra}
+        shown = in_terminal(["sessions", "tree", SAMPLE_ID], environment, sample.folder)
+        assert ("\x1b[" in shown) is is_coloured
+        assert "two ways out" in shown
+
+
+def in_terminal(words: list[str], environment: dict[str, str], folder: Path) -> str:
+    """What the command writes to a terminal."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [PERDURE, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=folder
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(ours, 65_536)
+        except OSError:  # the other side was closed
+            break
+        if not chunk:
+            break
+        shown += chunk
+    os.close(ours)
+    assert process.wait(PATIENCE_S) == 0
+    return shown.decode()
+
+
+def test_an_import_shows_a_bar_on_a_terminal_and_leaves_the_result(world: World) -> None:
+    environment = {**world.environment, "TERM": "xterm-256color"}
+    shown = in_terminal(["import", str(SAMPLE)], environment, world.folder)
+    assert SAMPLE_ID in shown
