@@ -302,7 +302,7 @@ class _Writer:
         texts += [f"compaction {id} was taken back; for pi it is in force" for id in sorted(undone)]
         if left_out:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(left_out.items()))
-            texts.append(f"{left_out.total()} notes of perdure's own are left out ({kinds})")
+            texts.append(f"notes of perdure's own are left out: {kinds}")
         return texts
 
 

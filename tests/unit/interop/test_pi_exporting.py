@@ -89,7 +89,7 @@ async def test_what_perdure_keeps_beside_the_conversation_changes_nothing() -> N
     await append(store, new_side(SessionEnded()), stream=stream)
     export = await export_pi(store, stream)
     assert export.content == pi_file("v3.jsonl")
-    assert export.warnings == ("1 notes of perdure's own are left out (session_ended 1)",)
+    assert export.warnings == ("notes of perdure's own are left out: session_ended 1",)
 
 
 # -- an import that went on

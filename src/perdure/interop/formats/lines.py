@@ -14,8 +14,11 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-DEPTH_MARGIN = 300
-"""Levels of nesting that a line must leave to whoever reads what is made of it."""
+DEPTH_MARGIN = 700
+"""Levels of nesting that a line must leave to whoever reads or writes what is made of it.
+
+Of the interpreter's 1,000: a writer in Python takes two for each level, a reader starts deeper.
+"""
 
 TOO_DEEP = "it is nested too deeply"
 MENDED = (

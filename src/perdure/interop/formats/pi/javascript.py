@@ -15,8 +15,15 @@ from perdure.session.codec import encode
 
 
 def written(value: object) -> bytes:
-    """`value` (plain data, `msgspec.Raw` included) as one line of JSON."""
-    return encode(_spelled(value))
+    """`value` (plain data, `msgspec.Raw` included) as one line of JSON.
+
+    Shape: what is nested too deeply for Python to walk keeps msgspec's spelling of numbers.
+    """
+    try:
+        value = _spelled(value)
+    except RecursionError:
+        return encode(value)
+    return encode(value)
 
 
 def _spelled(value: object) -> object:
