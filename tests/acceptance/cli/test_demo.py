@@ -1,0 +1,106 @@
+"""The demonstration runs on the sample and on every recording, and what it says is so."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE_ID, World
+
+PI_CLAIMS = 17
+OTHER_CLAIMS = 16
+
+
+@pytest.fixture
+def stage(world: World) -> World:
+    """A world whose temporary folders lie in it."""
+    return World(world.folder, {"TMPDIR": str(world.folder)})
+
+
+def demo(stage: World, *words: str) -> dict[str, Any]:
+    summary: dict[str, Any] = stage.ok("demo", *words, "--json").json
+    assert all(claim["holds"] for claim in summary["claims"])
+    return summary
+
+
+def test_the_sample_is_played_and_every_claim_holds(stage: World) -> None:
+    ended = stage.ok("demo")
+    assert f"{PI_CLAIMS} of {PI_CLAIMS} claims hold, in " in ended.out
+    assert "NOT SO" not in ended.out
+    for step in range(1, 8):
+        assert re.search(rf"^{step}  \S", ended.out, re.MULTILINE)
+    assert re.search(r"process \d+ was killed with SIGKILL inside its tool call", ended.out)
+    assert all(len(line) <= 100 for line in ended.out.splitlines() if "perdure" not in line)
+
+
+def test_what_it_says_to_look_at_next_works_when_pasted(stage: World) -> None:
+    text = stage.ok("demo").out
+    commands = [line.strip() for line in text.partition("Where to look next:")[2].splitlines()]
+    commands = [command for command in commands if command]
+    assert commands[0].startswith("export PERDURE_STORE=")
+    assert len(commands) == 5
+    for command in commands[1:]:
+        done = subprocess.run(
+            ["sh", "-c", f"{commands[0]}; {command}"],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            env=stage.environment,
+            cwd=stage.folder,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert Path(shlex.split(command)[0]).name == PERDURE.name
+
+
+def test_it_leaves_a_folder_with_the_store_and_the_one_line(stage: World) -> None:
+    summary = demo(stage)
+    assert set(summary) == {"ok", "store", "session", "format", "claims", "seconds"}
+    assert (summary["ok"], summary["session"], summary["format"]) == (True, SAMPLE_ID, "pi")
+    (folder,) = stage.folder.glob("perdure-demo-*")
+    assert (folder / "notebook.txt").read_text("utf-8") == "We were here, and the log knows it.\n"
+    store = ("--store", summary["store"])
+    labels = stage.ok("sessions", "show", SAMPLE_ID, *store, "--json").json["labels"].values()
+    assert {"two ways out", "fixed", "ready to commit"} <= set(labels)
+    assert len(stage.ok("sessions", "list", *store, "--json").json) == 2
+    assert stage.ok("inbox", *store, "--json").json == []
+
+
+def test_it_can_be_played_again_in_the_same_store(stage: World) -> None:
+    address = f"sqlite:///{stage.folder / 'mine.db'}"
+    first = demo(stage, "--store", address)
+    second = demo(stage, "--store", address)
+    assert first["store"] == second["store"] == address
+    assert len(second["claims"]) == OTHER_CLAIMS  # the session is no longer as it was recorded
+    assert len(stage.ok("sessions", "list", "--store", address, "--json").json) == 3
+
+
+def test_every_recording_is_played(stage: World, recordings: Path) -> None:
+    for file in sorted(recordings.rglob("*.jsonl")):
+        summary = demo(stage, str(file))
+        expected = PI_CLAIMS if summary["format"] == "pi" else OTHER_CLAIMS
+        assert len(summary["claims"]) == expected, file
+
+
+def test_a_file_that_is_not_there_or_no_session_is_refused(stage: World) -> None:
+    assert stage.run("demo", "nowhere.jsonl").code == 3
+    (stage.folder / "poem.txt").write_text("Roses are red\n", encoding="utf-8")
+    ended = stage.run("demo", "poem.txt", "--json")
+    assert (ended.code, ended.error["code"]) == (2, "format_error")
+
+
+def test_a_session_of_a_single_message_can_be_played(stage: World) -> None:
+    file = stage.folder / "tiny.jsonl"
+    file.write_text(
+        '{"type":"session","version":3,"id":"tiny","timestamp":"2026-01-01T00:00:00.000Z"}\n'
+        '{"type":"message","id":"00000001","parentId":null,'
+        '"timestamp":"2026-01-01T00:00:00.000Z","message":{"role":"user","content":"hi"}}',
+        encoding="utf-8",
+    )
+    assert len(demo(stage, str(file))["claims"]) == PI_CLAIMS
