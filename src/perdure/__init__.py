@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from perdure.errors import TurnOpen as TurnOpen
     from perdure.errors import UnknownTool as UnknownTool
     from perdure.errors import UnsafeReplay as UnsafeReplay
+    from perdure.errors import Unsupported as Unsupported
     from perdure.errors import UnsupportedVersion as UnsupportedVersion
     from perdure.events.projection import wire as wire
     from perdure.events.types import Event as Event
@@ -166,6 +167,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "TurnOpen",
         "UnknownTool",
         "UnsafeReplay",
+        "Unsupported",
         "UnsupportedVersion",
     ),
     "perdure.events.projection": ("wire",),
