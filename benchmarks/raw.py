@@ -28,17 +28,18 @@ class RawLog:
         self.db.execute("PRAGMA journal_mode = WAL")
         self.db.execute(f"PRAGMA synchronous = {durability}")
         self.db.execute(_SCHEMA)
+        self._cursor = self.db.cursor()
         self._seq = 0
 
     def append(self, bodies: Sequence[bytes]) -> None:
         """One commit."""
-        self.db.execute("BEGIN IMMEDIATE")
-        for body in bodies:
-            self.db.execute(
-                "INSERT INTO entry (session, seq, body) VALUES (1, ?, ?)", (self._seq, body)
-            )
-            self._seq += 1
-        self.db.execute("COMMIT")
+        first = self._seq
+        self._seq += len(bodies)
+        self._cursor.execute("BEGIN IMMEDIATE")
+        self._cursor.executemany(
+            "INSERT INTO entry (session, seq, body) VALUES (1, ?, ?)", enumerate(bodies, first)
+        )
+        self._cursor.execute("COMMIT")
 
     def newest(self, count: int) -> list[bytes]:
         """The bodies of the newest entries, oldest first."""

@@ -127,6 +127,18 @@ async def test_two_processes_read_and_write_at_once(store: SqliteStore, path: Pa
     assert (await store.verify()).problems == ()
 
 
+async def test_processes_that_open_and_close_do_not_disturb_each_other(
+    store: SqliteStore, path: Path
+) -> None:
+    await store.close()
+    assert run_together("visit", path, 4, 15) == ["done"] * 4
+
+    again = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
+    assert (await again.verify()).problems == ()
+    assert (await again.state(S)).head == 59
+    await again.close()
+
+
 async def test_a_leader_that_slept_past_its_lease_is_refused(
     store: SqliteStore, path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 many_writers.py append PATH NAME COUNT    appends COUNT messages that say NAME and a number
 many_writers.py race PATH NAME COUNT      tries to be first at each of COUNT heads; prints its wins
 many_writers.py mixed PATH NAME COUNT     appends, and reads all there is to read in between
+many_writers.py visit PATH NAME COUNT     opens the store, appends and closes it, COUNT times
 many_writers.py hold PATH NAME MS         takes the lease for MS, begins a turn, says "held", waits
                                           for a line on standard input, then goes on with its turn
 many_writers.py take PATH NAME MS         takes the lease for MS as soon as nobody holds it, and
@@ -71,6 +72,17 @@ async def mixed(store: SqliteStore, name: str, count: int) -> str:
     return "done"
 
 
+async def visit(store: SqliteStore, name: str, count: int) -> str:
+    path = Path(store.address.removeprefix("sqlite:///"))
+    await store.close()
+    for number in range(count):
+        visited = await opened(path)
+        await commit(visited, said(f"{name} {number}"))
+        await visited.sessions()
+        await visited.close()
+    return "done"
+
+
 async def hold(store: SqliteStore, name: str, ttl_ms: int) -> str:
     lease = await store.acquire_lease(S, name, ttl_ms)
     await commit(store, new_side(TurnStarted(1, "agent")), said("begun"), lease=lease)
@@ -100,14 +112,27 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+async def opened(path: Path) -> SqliteStore:
+    return await SqliteStore.open(path, clock=SystemClock(), random=system_random)
+
+
 async def main(role: str, path: Path, name: str, count: int) -> None:
-    store = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
+    store = await opened(path)
     say("ready")
     sys.stdin.readline()
-    work = {"append": append, "race": race, "mixed": mixed, "hold": hold, "take": take}[role]
+    work = WORK[role]
     say(await work(store, name, count))
     await store.close()
 
+
+WORK = {
+    "append": append,
+    "race": race,
+    "mixed": mixed,
+    "visit": visit,
+    "hold": hold,
+    "take": take,
+}
 
 if __name__ == "__main__":
     asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])))

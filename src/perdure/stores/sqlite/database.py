@@ -213,4 +213,5 @@ def _forget_lock() -> None:
     _OPEN.lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget_lock)
+if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
+    os.register_at_fork(after_in_child=_forget_lock)

@@ -12,6 +12,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -135,13 +136,25 @@ def _make_file(path: Path) -> None:
         for folder in reversed([path.parent, *path.parent.parents]):
             if not folder.exists():
                 folder.mkdir(mode=0o700, exist_ok=True)
+                _sync_folder(folder.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        _sync_folder(path.parent)
     except PermissionError as error:
         raise StoreReadOnly(str(path)) from error
     except OSError as error:
         if not os.access(path.parent, os.W_OK):
             raise StoreReadOnly(str(path)) from error
         raise StoreUnavailable(str(path), str(error)) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let a new name in `folder` survive power loss, as what the file holds will."""
+    with suppress(OSError):  # some systems cannot sync a folder, and need not
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _check_header(path: Path) -> None:
