@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
@@ -73,6 +73,11 @@ class SessionReader:
     def title(self) -> str | None:
         """The title when this handle last looked."""
         return self._state.info.title
+
+    @property
+    def metadata(self) -> Mapping[str, object]:
+        """What its creator wrote down about it."""
+        return self._state.header.metadata or {}
 
     async def info(self) -> SessionInfo:
         """Its row in a list of sessions, as it is now."""

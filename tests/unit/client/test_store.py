@@ -21,6 +21,8 @@ async def test_a_session_is_stored_at_once_with_what_it_was_given(
     assert (header.id, header.title, header.cwd) == ("s", "Trip", str(tmp_path))
     assert (header.metadata, header.origin, header.created_at) == ({"a": [1]}, "user", START_MS)
     assert (session.id, session.title, session.head, session.leaf) == ("s", "Trip", -1, None)
+    assert (await store.open("s")).metadata == {"a": [1]}
+    assert (await store.create()).metadata == {}
     assert not session.is_draft
 
 

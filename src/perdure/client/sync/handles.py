@@ -74,6 +74,11 @@ class Session(Handle[AsyncSession]):
         """The title when this handle last looked."""
         return self.asynchronous.title
 
+    @property
+    def metadata(self) -> Mapping[str, object]:
+        """What its creator wrote down about it."""
+        return self.asynchronous.metadata
+
     def info(self) -> SessionInfo:
         """Its row in a list of sessions, as it is now."""
         return self.portal.call(self.asynchronous.info())
