@@ -64,11 +64,12 @@ class Conversation:
                         break
                     await self._obey(line.strip())
         except Left:
+            self._teller.remark("")
             return INTERRUPTED
         finally:
             self._lines.close()
-        if self._chat is not None:
-            self._teller.remark(f"perdure chat --session {self._chat.id}  goes on with it")
+            if self._chat is not None:
+                self._teller.remark(f"perdure chat --session {self._chat.id}  goes on with it")
         return DONE
 
     def _greet(self) -> None:
@@ -102,11 +103,11 @@ class Conversation:
                 is_left.set()
             else:
                 self._teller.remark("\n(Ctrl-C again leaves, as /quit does)")
+                self._show_prompt(prompt)
 
         with interrupts(pressed):
             self._greet()
-            if self._is_shown and self._lines.is_terminal:
-                show(prompt, end="", is_flushed=True)
+            self._show_prompt(prompt)
             typing = asyncio.ensure_future(self._lines.next())
             leaving = asyncio.ensure_future(is_left.wait())
             await asyncio.wait((typing, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -116,17 +117,21 @@ class Conversation:
             typing.cancel()
             raise Left
 
+    def _show_prompt(self, prompt: str) -> None:
+        if self._is_shown and self._lines.is_terminal:
+            show(prompt, end="", is_flushed=True)
+
     async def _obey(self, line: str) -> None:
         if not line:
             return
         word, _, rest = line.partition(" ")
         try:
-            if not word.startswith("/"):
-                await self._say(line)
-            elif word in self._commands:
+            if word in self._commands:
                 await self._commands[word](rest.strip())
-            else:
+            elif _is_command(word):
                 self._teller.remark(f"there is no command {word}; /help lists them")
+            else:
+                await self._say(line)
         except TurnFailed as error:
             self._teller.remark(f"The turn failed: {error.reason}")
         except PerdureError as error:
@@ -235,3 +240,8 @@ class Conversation:
         if not rest:
             self._teller.remark(usage)
         return bool(rest)
+
+
+def _is_command(word: str) -> bool:
+    """Whether `word` looks like a command: no path, and not what the offline model understands."""
+    return word.startswith("/") and word[1:].isalpha() and word != "/tool"

@@ -14,7 +14,7 @@ from perdure.apps.terminal.contexts import context_data, context_lines
 from perdure.apps.terminal.drawing import drawn
 from perdure.apps.terminal.outline import lines_of
 from perdure.apps.terminal.output import (
-    local_time,
+    local_day,
     out_style,
     show,
     show_json,
@@ -72,12 +72,12 @@ def list_sessions(
 def _rows(found: list[SessionInfo]) -> Iterator[str]:
     columns = (
         Column("ID", "strong"),
-        Column("LAST ACTIVE", "faint"),
+        Column("LAST USED", "faint"),
         Column("MESSAGES", is_right=True),
         Column("TITLE", gives_way=True),
     )
     rows = [
-        (info.id, local_time(info.updated_at), f"{info.messages:,}", _title(info)) for info in found
+        (info.id, local_day(info.updated_at), f"{info.messages:,}", _title(info)) for info in found
     ]
     return table(columns, rows, width(), out_style())
 

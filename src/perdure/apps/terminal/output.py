@@ -151,6 +151,11 @@ def local_time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
+def local_day(at_ms: int) -> str:
+    """A day for people, local. Units: Unix milliseconds."""
+    return local_time(at_ms).partition(" ")[0]
+
+
 def size(count_bytes: int) -> str:
     """A number of bytes for people."""
     amount = float(count_bytes)

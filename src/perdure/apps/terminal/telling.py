@@ -93,6 +93,8 @@ class TextTeller:
             return
         if self._open != channel:
             self.close_line()
+            if channel == "thinking":
+                show(self._style.paint("thinking: ", "thinking"), end="")
         self._open = channel
         if channel == "text":
             self._streamed += text

@@ -55,7 +55,7 @@ def test_a_snapshot_fills_in_what_was_missed(capsys: pytest.CaptureFixture[str])
 
 def test_thinking_and_text_stand_on_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     thought = LiveEvent(S, 3, 1, "agent:reasoning", 0, "hm")
-    assert told(capsys, thought, token("Yes"), message("Yes")) == "hm\nYes\n"
+    assert told(capsys, thought, token("Yes"), message("Yes")) == "thinking: hm\nYes\n"
 
 
 def test_each_tool_call_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
