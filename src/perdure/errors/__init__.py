@@ -1,0 +1,119 @@
+"""Every exception perdure raises; this package imports nothing of perdure.
+
+    PerdureError                 code (stable), retryable, facts()
+    ├ SessionError   EntryNotFound · AmbiguousId · InvalidEntry · InvalidParent · CorruptLog
+    │                UnsupportedVersion · AlreadyAnswered
+    ├ StoreError     SessionNotFound · SessionExists · HeadConflict · LeafConflict · LeaseHeld
+    │                LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew · NotAStore
+    │                StoreCorrupt · StoreReadOnly · StoreFull · StoreUnavailable · Unsupported
+    ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
+    │                MalformedResponse
+    ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied
+    ├ EngineError    InvalidTransition · TurnFailed · UnsafeReplay
+    ├ FormatError    a file that cannot be imported, or a session that cannot be exported
+    └ ConfigError
+
+Each message is one sentence that says what to do; the facts it is made of are attributes, so
+that callers branch on ``code`` and fields and never on text. Misuse of an API by its caller is
+``TypeError`` or ``ValueError``, not one of these.
+"""
+
+from __future__ import annotations
+
+from perdure.errors.engine import (
+    ConfigError,
+    EngineError,
+    FormatError,
+    InvalidTransition,
+    TurnFailed,
+    UnsafeReplay,
+)
+from perdure.errors.log import (
+    AlreadyAnswered,
+    AmbiguousId,
+    CorruptLog,
+    EntryNotFound,
+    InvalidEntry,
+    InvalidParent,
+    SessionError,
+    UnsupportedVersion,
+)
+from perdure.errors.models import (
+    ContextOverflow,
+    MalformedResponse,
+    ModelError,
+    ModelRefused,
+    ModelUnavailable,
+    RateLimited,
+)
+from perdure.errors.root import PerdureError
+from perdure.errors.stores import (
+    HeadConflict,
+    IdempotencyMismatch,
+    LeafConflict,
+    LeaseHeld,
+    LeaseLost,
+    NotAStore,
+    SessionExists,
+    SessionNotFound,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+    TurnOpen,
+    Unsupported,
+)
+from perdure.errors.tools import (
+    InvalidArguments,
+    ToolDenied,
+    ToolError,
+    ToolTimeout,
+    UnknownTool,
+)
+
+__all__ = [
+    "AlreadyAnswered",
+    "AmbiguousId",
+    "ConfigError",
+    "ContextOverflow",
+    "CorruptLog",
+    "EngineError",
+    "EntryNotFound",
+    "FormatError",
+    "HeadConflict",
+    "IdempotencyMismatch",
+    "InvalidArguments",
+    "InvalidEntry",
+    "InvalidParent",
+    "InvalidTransition",
+    "LeafConflict",
+    "LeaseHeld",
+    "LeaseLost",
+    "MalformedResponse",
+    "ModelError",
+    "ModelRefused",
+    "ModelUnavailable",
+    "NotAStore",
+    "PerdureError",
+    "RateLimited",
+    "SessionError",
+    "SessionExists",
+    "SessionNotFound",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "StoreUnavailable",
+    "ToolDenied",
+    "ToolError",
+    "ToolTimeout",
+    "TurnFailed",
+    "TurnOpen",
+    "UnknownTool",
+    "UnsafeReplay",
+    "Unsupported",
+    "UnsupportedVersion",
+]

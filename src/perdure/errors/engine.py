@@ -1,0 +1,60 @@
+"""What the engine, a format or the configuration cannot do as asked."""
+
+from __future__ import annotations
+
+from perdure.errors.root import PerdureError
+
+
+class EngineError(PerdureError):
+    """The turn engine cannot do what was asked in the state the session is in."""
+
+    code = "engine_error"
+
+
+class InvalidTransition(EngineError):
+    """That input is not possible in this phase."""
+
+    code = "invalid_transition"
+
+    def __init__(self, phase: str, cause: str) -> None:
+        super().__init__(f"{cause} is not possible while the turn is {phase}")
+        self.phase = phase
+        self.cause = cause
+
+
+class TurnFailed(EngineError):
+    """The turn ended without an answer; the log says why and the session goes on."""
+
+    code = "turn_failed"
+
+    def __init__(self, reason: str, failure: str) -> None:
+        super().__init__(f"the turn failed ({failure}): {reason}")
+        self.reason = reason
+        self.failure = failure
+
+
+class UnsafeReplay(EngineError):
+    """Repeating the effect could do harm and nobody allowed it."""
+
+    code = "unsafe_replay"
+
+    def __init__(self, effect_id: str) -> None:
+        super().__init__(f"effect {effect_id} may have happened; answer its question in the inbox")
+        self.effect_id = effect_id
+
+
+class FormatError(PerdureError):
+    """A source cannot be imported, or a session cannot be written in a format."""
+
+    code = "format_error"
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"{source}: {reason}")
+        self.source = source
+        self.reason = reason
+
+
+class ConfigError(PerdureError):
+    """The configuration or the arguments contradict each other or name something unknown."""
+
+    code = "config_error"

@@ -1,0 +1,99 @@
+"""What can be wrong with entries, and with how they hang together."""
+
+from __future__ import annotations
+
+from perdure.errors.root import PerdureError
+
+
+class SessionError(PerdureError):
+    """Something is wrong with an entry or with how entries hang together."""
+
+    code = "session_error"
+
+
+class EntryNotFound(SessionError):
+    """No entry of that id is visible in the session."""
+
+    code = "entry_not_found"
+
+    def __init__(self, entry: str, stream: str) -> None:
+        super().__init__(
+            f"no entry {entry!r} in session {stream!r}; `perdure sessions tree {stream}` lists them"
+        )
+        self.entry = entry
+        self.stream = stream
+
+
+class AmbiguousId(SessionError):
+    """A prefix fits several ids."""
+
+    code = "ambiguous_id"
+
+    def __init__(self, prefix: str, candidates: tuple[str, ...]) -> None:
+        shown = ", ".join(candidates[:5])
+        super().__init__(f"{prefix!r} fits several ids ({shown}); type more of it")
+        self.prefix = prefix
+        self.candidates = candidates
+
+
+class InvalidEntry(SessionError):
+    """An entry breaks a rule of the log; nothing was appended."""
+
+    code = "invalid_entry"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the entry cannot be appended: {reason}")
+        self.reason = reason
+
+
+class InvalidParent(SessionError):
+    """A tree entry names a parent that no branch can grow from."""
+
+    code = "invalid_parent"
+
+    def __init__(self, parent: str, stream: str, reason: str) -> None:
+        super().__init__(f"{parent!r} cannot be a parent in session {stream!r}: {reason}")
+        self.parent = parent
+        self.stream = stream
+        self.reason = reason
+
+
+class CorruptLog(SessionError):
+    """The stored bytes of an entry are not what was committed."""
+
+    code = "corrupt_log"
+
+    def __init__(self, stream: str, seq: int, reason: str) -> None:
+        super().__init__(
+            f"entry {stream}/{seq} is damaged ({reason}); run `perdure store verify` for all faults"
+        )
+        self.stream = stream
+        self.seq = seq
+        self.reason = reason
+
+
+class UnsupportedVersion(SessionError):
+    """An entry of a known kind was written by a newer perdure."""
+
+    code = "unsupported_version"
+
+    def __init__(self, kind: str, version: int, supported: int) -> None:
+        super().__init__(
+            f"{kind!r} entries of version {version} need a newer perdure (this one reads up to "
+            f"{supported}); upgrade perdure, the entry is kept as it is"
+        )
+        self.kind = kind
+        self.version = version
+        self.supported = supported
+
+
+class AlreadyAnswered(SessionError):
+    """Somebody answered the question first, and otherwise; their answer counts."""
+
+    code = "already_answered"
+
+    def __init__(self, question: str, choice: str, by: str) -> None:
+        super().__init__(f"question {question} was answered {choice!r} by {by} before")
+        self.question = question
+        self.choice = choice
+        self.by = by

@@ -1,0 +1,68 @@
+"""How a model call failed; the class says whether trying again can help."""
+
+from __future__ import annotations
+
+from perdure.errors.root import PerdureError
+
+
+class ModelError(PerdureError):
+    """A model call failed; the class says whether trying again can help."""
+
+    code = "model_error"
+
+    def __init__(self, model: str, reason: str) -> None:
+        super().__init__(f"{model}: {reason}")
+        self.model = model
+        self.reason = reason
+
+
+class ModelUnavailable(ModelError):
+    """Network, overload, 5xx or a cut stream: trying again may help."""
+
+    code = "model_unavailable"
+    retryable = True
+
+
+class RateLimited(ModelError):
+    """The provider asks to wait."""
+
+    code = "rate_limited"
+    retryable = True
+
+    def __init__(self, model: str, reason: str, retry_after_s: float | None = None) -> None:
+        super().__init__(model, reason)
+        self.retry_after_s = retry_after_s
+
+
+class ContextOverflow(ModelError):
+    """The request is larger than the model's window."""
+
+    code = "context_overflow"
+
+    def __init__(
+        self,
+        model: str,
+        reason: str,
+        used_tokens: int | None = None,
+        limit_tokens: int | None = None,
+    ) -> None:
+        super().__init__(model, reason)
+        self.used_tokens = used_tokens
+        self.limit_tokens = limit_tokens
+
+
+class ModelRefused(ModelError):
+    """The provider refuses the request as it stands (credentials, bad request, content filter)."""
+
+    code = "model_refused"
+
+    def __init__(self, model: str, reason: str, status: int | None = None) -> None:
+        super().__init__(model, reason)
+        self.status = status
+
+
+class MalformedResponse(ModelError):
+    """The provider's answer could not be understood."""
+
+    code = "malformed_response"
+    retryable = True

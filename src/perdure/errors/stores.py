@@ -1,0 +1,203 @@
+"""Why a store refused a call, or could not carry it out."""
+
+from __future__ import annotations
+
+from perdure.errors.root import PerdureError
+
+
+class StoreError(PerdureError):
+    """The store refused a call or could not carry it out; nothing of the call was written."""
+
+    code = "store_error"
+
+
+class SessionNotFound(StoreError):
+    """No such stream in this namespace."""
+
+    code = "session_not_found"
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(f"no session {stream!r} here; `perdure sessions list --all` shows them")
+        self.stream = stream
+
+
+class SessionExists(StoreError):
+    """A stream of that id exists already."""
+
+    code = "session_exists"
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(f"a session {stream!r} exists already; open it, or choose another id")
+        self.stream = stream
+
+
+class HeadConflict(StoreError):
+    """Another writer appended first."""
+
+    code = "head_conflict"
+    retryable = True
+
+    def __init__(self, stream: str, expected: int, actual: int) -> None:
+        super().__init__(
+            f"session {stream!r} is at entry {actual}, not {expected}: read what was added and "
+            "append again"
+        )
+        self.stream = stream
+        self.expected = expected
+        self.actual = actual
+
+
+class LeafConflict(StoreError):
+    """The conversation continues from another entry than the caller believed."""
+
+    code = "leaf_conflict"
+    retryable = True
+
+    def __init__(self, stream: str, expected: str | None, actual: str | None) -> None:
+        super().__init__(
+            f"session {stream!r} continues from {actual or 'its root'}, not from "
+            f"{expected or 'its root'}: look at the branch and append again"
+        )
+        self.stream = stream
+        self.expected = expected
+        self.actual = actual
+
+
+class LeaseHeld(StoreError):
+    """Somebody else holds the right to run turns in this session."""
+
+    code = "lease_held"
+    retryable = True
+
+    def __init__(self, stream: str, owner: str, until: int) -> None:
+        super().__init__(
+            f"session {stream!r} is in use by {owner}; wait for its turn to end or stop it"
+        )
+        self.stream = stream
+        self.owner = owner
+        self.until = until
+
+
+class LeaseLost(StoreError):
+    """The caller's lease was taken over: its write was refused and nothing was written."""
+
+    code = "lease_lost"
+
+    def __init__(self, stream: str, epoch: int, current: int) -> None:
+        super().__init__(
+            f"this process no longer leads session {stream!r} (its epoch {epoch}, now {current}); "
+            "open the session again"
+        )
+        self.stream = stream
+        self.epoch = epoch
+        self.current = current
+
+
+class TurnOpen(StoreError):
+    """The branch cannot be moved or closed while a turn is open on it."""
+
+    code = "turn_open"
+
+    def __init__(self, stream: str, turn_seq: int) -> None:
+        super().__init__(
+            f"a turn is open in session {stream!r}; let it finish, resume it with `perdure chat "
+            f"--session {stream}`, or give it up with `perdure sessions abandon {stream}`"
+        )
+        self.stream = stream
+        self.turn_seq = turn_seq
+
+
+class IdempotencyMismatch(StoreError):
+    """The key was used before for something else."""
+
+    code = "idempotency_mismatch"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"idempotency key {key!r} was used for another commit; use a new key")
+        self.key = key
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer perdure and was left untouched."""
+
+    code = "store_too_new"
+
+    def __init__(self, store: str, version: int, supported: int) -> None:
+        super().__init__(
+            f"{store} has schema {version}, this perdure knows up to {supported}; upgrade perdure "
+            "(nothing was changed)"
+        )
+        self.store = store
+        self.version = version
+        self.supported = supported
+
+
+class NotAStore(StoreError):
+    """The file or address holds something that is not a perdure store; it was left untouched."""
+
+    code = "not_a_store"
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(f"{store} is not a perdure store: {reason} (nothing was changed)")
+        self.store = store
+        self.reason = reason
+
+
+class StoreCorrupt(StoreError):
+    """The database itself is damaged; perdure stopped writing to it."""
+
+    code = "store_corrupt"
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(
+            f"{store} is damaged ({reason}); copy the file away, then run `perdure store verify`"
+        )
+        self.store = store
+        self.reason = reason
+
+
+class StoreReadOnly(StoreError):
+    """The store cannot be written."""
+
+    code = "store_read_only"
+
+    def __init__(self, store: str) -> None:
+        super().__init__(f"{store} cannot be written; check the permissions of file and folder")
+        self.store = store
+
+
+class StoreFull(StoreError):
+    """No space is left; the commit was rolled back."""
+
+    code = "store_full"
+    retryable = True
+
+    def __init__(self, store: str) -> None:
+        super().__init__(f"no space left for {store}; free some and try again (nothing was lost)")
+        self.store = store
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or is closed; whether a commit under way landed is unknown."""
+
+    code = "store_unavailable"
+    retryable = True
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(f"{store} is not available: {reason}")
+        self.store = store
+        self.reason = reason
+
+
+class Unsupported(StoreError):
+    """This kind of store cannot do that at all (see ``stores.protocol.Capabilities``)."""
+
+    code = "unsupported"
+
+    def __init__(self, capability: str, backend: str) -> None:
+        super().__init__(
+            f"a {backend} store has no {capability.replace('_', ' ')}; keep what needs it in a "
+            "store that has it, such as sqlite:///FILE"
+        )
+        self.capability = capability
+        self.backend = backend

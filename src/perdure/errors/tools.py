@@ -1,0 +1,49 @@
+"""Why a tool could not do its work. These become tool results, never crashes of the engine."""
+
+from __future__ import annotations
+
+from perdure.errors.root import PerdureError
+
+
+class ToolError(PerdureError):
+    """A tool could not do its work; it becomes a tool result, never an engine crash."""
+
+    code = "tool_error"
+
+    def __init__(self, tool: str, reason: str) -> None:
+        super().__init__(f"{tool}: {reason}")
+        self.tool = tool
+        self.reason = reason
+
+
+class UnknownTool(ToolError):
+    """The model asked for a tool that this session does not have."""
+
+    code = "unknown_tool"
+
+    def __init__(self, tool: str, known: tuple[str, ...]) -> None:
+        listed = ", ".join(known) or "none"
+        super().__init__(tool, f"there is no such tool; available: {listed}")
+        self.known = known
+
+
+class InvalidArguments(ToolError):
+    """The arguments do not fit the tool's schema."""
+
+    code = "invalid_arguments"
+
+
+class ToolTimeout(ToolError):
+    """The tool took longer than it may."""
+
+    code = "tool_timeout"
+
+    def __init__(self, tool: str, limit_s: float) -> None:
+        super().__init__(tool, f"no result within {limit_s:g} s")
+        self.limit_s = limit_s
+
+
+class ToolDenied(ToolError):
+    """A rule forbids what the tool was asked to do."""
+
+    code = "tool_denied"
