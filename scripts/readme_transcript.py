@@ -1,0 +1,151 @@
+"""The transcripts in README.md: run again, and compared with what is printed there, or rewritten.
+
+`python scripts/readme_transcript.py` says where README.md no longer tells the truth, and then exits
+with 1; with `--write` it puts the real output there instead.
+
+Rules: in a block marked ``console`` a line with ``$ `` is a command, what follows is its output.
+All blocks are run in order in one new folder, which holds ``session.jsonl`` (the sample) and every
+``python`` block that begins with the comment ``# <name>.py``. A line ``...`` stands for any lines.
+What differs from run to run (ids, times, process numbers) is not compared. `make demo` is run as
+the command that it runs; `make test` is not run: it runs this.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+README = REPOSITORY / "README.md"
+SAMPLE = REPOSITORY / "src" / "perdure" / "data" / "sample.jsonl"
+BIN = Path(sys.executable).parent
+PROMPT = "$ "
+ANYTHING = "..."
+NOT_RUN = ("make test",)
+INSTEAD = {"make demo": "perdure demo"}
+PATIENCE_S = 120
+
+CHANGING = (
+    (re.compile(r"\b01[0-9a-hjkmnp-tv-z]{24}\b"), "<id>"),
+    (re.compile(r"\bprocess \d+\b"), "process <pid>"),
+    (re.compile(r"perdure-demo-\w+"), "perdure-demo-<name>"),
+    (re.compile(r"\bin \d+\.\d+ s\b"), "in <seconds> s"),
+    (re.compile(r"\S*/bin/perdure\b"), "perdure"),
+    (re.compile(r"\b20\d\d-\d\d-\d\d( \d\d:\d\d)?\b"), "<time>"),
+)
+
+
+@dataclass
+class Exchange:
+    """A command and the output that the README prints for it."""
+
+    line: int
+    command: str
+    output: list[str]
+
+
+def exchanges(text: str) -> Iterator[Exchange]:
+    """Every command of the ``console`` blocks, in order; line numbers from 1."""
+    current: Exchange | None = None
+    is_inside = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            if current is not None:
+                yield current
+            current, is_inside = None, line == "```console"
+        elif is_inside and line.startswith(PROMPT):
+            if current is not None:
+                yield current
+            current = Exchange(number, line.removeprefix(PROMPT), [])
+        elif current is not None:
+            current.output.append(line)
+
+
+def programs(text: str) -> dict[str, str]:
+    """File name -> content of every ``python`` block that begins with one."""
+    found = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return {name: f"# {name}\n{content}" for name, content in found}
+
+
+def run(command: str, folder: Path) -> list[str]:
+    """The lines that `command` prints, in a shell in `folder`."""
+    environment = {
+        "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
+        "HOME": str(folder),
+        "COLUMNS": "80",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+    }
+    done = subprocess.run(
+        ["sh", "-c", INSTEAD.get(command, command)],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return done.stdout.decode().splitlines()
+
+
+def unchanging(line: str) -> str:
+    """`line` with everything replaced that is another in each run."""
+    for pattern, replacement in CHANGING:
+        line = pattern.sub(replacement, line)
+    return line.rstrip()
+
+
+def agrees(printed: Sequence[str], real: Sequence[str]) -> bool:
+    """Whether `printed` tells what `real` is; `ANYTHING` in it stands for any lines."""
+    wanted = "".join(
+        "(?:.*\n)*" if line == ANYTHING else re.escape(unchanging(line)) + "\n"
+        for line in [*printed]
+    )
+    return re.fullmatch(wanted, "".join(unchanging(line) + "\n" for line in real)) is not None
+
+
+def played(text: str) -> Iterator[tuple[Exchange, list[str]]]:
+    """Every command of `text` with its real output, run in one new folder."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copyfile(SAMPLE, folder / "session.jsonl")
+        for file, content in programs(text).items():
+            (folder / file).write_text(content, encoding="utf-8")
+        for exchange in exchanges(text):
+            if exchange.command not in NOT_RUN:
+                yield exchange, run(exchange.command, folder)
+
+
+def rewritten(text: str) -> str:
+    """`text` with the real outputs; outputs with `ANYTHING` in them are left as they are."""
+    lines = text.splitlines()
+    for exchange, real in reversed(list(played(text))):
+        if ANYTHING not in exchange.output and not agrees(exchange.output, real):
+            start = exchange.line
+            lines[start : start + len(exchange.output)] = [line.rstrip() for line in real]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check README.md, or with ``--write`` bring it up to date; the exit code."""
+    text = README.read_text(encoding="utf-8")
+    if "--write" in arguments:
+        README.write_text(rewritten(text), encoding="utf-8")
+        return 0
+    wrong = [(each, real) for each, real in played(text) if not agrees(each.output, real)]
+    for exchange, real in wrong:
+        print(f"README.md:{exchange.line}: `{exchange.command}` really prints:")
+        print("\n".join(f"    {line}" for line in real))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
