@@ -1,0 +1,154 @@
+"""A store with something of everything in it, and one word in every place that holds text.
+
+For tests of what a store keeps (golden databases) and of what nobody may find (encryption).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.session.codec import encode, new_side, new_tree
+from perdure.session.entries import NewEntry, Sibling
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.kinds import OPAQUE, BranchSummary, Compaction, Custom, ModelChange
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    assistant,
+    thinking,
+    tool_call,
+    tool_result,
+    user,
+)
+from perdure.session.notes import ImportSource, Label, LeafMoved, SessionInfoChanged
+from perdure.stores.chain import blob_hash
+from perdure.stores.protocol import Commit, SessionStore, Write
+from tests.fakes.clock import START_MS
+
+FIRST, TREE_FORK, PATH_FORK, OPEN, FLOW = map(StreamId, ("first", "tree", "path", "open", "flow"))
+STREAMS = (FIRST, TREE_FORK, PATH_FORK, OPEN, FLOW)
+LARGE = 20_000
+
+
+def original(word: str) -> bytes:
+    """An imported file, which compresses well."""
+    return b"".join(encode({"line": number, "text": word}) + b"\n" for number in range(2_000))
+
+
+def picture(word: str) -> bytes:
+    """A medium, which does not compress."""
+    return word.encode() + b"".join(
+        bytes.fromhex(blob_hash(f"{word} {number}".encode()).removeprefix("sha256-"))
+        for number in range(100)
+    )
+
+
+async def plant(store: SessionStore, word: str) -> None:
+    """Fill `store`; `word` is in its messages, names, notes, contents and partial answers."""
+    await _first(store, word)
+    await _forks(store, word)
+    await _open_turn(store, word)
+    header = StreamHeader(FLOW, START_MS, "flow", title=f"flow {word}")
+    await _commit(store, Write(stream=FLOW, create=header))
+
+
+async def _first(store: SessionStore, word: str) -> None:
+    header = StreamHeader(
+        FIRST,
+        START_MS,
+        cwd=f"/home/{word}",
+        title=f"title {word}",
+        metadata={"note": word, word: 1},
+    )
+    medium = MediaPart(f"media://{blob_hash(picture(word))}", "image/png", len(picture(word)))
+    content = original(word)
+    entries = (
+        new_tree(user(f"user {word}", medium), alias=f"alias-{word}"),
+        new_tree(
+            assistant(thinking(f"thinking {word}"), tool_call("c1", "read", {"path": word})),
+            at=START_MS + 1,
+        ),
+        new_tree(tool_result("c1", f"result {word} " + word * (LARGE // len(word)))),
+        new_tree(ModelChange("scripted:echo")),
+        new_tree(assistant(f"answer {word}")),
+        new_side(Label(f"label {word}"), Sibling(0)),
+        new_side(SessionInfoChanged(title=f"renamed {word}")),
+        new_side(_source(content, word)),
+        NewEntry(OPAQUE, b"\xff not JSON " + word.encode()),
+        NewEntry("from_the_future", encode({"text": word}), 7),
+    )
+    write = Write(stream=FIRST, create=header, entries=entries)
+    await _commit(store, write, key=f"key {word}", blobs=(content, picture(word)))
+    more = (new_tree(Compaction(f"gist {word}", EntryId("first/4"))), new_tree(user("on")))
+    await _commit(store, Write(stream=FIRST, entries=more))
+    back = (
+        new_side(LeafMoved(EntryId("first/0"))),
+        new_tree(BranchSummary(f"left {word}", EntryId("first/4"))),
+        new_tree(Custom("state", {"word": word})),
+    )
+    await _commit(store, Write(stream=FIRST, entries=back))
+
+
+def _source(content: bytes, word: str) -> ImportSource:
+    return ImportSource(
+        format="pi",
+        name=f"{word}.jsonl",
+        blob=blob_hash(content),
+        offset=0,
+        length=len(content),
+        first_line=1,
+        lines=2_000,
+    )
+
+
+async def _forks(store: SessionStore, word: str) -> None:
+    state = await store.state(FIRST)
+    tree = ForkPoint(FIRST, state.leaf, state.head, "tree")
+    await _said(store, StreamHeader(TREE_FORK, START_MS, fork=tree), user(f"in the tree {word}"))
+    path = ForkPoint(FIRST, EntryId("first/4"), state.head, "path")
+    await _said(store, StreamHeader(PATH_FORK, START_MS, fork=path), user(f"on the path {word}"))
+
+
+async def _open_turn(store: SessionStore, word: str) -> None:
+    await _said(store, StreamHeader(OPEN, START_MS), user(f"go {word}"))
+    lease = await store.acquire_lease(OPEN, f"owner {word}", 60_000)
+    begin = (new_side(TurnStarted(1, "agent")), new_tree(user(f"turn {word}")))
+    await _commit(store, Write(stream=OPEN, entries=begin, lease=lease))
+    await _commit(store, Write(stream=OPEN, entries=(new_tree(user(f"queued {word}")),)))
+    end = (new_side(TurnFinished("stop")), new_side(TurnStarted(2, "agent")))
+    await _commit(store, Write(stream=OPEN, entries=end[:1], lease=lease))
+    await _commit(store, Write(stream=OPEN, entries=end[1:], lease=lease))
+    await store.put_partial(lease, 5, f"partial {word}".encode())
+
+
+async def _said(store: SessionStore, header: StreamHeader, message: Message) -> None:
+    await _commit(store, Write(stream=header.id, create=header, entries=(new_tree(message),)))
+
+
+async def _commit(
+    store: SessionStore, write: Write, *, key: str | None = None, blobs: tuple[bytes, ...] = ()
+) -> None:
+    await store.commit(Commit(writes=(write,), at=START_MS, idempotency_key=key, blobs=blobs))
+
+
+async def content_of(store: SessionStore, word: str) -> bytes:
+    """All that can be read of what `plant` made, as lines of JSON that tell every difference."""
+    lines: list[object] = [await store.feed(0), await store.sessions(scope="all")]
+    for stream in STREAMS:
+        state = await store.state(stream)
+        window = await store.context_window(stream, state.leaf)
+        lines += [
+            state,
+            [entry.id for entry in await store.tree(stream)],
+            [entry.id for entry in await store.branch(stream, state.leaf)],
+            [entry.id for entry in window.entries],
+            [entry.id for entry in await store.notes(stream, ["label", "queued", "turn_started"])],
+            await store.aliases(stream),
+            await store.partial(stream),
+        ]
+    for content in (original(word), picture(word)):
+        kept = await store.blob(blob_hash(content))
+        lines.append([len(kept), blob_hash(kept)])
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
