@@ -23,10 +23,19 @@ from perdure.errors import (
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry
 from perdure.session.kinds import Compaction
-from perdure.session.messages import Message, ToolResultPart, Usage, assistant, tool_call, user
+from perdure.session.messages import (
+    Message,
+    StopReason,
+    ToolResultPart,
+    Usage,
+    assistant,
+    tool_call,
+    user,
+)
 from perdure.session.notes import Answer, Queued, QueueMode
 from tests.fakes.turn_log import TOOLS, TurnLog, empty_state
 
+ENDS: list[StopReason | None] = [None, None, None, "length", "content_filter"]
 MODES: list[QueueMode] = ["steer", "follow_up"]
 ERRORS = [
     ModelUnavailable("m", "down"),
@@ -69,7 +78,7 @@ partials = st.none() | st.builds(assistant, st.sampled_from(["so far", " "]))
 @st.composite
 def answers(draw: st.DrawFn) -> inputs.Answered:
     texts = draw(st.lists(st.just("words"), max_size=1))
-    reason = draw(st.sampled_from([None, None, None, "length", "content_filter"]))
+    reason = draw(st.sampled_from(ENDS))
     message = assistant(*texts, *draw(calls), usage=draw(usages), stop_reason=reason)
     return inputs.Answered(message, draw(st.integers(0, 2)), 3)
 
