@@ -1,29 +1,140 @@
-"""Sessions of a store as files: perdure's own format, which holds everything, and pi's."""
+"""Sessions of a store as files: perdure's own format, which holds everything, and others.
+
+A whole session that nobody asked to change is written from the store, so that an unchanged import
+gives its own bytes. A branch alone, another leaf, or a session without its secrets is made as a
+value first, and that is written: nothing of the original gets past it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Literal
 
+import msgspec
+
+from perdure.errors import EntryNotFound
 from perdure.interop.bundling import bundle_of
-from perdure.interop.formats import native
-from perdure.interop.pi_exporting import export_pi
+from perdure.interop.formats import markdown, native
+from perdure.interop.formats.bundles import cut_to, moved_to
+from perdure.interop.formats.fields import fields_of
+from perdure.interop.formats.html import page
+from perdure.interop.formats.native import Bundle
+from perdure.interop.formats.operator import records as operator
+from perdure.interop.formats.operator.writing import Base, file_of
+from perdure.interop.formats.transcript import losses_of, transcript_of
+from perdure.interop.importing import IMPORT
+from perdure.interop.originals import originals_of
+from perdure.interop.pi_exporting import export_pi, pi_of
+from perdure.interop.redaction.replacing import Redaction
+from perdure.interop.redaction.sessions import Redacted, redacted
 from perdure.interop.reports import Exported
-from perdure.session.ids import StreamId
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.notes import ImportSource
+from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import SessionStore
 
-ExportFormat = Literal["perdure", "pi"]
+ExportFormat = Literal["perdure", "pi", "operator", "markdown", "html"]
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """What of a session is exported, and what is replaced in it.
+
+    `leaf` alone gives the branch that ends there. With `has_all_branches` everything is exported,
+    and the conversation stands at `leaf`, if there is one; without either, everything is, but for
+    Markdown, which gives the branch the session stands on.
+    """
+
+    leaf: EntryId | None = None
+    has_all_branches: bool = False
+    redact: Collection[Redaction] = ()
+
+
+_EVERYTHING = Selection()
 
 
 async def export_session(
-    store: SessionStore, stream: StreamId, format: ExportFormat = "perdure"
+    store: SessionStore,
+    stream: StreamId,
+    format: ExportFormat = "perdure",
+    selection: Selection = _EVERYTHING,
 ) -> Exported:
     """The session `stream` as a file in `format`.
 
-    Shape: the same session gives the same bytes. An unchanged import of a pi file gives the bytes
-    of that file.
-    Raises: SessionNotFound.
+    Shape: the same session gives the same bytes. An unchanged import of a pi or Operator file gives
+    the bytes of that file, unless something is to be replaced in it.
+    Raises: SessionNotFound; EntryNotFound when the leaf is no entry of the conversation.
     """
-    if format == "pi":
+    if format == "pi" and selection.leaf is None and not selection.redact:
         return await export_pi(store, stream)
-    content = native.written(await bundle_of(store, stream))
-    return Exported(stream, native.FORMAT, content)
+    bundle = await bundle_of(store, stream)
+    if selection.leaf is not None:
+        leaf = await _in_bundle(store, stream, bundle, selection.leaf)
+        bundle = moved_to(bundle, leaf) if selection.has_all_branches else cut_to(bundle, leaf)
+    if not selection.redact:
+        return _written(bundle, format, selection, {})
+    clean = redacted(bundle, selection.redact)
+    exported = _written(clean.bundle, format, selection, clean.counts)
+    warnings = (*exported.warnings, *_doubts(clean))
+    return msgspec.structs.replace(exported, warnings=warnings, redacted=clean.counts)
+
+
+async def _in_bundle(
+    store: SessionStore, stream: StreamId, bundle: Bundle, leaf: EntryId
+) -> EntryId:
+    """The id in `bundle` of the entry `leaf`, which a fork may share with its origin.
+
+    Raises: EntryNotFound.
+    """
+    seen = await store.tree(stream)  # in the order of the bundle
+    own = (entry.id for entry in bundle.entries if entry.lane == "tree")
+    for entry, id in zip(seen, own, strict=True):
+        if entry.id == leaf:
+            return id
+    raise EntryNotFound(leaf, stream)
+
+
+def _written(
+    bundle: Bundle, format: ExportFormat, selection: Selection, counts: Mapping[str, int]
+) -> Exported:
+    stream = bundle.header.id
+    match format:
+        case "perdure":
+            return Exported(stream, native.FORMAT, native.written(bundle))
+        case "pi":
+            return pi_of(bundle)
+        case "operator":
+            file = file_of(bundle, _operator_base(bundle))
+            return Exported(stream, operator.FORMAT, file.content, file.warnings)
+        case "markdown":
+            transcript = transcript_of(bundle, counts)
+            has_all = selection.has_all_branches
+            content = markdown.written(transcript, has_all_branches=has_all)
+            warnings = losses_of(bundle, is_branch=not has_all)
+            warnings += markdown.losses_of(transcript)
+            return Exported(stream, markdown.FORMAT, content, tuple(warnings))
+        case "html":
+            content = page.written(transcript_of(bundle, counts))
+            return Exported(stream, page.FORMAT, content, tuple(losses_of(bundle, is_branch=False)))
+
+
+def _operator_base(bundle: Bundle) -> Base | None:
+    """The Operator file that the session in `bundle` was read from, if it was from one."""
+    described = fields_of((bundle.header.metadata or {}).get(IMPORT)) or {}
+    if described.get("format") != operator.FORMAT:
+        return None
+    originals = originals_of(e for e in bundle.entries if e.kind == ImportSource.kind)
+    if not originals:
+        return None
+    blobs = {blob_hash(content): content for content in bundle.blobs}
+    content = b"".join(blobs[part.source.blob] for part in originals[-1].parts)
+    return Base(content, originals[-1].seqs)
+
+
+def _doubts(clean: Redacted) -> list[str]:
+    """What redaction could not look into."""
+    found: list[str] = []
+    if clean.unseen:
+        found.append(f"{clean.unseen} media were not looked into: they may show what was replaced")
+    if clean.dropped:
+        found.append(f"{clean.dropped} text files that held something to replace are left out")
+    return found

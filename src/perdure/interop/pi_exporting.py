@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from perdure.errors import CorruptLog, EntryNotFound, UnsupportedVersion
+from perdure.interop.formats.bundles import standing_of
 from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.items import source_of
-from perdure.interop.formats.native import blob_names
+from perdure.interop.formats.native import Bundle, blob_names
 from perdure.interop.formats.parts import HANDLE
 from perdure.interop.formats.pi import migration, reading, records
 from perdure.interop.formats.pi.ids import written_id, written_ids
@@ -27,7 +28,7 @@ from perdure.session.codec import Body, Unknown, body_of
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of, undone_of
 from perdure.session.ids import EntryId, StreamId, entry_id
-from perdure.session.info import StreamHeader
+from perdure.session.info import StreamHeader, info_after, info_of
 from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.messages import Message, UnknownPart
 from perdure.session.notes import (
@@ -39,6 +40,7 @@ from perdure.session.notes import (
     LeafMoved,
     SessionInfoChanged,
 )
+from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import SessionStore, StreamState
 
 _HELD_NOTES = frozenset(
@@ -71,6 +73,33 @@ async def export_pi(store: SessionStore, stream: StreamId) -> Exported:
     session = await _session(store, stream)
     writer = _Writer(session)
     return Exported(stream, reading.FORMAT, writer.content(), tuple(writer.warnings()))
+
+
+def pi_of(bundle: Bundle) -> Exported:
+    """The session in `bundle` as a pi file.
+
+    Shape: written anew where the bundle holds no import original.
+    """
+    standing = standing_of(bundle)
+    state = StreamState(
+        header=bundle.header,
+        head=len(bundle.entries) - 1,
+        leaf=standing.leaf,
+        hash=b"",
+        epoch=0,
+        open_turn=None,
+        info=info_after(info_of(bundle.header), bundle.entries),
+    )
+    session = _Session(
+        state,
+        own=bundle.entries,
+        tree=[entry for entry in bundle.entries if entry.lane == "tree"],
+        notes=[entry for entry in bundle.entries if entry.kind in _NOTES],
+        aliases=bundle.aliases,
+        blobs={blob_hash(content): content for content in bundle.blobs},
+    )
+    writer = _Writer(session)
+    return Exported(bundle.header.id, reading.FORMAT, writer.content(), tuple(writer.warnings()))
 
 
 async def _session(store: SessionStore, stream: StreamId) -> _Session:

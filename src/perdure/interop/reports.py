@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from perdure.session.ids import StreamId
@@ -26,9 +28,13 @@ class ImportReport(msgspec.Struct, frozen=True):
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """A session in some format. `warnings` say what the format could not hold."""
+    """A session in some format. `warnings` say what the format could not hold.
+
+    Shape: `redacted` counts the different values that were replaced, by kind.
+    """
 
     session: StreamId
     format: str
     content: bytes
     warnings: tuple[str, ...] = ()
+    redacted: Mapping[str, int] = {}

@@ -29,9 +29,10 @@ from perdure.apps.terminal.output import (
 from perdure.apps.terminal.text import safe
 from perdure.client.store import Store
 from perdure.errors import PerdureError
-from perdure.interop.exporting import ExportFormat, export_session
+from perdure.interop.exporting import ExportFormat, Selection, export_session
 from perdure.interop.importing import FormatName, import_source
-from perdure.interop.reports import ImportReport
+from perdure.interop.redaction.replacing import REDACTIONS, Redaction
+from perdure.interop.reports import Exported, ImportReport
 
 SUFFIX = ".jsonl"
 """What files of a folder are taken for sessions."""
@@ -194,10 +195,23 @@ def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Callable[[P
 # ---------------------------------------------------------------- export
 
 
-def export(
+def export(  # noqa: PLR0913 - each is an option of the command
     session: SessionArgument,
     *,
     format: Annotated[ExportFormat, typer.Option(help="What to write.")] = "perdure",
+    leaf: Annotated[
+        str | None, typer.Option(metavar="ENTRY", help="Only the branch that ends there.")
+    ] = None,
+    has_all_branches: Annotated[
+        bool,
+        typer.Option(
+            "--all-branches", help="Every branch: in Markdown too, and with --leaf standing there."
+        ),
+    ] = False,
+    redact: Annotated[
+        str | None,
+        typer.Option(metavar="SORTS", help="Replace secrets, paths, or secrets,paths."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where; left out: stdout.")
     ] = None,
@@ -205,16 +219,25 @@ def export(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
 ) -> int:
-    """Write a session as a file. An unchanged import of pi gives its own bytes."""
+    """Write a session as a file for perdure, pi or Operator, as Markdown, or as an HTML page.
+
+    An unchanged import of pi or Operator gives its own bytes. What the format cannot hold, and
+    what --redact replaced, is told on stderr.
+    """
+    sorts = redactions(redact)
 
     async def work() -> None:
         if output is not None and output.exists() and not is_forced:
             raise PathExists(str(output))
         async with existing_store(store, namespace) as opened:
             handle = await opened.open(session)
-            exported = await export_session(opened.backend, handle.id, format)
+            at = None if leaf is None else await opened.backend.resolve(handle.id, leaf)
+            selection = Selection(at, has_all_branches, sorts)
+            exported = await export_session(opened.backend, handle.id, format, selection)
         for warning in exported.warnings:
             remark(safe(warning))
+        if sorts:
+            remark(f"replaced: {_counts(exported)}")
         if output is None:
             show_raw(exported.content)
         else:
@@ -222,6 +245,21 @@ def export(
             remark(f"{output}: {size(len(exported.content))}")
 
     return run(work)
+
+
+def redactions(named: str | None) -> tuple[Redaction, ...]:
+    """What ``--redact`` names, separated by commas."""
+    words = () if named is None else tuple(word.strip() for word in named.split(","))
+    for word in words:
+        if word not in REDACTIONS:
+            choices = ", ".join(REDACTIONS)
+            raise typer.BadParameter(f"{word!r} is none of {choices}", param_hint="--redact")
+    return tuple(sort for sort in REDACTIONS if sort in words)
+
+
+def _counts(exported: Exported) -> str:
+    counts = exported.redacted.items()
+    return ", ".join(f"{kind} {count}" for kind, count in counts) or "nothing was found"
 
 
 def write_whole(file: Path, content: bytes, *, is_forced: bool) -> None:

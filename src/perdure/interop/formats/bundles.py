@@ -1,0 +1,133 @@
+"""A bundle as a whole: where its conversation stands, what it is called, and parts cut out of it.
+
+Pure. Every export that is no plain copy (a branch alone, another leaf) is a bundle first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from perdure.errors import CorruptLog, UnsupportedVersion
+from perdure.interop.formats.items import without_source
+from perdure.interop.formats.native import Bundle, rehomed
+from perdure.session.codec import Body, Unknown, body_of, new_side
+from perdure.session.entries import Entry
+from perdure.session.fold import labels_of, undone_of
+from perdure.session.ids import EntryId, entry_id
+from perdure.session.info import one_line
+from perdure.session.notes import (
+    AgentBound,
+    CompactionUndone,
+    Label,
+    LeafMoved,
+    SessionInfoChanged,
+    SessionStarted,
+)
+from perdure.session.tree import branch_to
+
+_ABOUT_ENTRIES = (Label.kind, CompactionUndone.kind)
+_ABOUT_SESSION = (SessionInfoChanged.kind, SessionStarted.kind, AgentBound.kind)
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Where a session stands after all of its entries.
+
+    Shape: `labels` and `undone` speak of entries of the bundle. `system_prompt` is what its agent
+    was told last.
+    """
+
+    leaf: EntryId | None
+    title: str | None
+    cwd: str | None
+    labels: Mapping[EntryId, str]
+    undone: frozenset[EntryId]
+    system_prompt: str | None
+
+
+def readable(entry: Entry) -> Body:
+    """The body of `entry`; an `Unknown` for what is damaged or newer than this version."""
+    try:
+        return body_of(entry)
+    except (CorruptLog, UnsupportedVersion):
+        return Unknown(entry.kind, entry.v, entry.body)
+
+
+def leaf_of(entries: Iterable[Entry]) -> EntryId | None:
+    """Where a conversation goes on from after `entries`, a whole log."""
+    leaf: EntryId | None = None
+    for entry in entries:
+        if entry.lane == "tree":
+            leaf = entry.id
+        elif entry.kind == LeafMoved.kind and isinstance(moved := readable(entry), LeafMoved):
+            leaf = moved.target
+    return leaf
+
+
+def standing_of(bundle: Bundle) -> Standing:
+    """Where the session in `bundle` stands."""
+    title, cwd, prompt = one_line(bundle.header.title), bundle.header.cwd, None
+    for entry in bundle.entries:
+        if entry.kind not in _ABOUT_SESSION:
+            continue
+        match readable(entry):
+            case SessionInfoChanged() as change:
+                title = title if change.title is msgspec.UNSET else one_line(change.title)
+                cwd = cwd if change.cwd is msgspec.UNSET else change.cwd
+            case SessionStarted(system_prompt=text) | AgentBound(system_prompt=text):
+                prompt = text or prompt
+            case _:
+                pass
+    return Standing(
+        leaf=leaf_of(bundle.entries),
+        title=title,
+        cwd=cwd,
+        labels=labels_of(bundle.entries),
+        undone=undone_of(bundle.entries),
+        system_prompt=prompt,
+    )
+
+
+def branch_of(bundle: Bundle, leaf: EntryId | None) -> list[Entry]:
+    """The entries root -> `leaf` in `bundle`."""
+    by_id = {entry.id: entry for entry in bundle.entries if entry.lane == "tree"}
+    return branch_to(leaf, by_id)
+
+
+def moved_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:
+    """`bundle`, its conversation standing at `leaf`."""
+    if leaf_of(bundle.entries) == leaf:
+        return bundle
+    new = new_side(LeafMoved(leaf))
+    seq = len(bundle.entries)
+    at = bundle.entries[-1].at if bundle.entries else bundle.header.created_at
+    entry = Entry(bundle.header.id, seq, "side", None, None, at, new.kind, new.v, new.body)
+    return msgspec.structs.replace(bundle, entries=(*bundle.entries, entry))
+
+
+def cut_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:
+    """The branch to `leaf` alone, as a fork of that path has it: its labels, no turn ledger.
+
+    Shape: the entries are numbered anew. Nothing of an import original is left.
+    """
+    tree = branch_of(bundle, leaf)
+    kept = _in_log_order(bundle, {entry.id for entry in tree})
+    ids = {entry.id: entry_id(bundle.header.id, seq) for seq, entry in enumerate(kept)}
+    entries = tuple(
+        rehomed(entry, bundle.header.id, seq, ids, without_source(entry.body))
+        for seq, entry in enumerate(kept)
+    )
+    aliases = {alias: ids[entry] for alias, entry in bundle.aliases.items() if entry in ids}
+    cut = Bundle(bundle.header, entries, aliases, bundle.blobs)
+    return moved_to(cut, None if leaf is None else ids.get(leaf))
+
+
+def _in_log_order(bundle: Bundle, tree: set[EntryId]) -> Sequence[Entry]:
+    return [
+        entry
+        for entry in bundle.entries
+        if entry.id in tree
+        or entry.kind in _ABOUT_SESSION
+        or (entry.kind in _ABOUT_ENTRIES and entry.about in tree)
+    ]

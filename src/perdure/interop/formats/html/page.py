@@ -1,0 +1,84 @@
+"""A transcript as one HTML file that loads nothing: its script, its style and its data are in it.
+
+Whatever a transcript holds is data: it stands in the file as JSON without a single ``<`` and gets
+into the page as text nodes only. A policy in the page forbids every other script, style, image,
+frame, form and connection, and any making of markup out of strings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+from base64 import b64encode
+from functools import cache
+from importlib import resources
+
+from perdure.interop.formats.transcript import Transcript
+from perdure.session.codec import encode
+
+FORMAT = "html"
+
+_PACKAGE = "perdure"
+_FOLDER = ("data", "html")
+_SCRIPTS = ("text.js", "session.js", "conversation.js", "sidebar.js", "page.js")
+_MARKER = re.compile(r"\{\{(\w+)\}\}")
+_ESCAPES = {
+    "<": "\\u003c",
+    ">": "\\u003e",
+    "&": "\\u0026",
+    "\u2028": "\\u2028",
+    "\u2029": "\\u2029",
+}
+_UNSAFE = re.compile(f"[{''.join(_ESCAPES)}]")
+
+
+def written(transcript: Transcript) -> bytes:
+    """The page of `transcript`; the same transcript always gives the same bytes."""
+    script, style = _script(), _asset("page.css")
+    texts = {
+        "policy": html.escape(_policy(script, style)),
+        "title": html.escape(transcript.facts.title or "Session"),
+        "style": style,
+        "script": script,
+        "data": embedded(transcript),
+    }
+    return _MARKER.sub(lambda marker: texts[marker[1]], _asset("page.html")).encode()
+
+
+def embedded(transcript: Transcript) -> str:
+    """`transcript` as JSON that can stand inside a ``script`` element, whatever it holds.
+
+    Shape: no ``<``, ``>`` or ``&``; they only ever occur inside strings, where they are escaped.
+    """
+    return _UNSAFE.sub(lambda found: _ESCAPES[found[0]], encode(transcript).decode())
+
+
+def _policy(script: str, style: str) -> str:
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{_digest(script)}'",
+            f"style-src '{_digest(style)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+        )
+    )
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+@cache
+def _script() -> str:
+    """The page's script: its files as one function, so that they share names and leave none."""
+    parts = "\n".join(_asset(name) for name in _SCRIPTS)
+    return f'"use strict";\n(() => {{\n{parts}}})();\n'
+
+
+@cache
+def _asset(name: str) -> str:
+    return resources.files(_PACKAGE).joinpath(*_FOLDER, name).read_text(encoding="utf-8")

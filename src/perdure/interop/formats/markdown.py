@@ -1,0 +1,300 @@
+"""A transcript as Markdown, for reading as it is and for every renderer of CommonMark.
+
+Whatever was said stays where it was said: no text can end its message, begin another one, or be
+taken for HTML. The person's words are quoted, the model's stand free with their headings lowered,
+what tools got and gave is fenced and folded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from perdure.interop.formats.transcript import (
+    Called,
+    Line,
+    Medium,
+    Piece,
+    Result,
+    Said,
+    Strange,
+    Thought,
+    Transcript,
+    brief,
+)
+
+FORMAT = "markdown"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAMES = {
+    "user": "User",
+    "assistant": "Assistant",
+    "tool": "Tool",
+    "system": "System",
+    "context": "Context",
+    "compaction": "Summary",
+    "branch_summary": "Summary of a branch that was left",
+    "custom": "Extension",
+    "custom_message": "Note",
+    "opaque": "Unreadable entry",
+}
+_SETTINGS = {"model_change": "The model is now", "thinking_change": "The thinking level is now"}
+_MICROCENTS_PER_DOLLAR = 100_000_000
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_HEADING = re.compile(r"( {0,3})(#{1,6})(?=\s|$)")
+_UNDERLINE = re.compile(r" {0,3}(?:=+|-+)\s*$")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&])")
+_LOWER_BY = 2
+_DEEPEST_HEADING = 6
+
+
+def written(transcript: Transcript, *, has_all_branches: bool = False) -> bytes:
+    """`transcript` as Markdown: the branch it stands on, with `has_all_branches` the others too.
+
+    Shape: the same transcript gives the same bytes; it ends with one line feed.
+    """
+    main = transcript.branch(transcript.leaf)
+    blocks = [*_heading(transcript), *_conversation(transcript, main)]
+    if has_all_branches:
+        blocks += _other_branches(transcript, {line.number for line in main})
+    return ("\n\n".join(block.rstrip("\n") for block in blocks if block) + "\n").encode()
+
+
+def losses_of(transcript: Transcript) -> list[str]:
+    """What Markdown cannot hold of `transcript`."""
+    pieces = [piece for line in transcript.lines for piece in line.pieces]
+    media = sum(isinstance(piece, Medium) for piece in pieces)
+    media += sum(len(piece.media) for piece in pieces if isinstance(piece, Result))
+    return [f"{media} media are named, not shown"] if media else []
+
+
+def _heading(transcript: Transcript) -> Iterator[str]:
+    facts = transcript.facts
+    yield f"# {plain(facts.title or 'Untitled session')}"
+    rows = [("Begun", _day_and_time(facts.created_at)), ("Folder", facts.cwd)]
+    rows.append(("Model" if len(facts.models) == 1 else "Models", ", ".join(facts.models)))
+    rows += [("Size", _size(transcript)), ("Session", facts.id)]
+    replaced = ", ".join(f"{kind} {count}" for kind, count in facts.redacted.items())
+    rows.append(("Replaced", replaced))
+    yield "\n".join(f"- **{name}:** {plain(text)}" for name, text in rows if text)
+    if facts.system_prompt:
+        yield folded("Instructions", fenced(facts.system_prompt, "text"))
+    yield "---"
+
+
+def _size(transcript: Transcript) -> str:
+    facts = transcript.facts
+    parts = [f"{facts.messages:,} messages"]
+    if facts.tokens:
+        parts.append(f"{facts.tokens:,} tokens")
+    if facts.cost_microcents:
+        parts.append(f"${facts.cost_microcents / _MICROCENTS_PER_DOLLAR:.4f}")
+    return ", ".join(parts)
+
+
+def _other_branches(transcript: Transcript, shown: set[int]) -> Iterator[str]:
+    for leaf in transcript.leaves():
+        lines = [line for line in transcript.branch(leaf) if line.number not in shown]
+        if not lines:
+            continue
+        above = lines[0].parent
+        where = "from the beginning" if above is None else f"after entry {above}"
+        yield "---"
+        yield f"# Another branch, {where}"
+        yield from _conversation(transcript, lines)
+        shown.update(line.number for line in lines)
+
+
+def _conversation(transcript: Transcript, lines: Sequence[Line]) -> Iterator[str]:
+    answers = _answers(lines)
+    used = {id(result) for result in answers.values()}
+    for line in lines:
+        if line.role == "tool" and line.pieces and all(id(p) in used for p in line.pieces):
+            continue
+        yield from _entry(transcript, line, answers, used)
+
+
+def _answers(lines: Iterable[Line]) -> dict[int, Result]:
+    """Call (by identity) -> its result, the first that follows it under its id."""
+    waiting: dict[str, Called] = {}
+    found: dict[int, Result] = {}
+    for line in lines:
+        for piece in line.pieces:
+            if isinstance(piece, Called):
+                waiting[piece.id] = piece
+            elif isinstance(piece, Result) and piece.call_id in waiting:
+                found[id(waiting.pop(piece.call_id))] = piece
+    return found
+
+
+def _entry(
+    transcript: Transcript, line: Line, answers: dict[int, Result], used: set[int]
+) -> Iterator[str]:
+    if line.role in _SETTINGS:
+        yield f"*{_SETTINGS[line.role]} {plain(line.name or '')}.*"
+        return
+    name = _NAMES.get(line.role, line.role)
+    label = f" · {plain(line.label)}" if line.label else ""
+    yield f"## {line.number} · {plain(name)} · {_time(line.at)}{label}"
+    note = _note(transcript, line)
+    if note:
+        yield f"*{note}*"
+    pieces = [piece for piece in line.pieces if id(piece) not in used]
+    for piece in pieces:
+        yield _piece(line, piece, answers)
+    if line.error:
+        yield f"**Error:** {plain(line.error)}"
+    if not pieces and not line.error:
+        yield "*(nothing said)*"
+
+
+def _note(transcript: Transcript, line: Line) -> str:
+    if line.role == "compaction":
+        if line.is_undone:
+            return "Taken back: it hides nothing."
+        kept = line.first_kept
+        if kept is None or not transcript.lines[kept].number < line.number:
+            return "For the model it stands in place of everything before it."
+        return f"For the model it stands in place of everything before entry {kept}."
+    if line.role in ("custom", "custom_message") and line.name:
+        return plain(line.name) + (", never sent to a model" if line.is_outside else "")
+    return ""
+
+
+def _piece(line: Line, piece: Piece, answers: dict[int, Result]) -> str:
+    match piece:
+        case Said(text=text):
+            return quoted(text) if line.role in ("user", "custom_message") else inert(text)
+        case Thought(text=text, is_redacted=is_redacted):
+            said = "(withheld by the provider)" if is_redacted else quoted(text)
+            return folded("Thinking", said)
+        case Called():
+            return _call(piece, answers.get(id(piece)))
+        case Result():
+            return folded(f"Result of {piece.name or 'a call'}", _result(piece))
+        case Medium():
+            return _medium(piece)
+        case Strange(text=text):
+            return folded("Data", fenced(text, "json"))
+
+
+def _call(call: Called, result: Result | None) -> str:
+    state = " · no result" if result is None else " · failed" if result.is_error else ""
+    title = f"{call.name} {brief(call.brief, 80)}".strip() + state
+    inside = [fenced(call.args, "json")] if call.args != "{}" else []
+    if result is not None:
+        inside.append(_result(result))
+    return folded(title, "\n\n".join(inside) or "(no arguments)")
+
+
+def _result(result: Result) -> str:
+    shown = [fenced(result.text, "text")] if result.text.strip() else ["(no output)"]
+    return "\n\n".join((*shown, *(_medium(medium) for medium in result.media)))
+
+
+def _medium(medium: Medium) -> str:
+    name = medium.name or medium.mime_type
+    return f"*[{plain(name)}, {medium.byte_length:,} bytes, not in this file]*"
+
+
+# -- text that stays where it is put
+
+
+def plain(text: str) -> str:
+    """`text` on one line, every mark of Markdown in it escaped."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def fenced(text: str, language: str) -> str:
+    """`text` as a code block whose fence is longer than any in it."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def folded(title: str, inside: str) -> str:
+    """`inside` below a line to unfold it by, where the renderer can fold."""
+    shown = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return (
+        f"<details>\n<summary>{' '.join(shown.split())}</summary>\n\n{inside.strip()}\n\n</details>"
+    )
+
+
+def quoted(text: str) -> str:
+    """`text`, made `inert`, as a block quote: nothing in it can reach beyond its end."""
+    return "\n".join(f"> {line}".rstrip() for line in inert(text).split("\n"))
+
+
+def inert(text: str) -> str:
+    """`text` as Markdown that closes what it opens, holds no HTML and no heading of our levels.
+
+    Only where no renderer can see it otherwise is something taken for code and left as it is: a
+    fence at the beginning of a line, a span that ends on its own line.
+    """
+    out: list[str] = []
+    stretch: list[str] = []  # lines without a blank one between them, outside code
+    fence = ""
+    for line in re.split(r"\r\n|\r|\n", text):
+        found = _FENCE.match(line)
+        if fence:
+            out.append(line)
+            if found and found[1].startswith(fence) and not line[found.end() :].strip():
+                fence = ""
+        elif found and not found.start(1) and "`" not in line[found.end() :]:
+            out += [*_inert_stretch(stretch), line]
+            stretch, fence = [], found[1]
+        elif line.strip():
+            stretch.append(line)
+        else:
+            out += [*_inert_stretch(stretch), ""]
+            stretch = []
+    out += _inert_stretch(stretch)
+    if fence:
+        out.append(fence)
+    return "\n".join(out).strip("\n")
+
+
+def _inert_stretch(lines: Sequence[str]) -> list[str]:
+    has_spans = not any(_is_ambiguous(line) for line in lines)
+    return [_inert_line(line, has_spans=has_spans) for line in lines]
+
+
+def _is_ambiguous(line: str) -> bool:
+    """Whether a renderer may pair the backticks of `line` otherwise than within the line."""
+    return "\\`" in line or "|" in line or "`" in _CODE_SPAN.sub("", line)
+
+
+def _inert_line(line: str, *, has_spans: bool) -> str:
+    heading = _HEADING.match(line)
+    if heading:
+        marks = "#" * min(_DEEPEST_HEADING, len(heading[2]) + _LOWER_BY)
+        line = heading[1] + marks + line[heading.end() :]
+    elif _UNDERLINE.match(line):
+        line = "\\" + line.lstrip()
+    pieces: list[str] = []
+    at = 0
+    for span in _CODE_SPAN.finditer(line) if has_spans else ():
+        pieces += (_TAG.sub("&lt;", line[at : span.start()]), span[0])
+        at = span.end()
+    return "".join((*pieces, _TAG.sub("&lt;", line[at:])))
+
+
+def _moment(at: int) -> datetime | None:
+    try:
+        return _EPOCH + timedelta(milliseconds=at)
+    except OverflowError:
+        return None
+
+
+def _day_and_time(at: int) -> str:
+    moment = _moment(at)
+    return "" if moment is None else moment.strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _time(at: int) -> str:
+    moment = _moment(at)
+    return "" if moment is None else moment.strftime("%H:%M:%S")

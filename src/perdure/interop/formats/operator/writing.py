@@ -1,0 +1,296 @@
+"""A whole session as an Operator file: the file it came from, if any, and what was added since.
+
+Pure. A session that was read from an Operator file and not changed gives the bytes of that file; a
+changed one gives them and then new records. Anything else is written anew: the tree in log order,
+then labels and the title, which Operator keeps in the tree too, and a ``leaf`` record that leads
+back to where the conversation stands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from perdure.interop.formats.bundles import leaf_of, readable, standing_of
+from perdure.interop.formats.fields import fields_of, name_in, number_in
+from perdure.interop.formats.items import source_of
+from perdure.interop.formats.lines import lines_of, read_line
+from perdure.interop.formats.native import Bundle
+from perdure.interop.formats.operator import records
+from perdure.interop.formats.operator.records import RecordFields, Writing
+from perdure.interop.formats.parts import HANDLE
+from perdure.session.codec import Body, Unknown
+from perdure.session.entries import Entry
+from perdure.session.fold import labels_of
+from perdure.session.ids import EntryId
+from perdure.session.kinds import Compaction, CustomMessage, ModelChange
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    Part,
+    ThinkingPart,
+    ToolResultPart,
+    UnknownPart,
+)
+from perdure.session.notes import (
+    Adopted,
+    CompactionUndone,
+    ImportedRecord,
+    ImportSource,
+    Label,
+    LeafMoved,
+    SessionInfoChanged,
+)
+from perdure.stores.chain import blob_hash
+
+_HELD_NOTES = frozenset(
+    note.kind
+    for note in (
+        Adopted,
+        CompactionUndone,
+        ImportedRecord,
+        ImportSource,
+        Label,
+        LeafMoved,
+        SessionInfoChanged,
+    )
+)
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A file, and what it does not hold."""
+
+    content: bytes
+    warnings: tuple[str, ...]
+
+
+class Base(msgspec.Struct, frozen=True):
+    """The file a session was read from: its bytes, and the seqs of the notes that keep them."""
+
+    content: bytes
+    parts: frozenset[int]
+
+
+def is_current(content: bytes) -> bool:
+    """Whether records of version 3 can be added to the file `content`."""
+    for line in lines_of(content):
+        fields = fields_of(read_line(line.content).value)
+        if fields is None:
+            continue
+        is_header = name_in(fields, "type") in records.HEADERS
+        return is_header and number_in(fields, "version") == records.VERSION
+    return False
+
+
+def file_of(bundle: Bundle, base: Base | None = None) -> Written:
+    """The session in `bundle` as an Operator file that begins as `base`, if it was read from one.
+
+    Shape: the same bundle gives the same bytes.
+    """
+    writer = _Writer(bundle, base)
+    content = writer.content()
+    if base is not None and writer.has_additions and not is_current(base.content):
+        writer = _Writer(bundle, None)  # an older form, that nothing can be added to
+        content = writer.content()
+    return Written(content, tuple(writer.warnings()))
+
+
+class _Writer:
+    def __init__(self, bundle: Bundle, base: Base | None) -> None:
+        self._bundle = bundle
+        self._base = base
+        self._standing = standing_of(bundle)
+        self._tree = [entry for entry in bundle.entries if entry.lane == "tree"]
+        self._in_base = _read_from(bundle.entries, base)
+        self._fresh = [entry for entry in self._tree if entry.id not in self._in_base]
+        ids = self._named()
+        media = {HANDLE + blob_hash(content): content for content in bundle.blobs}
+        self._writing = Writing(ids, media, self._standing.undone)
+        self._last = {entry: ids[entry] for entry in self._in_base if entry in ids}
+        self._lost: Counter[str] = Counter()
+        self._models = _models_in_force(self._tree)
+        self.has_additions = False
+
+    def content(self) -> bytes:
+        """The file."""
+        lines = [line for entry in self._fresh for line in self._lines(entry)]
+        lines += self._closing()
+        self.has_additions = bool(lines)
+        added = b"".join(line + b"\n" for line in lines)
+        if self._base is not None:
+            content = self._base.content
+            needs_end = bool(added) and bool(content) and not content.endswith(b"\n")
+            return content + (b"\n" if needs_end else b"") + added
+        header = self._bundle.header
+        first = records.header_of(header.id, header.created_at, self._standing.cwd)
+        return first + b"\n" + added
+
+    def _named(self) -> dict[EntryId, str]:
+        """The id of every entry in the file: what it came with, or one of ours that is free."""
+        foreign = {entry: alias for alias, entry in self._bundle.aliases.items()}
+        ids = {entry: foreign[entry] for entry in self._in_base if entry in foreign}
+        self._taken = {*ids.values()}
+        for entry in self._fresh:
+            ids[entry.id] = self._free_id(entry.id)
+        return ids
+
+    def _free_id(self, entry: EntryId) -> str:
+        own, attempt = records.written_id(entry), 0
+        while own in self._taken:
+            attempt += 1
+            own = records.written_id(entry, attempt=attempt)
+        self._taken.add(own)
+        return own
+
+    def _lines(self, entry: Entry) -> list[bytes]:
+        parent = None if entry.parent_id is None else self._last.get(entry.parent_id)
+        body = readable(entry)
+        self._note_losses(entry, body)
+        lines: list[bytes] = []
+        *before, own = records.records_of(entry, body, self._writing)
+        for ordinal, record in enumerate(before, 1):
+            name = records.written_id(entry.id, ordinal)
+            lines.append(records.line_of(record, name, parent, entry.at))
+            parent = name
+        name = self._last[entry.id] = self._writing.ids[entry.id]
+        return [*lines, records.line_of(own, name, parent, entry.at)]
+
+    # -- what stands at the end: labels, the title, the leaf
+
+    def _closing(self) -> list[bytes]:
+        leaf = self._standing.leaf
+        parent = None if leaf is None else self._last.get(leaf)
+        lines: list[bytes] = []
+        for note, record in [*self._labels(), *self._title()]:
+            name = self._free_id(note.id)
+            lines.append(records.line_of(record, name, parent, note.at))
+            parent = name
+        stood = leaf_of(entry for entry in self._bundle.entries if self._is_of_base(entry))
+        ends_at = self._fresh[-1].id if self._fresh else stood
+        if (not lines and ends_at == leaf) or not self._tree:
+            return lines
+        lines.append(self._leaf_line(leaf, parent))
+        return lines
+
+    def _leaf_line(self, leaf: EntryId | None, parent: str | None) -> bytes:
+        """The record that leads back to `leaf`, below `parent`, the last record before it."""
+        moves = [entry for entry in self._bundle.entries if entry.kind == LeafMoved.kind]
+        note = moves[-1] if moves else self._tree[-1]
+        record: RecordFields = {"type": "leaf"}
+        if leaf is not None and leaf in self._last:
+            record["target_id"] = self._last[leaf]
+        return records.line_of(record, self._free_id(note.id), parent, note.at)
+
+    def _is_of_base(self, entry: Entry) -> bool:
+        if self._base is None:
+            return False
+        source = source_of(entry.body)
+        return source is not None and source.part in self._base.parts
+
+    def _labels(self) -> list[tuple[Entry, RecordFields]]:
+        """A record for every label that the file does not say yet, or says otherwise."""
+        notes = [entry for entry in self._bundle.entries if entry.kind == Label.kind]
+        said = labels_of(note for note in notes if self._is_of_base(note))
+        newest = {note.about: note for note in notes if note.about is not None}
+        found: list[tuple[Entry, RecordFields]] = []
+        for target, note in newest.items():
+            label = self._standing.labels.get(target)
+            if label == said.get(target) or target not in self._last:
+                continue
+            record: RecordFields = {"type": "label"}
+            if label is not None:
+                record["label"] = label
+            found.append((note, {**record, "target_id": self._last[target]}))
+        return found
+
+    def _title(self) -> list[tuple[Entry, RecordFields]]:
+        changes = [e for e in self._bundle.entries if e.kind == SessionInfoChanged.kind]
+        known = [note for note in changes if self._is_of_base(note)]
+        bundle = msgspec.structs.replace(self._bundle, entries=tuple(known))
+        said = standing_of(bundle).title if self._base is not None else None
+        if self._standing.title == said:
+            return []
+        header = self._bundle.header
+        stream, at = header.id, header.created_at
+        nowhere = Entry(stream, -2, "side", None, None, at, SessionInfoChanged.kind, 1, b"{}")
+        record: RecordFields = {"type": "session_info"}
+        if self._standing.title:
+            record["name"] = self._standing.title
+        return [(changes[-1] if changes else nowhere, record)]
+
+    # -- what is lost
+
+    def _note_losses(self, entry: Entry, body: Body) -> None:
+        match body:
+            case Unknown():
+                self._lost[f"{entry.kind} entry, kept outside the context"] += 1
+            case Message():
+                self._note_parts(body.parts)
+                is_said = body.model in (None, self._models.get(entry.id))
+                self._lost["name of the model that answered"] += not is_said
+            case CustomMessage():
+                self._note_parts(body.parts)
+            case Compaction() if entry.id in self._standing.undone:
+                self._lost["compaction that was taken back, kept outside the context"] += 1
+            case Compaction():
+                for message in body.retained or ():
+                    self._note_parts(message.parts)
+                self._lost["usage of a summary"] += body.usage is not None
+            case _:
+                pass
+
+    def _note_parts(self, parts: Iterable[Part]) -> None:
+        for part in parts:
+            match part:
+                case UnknownPart():
+                    self._lost["part of an unknown type"] += 1
+                case ThinkingPart(is_redacted=True):
+                    self._lost["thinking that its provider withheld"] += 1
+                case MediaPart():
+                    self._lost["medium, named only"] += not self._holds(part)
+                case ToolResultPart():
+                    self._lost["medium in a tool's result"] += len(part.media)
+                case _:
+                    pass
+
+    def _holds(self, part: MediaPart) -> bool:
+        return records.is_held(part, self._writing.media)
+
+    def warnings(self) -> list[str]:
+        """What the file does not hold; to be asked after `content`."""
+        texts = [f"{count} of: {what}" for what, count in sorted(self._lost.items()) if count]
+        left = Counter(e.kind for e in self._bundle.entries if _is_left_out(e))
+        if left:
+            kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(left.items()))
+            texts.append(f"{left.total()} notes of perdure's own are left out ({kinds})")
+        return texts
+
+
+def _models_in_force(tree: Iterable[Entry]) -> dict[EntryId, str]:
+    """Entry -> the model its branch was changed to last, where it was."""
+    found: dict[EntryId, str] = {}
+    for entry in tree:
+        change = readable(entry) if entry.kind == ModelChange.kind else None
+        if isinstance(change, ModelChange):
+            found[entry.id] = change.model
+        elif entry.parent_id is not None and entry.parent_id in found:
+            found[entry.id] = found[entry.parent_id]
+    return found
+
+
+def _is_left_out(entry: Entry) -> bool:
+    return entry.lane == "side" and entry.kind not in _HELD_NOTES
+
+
+def _read_from(entries: Sequence[Entry], base: Base | None) -> Mapping[EntryId, None]:
+    """The entries that `base` holds."""
+    if base is None:
+        return {}
+    found: dict[EntryId, None] = {}
+    for entry in entries:
+        source = source_of(entry.body)
+        if source is not None and source.part in base.parts:
+            found[entry.id] = None
+    return found

@@ -1,0 +1,385 @@
+"""A session as people read it: the tree as numbered lines, parts as plain text, results timed.
+
+Pure, and free of any format's syntax: Markdown and HTML are both made of it. `encode` of a
+`Transcript` is the data of the HTML page, so names and defaults here are what its script reads.
+Shape: `number`s count the tree entries from 0 in log order; parents come before their children.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from perdure.interop.formats.bundles import Standing, branch_of, readable, standing_of
+from perdure.interop.formats.native import Bundle
+from perdure.interop.formats.parts import HANDLE
+from perdure.session.codec import Body, Unknown, encode
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
+from perdure.session.kinds import (
+    BranchSummary,
+    Compaction,
+    Custom,
+    CustomMessage,
+    ModelChange,
+    ThinkingChange,
+)
+from perdure.session.ledger import ToolFinished
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+    Usage,
+)
+from perdure.session.notes import (
+    CompactionUndone,
+    ImportedRecord,
+    ImportSource,
+    Label,
+    LeafMoved,
+    SessionInfoChanged,
+)
+from perdure.stores.chain import blob_hash
+
+_BRIEF_CHARS = 160
+_TOLD = frozenset(
+    note.kind
+    for note in (
+        Label,
+        LeafMoved,
+        SessionInfoChanged,
+        CompactionUndone,
+        ImportSource,
+        ImportedRecord,
+        ToolFinished,
+    )
+)
+"""The side entries that a transcript tells, or that are about a file and not the session."""
+
+
+class Said(msgspec.Struct, frozen=True, tag="text"):
+    """Words."""
+
+    text: str
+
+
+class Thought(msgspec.Struct, frozen=True, omit_defaults=True, tag="thinking"):
+    """Reasoning."""
+
+    text: str
+    is_redacted: bool = False
+
+
+class Medium(msgspec.Struct, frozen=True, omit_defaults=True, tag="media"):
+    """An image or other bytes; `data` is their base64 where they were kept."""
+
+    mime_type: str
+    byte_length: int
+    name: str | None = None
+    data: str | None = None
+
+
+class Called(msgspec.Struct, frozen=True, tag="call"):
+    """A tool call: `args` as indented JSON, `brief` the argument that says most, on one line."""
+
+    id: str
+    name: str
+    brief: str
+    args: str
+
+
+class Result(msgspec.Struct, frozen=True, omit_defaults=True, tag="result"):
+    """What a tool gave back. `outcome` and `duration_ms` are perdure's own record of the run."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
+    name: str | None = None
+    media: tuple[Medium, ...] = ()
+    outcome: str | None = None
+    duration_ms: int | None = None
+
+
+class Strange(msgspec.Struct, frozen=True, tag="unknown"):
+    """A part or a body that this version does not know, as JSON or as it can be shown."""
+
+    text: str
+
+
+Piece = Said | Thought | Medium | Called | Result | Strange
+
+
+class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry of the tree.
+
+    Shape: `role` is the message's role, else the kind. `first_kept` is the number of the first
+    entry a compaction keeps; None keeps nothing before it. `is_outside` says that no model is ever
+    sent it.
+    Units: `at` is Unix milliseconds, `cost_microcents` 1e-8 US dollars.
+    """
+
+    number: int
+    id: str
+    role: str
+    at: int
+    pieces: tuple[Piece, ...]
+    parent: int | None = None
+    label: str | None = None
+    name: str | None = None
+    model: str | None = None
+    tokens: int | None = None
+    cost_microcents: int | None = None
+    stop_reason: str | None = None
+    error: str | None = None
+    first_kept: int | None = None
+    tokens_before: int | None = None
+    is_undone: bool = False
+    is_outside: bool = False
+
+
+class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What there is to say about the whole session; sums are over all branches.
+
+    `redacted` counts the distinct values replaced, by what they were.
+    """
+
+    id: str
+    created_at: int
+    origin: str
+    title: str | None = None
+    cwd: str | None = None
+    models: tuple[str, ...] = ()
+    messages: int = 0
+    tokens: int = 0
+    cost_microcents: int | None = None
+    system_prompt: str | None = None
+    redacted: Mapping[str, int] = {}
+
+
+class Transcript(msgspec.Struct, frozen=True):
+    """A session for people. `leaf` is the number of the entry the conversation stands at."""
+
+    facts: Facts
+    lines: tuple[Line, ...]
+    leaf: int | None
+
+    def branch(self, leaf: int | None) -> list[Line]:
+        """The lines root -> `leaf`."""
+        path: list[Line] = []
+        while leaf is not None:
+            path.append(self.lines[leaf])
+            leaf = path[-1].parent
+        return path[::-1]
+
+    def leaves(self) -> list[int]:
+        """The numbers of the lines that nothing grows from."""
+        parents = {line.parent for line in self.lines}
+        return [line.number for line in self.lines if line.number not in parents]
+
+
+def transcript_of(bundle: Bundle, redacted: Mapping[str, int] | None = None) -> Transcript:
+    """The session in `bundle`, of which `redacted` was replaced."""
+    standing = standing_of(bundle)
+    lines = tuple(_Lines(bundle, standing).lines())
+    numbers = {line.id: line.number for line in lines}
+    return Transcript(
+        facts=_facts(bundle, standing, lines, redacted or {}),
+        lines=lines,
+        leaf=None if standing.leaf is None else numbers.get(standing.leaf),
+    )
+
+
+def losses_of(bundle: Bundle, *, is_branch: bool) -> list[str]:
+    """What a transcript of `bundle` leaves out; with `is_branch` other branches as well."""
+    left = Counter(e.kind for e in bundle.entries if e.lane == "side" and e.kind not in _TOLD)
+    found: list[str] = []
+    if left:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(left.items()))
+        found.append(f"{left.total()} side entries are left out ({kinds})")
+    if is_branch:
+        path = {entry.id for entry in branch_of(bundle, standing_of(bundle).leaf)}
+        others = sum(e.lane == "tree" and e.id not in path for e in bundle.entries)
+        if others:
+            found.append(f"{others} entries of other branches are left out; add --all-branches")
+    return found
+
+
+def _facts(
+    bundle: Bundle, standing: Standing, lines: Iterable[Line], redacted: Mapping[str, int]
+) -> Facts:
+    models: dict[str, None] = {}
+    messages, usage = 0, Usage()
+    for entry in bundle.entries:
+        match readable(entry) if entry.lane == "tree" else None:
+            case Message() as message:
+                messages += 1
+                usage += message.usage or Usage()
+                if message.model:
+                    models[message.model] = None
+            case _:
+                pass
+    return Facts(
+        id=bundle.header.id,
+        created_at=bundle.header.created_at,
+        origin=bundle.header.origin,
+        title=standing.title or _first_words(lines),
+        cwd=standing.cwd,
+        models=tuple(models),
+        messages=messages,
+        tokens=usage.total_tokens,
+        cost_microcents=usage.cost_microcents,
+        system_prompt=standing.system_prompt,
+        redacted=redacted,
+    )
+
+
+def _first_words(lines: Iterable[Line]) -> str | None:
+    for line in lines:
+        if line.role == "user":
+            text = " ".join(p.text for p in line.pieces if isinstance(p, Said))
+            return brief(text, 60) or None
+    return None
+
+
+def brief(text: str, width: int = _BRIEF_CHARS) -> str:
+    """The beginning of `text` on one line of at most `width` characters."""
+    line = " ".join(text[: 4 * width].split())
+    return line if len(line) <= width else line[: width - 1].rstrip() + "…"
+
+
+class _Lines:
+    def __init__(self, bundle: Bundle, standing: Standing) -> None:
+        self._tree = [entry for entry in bundle.entries if entry.lane == "tree"]
+        self._numbers: dict[EntryId, int] = {e.id: n for n, e in enumerate(self._tree)}
+        self._standing = standing
+        self._media = {HANDLE + blob_hash(content): content for content in bundle.blobs}
+        self._runs = _runs(bundle.entries)
+
+    def lines(self) -> Iterable[Line]:
+        """A line for each tree entry."""
+        for number, entry in enumerate(self._tree):
+            above = None if entry.parent_id is None else self._numbers.get(entry.parent_id)
+            line = Line(
+                number=number,
+                id=entry.id,
+                role=entry.kind,
+                at=entry.at,
+                pieces=(),
+                parent=above if above is not None and above < number else None,
+                label=self._standing.labels.get(entry.id),
+            )
+            yield self._filled(line, entry, readable(entry))
+
+    def _filled(self, line: Line, entry: Entry, body: Body) -> Line:
+        match body:
+            case Message():
+                return self._message(line, body)
+            case Compaction():
+                return self._compaction(line, entry, body)
+            case BranchSummary(summary=text):
+                return _with(line, pieces=(Said(text),))
+            case ModelChange(model=text) | ThinkingChange(level=text):
+                return _with(line, name=text, is_outside=True)
+            case CustomMessage():
+                pieces = self._pieces(body.parts)
+                return _with(
+                    line, name=body.custom_type, pieces=pieces, is_outside=not body.in_context
+                )
+            case Custom():
+                pieces = () if body.data is None else (Strange(_indented(body.data)),)
+                return _with(line, name=body.custom_type, pieces=pieces, is_outside=True)
+            case Unknown(raw=raw):
+                shown = (Strange(raw.decode(errors="replace")),)
+                return _with(line, pieces=shown, is_outside=True)
+            case _:
+                return line
+
+    def _message(self, line: Line, body: Message) -> Line:
+        usage = body.usage or Usage()
+        return _with(
+            line,
+            role=body.role,
+            pieces=self._pieces(body.parts),
+            model=body.model,
+            tokens=usage.total_tokens or None,
+            cost_microcents=usage.cost_microcents,
+            stop_reason=body.stop_reason,
+            error=body.error,
+        )
+
+    def _compaction(self, line: Line, entry: Entry, body: Compaction) -> Line:
+        kept = None if body.first_kept is None else self._numbers.get(body.first_kept)
+        return _with(
+            line,
+            pieces=(Said(body.summary),),
+            first_kept=kept,
+            tokens_before=body.tokens_before,
+            is_undone=entry.id in self._standing.undone,
+        )
+
+    def _pieces(self, parts: Iterable[Part]) -> tuple[Piece, ...]:
+        return tuple(self._piece(part) for part in parts)
+
+    def _piece(self, part: Part) -> Piece:
+        match part:
+            case TextPart():
+                return Said(part.text)
+            case ThinkingPart():
+                return Thought(part.text, part.is_redacted)
+            case MediaPart():
+                return self._medium(part)
+            case ToolCallPart():
+                return Called(part.id, part.name, _call_brief(part), _indented(part.args))
+            case ToolResultPart():
+                return self._result(part)
+            case UnknownPart():
+                return Strange(bytes(part.raw).decode(errors="replace"))
+
+    def _medium(self, part: MediaPart) -> Medium:
+        content = self._media.get(part.handle)
+        data = None if content is None else b64encode(content).decode()
+        return Medium(part.mime_type, part.byte_length, part.name, data)
+
+    def _result(self, part: ToolResultPart) -> Result:
+        run = self._runs.get(part.call_id)
+        return Result(
+            call_id=part.call_id,
+            text=part.text,
+            is_error=part.is_error,
+            name=part.name,
+            media=tuple(self._medium(medium) for medium in part.media),
+            outcome=None if run is None else run.outcome,
+            duration_ms=None if run is None else run.duration_ms,
+        )
+
+
+def _with(line: Line, **changes: object) -> Line:
+    return msgspec.structs.replace(line, **changes)
+
+
+def _runs(entries: Iterable[Entry]) -> dict[str, ToolFinished]:
+    """Call id -> how the call ended."""
+    found: dict[str, ToolFinished] = {}
+    for entry in entries:
+        if entry.kind == ToolFinished.kind and isinstance(run := readable(entry), ToolFinished):
+            found[run.id] = run
+    return found
+
+
+def _call_brief(call: ToolCallPart) -> str:
+    for value in call.args.values():
+        if isinstance(value, str) and value.strip():
+            return brief(value)
+    return brief(encode(call.args).decode()) if call.args else ""
+
+
+def _indented(value: object) -> str:
+    return msgspec.json.format(encode(value), indent=2).decode()

@@ -1,0 +1,129 @@
+"""Paths that tell whose machine it was: home directories, working directories, user names.
+
+Pure. A path keeps what lies below: ``[home-1]/src/table.py`` still says which file was meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from perdure.interop.redaction.shapes import Find
+
+_BEFORE = r"(?<![\w.-])"
+_NAME = r"""[^\s/\\:;,"'`<>|()\[\]{}*?$=&#!]{1,64}"""
+
+_home = re.compile(
+    rf"{_BEFORE}(?:/(?:usr|var|export|private|host|mnt/[a-z]|[a-z]|System/Volumes/Data))?"
+    rf"/(?:home|Users|users)/({_NAME})(?<![.])"
+    r"|(?i:(?<![A-Za-z])[a-z]:\\{1,4}users\\{1,4}([^\\/:*?\"<>|\r\n]{1,40}?(?=\\)|[^\\/:*?\"<>|\s]{1,40}))"
+    rf"|{_BEFORE}/root(?![\w.-])"
+)
+_tilde = re.compile(r"(?<![\w/~.])~([A-Za-z_][\w-]{1,31})(?=/)")
+_temporary = re.compile(rf"{_BEFORE}(?:/private)?/var/folders/\w{{2}}/\w{{10,}}")
+
+# Names of accounts and folders that say nothing about a person.
+_NOBODY = frozenset(
+    [
+        "user",
+        "users",
+        "root",
+        "admin",
+        "administrator",
+        "ubuntu",
+        "debian",
+        "fedora",
+        "centos",
+        "ec2-user",
+        "vagrant",
+        "runner",
+        "node",
+        "app",
+        "home",
+        "test",
+        "dev",
+        "developer",
+        "guest",
+        "public",
+        "shared",
+        "default",
+        "all",
+        "me",
+        "you",
+        "name",
+        "username",
+        "work",
+        "code",
+        "docker",
+        "git",
+        "www-data",
+        "nobody",
+        "circleci",
+        "jenkins",
+        "vscode",
+        "codespace",
+        "gitpod",
+        "jovyan",
+        "coder",
+        "agent",
+        "assistant",
+        "tool",
+        "system",
+        "context",
+        "read",
+        "write",
+        "session",
+        "your-name",
+        "your_name",
+        "someone",
+        "example",
+    ]
+)
+SHORTEST_NAME = 3
+"""A shorter user name is replaced inside home directories only: it would be found in every text."""
+
+
+def homes(text: str) -> Iterator[Find]:
+    """The home directories named in `text`."""
+    for found in _home.finditer(text):
+        yield Find(found.start(), found.end(), "home")
+    for found in _temporary.finditer(text):
+        yield Find(found.start(), found.end(), "folder")
+    for found in _tilde.finditer(text):
+        yield Find(found.start(1), found.end(1), "user")
+
+
+def users(text: str) -> Iterator[str]:
+    """The people's names among the home directories in `text`."""
+    for found in _home.finditer(text):
+        name = found[1] or found[2]
+        if name and is_person(name):
+            yield name
+
+
+def is_person(name: str) -> bool:
+    """Whether `name` tells somebody, so that it is replaced wherever it stands as a word."""
+    return len(name) >= SHORTEST_NAME and name.lower() not in _NOBODY and not name.isdigit()
+
+
+def is_telling(folder: str) -> bool:
+    """Whether `folder` is a path that can be replaced everywhere without making nonsense."""
+    return len(folder.strip("/\\")) > 1 and ("/" in folder or "\\" in folder)
+
+
+def folder_pattern(folders: Iterable[str]) -> re.Pattern[str] | None:
+    """Finds any of `folders` where a path begins; the longest first."""
+    known = sorted({folder.rstrip("/\\") for folder in folders}, key=len, reverse=True)
+    if not known:
+        return None
+    shapes = (re.escape(folder).replace(r"\\", r"\\{1,4}") for folder in known)
+    return re.compile(rf"{_BEFORE}(?:{'|'.join(shapes)})(?![\w-]|\.\w)")
+
+
+def user_pattern(names: Iterable[str]) -> re.Pattern[str] | None:
+    """Finds any of `names` as a word of its own, in any letter case."""
+    known = sorted(set(names), key=lambda name: (-len(name), name))
+    if not known:
+        return None
+    shapes = "|".join(re.escape(name) for name in known)
+    return re.compile(rf"(?i)(?<![A-Za-z0-9])(?:{shapes})(?![A-Za-z0-9])")

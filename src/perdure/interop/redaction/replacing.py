@@ -1,0 +1,156 @@
+"""Texts with placeholders where secrets and telling paths were, the same for the same everywhere.
+
+Pure, in two passes: `Redactor.learn` sees every text first, so that a value recognised in one place
+(``password=…``) is replaced in all others, and numbers follow the order of the whole. A number
+says nothing about a value, as a hash of a short one would.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Literal
+
+from perdure.interop.redaction import paths, shapes
+from perdure.interop.redaction.shapes import PLACEHOLDER, Find
+
+Redaction = Literal["secrets", "paths"]
+REDACTIONS: tuple[Redaction, ...] = ("secrets", "paths")
+
+
+class Redactor:
+    """Replaces what it has learnt, of the sorts asked for, and counts it.
+
+    `folders` are working directories. Texts that are in `kept` as a whole stay as they are.
+    """
+
+    def __init__(
+        self,
+        sorts: Iterable[Redaction],
+        folders: Iterable[str] = (),
+        kept: Collection[str] = (),
+    ) -> None:
+        self._sorts = frozenset(sorts)
+        self._folders = [folder for folder in folders if paths.is_telling(folder)]
+        self._kept = kept
+        self._users: dict[str, None] = {}
+        self._names: dict[tuple[str, str], str] = {}  # (kind, value) -> placeholder
+        self._numbers: Counter[str] = Counter()
+        self._secrets: dict[str, str] = {}  # value -> kind
+        self._replaced: Counter[str] = Counter()
+        self._folder_shape: re.Pattern[str] | None = None
+        self._user_shape: re.Pattern[str] | None = None
+
+    def learn(self, text: str) -> None:
+        """See `text` before anything is replaced."""
+        if "secrets" in self._sorts:
+            for find in shapes.finds(text):
+                self.learn_secret(text[find.start : find.end], find.kind)
+        if "paths" in self._sorts:
+            for name in paths.users(text):
+                self._users.setdefault(name.lower())
+
+    def learn_secret(self, value: str, kind: str) -> None:
+        """`value` is known to be a secret."""
+        if "secrets" in self._sorts:
+            self._secrets.setdefault(value, kind)
+
+    def settle(self) -> None:
+        """Everything was seen; from now on `replaced` gives what is asked."""
+        self._secrets = dict(
+            sorted(self._secrets.items(), key=lambda known: len(known[0]), reverse=True)
+        )
+        if "paths" in self._sorts:
+            self._folder_shape = paths.folder_pattern(self._folders)
+            self._user_shape = paths.user_pattern(self._users)
+
+    def replaced(self, text: str) -> str:
+        """`text` with a placeholder for each value; `text` itself where there is none."""
+        found = _without_overlap(self._found(text))
+        if not found:
+            return text
+        pieces: list[str] = []
+        at = 0
+        for find in found:
+            pieces += (text[at : find.start], self._placeholder(text[find.start : find.end], find))
+            at = find.end
+        return "".join((*pieces, text[at:]))
+
+    def secret(self, value: str, kind: str = "secret") -> str:
+        """The placeholder of a value that is a secret as a whole."""
+        return self._placeholder(value, Find(0, len(value), self._secrets.get(value, kind)))
+
+    def is_for(self, sort: Redaction) -> bool:
+        """Whether values of `sort` are replaced."""
+        return sort in self._sorts
+
+    def holds_some(self, text: str) -> bool:
+        """Whether there is anything to replace in `text`; counts nothing."""
+        return bool(self._found(text))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many different values of each kind were replaced."""
+        return dict(sorted(self._numbers.items()))
+
+    @property
+    def places(self) -> int:
+        """At how many places something was replaced."""
+        return self._replaced.total()
+
+    def _found(self, text: str) -> list[Find]:
+        found: list[Find] = []
+        if text in self._kept:
+            return found
+        if "secrets" in self._sorts:
+            found += shapes.finds(text)
+            found += self._known_in(text)
+        if "paths" in self._sorts:
+            found += _matches(self._folder_shape, text, "cwd")
+            found += paths.homes(text)
+            found += _matches(self._user_shape, text, "user")
+        kept = [each.span() for each in PLACEHOLDER.finditer(text)]
+        return [
+            f for f in found if not any(start <= f.start and f.end <= end for start, end in kept)
+        ]
+
+    def _known_in(self, text: str) -> Iterable[Find]:
+        for value, kind in self._secrets.items():
+            if not shapes.is_unmistakable(value):
+                continue
+            at = text.find(value)
+            while at >= 0:
+                yield Find(at, at + len(value), kind)
+                at = text.find(value, at + len(value))
+
+    def _placeholder(self, value: str, find: Find) -> str:
+        kind = self._secrets.get(value, find.kind)
+        said = value.lower() if kind == "user" else value.rstrip("/\\").replace("\\\\", "\\")
+        key = (kind, said)
+        if key not in self._names:
+            self._numbers[kind] += 1
+            self._names[key] = f"[{kind}-{self._numbers[kind]}]"
+        self._replaced[kind] += 1
+        return self._names[key]
+
+
+def _matches(shape: re.Pattern[str] | None, text: str, kind: str) -> Iterable[Find]:
+    if shape is not None:
+        for found in shape.finditer(text):
+            yield Find(found.start(), found.end(), kind)
+
+
+def _without_overlap(found: Iterable[Find]) -> list[Find]:
+    """`found` in order; of those that overlap the first, and of those that begin alike the longest.
+
+    What a dropped one covers beyond the kept one is joined to it: nothing found stays behind.
+    """
+    joined: list[Find] = []
+    for find in sorted(found, key=lambda each: (each.start, -each.end)):
+        if joined and find.start < joined[-1].end:
+            last = joined[-1]
+            joined[-1] = Find(last.start, max(last.end, find.end), last.kind)
+        else:
+            joined.append(find)
+    return joined

@@ -1,0 +1,211 @@
+"""A whole session without secrets, or without telling paths: header, entries, names, files.
+
+Pure. Every string of every body is looked at, field names included; so are the title, the working
+directory and the metadata. The import originals are left out: nothing made of the result can be the
+file that was imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, cast
+
+import msgspec
+
+from perdure.interop.formats.bundles import readable
+from perdure.interop.formats.items import without_source
+from perdure.interop.formats.native import Bundle
+from perdure.interop.redaction.replacing import REDACTIONS, Redaction, Redactor
+from perdure.interop.redaction.shapes import is_secret_name, is_secret_value
+from perdure.session.codec import BODIES, encode, new_side
+from perdure.session.entries import Entry
+from perdure.session.info import StreamHeader
+from perdure.session.kinds import OPAQUE
+from perdure.session.messages import Message
+from perdure.session.notes import ImportedRecord, ImportSource, SessionInfoChanged, SessionStarted
+from perdure.stores.chain import blob_hash
+
+REDACTED = "redacted"
+"""Key of a header's metadata that says what was replaced; type of what stands for an original."""
+
+_decoder = msgspec.json.Decoder()
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    """The words that bodies are made of: names of fields and of choices. They say nothing."""
+    words: set[str] = set(BODIES)
+    types = [Message, *BODIES.values()]
+    _, components = msgspec.json.schema_components(types, schema_hook=lambda _: {"title": "any"})
+    waiting: list[Any] = [components]
+    while waiting:
+        below = waiting.pop()
+        if isinstance(below, list):
+            waiting.extend(cast("list[Any]", below))
+        elif isinstance(below, dict):
+            fields = cast("dict[str, Any]", below)
+            words.update(fields.get("properties", ()))
+            words.update(each for each in fields.get("enum", ()) if isinstance(each, str))
+            waiting.extend(fields.values())
+    return frozenset(words)
+
+
+class Redacted(msgspec.Struct, frozen=True):
+    """A session after replacing.
+
+    Shape: `counts` has the number of different values by kind, `places` how often they stood
+    somewhere. `unseen` counts the media that could not be looked into, `dropped` the text files
+    that held something to replace and are left out.
+    """
+
+    bundle: Bundle
+    counts: Mapping[str, int]
+    places: int
+    unseen: int
+    dropped: int
+
+
+def redacted(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
+    """`bundle` with placeholders for everything of `sorts`.
+
+    Shape: ids, order and tree are as they were; import originals are replaced by a note.
+    """
+    wanted = set(sorts)
+    chosen: tuple[Redaction, ...] = tuple(sort for sort in REDACTIONS if sort in wanted)
+    originals = _originals(bundle)
+    values = [_Value.of(entry) for entry in bundle.entries]
+    kept = _vocabulary() | {entry.id for entry in bundle.entries}
+    redactor = Redactor(chosen, _folders(bundle), kept)
+    header = msgspec.to_builtins(bundle.header)
+    for value in (header, *(each.plain for each in values)):
+        _learn(redactor, value)
+    redactor.settle()
+    entries = tuple(
+        _redacted_entry(redactor, entry, value)
+        for entry, value in zip(bundle.entries, values, strict=True)
+    )
+    media = [blob for blob in bundle.blobs if blob_hash(blob) not in originals]
+    shown = [blob for blob in media if not _holds_some(redactor, blob)]
+    aliases = {name: id for name, id in bundle.aliases.items() if redactor.replaced(name) == name}
+    return Redacted(
+        bundle=Bundle(_header(redactor, bundle.header, chosen), entries, aliases, tuple(shown)),
+        counts=redactor.counts,
+        places=redactor.places,
+        unseen=sum(_text(blob) is None for blob in shown),
+        dropped=len(media) - len(shown),
+    )
+
+
+class _Value(msgspec.Struct, frozen=True):
+    """The body of an entry as plain data; text where it is no JSON."""
+
+    plain: object
+    is_json: bool
+
+    @classmethod
+    def of(cls, entry: Entry) -> _Value:
+        body = without_source(entry.body)
+        if entry.kind == OPAQUE:
+            return cls(body.decode("utf-8", "surrogateescape"), is_json=False)
+        try:
+            return cls(_decoder.decode(body), is_json=True)
+        except (ValueError, RecursionError):
+            return cls(body.decode("utf-8", "surrogateescape"), is_json=False)
+
+
+def _originals(bundle: Bundle) -> set[str]:
+    found: set[str] = set()
+    for entry in bundle.entries:
+        source = readable(entry) if entry.kind == ImportSource.kind else None
+        if isinstance(source, ImportSource):
+            found.add(source.blob)
+    return found
+
+
+def _folders(bundle: Bundle) -> Iterator[str]:
+    """The working directories that the session names as such."""
+    if bundle.header.cwd:
+        yield bundle.header.cwd
+    for entry in bundle.entries:
+        if entry.kind not in (SessionInfoChanged.kind, SessionStarted.kind):
+            continue
+        match readable(entry):
+            case SessionInfoChanged(cwd=str(folder)):
+                yield folder
+            case SessionStarted(workspace=dict(workspace)):
+                yield from (value for value in workspace.values() if isinstance(value, str))
+            case _:
+                pass
+
+
+def _learn(redactor: Redactor, value: object) -> None:
+    waiting: list[tuple[str, object]] = [("", value)]
+    while waiting:
+        name, below = waiting.pop()
+        if isinstance(below, str):
+            redactor.learn(below)
+            if is_secret_name(name) and is_secret_value(below):
+                redactor.learn_secret(below, "secret")
+        elif isinstance(below, list):
+            waiting.extend((name, item) for item in cast("list[object]", below))
+        elif isinstance(below, dict):
+            fields = cast("dict[str, object]", below)
+            waiting.extend(fields.items())
+            waiting.extend(("", key) for key in fields)
+
+
+def _replaced(redactor: Redactor, value: Any, name: str = "") -> Any:
+    """`value` with everything replaced; the very same object where nothing was."""
+    if isinstance(value, str):
+        if is_secret_name(name) and is_secret_value(value) and redactor.is_for("secrets"):
+            return redactor.secret(value)
+        return redactor.replaced(value)
+    if isinstance(value, list):
+        return [_replaced(redactor, item, name) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        return {
+            redactor.replaced(key): _replaced(redactor, item, key) for key, item in fields.items()
+        }
+    return value
+
+
+def _redacted_entry(redactor: Redactor, entry: Entry, value: _Value) -> Entry:
+    if entry.kind == ImportSource.kind:
+        return _note(entry, value)
+    after = _replaced(redactor, value.plain)
+    body = without_source(entry.body)
+    if after != value.plain:
+        body = encode(after) if value.is_json else str(after).encode("utf-8", "surrogateescape")
+    return msgspec.structs.replace(entry, body=body)
+
+
+def _note(entry: Entry, value: _Value) -> Entry:
+    """What stands in the place of an import original."""
+    fields = cast("dict[str, object]", value.plain) if isinstance(value.plain, dict) else {}
+    new = new_side(ImportedRecord(str(fields.get("format", "")), REDACTED))
+    return msgspec.structs.replace(entry, kind=new.kind, v=new.v, body=new.body)
+
+
+def _header(redactor: Redactor, header: StreamHeader, chosen: Sequence[Redaction]) -> StreamHeader:
+    metadata = _replaced(redactor, header.metadata or {})
+    return msgspec.structs.replace(
+        header,
+        title=None if header.title is None else redactor.replaced(header.title),
+        cwd=None if header.cwd is None else redactor.replaced(header.cwd),
+        metadata={**metadata, REDACTED: list(chosen)},
+    )
+
+
+def _text(blob: bytes) -> str | None:
+    """`blob` as text, if it is one."""
+    try:
+        return None if b"\0" in blob else blob.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _holds_some(redactor: Redactor, blob: bytes) -> bool:
+    text = _text(blob)
+    return text is not None and redactor.holds_some(text)

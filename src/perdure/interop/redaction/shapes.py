@@ -1,0 +1,194 @@
+"""What secrets look like: keys by the marks their makers gave them, and values by their names.
+
+Pure. A shape errs on the side of replacing: a key that is none costs a word of a transcript, one
+that gets through costs the account. No pattern repeats a repetition, so each reads in linear time.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Find(NamedTuple):
+    """A secret at `start` to `end` of a text, and what it is."""
+
+    start: int
+    end: int
+    kind: str
+
+
+PLACEHOLDER = re.compile(r"\[[a-z]+(?:-[a-z]+)*-[0-9]+\]")
+"""What stands where a value was: its kind and its number."""
+
+_MARKED: dict[str, str] = {
+    # kind: everything a key of that kind may be, up to its last character
+    "anthropic-key": r"sk-ant-[\w-]{16,}",
+    "openai-key": r"sk-(?!ant-)(?:[a-z]+-){0,2}[\w-]{20,}",
+    "stripe-key": r"(?:[spr]k_(?:live|test)_\w{16,}|whsec_[\w+/=]{20,})",
+    "github-token": r"(?:gh[pousr]_\w{30,}|github_pat_\w{30,})",
+    "gitlab-token": r"gl(?:pat|dt|rt|cbt|ptt|agent|oas|soat|ft|imt)-[\w-]{18,}",
+    "slack-token": r"(?:xox[a-z]-[\w-]{10,}|xapp-[\w-]{10,}|xoxe\.[\w.-]{10,})",
+    "aws-key": r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Z0-9])",
+    "google-key": r"(?:AIza[\w-]{35}|ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|1//0[\w-]{30,})",
+    "huggingface-token": r"(?:hf|api_org)_[A-Za-z0-9]{30,}",
+    "npm-token": r"npm_[A-Za-z0-9]{36,}",
+    "pypi-token": r"pypi-[\w-]{50,}",
+    "jwt": r"eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?",
+    "vault-token": r"hv[sbr]\.[\w-]{20,}",
+    "provider-key": (
+        r"(?:gsk_\w{20,}|xai-\w{20,}|pplx-\w{20,}|r8_\w{20,}|dop_v1_[a-f0-9]{20,}|fo1_\w{20,}"
+        r"|SG\.[\w-]{16,}\.[\w-]{16,}|key-[a-f0-9]{32}|lin_(?:api|oauth)_\w{20,}|ntn_\w{20,}"
+        r"|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|dapi[a-f0-9]{32}|PMAK-[\w-]{30,}|dp\.[a-z]{2,8}\.\w{30,}"
+        r"|AGE-SECRET-KEY-1[A-Z0-9]{40,}|sntry[su]_[\w+/=]{20,}|glsa_\w{30,}|EAA[A-Za-z0-9]{60,}"
+        r"|(?:SK|AC)[a-f0-9]{32}|[0-9]{8,10}:AA[\w-]{32,})"
+    ),
+}
+_marked = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    + "|".join(f"(?P<{kind.replace('-', '_')}>{shape})" for kind, shape in _MARKED.items())
+    + ")"
+)
+
+_ENDS_VALUE = r"""\s"'`,;<>|\\"""
+
+_PLACED: tuple[tuple[str, re.Pattern[str]], ...] = (
+    # kind, and a pattern whose group is the secret
+    (
+        "private-key",
+        re.compile(
+            r"(-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+            r"(?:[\w+/=\s\\:,.\"']|-(?!----END))*(?:-----END [A-Z0-9 ]{0,40}-----)?)"
+        ),
+    ),
+    (
+        "authorization",
+        re.compile(
+            r"(?i)\bauthorization[\"']?\s{0,3}[:=]\s{0,3}(?:\\?[\"'])?"
+            r"(?:(?:bearer|basic|token|digest|negotiate|apikey)\s{1,3})?"
+            rf"([^{_ENDS_VALUE}]{{6,}})"
+        ),
+    ),
+    ("authorization", re.compile(r"(?i)\b(?:bearer|basic)\s{1,3}([\w.~+/=-]{16,})")),
+    ("cookie", re.compile(r"(?i)\b(?:set-)?cookie[\"']?\s{0,3}:\s{0,3}[\"']?([^\r\n\"'\\]{8,})")),
+    (
+        "password",
+        re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,80}:([^\s/\"'<>]{1,200})@"),
+    ),
+    (
+        "url-secret",
+        re.compile(
+            r"(?i)[?&;](?:api[_-]?key|key|token|access_token|refresh_token|auth|sig|signature|secret|"
+            r"password|code|x-amz-(?:signature|security-token|credential)|x-goog-signature)="
+            r"([^&\s\"'#<>\\]{8,})"
+        ),
+    ),
+    (
+        "webhook",
+        re.compile(
+            r"https://(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)"
+            r"([\w/-]{16,})"
+        ),
+    ),
+    ("password", re.compile(r"(?:\s-u|--user)[ =][\"']?[^\s:\"'$]{1,60}:([^\s\"'$]{3,})")),
+    (
+        "password",
+        re.compile(
+            r"(?i)--(?:password|passwd|token|api-?key|secret)[ =][\"']?([^\s\"'$<\[-][^\s\"']{5,})"
+        ),
+    ),
+)
+
+_NAME = (
+    r"(?:passw(?:or)?d|passphrase|pwd|secret|token|credentials?"
+    r"|(?:api|access|account|auth|client|deploy|encryption|master|private|secret|service|shared"
+    r"|signing|storage)[_-]?key)"
+)
+_assigned = re.compile(
+    rf"(?i)({_NAME})[\w.-]{{0,30}}(?:\\?[\"'\]])?(\s{{0,3}}(?::=|=>|[:=])\s{{0,3}})"
+    rf"((?:\\?[\"'`])?)([^{_ENDS_VALUE}]{{4,}})"
+)
+_named_key = re.compile(rf"(?i){_NAME}$|^(?:authorization|x-api-key|cookie|set-cookie|auth)$")
+_entropic = re.compile(
+    r"(?i)(?<![a-z])(?:key|auth|sig|signature|pass|hash_?salt|salt|seed)"
+    r"(?:\\?[\"'])?\s{0,3}[:=]\s{0,3}(?:\\?[\"'])?([\w+/=.~-]{20,})(?![\w+/=.~(-])"
+)
+
+_REFERENCE = re.compile(
+    r"(?i)\$\w+|\$\{[^}]*\}?|\$\(.*|%\w+%|%s|%\(\w+\)s|\{+[\w.]*\}*|<[\w -]+>?"
+    r"|\*{3,}|x{3,}|\.{3,}|…+"
+    r"|(?:os|env|environ|process|config|self|args|settings|this|opts|options)[.\[].*"
+    r"|none|null|true|false|undefined|your[_-][\w-]*|changeme|placeholder|redacted|\[redacted\]"
+)
+_WORD = re.compile(r"^[A-Za-z_][a-z_]*(?:[A-Z][a-z]+)*[.:)\]}]*$")
+_NUMBER = re.compile(r"[\d.,_]+")
+_CALL = re.compile(r"^[A-Za-z_][\w.]*[(\[]")
+
+ENTROPY_BITS = 3.2
+"""Bits a character that a value has at least to count as random where only its name hints."""
+
+
+def finds(text: str) -> Iterator[Find]:
+    """The secrets in `text`, in no order; they may overlap."""
+    for found in _marked.finditer(text):
+        kind = (found.lastgroup or "").replace("_", "-")
+        yield Find(found.start(), found.end(), kind)
+    for kind, shape in _PLACED:
+        for found in shape.finditer(text):
+            if not _is_reference(found[1]):
+                yield Find(found.start(1), found.end(1), kind)
+    for found in _assigned.finditer(text):
+        kind = "password" if found[1].lower().startswith(("pass", "pwd")) else "secret"
+        is_marked = bool(found[3]) or (kind == "password" and found[2] == "=")
+        if _is_assigned(found[4], kind, is_marked=is_marked):
+            yield Find(found.start(4), found.end(4), kind)
+    for found in _entropic.finditer(text):
+        if is_random(found[1]):
+            yield Find(found.start(1), found.end(1), "secret")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a field called `name` holds a secret."""
+    return _named_key.search(name) is not None
+
+
+def is_secret_value(value: str) -> bool:
+    """Whether `value`, in a field of such a name, is one rather than a reference to one."""
+    return len(value) >= 4 and not _is_reference(value)
+
+
+def is_unmistakable(value: str) -> bool:
+    """Whether the secret `value` is replaced also where only it itself tells: no mere word is."""
+    has_both = any(c.isalpha() for c in value) and any(not c.isalpha() for c in value)
+    return len(value) >= 16 or (len(value) >= 6 and has_both)
+
+
+def is_random(value: str) -> bool:
+    """Whether `value` looks drawn by chance: letters and digits, and many bits a character."""
+    has_both = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
+    return has_both and entropy_bits(value) >= ENTROPY_BITS and not _is_reference(value)
+
+
+def entropy_bits(value: str) -> float:
+    """Bits a character of `value`, by how often each occurs in it."""
+    counts = Counter(value).values()
+    return -sum(n / len(value) * math.log2(n / len(value)) for n in counts)
+
+
+def _is_assigned(value: str, kind: str, *, is_marked: bool) -> bool:
+    """Whether what is assigned to a secret's name is one: code assigns names and calls too.
+
+    `is_marked` says that it stands in quotes, or right behind a password's equals sign.
+    """
+    if kind == "secret" and (len(value) < 6 or _NUMBER.fullmatch(value)):
+        return False
+    if not is_secret_value(value) or _named_key.search(value):
+        return False
+    return is_marked or not (_WORD.match(value) or _CALL.match(value))
+
+
+def _is_reference(value: str) -> bool:
+    return _REFERENCE.fullmatch(value) is not None or PLACEHOLDER.fullmatch(value) is not None
