@@ -24,6 +24,7 @@ Durability = Literal["full", "normal"]
 """``full``: a commit survives power loss. ``normal``: it survives ``kill -9``, and is faster."""
 
 _BACKENDS: Mapping[str, tuple[str, str]] = {
+    "jsonl": ("perdure.stores.jsonl.store", "open_jsonl"),
     "memory": ("perdure.stores.in_memory", "open_memory"),
     "sqlite": ("perdure.stores.sqlite.store", "open_sqlite"),
 }
@@ -57,8 +58,8 @@ async def open(
 ) -> AsyncGenerator[Store]:
     """The store at `address` for the length of an ``async with``.
 
-    Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db`` or ``memory:``; None is
-    `default_address` of this process.
+    Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder`` or
+    ``memory:``; None is `default_address` of this process.
     Raises: ConfigError for another address; NotAStore, StoreTooNew, StoreCorrupt, StoreReadOnly,
     StoreUnavailable when what is there cannot be opened, in which case it was left untouched.
     """
@@ -78,8 +79,8 @@ async def opened(
     scheme, colon, _ = address.partition(":")
     if not colon or scheme not in _BACKENDS:
         raise ConfigError(
-            f"there is no store {address!r}: use sqlite:///FILE or memory: (nothing else is "
-            "available in this version)"
+            f"there is no store {address!r}: use sqlite:///FILE, jsonl:///FOLDER or memory: "
+            "(nothing else is available in this version)"
         )
     module, name = _BACKENDS[scheme]
     opener = cast("Opener", getattr(importlib.import_module(module), name))

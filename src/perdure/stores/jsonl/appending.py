@@ -1,0 +1,341 @@
+"""One commit to one session: admitted, written as lines in one write, and then in the index.
+
+Whoever appends holds the session's lock, and has read the file to its end. What is refused leaves
+the file as it was; what fails in the middle leaves lines that no batch covers, which nobody reads
+and the next commit begins behind.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+
+from perdure.errors import (
+    CorruptLog,
+    IdempotencyMismatch,
+    SessionExists,
+    SessionNotFound,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    Unsupported,
+)
+from perdure.session.clock import RandomSource
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.info import StreamHeader
+from perdure.session.notes import LeafMoved
+from perdure.stores.admission import Admission, admit, opened
+from perdure.stores.chain import (
+    SALT_BYTES,
+    body_digest,
+    commit_hash,
+    fingerprint,
+    genesis_hash,
+    header_line,
+)
+from perdure.stores.jsonl import reading
+from perdure.stores.jsonl.bodies import Recorded, recorded
+from perdure.stores.jsonl.contents import entries_of
+from perdure.stores.jsonl.dialects.form import OURS, Writing, record_id
+from perdure.stores.jsonl.feed import Feed
+from perdure.stores.jsonl.folder import hashed
+from perdure.stores.jsonl.forking import Copied, copied
+from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.lines import Batch, Fields, Ours, written
+from perdure.stores.jsonl.rows import Key
+from perdure.stores.jsonl.shelf import Shelf
+from perdure.stores.jsonl.sidefiles import blob_of, lease_of, put_blob
+from perdure.stores.protocol import Commit, Committed, StreamState, Write
+
+BACKEND = "jsonl"
+
+
+class Appender:
+    """Commits to the sessions of one folder, for one thread at a time."""
+
+    def __init__(self, shelf: Shelf, feed: Feed, random: RandomSource) -> None:
+        self._shelf = shelf
+        self._folder = shelf.folder
+        self._feed = feed
+        self._random = random
+
+    def append(self, commit: Commit) -> Committed:
+        """Append `commit` as ``SessionStore.commit`` promises."""
+        write, key = commit.writes[0], commit.idempotency_key
+        with ExitStack() as locks:
+            if key is not None:
+                locks.enter_context(self._folder.locked("key", key))
+            if write.create is not None and write.create.fork is not None:
+                origin = self._shelf.log(write.create.fork.stream)
+            else:
+                origin = None
+            locks.enter_context(self._folder.locked("stream", write.stream))
+            log = self._shelf.log(write.stream)
+            if key is not None:
+                replay = self._replayed(log, write.stream, key, fingerprint(commit))
+                if replay is not None:
+                    return replay
+            return self._append(commit, log, origin)
+
+    # -- idempotency keys
+
+    def _replayed(
+        self, log: Log | None, stream: StreamId, key: str, asked: bytes
+    ) -> Committed | None:
+        known = None if log is None else log.keys.get(key)
+        if log is not None and known is not None:
+            if known.asked != asked:
+                raise IdempotencyMismatch(key)
+            entries = tuple(entries_of(log, range(known.first, known.end)))
+            return Committed((entries[_copies_in(known, log) :],), is_replay=True)
+        other = (self._folder.read_side("keys", key) or b"").decode()
+        if other and other != stream:
+            there = self._shelf.log(StreamId(other))
+            if there is not None and key in there.keys:
+                raise IdempotencyMismatch(key)
+        return None
+
+    # -- a new commit
+
+    def _append(self, commit: Commit, log: Log | None, origin: Log | None) -> Committed:
+        write = commit.writes[0]
+        made = Copied(write, 0)
+        if write.create is not None:
+            if log is not None:
+                raise SessionExists(write.stream)
+            made = _with_copies(write, write.create, origin)
+        batch = _Rendering(self._shelf, log, made, commit)
+        if batch.is_empty:
+            return Committed(((),))
+        for content in commit.blobs:
+            put_blob(self._folder, content)
+        if commit.idempotency_key is not None:
+            owner = write.stream.encode()
+            self._folder.replace("keys", commit.idempotency_key, owner, is_synced=False)
+        content = batch.content(self._random)
+        path = self._create(batch, content) if log is None else self._extend(log, content)
+        after = self._shelf.log(write.stream)
+        if after is None:
+            raise StoreUnavailable(str(path), "the session's file was taken away")
+        self._feed.extend(write.stream, after.head, is_lossy=False)
+        return Committed((batch.admission.entries[made.count :],))
+
+    def _create(self, batch: _Rendering, content: bytes) -> Path:
+        at = batch.header.created_at
+        while True:
+            name = self._shelf.dialect.file_name(at, batch.header.id)
+            path = self._folder.create(name, content)
+            if path is not None:
+                return path
+            at += 1  # a file of that name is there and holds no session that can be read
+
+    def _extend(self, log: Log, content: bytes) -> Path:
+        try:
+            self._folder.append(log.path, content)
+        except (StoreFull, StoreReadOnly, StoreUnavailable):
+            self._shelf.forget(log.path)
+            raise
+        return log.path
+
+
+def _copies_in(key: Key, log: Log) -> int:
+    """How many of the entries of the commit that `key` was for were copied by a fork."""
+    return log.copies if key.first == 0 else 0
+
+
+def _with_copies(write: Write, header: StreamHeader, origin: Log | None) -> Copied:
+    if header.fork is None:
+        return Copied(write, 0)
+    if origin is None:
+        raise SessionNotFound(header.fork.stream)
+    return copied(origin, header, header.fork, write)
+
+
+class _Rendering:
+    """A commit on its way into the file: what it becomes, and its lines."""
+
+    def __init__(self, shelf: Shelf, log: Log | None, made: Copied, commit: Commit) -> None:
+        self._shelf = shelf
+        self._dialect = shelf.dialect
+        self._log = log
+        self._commit = commit
+        self._copies = made.count
+        write = made.write
+        state = _state(shelf, log, write)
+        self.header = state.header
+        self._state = state
+        self.admission: Admission = admit(
+            state, write, commit.at, lambda id_: self._tree_seq(id_) is not None
+        )
+        self._is_new = log is None
+        self._records: dict[int, str] = {}
+        self._leaf = None if state.leaf is None else entry_place(state.leaf)[1]
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is to be written: the commit only checked something."""
+        is_keyed = self._commit.idempotency_key is not None
+        return not (self.admission.entries or self._is_new or is_keyed)
+
+    def _tree_seq(self, id_: str) -> int | None:
+        return None if self._log is None else reading.tree_seq(self._log, id_)
+
+    # -- the lines
+
+    def content(self, random: RandomSource) -> bytes:
+        """What is to be written at the end of the file."""
+        prefix = b"\n" if self._log is not None and not self._log.is_line_ended else b""
+        lines: list[bytes] = []
+        if self._is_new:
+            lines.append(self._header_line(None))
+        hashed_lines: list[bytes] = []
+        last: Recorded | None = None
+        aliases = {entry: alias for alias, entry in self.admission.aliases}
+        for entry in self.admission.entries:
+            salt = random(SALT_BYTES)
+            digest = body_digest(entry.body, salt)
+            hashed_lines.append(header_line(entry, digest))
+            last = self._recorded(entry, salt, digest, aliases.get(entry.id))
+            lines += last.lines
+        chain = self._chain(hashed_lines)
+        size = sum(len(line) + 1 for line in lines[:-1])
+        batch = self._batch(chain, size, len(prefix))
+        if last is not None:
+            ours = msgspec.structs.replace(last.ours, batch=batch)
+            lines[-1] = last.line(ours, is_escaped=self._dialect.is_escaped)
+        elif self._is_new:
+            lines[-1] = self._header_line(batch)
+        else:
+            lines.append(self._key_line(batch))
+        return prefix + b"".join(line + b"\n" for line in lines)
+
+    def _chain(self, hashed_lines: list[bytes]) -> bytes:
+        before = self._state.hash
+        if not hashed_lines:
+            return before
+        return commit_hash(before, self._commit.at, self.admission.epoch, hashed_lines)
+
+    def _header_line(self, batch: Batch | None) -> bytes:
+        header = self.header
+        origin = None if header.parent is None else self._shelf.path(header.parent)
+        fields = self._dialect.header(
+            header.id, header.created_at, header.cwd, None if origin is None else str(origin)
+        )
+        ours = Ours(of=header.id, header=header, copies=self._copies, batch=batch)
+        return written(fields, ours, is_escaped=self._dialect.is_escaped)
+
+    def _key_line(self, batch: Batch) -> bytes:
+        """A line for a commit without entries, whose key has to be kept."""
+        own = record_id(f"{self.header.id} {hashed(batch.key or '')}")
+        parent = self._record_of(self._leaf)
+        record = self._dialect.custom(f"{OURS}key", {})
+        fields: Fields = self._dialect.placed(record, own, parent, self._commit.at)
+        ours = Ours(of=self.header.id, batch=batch)
+        return written(fields, ours, is_escaped=self._dialect.is_escaped)
+
+    def _recorded(self, entry: Entry, salt: bytes, digest: bytes, alias: str | None) -> Recorded:
+        before = self._leaf
+        self._move_leaf(entry)
+        if entry.lane == "tree":
+            above = None if entry.parent_id is None else entry_place(entry.parent_id)[1]
+        else:
+            above = before if self._dialect.has_leaf_record else self._leaf
+        ours = Ours(
+            of=self.header.id,
+            seq=entry.seq,
+            kind=entry.kind,
+            v=entry.v,
+            side=entry.lane == "side",
+            parent=above if entry.lane == "tree" else None,
+            about=entry.about,
+            alias=alias,
+            salt=salt,
+            digest=digest,
+        )
+        writing = Writing(record_id(entry.id), self._record_named, self._blob)
+        made = recorded(entry, ours, self._record_of(above), writing, self._dialect)
+        self._records[entry.seq] = made.last_id
+        return made
+
+    def _move_leaf(self, entry: Entry) -> None:
+        if entry.lane == "tree":
+            self._leaf = entry.seq
+        elif entry.kind == LeafMoved.kind and isinstance(body := body_of(entry), LeafMoved):
+            self._leaf = None if body.target is None else entry_place(body.target)[1]
+
+    def _record_of(self, seq: int | None) -> str | None:
+        if seq is None or seq in self._records:
+            return None if seq is None else self._records[seq]
+        return None if self._log is None else self._log.rows[seq].record
+
+    def _record_named(self, id_: EntryId) -> str | None:
+        try:
+            stream, seq = entry_place(id_)
+        except ValueError:
+            return None
+        is_here = stream == self.header.id and seq <= self._state.head + len(self._records)
+        return self._record_of(seq) if is_here else None
+
+    def _blob(self, digest: str) -> bytes | None:
+        return blob_of(self._shelf.folder, digest)
+
+    # -- the batch
+
+    def _batch(self, chain: bytes, size: int, prefix_bytes: int) -> Batch:
+        commit, admission, log = self._commit, self.admission, self._log
+        info = admission.info
+        torn = 0 if log is None else log.torn_bytes
+        payload = 0 if log is None else log.payload
+        key = commit.idempotency_key
+        return Batch(
+            first=self._state.head + 1,
+            count=len(admission.entries),
+            size=size,
+            at=commit.at,
+            hash=chain.hex(),
+            payload=payload + sum(len(entry.body) for entry in admission.entries),
+            updated_at=info.updated_at,
+            epoch=admission.epoch,
+            leaf=None if admission.leaf is None else entry_place(admission.leaf)[1],
+            turn=admission.open_turn,
+            messages=info.messages,
+            turns=info.turns,
+            status=info.status,
+            title=info.title,
+            first_text=info.first_text,
+            cwd=info.cwd,
+            key=key,
+            asked=None if key is None else fingerprint(commit),
+            foreign=log.hash.hex() if log is not None and log.run.hashed else None,
+            torn=torn + prefix_bytes if torn else 0,
+        )
+
+
+def _state(shelf: Shelf, log: Log | None, write: Write) -> StreamState:
+    if write.create is not None:
+        return opened(write.create, genesis_hash(write.create))
+    if log is None:
+        raise SessionNotFound(write.stream)
+    if log.faults:
+        seq, problem = log.faults[0]
+        raise CorruptLog(write.stream, -1 if seq is None else seq, problem)
+    if log.version < shelf.dialect.oldest_version:
+        raise Unsupported("appending_to_files_of_older_versions", BACKEND)
+    return state_of(log, lease_of(shelf.folder, write.stream).epoch)
+
+
+def state_of(log: Log, epoch: int) -> StreamState:
+    """Where the session of `log` stands."""
+    return StreamState(
+        header=log.header,
+        head=log.head,
+        leaf=log.id_of(log.leaf),
+        hash=log.hash,
+        epoch=epoch,
+        open_turn=log.open_turn,
+        info=log.info,
+    )

@@ -1,0 +1,198 @@
+"""A body and the records that say it: what has to be kept beside them, and the body again.
+
+Mostly nothing: the record, read back, gives the body byte for byte. Else the fields that it does
+not give are kept; else the whole body. Invariant: `restored` of the lines that `recorded` made is
+the body, whatever bytes it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.errors import CorruptLog, PerdureError, UnsupportedVersion
+from perdure.session.codec import BODIES, Unknown, body_of, encode
+from perdure.session.entries import Entry
+from perdure.session.kinds import OPAQUE, TreeBody
+from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
+from perdure.session.notes import SideBody
+from perdure.stores.jsonl.dialects.form import OURS, Dialect, Said, Writing, record_id
+from perdure.stores.jsonl.lines import (
+    Fields,
+    Ours,
+    carried_body,
+    fields_of,
+    stands_as_json,
+    text_in,
+    written,
+)
+
+_raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+Known = Message | TreeBody | SideBody
+Parent = str | None
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """An entry as lines; the last may still be given a batch (`line`)."""
+
+    lines: tuple[bytes, ...]
+    last: Fields
+    ours: Ours
+    last_id: str
+
+    def line(self, ours: Ours, *, is_escaped: bool) -> bytes:
+        """The last line with `ours`, which may carry a batch."""
+        return written(self.last, ours, is_escaped=is_escaped)
+
+
+def recorded(
+    entry: Entry, ours: Ours, parent: Parent, writing: Writing, dialect: Dialect
+) -> Recorded:
+    """`entry` as records, the first following `parent`; `ours` says the rest of it."""
+    records = _records(entry, writing, dialect)
+    patch = _patch(entry, records, dialect) if records else None
+    if not records:
+        records = [_carrier(entry, dialect)]
+    kept = ours if patch is None else msgspec.structs.replace(ours, set=patch[0], drop=patch[1])
+    made = _lines(entry, records, kept, parent, dialect)
+    if _is_restored(made, entry.body, dialect):
+        return made
+    return _lines(entry, records, _whole(ours, entry.body, dialect), parent, dialect)
+
+
+def _records(entry: Entry, writing: Writing, dialect: Dialect) -> list[Fields]:
+    try:
+        body = body_of(entry)
+    except (CorruptLog, UnsupportedVersion):
+        return []
+    return [] if isinstance(body, Unknown) else dialect.records(entry, body, writing)
+
+
+def _carrier(entry: Entry, dialect: Dialect) -> Fields:
+    data: Fields = {"lane": entry.lane}
+    if entry.about is not None:
+        data["about"] = entry.about
+    if entry.kind != OPAQUE and stands_as_json(entry.body, is_escaped=dialect.is_escaped):
+        data["body"] = msgspec.Raw(entry.body)
+    return dialect.custom(OURS + entry.kind, data)
+
+
+def _lines(
+    entry: Entry, records: Sequence[Fields], ours: Ours, parent: Parent, dialect: Dialect
+) -> Recorded:
+    lines: list[bytes] = []
+    own, placed, mine = "", {}, ours
+    for ordinal, record in enumerate(records):
+        own = record_id(entry.id, ordinal)
+        placed = dialect.placed(record, own, parent, entry.at)
+        parent = own
+        is_last = ordinal == len(records) - 1
+        mine = ours if is_last else Ours(of=ours.of, seq=ours.seq, more=True)
+        if is_last and dialect.time_of(placed["timestamp"]) != entry.at:
+            mine = msgspec.structs.replace(mine, at=entry.at)
+        lines.append(_written(placed, mine, dialect))
+    return Recorded(tuple(lines), placed, mine, own)
+
+
+def _written(placed: Fields, ours: Ours, dialect: Dialect) -> bytes:
+    try:
+        return written(placed, ours, is_escaped=dialect.is_escaped)
+    except (TypeError, ValueError, RecursionError):
+        return b""  # what cannot be written is not restored, and the body is kept whole
+
+
+def _is_restored(made: Recorded, body: bytes, dialect: Dialect) -> bool:
+    return all(made.lines) and restored(made.lines, made.ours, dialect) == body
+
+
+def _whole(ours: Ours, body: bytes, dialect: Dialect) -> Ours:
+    if ours.kind != OPAQUE and stands_as_json(body, is_escaped=dialect.is_escaped):
+        return msgspec.structs.replace(ours, body=msgspec.Raw(body))
+    try:
+        return msgspec.structs.replace(ours, text=body.decode())
+    except UnicodeDecodeError:
+        return msgspec.structs.replace(ours, raw=body)
+
+
+# ---------------------------------------------------------------- what the records do not say
+
+Patch = tuple[dict[str, msgspec.Raw] | None, tuple[str, ...]]
+
+
+def _patch(entry: Entry, records: Sequence[Fields], dialect: Dialect) -> Patch | None:
+    """What makes the entry's body of what `records` say; None where there is no such thing."""
+    try:
+        said = _joined([dialect.said(record) for record in records])
+        plain = encode(said)
+        if plain == entry.body:
+            return None, ()
+        ours, theirs = _raw_fields.decode(entry.body), _raw_fields.decode(plain)
+    except (ValueError, TypeError, RecursionError, PerdureError):
+        return None
+    changed = {
+        name: raw
+        for name, raw in ours.items()
+        if name not in theirs or bytes(theirs[name]) != bytes(raw)
+    }
+    return changed or None, tuple(name for name in theirs if name not in ours)
+
+
+def _joined(said: Sequence[Said]) -> Known:
+    """One body of what the records of one entry say: the results of a tool message."""
+    first = said[0].body
+    if len(said) == 1 or not isinstance(first, Message):
+        return first
+    parts = (part for each in said if isinstance(each.body, Message) for part in each.body.parts)
+    return msgspec.structs.replace(first, parts=tuple(parts))
+
+
+def restored(lines: Sequence[bytes], ours: Ours, dialect: Dialect) -> bytes | None:
+    """The body that `lines` hold; None when they are damaged."""
+    if bytes(ours.body):
+        return bytes(ours.body)
+    if ours.text is not None:
+        return ours.text.encode()
+    if ours.raw is not None:
+        return ours.raw
+    found = [fields_of(line) for line in lines]
+    fields = [each for each in found if each is not None]
+    if not fields or len(fields) < len(found):
+        return None
+    if _is_carrier(fields[0], ours):
+        return carried_body(lines[0]) or None
+    try:
+        return _patched(_joined([dialect.said(each) for each in fields]), ours)
+    except (ValueError, TypeError, RecursionError, PerdureError):
+        return None
+
+
+def _is_carrier(fields: Fields, ours: Ours) -> bool:
+    name = text_in(fields, "custom_type") or text_in(fields, "customType")
+    return fields.get("type") == "custom" and name == OURS + ours.kind
+
+
+def _patched(said: Known, ours: Ours) -> bytes | None:
+    known = Message if ours.kind == MESSAGE else BODIES.get(ours.kind)
+    if known is None or not isinstance(said, known):
+        return None
+    if ours.v != (MESSAGE_VERSION if ours.kind == MESSAGE else BODIES[ours.kind].version):
+        return None
+    plain = encode(said)
+    if ours.set is None and not ours.drop:
+        return plain
+    fields = {k: raw for k, raw in _raw_fields.decode(plain).items() if k not in ours.drop}
+    changes = ours.set or {}
+    fields |= {name: raw for name, raw in changes.items() if name in known.__struct_fields__}
+    body = encode(msgspec.json.decode(msgspec.json.encode(fields), type=known))
+    further = {name: raw for name, raw in changes.items() if name not in known.__struct_fields__}
+    return _with_further(body, further)
+
+
+def _with_further(body: bytes, further: dict[str, msgspec.Raw]) -> bytes:
+    """`body` with fields that its class does not know, behind those it does."""
+    if not further:
+        return body
+    added = msgspec.json.encode(further)[1:]
+    return body[:-1] + (b"" if body == b"{}" else b",") + added

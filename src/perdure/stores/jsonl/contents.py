@@ -1,0 +1,96 @@
+"""Entries of a session file with their bodies, read from where the index says they stand.
+
+What cannot be read any more comes as an ``opaque`` entry in its place, with the bytes that are
+left, so that everything else stays readable; ``verify`` names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+import msgspec
+
+from perdure.errors import StoreUnavailable
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import Entry
+from perdure.session.kinds import OPAQUE, TreeBody
+from perdure.session.messages import Message
+from perdure.stores.chain import blob_hash
+from perdure.stores.jsonl.bodies import restored
+from perdure.stores.jsonl.dialects.form import Said
+from perdure.stores.jsonl.index import Log, entry_at, foreign_body, tool_digest
+from perdure.stores.jsonl.lines import Ours, envelope_of, fields_of
+from perdure.stores.verification import StoredEntry
+
+
+def entries_of(log: Log, seqs: Iterable[int]) -> list[Entry]:
+    """The entries `seqs` of `log`, in that order."""
+    return [_entry(log, seq, content) for seq, content in _contents(log, seqs)]
+
+
+def stored_of(log: Log) -> Iterator[StoredEntry]:
+    """Every entry with its salt and digest, the tool's own with what the chain hashed of them."""
+    for seq, content in _contents(log, range(len(log.rows))):
+        entry, ours = _entry(log, seq, content), _ours(content)
+        if log.rows[seq].is_ours:
+            digest = ours.digest if ours else b""
+            yield StoredEntry(entry, ours.salt if ours else None, digest)
+        else:
+            yield StoredEntry(entry, None, tool_digest(content, log.rows[seq].part))
+
+
+def media_of(log: Log, digest: str) -> bytes | None:
+    """A content that stands in a line of the tool's own and was seen there; None otherwise."""
+    seq = log.media.get(digest)
+    if seq is None or seq >= len(log.rows):
+        return None
+    for _, content in _contents(log, (seq,)):
+        said = _said(log, content)
+        return next((each for each in said.media if blob_hash(each) == digest), None)
+    return None
+
+
+def _contents(log: Log, seqs: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    try:
+        with log.path.open("rb") as file:
+            for seq in seqs:
+                yield seq, _content(log, seq, file)
+    except OSError as error:
+        raise StoreUnavailable(str(log.path), str(error)) from error
+
+
+def _content(log: Log, seq: int, file: BinaryIO) -> bytes:
+    row = log.rows[seq]
+    file.seek(row.offset)
+    return file.read(row.size)
+
+
+def _entry(log: Log, seq: int, content: bytes) -> Entry:
+    row = log.rows[seq]
+    if not row.is_ours:
+        return entry_at(log, seq, _foreign_body(log, seq, content))
+    ours = _ours(content)
+    body = None if ours is None else restored(content.split(b"\n"), ours, log.dialect)
+    entry = entry_at(log, seq, content if body is None else body)
+    return entry if body is not None else msgspec.structs.replace(entry, kind=OPAQUE, v=1)
+
+
+def _ours(content: bytes) -> Ours | None:
+    envelope = envelope_of(content.rpartition(b"\n")[2]) if content else None
+    return None if envelope is None else envelope.ours
+
+
+def _said(log: Log, content: bytes) -> Said:
+    return log.dialect.said(fields_of(content) or {})
+
+
+def _foreign_body(log: Log, seq: int, content: bytes) -> bytes:
+    row = log.rows[seq]
+    said = _said(log, content)
+    for each in said.media:
+        log.media[blob_hash(each)] = seq
+    parent = row.parent if row.lane == "tree" else row.anchor
+    body = foreign_body(log, said, parent, row.part)
+    new = new_tree(body) if isinstance(body, Message | TreeBody) else new_side(body)
+    return new.body

@@ -1,0 +1,442 @@
+"""Operator's records: floats of seconds, ``parent_id``, one message for a batch of tool results.
+
+Null fields are left out, as Operator's own writer does; a root therefore has no ``parent_id``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable
+
+from perdure.session.codec import Body
+from perdure.session.entries import Entry
+from perdure.session.kinds import (
+    BranchSummary,
+    Compaction,
+    Custom,
+    CustomMessage,
+    ModelChange,
+    ThinkingChange,
+)
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    Part,
+    Role,
+    StopReason,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+from perdure.session.notes import ImportedRecord, Label, LeafMoved, SessionInfoChanged
+from perdure.stores.jsonl.dialects.form import (
+    OURS,
+    ROOT,
+    Said,
+    Writing,
+    base64_of,
+    dollars_of,
+    local_name,
+    media_of,
+    time_in,
+    unknown_part,
+    usage_from,
+)
+from perdure.stores.jsonl.lines import (
+    Fields,
+    count_in,
+    list_in,
+    name_in,
+    object_in,
+    text_in,
+    texts_in,
+)
+
+_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+_ROLES: dict[str, Role] = {"user": "user", "system": "system", "assistant": "assistant"}
+_STOPS: dict[StopReason, str] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "content_filter": "content_filter",
+    "aborted": "abort",
+    "error": "error",
+}
+_REASONS: dict[str | None, StopReason] = {name: reason for reason, name in _STOPS.items()}
+_PLACE = ("id", "timestamp", "parent_id", "type", "perdure")
+
+
+class Operator:
+    """Operator's session files, header version 3."""
+
+    name = "operator"
+    is_escaped = True
+    has_leaf_record = True
+    oldest_version = 0  # Operator never looks at the version
+
+    def file_name(self, at: int, session: str) -> str:
+        return local_name(at, session, "%Y-%m-%dT%H-%M-%S-%f")
+
+    def header(self, session: str, at: int, cwd: str | None, parent: str | None) -> Fields:
+        header: Fields = {
+            "type": "session",
+            "version": 3,
+            "id": session,
+            "timestamp": at / 1000,
+            "cwd": cwd or "",
+        }
+        if parent is not None:
+            header["parent_session"] = parent
+        return header
+
+    def records(self, entry: Entry, body: Body, writing: Writing) -> list[Fields]:
+        make = _RECORDS.get(entry.kind)
+        record = None if make is None else make(entry, body, writing)
+        return [] if record is None else [record]
+
+    def custom(self, custom_type: str, data: Fields) -> Fields:
+        return {"type": "custom", "custom_type": custom_type, "data": data}
+
+    def placed(self, record: Fields, id: str, parent: str | None, at: int) -> Fields:
+        place: Fields = {"id": id, "timestamp": at / 1000}
+        if parent is not None:
+            place["parent_id"] = parent
+        return {**place, **record}
+
+    def time_of(self, timestamp: float | str | None) -> int | None:
+        if isinstance(timestamp, str):
+            return time_in(timestamp)
+        is_time = timestamp is not None and abs(timestamp) < 2**43
+        return round(timestamp * 1000) if timestamp is not None and is_time else None
+
+    def said(self, fields: Fields) -> Said:
+        read = _READERS.get(text_in(fields, "type") or "")
+        said = None if read is None else read(fields)
+        return _unknown(fields) if said is None else said
+
+
+# ---------------------------------------------------------------- writing
+
+
+def _message(entry: Entry, body: Body, writing: Writing) -> Fields | None:
+    if not isinstance(body, Message):
+        return None
+    if body.role == "context":
+        return _shown(f"{OURS}context", body.parts, writing, is_displayed=False)
+    message: Fields = {
+        "contents": [block for part in body.parts for block in _blocks(part, writing)],
+        "id": str(uuid.UUID(bytes=hashlib.sha256(writing.own.encode()).digest()[:16], version=4)),
+        "timestamp": entry.at / 1000,
+        "role": body.role,
+    }
+    if body.role == "assistant":
+        default = "tool_calls" if body.tool_calls else "stop"
+        message["usage"] = _usage(body.usage or Usage())
+        message["stop_reason"] = _STOPS[body.stop_reason] if body.stop_reason else default
+        message["error"] = body.error or ""
+    return {"type": "message", "message": message}
+
+
+def _blocks(part: Part, writing: Writing) -> list[Fields]:
+    match part:
+        case TextPart():
+            return [{"type": "text", "content": part.text}]
+        case ThinkingPart(is_redacted=False):
+            return [{"type": "thinking", "content": part.text, "signature": ""}]
+        case ToolCallPart():
+            call = {"id": part.id, "name": part.name, "args": part.args, "metadata": {}}
+            return [{"type": "tool_call", **call}]
+        case ToolResultPart():
+            return [_result(part)]
+        case MediaPart():
+            data = base64_of(part, writing)
+            if data is None or not part.mime_type.startswith("image/"):
+                return [{"type": "text", "content": f"[{part.mime_type}, not shown]"}]
+            return [{"type": "image", "images": [data]}]
+        case _:
+            return []
+
+
+def _result(part: ToolResultPart) -> Fields:
+    return {
+        "type": "tool_result",
+        "id": part.call_id,
+        "content": part.text,
+        "is_error": part.is_error,
+        "metadata": {} if part.name is None else {"name": part.name},
+        "terminate": False,
+    }
+
+
+def _usage(usage: Usage) -> Fields:
+    tokens = (getattr(usage, name) for name in _TOKENS)
+    parts = {"input": 0.0, "output": 0.0, "cache_read": 0.0, "cache_write": 0.0}
+    return {**dict(zip(_TOKENS, tokens, strict=True)), "cost": {**parts, **dollars_of(usage)}}
+
+
+def _shown(
+    custom_type: str, parts: tuple[Part, ...], writing: Writing, *, is_displayed: bool
+) -> Fields:
+    content = [block for part in parts for block in _blocks(part, writing)]
+    return {
+        "type": "custom_message",
+        "custom_type": custom_type,
+        "content": [block for block in content if block["type"] in ("text", "image")],
+        "display": is_displayed,
+    }
+
+
+def _compaction(_entry: Entry, body: Body, writing: Writing) -> Fields | None:
+    if not isinstance(body, Compaction):
+        return None
+    kept = None if body.first_kept is None else writing.id(body.first_kept)
+    fields: Fields = {
+        "type": "compaction",
+        "summary": body.summary,
+        # Its own id says "keeps nothing": it is never before itself on the branch.
+        "first_kept_entry_id": kept or writing.own,
+        "tokens_before": body.tokens_before or 0,
+    }
+    return {**fields, **_details(body), "from_hook": body.reason == "hook"}
+
+
+def _branch_summary(_entry: Entry, body: Body, writing: Writing) -> Fields | None:
+    if not isinstance(body, BranchSummary):
+        return None
+    origin = None if body.from_id is None else writing.id(body.from_id)
+    fields: Fields = {"type": "branch_summary", "from_id": origin or ROOT, "summary": body.summary}
+    return {**fields, **_details(body), "from_hook": False}
+
+
+def _details(body: Compaction | BranchSummary) -> Fields:
+    if not body.read_files and not body.modified_files:
+        return {}
+    files = {"read_files": list(body.read_files), "modified_files": list(body.modified_files)}
+    return {"details": files}
+
+
+def _model_change(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
+    if not isinstance(body, ModelChange):
+        return None
+    provider, colon, model = body.model.partition(":")
+    names = (model, provider) if colon else (body.model, "")
+    return {"type": "model_change", "model_id": names[0], "provider_id": names[1]}
+
+
+def _thinking_change(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
+    if not isinstance(body, ThinkingChange):
+        return None
+    return {"type": "thinking_level_change", "thinking_level": body.level}
+
+
+def _custom_entry(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
+    if not isinstance(body, Custom):
+        return None
+    fields: Fields = {"type": "custom", "custom_type": body.custom_type}
+    return fields if body.data is None else {**fields, "data": body.data}
+
+
+def _custom_message(_entry: Entry, body: Body, writing: Writing) -> Fields | None:
+    if not isinstance(body, CustomMessage) or not body.in_context:
+        return None
+    fields = _shown(body.custom_type, body.parts, writing, is_displayed=body.is_displayed)
+    return fields if body.details is None else {**fields, "details": body.details}
+
+
+def _leaf(_entry: Entry, body: Body, writing: Writing) -> Fields | None:
+    if not isinstance(body, LeafMoved):
+        return None
+    target = None if body.target is None else writing.id(body.target)
+    return {"type": "leaf"} if target is None else {"type": "leaf", "target_id": target}
+
+
+def _label(entry: Entry, body: Body, writing: Writing) -> Fields | None:
+    target = None if entry.about is None else writing.id(entry.about)
+    if not isinstance(body, Label) or target is None:
+        return None
+    label = {"label": body.text} if body.text else {}
+    return {"type": "label", **label, "target_id": target}
+
+
+def _name(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
+    if not isinstance(body, SessionInfoChanged) or not isinstance(body.title, str):
+        return None
+    return {"type": "session_info", "name": body.title}
+
+
+_RECORDS: dict[str, Callable[[Entry, Body, Writing], Fields | None]] = {
+    "message": _message,
+    Compaction.kind: _compaction,
+    BranchSummary.kind: _branch_summary,
+    ModelChange.kind: _model_change,
+    ThinkingChange.kind: _thinking_change,
+    Custom.kind: _custom_entry,
+    CustomMessage.kind: _custom_message,
+    LeafMoved.kind: _leaf,
+    Label.kind: _label,
+    SessionInfoChanged.kind: _name,
+}
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _read_message(fields: Fields) -> Said | None:
+    message = object_in(fields, "message") or {}
+    contents = list_in(message, "contents")
+    role = text_in(message, "role")
+    known = "tool" if role == "tool" else _ROLES.get(role or "")
+    if contents is None or known is None:
+        return None
+    parts, media = _parts(contents)
+    if known != "assistant":
+        return Said(Message(known, parts), media=media)
+    body = Message(
+        "assistant",
+        parts,
+        stop_reason=_REASONS.get(text_in(message, "stop_reason")),
+        usage=usage_from(object_in(message, "usage"), _TOKENS),
+        error=name_in(message, "error"),
+    )
+    return Said(body, media=media)
+
+
+def _parts(contents: list[object]) -> tuple[tuple[Part, ...], tuple[bytes, ...]]:
+    parts: list[Part] = []
+    media: list[bytes] = []
+    for item in contents:
+        fields = object_in({"item": item}, "item")
+        if fields is None:
+            parts += [TextPart(item)] if isinstance(item, str) else []
+        elif text_in(fields, "type") == "image":
+            for part, content in _images(fields):
+                parts.append(part)
+                media += [] if content is None else [content]
+        else:
+            parts.append(_part(fields))
+    return tuple(parts), tuple(media)
+
+
+def _part(fields: Fields) -> Part:
+    text = text_in(fields, "content")
+    match text_in(fields, "type"):
+        case "text" if text is not None:
+            return TextPart(text)
+        case "thinking" if text is not None:
+            return ThinkingPart(text)
+        case "tool_call" if (name := name_in(fields, "name")) is not None:
+            args = object_in(fields, "args") or {}
+            return ToolCallPart(text_in(fields, "id") or "", name, args)
+        case "tool_result":
+            return ToolResultPart(
+                text_in(fields, "id") or "",
+                text or "",
+                is_error=fields.get("is_error") is True,
+                name=name_in(object_in(fields, "metadata") or {}, "name"),
+            )
+        case _:
+            return unknown_part(fields)
+
+
+def _images(fields: Fields) -> list[tuple[Part, bytes | None]]:
+    found: list[tuple[Part, bytes | None]] = []
+    for image in texts_in(fields, "images"):
+        media = media_of(image, None)
+        found.append(media or (unknown_part({"type": "image", "images": [image]}), None))
+    return found
+
+
+def _read_compaction(fields: Fields) -> Said:
+    files = object_in(fields, "details") or {}
+    body = Compaction(
+        summary=text_in(fields, "summary") or "",
+        tokens_before=count_in(fields, "tokens_before") or None,
+        reason="hook" if fields.get("from_hook") is True else "manual",
+        read_files=texts_in(files, "read_files"),
+        modified_files=texts_in(files, "modified_files"),
+    )
+    return Said(body, references=_reference("first_kept", fields, "first_kept_entry_id"))
+
+
+def _read_branch_summary(fields: Fields) -> Said:
+    files = object_in(fields, "details") or {}
+    body = BranchSummary(
+        summary=text_in(fields, "summary") or "",
+        read_files=texts_in(files, "read_files"),
+        modified_files=texts_in(files, "modified_files"),
+    )
+    return Said(body, references=_reference("from_id", fields, "from_id"))
+
+
+def _reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...]:
+    target = name_in(fields, key)
+    return () if target is None else ((name, target),)
+
+
+def _read_model_change(fields: Fields) -> Said | None:
+    names = (name_in(fields, "provider_id"), name_in(fields, "model_id"))
+    model = ":".join(name for name in names if name)
+    return Said(ModelChange(model)) if model else None
+
+
+def _read_thinking_change(fields: Fields) -> Said:
+    return Said(ThinkingChange(text_in(fields, "thinking_level") or "off"))
+
+
+def _read_custom(fields: Fields) -> Said:
+    custom_type = name_in(fields, "custom_type") or "operator:custom"
+    if custom_type.startswith(OURS):
+        return Said(ImportedRecord("operator", custom_type))
+    return Said(Custom(custom_type, fields.get("data")))
+
+
+def _read_custom_message(fields: Fields) -> Said:
+    parts, media = _parts(list_in(fields, "content") or [])
+    custom_type = name_in(fields, "custom_type") or "operator:custom"
+    if custom_type == f"{OURS}context":
+        return Said(Message("context", parts), media=media)
+    is_displayed = fields.get("display") is not False
+    details = fields.get("details")
+    body = CustomMessage(custom_type, parts, is_displayed=is_displayed, details=details)
+    return Said(body, media=media)
+
+
+def _read_leaf(fields: Fields) -> Said:
+    return Said(LeafMoved(None), references=_reference("target", fields, "target_id"))
+
+
+def _read_label(fields: Fields) -> Said:
+    return Said(Label(name_in(fields, "label")), about=name_in(fields, "target_id"))
+
+
+def _read_name(fields: Fields) -> Said:
+    name = (text_in(fields, "name") or "").strip()
+    return Said(SessionInfoChanged(title=name) if name else SessionInfoChanged())
+
+
+def _read_second_header(_fields: Fields) -> Said:
+    return Said(ImportedRecord("operator", "session"))
+
+
+def _unknown(fields: Fields) -> Said:
+    kind = text_in(fields, "type") or "record"
+    data = {key: value for key, value in fields.items() if key not in _PLACE}
+    return Said(Custom(f"operator:{kind}", data))
+
+
+_READERS: dict[str, Callable[[Fields], Said | None]] = {
+    "message": _read_message,
+    "compaction": _read_compaction,
+    "branch_summary": _read_branch_summary,
+    "model_change": _read_model_change,
+    "thinking_level_change": _read_thinking_change,
+    "custom": _read_custom,
+    "custom_message": _read_custom_message,
+    "leaf": _read_leaf,
+    "label": _read_label,
+    "session_info": _read_name,
+    "session": _read_second_header,
+}

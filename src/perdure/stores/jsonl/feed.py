@@ -1,0 +1,121 @@
+"""The order of all entries of a folder: one line for each commit, in a file beside the sessions.
+
+``<position> <session> <first seq> <count>``: position is that of the commit's first entry. The file
+is written after a commit, without waiting for the disk. What is in a session and not in here (a
+tool wrote it, or a process died in between) is added by whoever looks next; after a loss with a
+gap, so that no position that was given out before is given to another entry.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from perdure.session.ids import StreamId
+from perdure.stores.jsonl.folder import Folder, Stamp
+
+NAME = "feed"
+GAP = 2**20
+"""How far positions jump after the file may have lost lines."""
+
+
+class Span(NamedTuple):
+    """Entries of one commit: the position of the first, its stream and seqs."""
+
+    position: int
+    stream: StreamId
+    first: int
+    length: int
+
+
+class Feed:
+    """The feed of one folder, for one thread at a time."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._path = folder.inner / NAME
+        self._scanned = 0
+        self._spans: list[Span] = []
+        self._heads: dict[StreamId, int] = {}
+
+    @property
+    def position(self) -> int:
+        """The position of the newest entry; 0 when there is none."""
+        return self._spans[-1].position + self._spans[-1].length - 1 if self._spans else 0
+
+    def head(self, stream: StreamId) -> int:
+        """The last seq of `stream` that has a position; -1 when none has."""
+        return self._heads.get(stream, -1)
+
+    def stamp(self) -> Stamp | None:
+        """What tells whether somebody committed."""
+        try:
+            return Stamp.of(self._path.stat())
+        except OSError:
+            return None
+
+    def after(self, position: int) -> Iterator[Span]:
+        """What comes after `position`, a span that it lies in cut."""
+        start = max(0, bisect_right(self._spans, position, key=lambda span: span.position) - 1)
+        for span in self._spans[start:]:
+            skipped = min(span.length, max(0, position + 1 - span.position))
+            if skipped < span.length:
+                yield Span(
+                    span.position + skipped,
+                    span.stream,
+                    span.first + skipped,
+                    span.length - skipped,
+                )
+
+    def refresh(self) -> None:
+        """Read what was added."""
+        try:
+            with self._path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size < self._scanned:
+                    self._scanned, self._spans, self._heads = 0, [], {}
+                file.seek(self._scanned)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    self._scanned += len(line)
+                    self._take(line)
+        except FileNotFoundError:
+            self._scanned, self._spans, self._heads = 0, [], {}
+        except OSError as error:
+            self._folder.fail(error)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            position, stream, first, length = line.split()
+            span = Span(int(position), StreamId(stream.decode()), int(first), int(length))
+        except ValueError:
+            return  # half a line that another process left
+        if span.position > self.position:
+            self._spans.append(span)
+            self._heads[span.stream] = span.first + span.length - 1
+
+    def extend(self, stream: StreamId, head: int, *, is_lossy: bool) -> None:
+        """Give positions to the entries of `stream` up to `head` that have none yet."""
+        with self._folder.locked("feed", ""):
+            self.refresh()
+            first = self.head(stream) + 1
+            if first > head:
+                return
+            position = self.position + 1 + (GAP if is_lossy else 0)
+            line = f"{position} {stream} {first} {head - first + 1}\n".encode()
+            try:
+                file = os.open(
+                    self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+                )
+                try:
+                    size = os.fstat(file).st_size
+                    is_cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+                    os.write(file, b"\n" + line if is_cut else line)
+                finally:
+                    os.close(file)
+            except OSError as error:
+                self._folder.fail(error)
+            self.refresh()

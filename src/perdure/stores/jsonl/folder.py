@@ -1,0 +1,236 @@
+"""The folder of a namespace: which file is which session, and how its files are written.
+
+Sessions lie flat in the folder, as the tools keep them. What the tools know nothing of lies in
+``.perdure`` below it, under names made of hashes: locks, leases, parts of answers, keys, contents.
+Invariant: a session file only ever grows. A new one appears whole, under its name, by a link.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
+from perdure.session.ids import stream_id
+
+SUFFIX = ".jsonl"
+INNER = ".perdure"
+HEADER_LIMIT_BYTES = 2**22
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells whether a file is as it was."""
+
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        """The stamp of a file with that status."""
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class Folder:
+    """One namespace's folder. `is_synced`: what is written is on the disk when a call returns."""
+
+    def __init__(self, path: Path, *, is_synced: bool) -> None:
+        self.path = path
+        self.inner = path / INNER
+        self.is_synced = is_synced
+
+    def make(self) -> None:
+        """Make the folder and what belongs below it, readable by its owner only.
+
+        Raises: StoreReadOnly, StoreFull, StoreUnavailable.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for name in ("locks", "leases", "partials", "keys", "blobs", "new"):
+                (self.inner / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            self.fail(error)
+
+    def fail(self, error: OSError) -> NoReturn:
+        """Raise what `error` means for a store."""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull(str(self.path)) from error
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise StoreReadOnly(str(self.path)) from error
+        raise StoreUnavailable(str(self.path), str(error)) from error
+
+    # -- session files
+
+    def files(self) -> Iterator[tuple[Path, Stamp]]:
+        """Every session file with its stamp."""
+        try:
+            with os.scandir(self.path) as found:
+                for item in found:
+                    if item.name.endswith(SUFFIX) and item.is_file():
+                        with suppress(FileNotFoundError):
+                            yield self.path / item.name, Stamp.of(item.stat())
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.fail(error)
+
+    def create(self, name: str, content: bytes) -> Path | None:
+        """A new session file that holds `content`, all at once; None when there is one already.
+
+        Durable: as `is_synced` says, its name included.
+        """
+        path = self.path / name
+        passing = self.inner / "new" / f"{_here()}-{hashed(name)}"
+        try:
+            _write_whole(passing, content, is_synced=self.is_synced)
+            try:
+                os.link(passing, path)
+            except FileExistsError:
+                return None
+            finally:
+                passing.unlink()
+            if self.is_synced:
+                _sync_folder(self.path)
+        except OSError as error:
+            self.fail(error)
+        return path
+
+    def append(self, path: Path, content: bytes) -> None:
+        """Put `content` at the end of `path` by one write.
+
+        Durable: as `is_synced` says. What a failed write left stays; nobody reads it.
+        Raises: StoreFull, StoreReadOnly; StoreUnavailable, after which nobody knows.
+        """
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                if os.write(file, content) < len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                if self.is_synced:
+                    os.fsync(file)
+            finally:
+                os.close(file)
+        except OSError as error:
+            self.fail(error)
+
+    # -- side files
+
+    def replace(self, kind: str, name: str, content: bytes, *, is_synced: bool) -> None:
+        """The side file of that kind and name holds `content` from now on, never half of it."""
+        self._put(self.side(kind, name), content, is_synced=is_synced)
+
+    def put_new(self, path: Path, content: bytes) -> None:
+        """The file `path`, below this folder, holds `content` from now on.
+
+        Durable: as `is_synced` says.
+        """
+        self._put(path, content, is_synced=self.is_synced)
+
+    def _put(self, path: Path, content: bytes, *, is_synced: bool) -> None:
+        passing = self.inner / "new" / f"{_here()}-{path.parent.name}-{path.name}"
+        try:
+            if not path.parent.exists():
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                if is_synced:
+                    _sync_folder(path.parent.parent)
+            _write_whole(passing, content, is_synced=is_synced)
+            passing.replace(path)
+            if is_synced:
+                _sync_folder(path.parent)
+        except OSError as error:
+            self.fail(error)
+
+    def side(self, kind: str, name: str) -> Path:
+        """Where the side file of that kind and name is; names differ in letter case, too."""
+        return self.inner / kind / hashed(name)
+
+    def read_side(self, kind: str, name: str) -> bytes | None:
+        """What that side file holds; None when there is none."""
+        try:
+            return self.side(kind, name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.fail(error)
+
+    def remove_side(self, kind: str, name: str) -> None:
+        """Remove that side file, if it is there."""
+        with suppress(OSError):  # what is left over has no meaning
+            self.side(kind, name).unlink()
+
+    @contextmanager
+    def locked(self, kind: str, name: str) -> Generator[None]:
+        """Hold the lock of that kind and name, which other processes wait for.
+
+        The system releases it when this process ends, however it ends.
+        """
+        try:
+            path = self.inner / "locks" / f"{kind}-{hashed(name)}"
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            self.fail(error)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
+
+
+def hashed(name: str) -> str:
+    """`name` as a file name: no letter case, no character a file system minds."""
+    return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+
+
+def session_in(name: str) -> str | None:
+    """The session that a file of that name holds, by the layout; None when it does not say."""
+    _, underscore, rest = name.removesuffix(SUFFIX).partition("_")
+    try:
+        return stream_id(rest) if underscore else None
+    except ValueError:
+        return None
+
+
+def namespace_folder(root: Path, namespace: str) -> Path:
+    """The folder of a namespace: `root` itself for ``default``, one below it for any other."""
+    if namespace == "default":
+        return root
+    plain = "abcdefghijklmnopqrstuvwxyz0123456789-"
+    name = "".join(
+        chr(byte) if chr(byte) in plain else f"%{byte:02x}" for byte in namespace.encode()
+    )
+    name = name if len(name) < 200 else f"%%{hashed(namespace)}"
+    return root / f"{INNER}-namespaces" / (name or "%")
+
+
+def _here() -> str:
+    """A name that nobody else writes under now."""
+    return f"{os.getpid()}-{threading.get_ident()}"
+
+
+def _write_whole(path: Path, content: bytes, *, is_synced: bool) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(file, view) :]
+        if is_synced:
+            os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

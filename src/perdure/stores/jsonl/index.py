@@ -1,0 +1,409 @@
+"""Where each entry of a session's file stands: the file is read once, then only what it grew by.
+
+A `Log` holds no body; ``contents`` reads those from the file. The rules of reading a file:
+
+1. A line is what stands between two LFs, or behind the last one; it counts if it is a record.
+2. Lines of ours count once the line with the `Batch` that covers them is there (ruling L14). What
+   no batch covers was never committed.
+3. A line of the tool's own is an entry as soon as it is there, in its place in the file. One that
+   came between our reading of the file and our appending to it has its place behind our batch.
+4. An entry of ours that should be there and cannot be read keeps its seq, as a lost one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+
+from perdure.errors import StoreTooNew, StoreUnavailable
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, entry_id, entry_place
+from perdure.session.info import SessionInfo, StreamHeader, info_after, info_of
+from perdure.session.kinds import TreeBody
+from perdure.session.messages import Message
+from perdure.session.notes import LeafMoved
+from perdure.stores.chain import commit_hash, genesis_hash, header_line
+from perdure.stores.jsonl.bodies import Known
+from perdure.stores.jsonl.dialects.form import Dialect, Said
+from perdure.stores.jsonl.folder import Stamp
+from perdure.stores.jsonl.lines import (
+    FORMAT,
+    Batch,
+    Envelope,
+    Ours,
+    batch_info,
+    envelope_of,
+    fields_of,
+    number_in,
+)
+from perdure.stores.jsonl.rows import Key, Row, header_of, lost_row, place
+from perdure.stores.verification import StoredCommit
+
+_TRAIL_BYTES = 256
+"""What is read again of the end of what was read, to see that it is still there."""
+
+
+class Line(NamedTuple):
+    """A line and where it stands. Units: bytes."""
+
+    offset: int
+    content: bytes
+    envelope: Envelope
+
+    @property
+    def end(self) -> int:
+        """Where it ends, its LF not counted."""
+        return self.offset + len(self.content)
+
+
+@dataclass(slots=True)
+class Run:
+    """The tool's own lines since our last batch: the first's seq, and what the chain hashes."""
+
+    first: int = 0
+    at: int = 0
+    hashed: list[bytes] = field(default_factory=list[bytes])
+    lines: list[Line] = field(default_factory=list[Line])
+
+
+class Log:
+    """The index of one session file. `refresh` it before use."""
+
+    def __init__(self, path: Path, dialect: Dialect) -> None:
+        self.path = path
+        self.dialect = dialect
+        self.media: dict[str, int] = {}
+        self._reset()
+
+    def _reset(self) -> None:
+        self.header = StreamHeader(entry_place("none/0")[0], 0)
+        self.is_session = False
+        self.version = self.copies = 0
+        self.rows: list[Row] = []
+        self.ids: dict[str, int] = {}
+        self.aliases: list[tuple[str, EntryId]] = []
+        self.keys: dict[str, Key] = {}
+        self.commits: list[StoredCommit] = []
+        self.faults: list[tuple[int | None, str]] = []
+        self.unreadable: list[tuple[int, int]] = []
+        self.leaf: int | None = None
+        self.open_turn: int | None = None
+        self.info = info_of(self.header)
+        self.payload = 0
+        self.end = self.size = 0
+        self.is_line_ended = True
+        self.run = Run()
+        self._stamp: Stamp | None = None
+        self._scanned = 0
+        self._trail = b""
+        self._pending: list[Line] = []
+        self._hash = b""
+
+    # -- where the stream stands
+
+    @property
+    def head(self) -> int:
+        """The last seq."""
+        return len(self.rows) - 1
+
+    @property
+    def hash(self) -> bytes:
+        """The chain's head; the tool's lines since our last batch count as one commit."""
+        run = self.run
+        return commit_hash(self._hash, run.at, 0, run.hashed) if run.hashed else self._hash
+
+    @property
+    def torn_bytes(self) -> int:
+        """What stands at the end of the file and was never committed."""
+        return self.size - self.end
+
+    def all_commits(self) -> list[StoredCommit]:
+        """The commits in order, the last of them of the tool's lines since our last batch."""
+        run = self.run
+        if not run.hashed:
+            return self.commits
+        last = StoredCommit(run.first, len(run.hashed), run.at, 0, self.hash)
+        return [*self.commits, last]
+
+    def id_of(self, seq: int | None) -> EntryId | None:
+        """The id of the entry `seq`."""
+        return None if seq is None else entry_id(self.header.id, seq)
+
+    def anchor_of(self, record: str | None) -> int | None:
+        """The tree entry that what follows the record of that id hangs on."""
+        seq = None if record is None else self.ids.get(record)
+        return None if seq is None else self.rows[seq].anchor
+
+    # -- reading the file
+
+    def refresh(self) -> bool:
+        """Read what the file grew by; False when it is gone or holds no session.
+
+        Raises: StoreTooNew when a newer perdure wrote it; StoreUnavailable.
+        """
+        try:
+            with self.path.open("rb") as file:
+                stamp = Stamp.of(os.fstat(file.fileno()))
+                if self._stamp != stamp:
+                    if self._is_another(stamp):
+                        self._reset()
+                    self._read(file)
+                    self._stamp = stamp if stamp.size == self.size else None
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StoreUnavailable(str(self.path), str(error)) from error
+        return self.is_session
+
+    def _is_another(self, stamp: Stamp) -> bool:
+        """The file was rewritten; one that only grew is still the file that was read."""
+        known = self._stamp
+        if known is None:
+            return stamp.size < self.size
+        return known.inode != stamp.inode or stamp.size <= known.size
+
+    def _read(self, file: BinaryIO) -> None:
+        file.seek(self._scanned - len(self._trail))
+        if file.read(len(self._trail)) != self._trail:
+            self._reset()
+            file.seek(0)
+        self._take_lines(file)
+        file.seek(max(0, self._scanned - _TRAIL_BYTES))
+        self._trail = file.read(self._scanned - file.tell())
+
+    def _take_lines(self, file: BinaryIO) -> None:
+        self.size = self._scanned
+        for whole in file:
+            content = whole.rstrip(b"\r\n")
+            envelope = envelope_of(content) if content.strip() else None
+            self.is_line_ended = whole.endswith(b"\n")
+            self.size += len(whole)
+            if envelope is None and not self.is_line_ended:
+                return  # still being written, or cut off: read again when the file has grown
+            offset, self._scanned = self._scanned, self.size
+            if envelope is not None:
+                if not self._take(Line(offset, content, envelope)):
+                    return
+                if self.end == offset + len(content):
+                    self.end = self.size
+            elif content.strip():
+                self.unreadable.append((offset, len(content)))
+            elif self.end == offset:
+                self.end = self.size
+
+    def _take(self, line: Line) -> bool:
+        """Take a record; False when the file is no session."""
+        ours = line.envelope.ours
+        if not self.is_session:
+            if not self._take_header(line):
+                return False
+            if ours is None:
+                self.end = line.end
+                return True
+        if ours is None or ours.of != self.header.id:
+            self._take_foreign(line)
+            return True
+        self._pending.append(line)
+        if ours.batch is not None:
+            self._take_batch(line, ours.batch)
+        return True
+
+    def _take_header(self, line: Line) -> bool:
+        ours, fields = line.envelope.ours, fields_of(line.content) or {}
+        if ours is not None and ours.format > FORMAT:
+            raise StoreTooNew(str(self.path), ours.format, FORMAT)
+        header = header_of(line.envelope, fields, self.dialect)
+        if header is None:
+            return False
+        self.header, self.is_session = header, True
+        self.version = int(number_in(fields, "version") or 1)
+        self.copies = 0 if ours is None else ours.copies
+        self._hash = genesis_hash(header)
+        self.info = info_of(header)
+        return True
+
+    # -- lines of ours
+
+    def _take_batch(self, line: Line, batch: Batch) -> None:
+        start = line.offset - batch.size
+        if batch.first < self.run.first:
+            self.faults.append((batch.first, "lines of ours stand in the file twice"))
+            self._pending = []
+            return
+        late = self._taken_back(batch.first)
+        if self.run.hashed:
+            chain = bytes.fromhex(batch.foreign) if batch.foreign else self.hash
+            run = self.run
+            self.commits.append(StoredCommit(run.first, len(run.hashed), run.at, 0, chain))
+        for seq in range(len(self.rows), batch.first):
+            self._take_ours(seq, 0)
+            self.faults.append((seq, "the line that ends its commit is damaged"))
+        for seq in range(batch.first, batch.first + batch.count):
+            self._take_ours(seq, start)
+        self._settle(batch, line)
+        self.unreadable = [each for each in self.unreadable if each[0] < start - batch.torn]
+        for each in late:
+            self._take_foreign(each)
+
+    def _taken_back(self, first: int) -> list[Line]:
+        """The tool's lines from seq `first` on, which belong behind the batch; no longer here."""
+        run = self.run
+        count = len(self.rows) - first
+        if count <= 0:
+            return []
+        late = run.lines[-count:]
+        del self.rows[first:], run.hashed[-count:], run.lines[-count:]
+        self.aliases = [pair for pair in self.aliases if entry_place(pair[1])[1] < first]
+        return [line for line, after in zip(late, [*late[1:], None], strict=True) if line != after]
+
+    def _take_ours(self, seq: int, start: int) -> None:
+        lines = [
+            (line, line.envelope.ours)
+            for line in self._pending
+            if line.offset >= start and line.envelope.ours and line.envelope.ours.seq == seq
+        ]
+        ours = lines[-1][1] if lines else None
+        if ours is None or ours.more or not self._is_possible(ours, seq):
+            self.faults.append((seq, "its line is damaged"))
+            self.rows.append(lost_row(self.leaf))
+            return
+        first, last = lines[0][0], lines[-1][0]
+        at = self.dialect.time_of(last.envelope.timestamp) if ours.at is None else ours.at
+        row = Row(
+            first.offset,
+            last.end - first.offset,
+            ours.kind,
+            ours.v,
+            "side" if ours.side else "tree",
+            at or 0,
+            is_ours=True,
+            about=None if ours.about is None else EntryId(ours.about),
+            record=last.envelope.id,
+        )
+        parent = self.anchor_of(first.envelope.parent) if ours.side else ours.parent
+        place(row, self.rows, parent)
+        self.ids |= {line.envelope.id: seq for line, _ in lines if line.envelope.id is not None}
+        if ours.alias is not None:
+            self.aliases.append((ours.alias, entry_id(self.header.id, seq)))
+
+    def _is_possible(self, ours: Ours, seq: int) -> bool:
+        parent = ours.parent
+        return parent is None or (0 <= parent < seq and self.rows[parent].lane == "tree")
+
+    def _settle(self, batch: Batch, line: Line) -> None:
+        """The stream stands where `batch` says."""
+        chain = bytes.fromhex(batch.hash)
+        if batch.count:
+            stored = StoredCommit(batch.first, batch.count, batch.at, batch.epoch, chain)
+            self.commits.append(stored)
+        elif line.envelope.id is not None and self.leaf is not None:
+            self.ids[line.envelope.id] = self.leaf  # a tool may go on from it
+        if batch.key is not None:
+            self.keys[batch.key] = Key(batch.asked or b"", batch.first, batch.first + batch.count)
+        self._hash = chain
+        self.run = Run(first=len(self.rows))
+        self._pending = []
+        self.leaf, self.open_turn = batch.leaf, batch.turn
+        self.payload = batch.payload
+        self.info = batch_info(self.header, batch)
+        self.end = line.end
+
+    # -- lines of the tool's own
+
+    def _take_foreign(self, line: Line) -> None:
+        fields = fields_of(line.content)
+        if fields is None:
+            return
+        envelope = line.envelope
+        said = self.dialect.said(fields)
+        parent = self.anchor_of(envelope.parent) if envelope.id is not None else self.leaf
+        row = self._add(line, said, parent, 0)
+        if envelope.id is not None:
+            seq = len(self.rows) - 1
+            self.ids[envelope.id] = seq
+            self.aliases.append((envelope.id, entry_id(self.header.id, seq)))
+        if row.lane == "side" and row.kind != LeafMoved.kind and row.anchor != self.leaf:
+            # The tools go on from their last record, whatever it is.
+            self._add(line, Said(LeafMoved(None)), parent, 1)
+        self.end = max(self.end, line.end)
+
+    def _add(self, line: Line, said: Said, parent: int | None, part: int) -> Row:
+        seq, envelope = len(self.rows), line.envelope
+        is_tree = isinstance(said.body, Message | TreeBody)
+        at = self.dialect.time_of(envelope.timestamp)
+        row = Row(
+            line.offset,
+            len(line.content),
+            "",
+            1,
+            "tree" if is_tree else "side",
+            self.info.created_at if at is None else at,
+            is_ours=False,
+            part=part,
+            about=self.id_of(self.anchor_of(said.about)),
+            record=envelope.id,
+        )
+        body = foreign_body(self, said, parent, part)
+        new = new_tree(body) if isinstance(body, Message | TreeBody) else new_side(body)
+        row.kind, row.v = new.kind, new.v
+        place(row, self.rows, parent)
+        entry = entry_at(self, seq, new.body)
+        self._fold(entry, row, body)
+        self.run.hashed.append(header_line(entry, tool_digest(line.content, part)))
+        self.run.lines.append(line)
+        self.run.at = entry.at
+        return row
+
+    def _fold(self, entry: Entry, row: Row, body: object) -> None:
+        self.info: SessionInfo = info_after(self.info, (entry,))
+        self.payload += len(entry.body)
+        if isinstance(body, LeafMoved):
+            self.leaf = None if body.target is None else entry_place(body.target)[1]
+        elif row.lane == "tree":
+            self.leaf = entry.seq
+
+
+def entry_at(log: Log, seq: int, body: bytes) -> Entry:
+    """The entry `seq` with its body."""
+    row = log.rows[seq]
+    return Entry(
+        stream=log.header.id,
+        seq=seq,
+        lane=row.lane,
+        parent_id=log.id_of(row.parent),
+        about=row.about,
+        at=row.at,
+        kind=row.kind,
+        v=row.v,
+        body=body,
+    )
+
+
+def tool_digest(line: bytes, part: int) -> bytes:
+    """What the chain hashes of an entry that a line of the tool's own holds: the line itself."""
+    return hashlib.blake2b(line, digest_size=32, salt=bytes([part])).digest()
+
+
+def foreign_body(log: Log, said: Said, parent: int | None, part: int) -> Known:
+    """What a record of the tool's says, below `parent`, its references resolved."""
+    if part == 1:
+        return LeafMoved(log.id_of(parent))
+    found = {name: log.id_of(_referred(log, record, parent)) for name, record in said.references}
+    return msgspec.structs.replace(said.body, **found) if found else said.body
+
+
+def _referred(log: Log, record: str, parent: int | None) -> int | None:
+    """The tree entry that `record` names; for one beside the tree, what follows on the branch."""
+    seq = log.ids.get(record)
+    if seq is None or log.rows[seq].lane == "tree":
+        return seq
+    anchor, following = log.rows[seq].anchor, None
+    while parent is not None and parent != anchor:
+        following, parent = parent, log.rows[parent].parent
+    return following if parent == anchor else None

@@ -1,0 +1,295 @@
+"""The lines of a session's file: records of a dialect, with what is ours under one more key.
+
+A line that we wrote is a record the dialect's own tool reads, and ends with the key ``perdure``: an
+`Ours`. The last line of what was written at once carries a `Batch`; lines of ours that none covers
+were never committed. Lines without the key, or whose key names another session, are the tool's.
+
+Only LF ends a line. Nothing here touches a file or knows a dialect.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, cast
+
+import msgspec
+
+from perdure.session.info import SessionInfo, Status, StreamHeader
+
+Fields = dict[str, Any]
+"""A JSON object as it was read; looked at through this module's functions."""
+
+FORMAT = 1
+KEY = b'"perdure":'
+_NO_JSON = msgspec.Raw()
+_LINE_ENDS = (
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+    (b"\xc2\x85", b"\\u0085"),
+)
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_EXACT = 2**53
+_DEPTH_LIMIT = 900
+
+
+class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What was written at once, and where it left the stream.
+
+    Units: `size` is the bytes of the batch's lines before this one, `torn` those of what was left
+    before the batch by a write that never finished; `payload` the bytes of all bodies so far.
+    Shape: entries `first` to `first + count - 1`; `hash` is the chain after them, `foreign` the
+    chain before them where lines of the tool's came since the batch before (hexadecimal both).
+    `leaf` and `turn` are seqs.
+    """
+
+    first: int
+    count: int
+    size: int
+    at: int
+    hash: str
+    payload: int
+    updated_at: int
+    epoch: int = 0
+    leaf: int | None = None
+    turn: int | None = None
+    messages: int = 0
+    turns: int = 0
+    status: Status = "active"
+    title: str | None = None
+    first_text: str | None = None
+    cwd: str | None = None
+    key: str | None = None
+    asked: bytes | None = None
+    foreign: str | None = None
+    torn: int = 0
+
+
+class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What the record does not say of the entry `seq`, of the session `of`.
+
+    `header` and `copies`, how many entries were copied from the origin of a fork, stand in the
+    first line. `more` says that the entry's next record follows. `parent` is a seq. `at` is there
+    where the record's time is not exactly it. The body is `body`, `text` or `raw` where it is kept
+    whole; else it is what the record says, with the fields of `set` and without those of `drop`.
+    """
+
+    of: str
+    seq: int = -1
+    format: int = FORMAT
+    header: StreamHeader | None = None
+    copies: int = 0
+    more: bool = False
+    kind: str = "message"
+    v: int = 1
+    side: bool = False
+    parent: int | None = None
+    about: str | None = None
+    at: int | None = None
+    alias: str | None = None
+    body: msgspec.Raw = _NO_JSON
+    text: str | None = None
+    raw: bytes | None = None
+    set: dict[str, msgspec.Raw] | None = None
+    drop: tuple[str, ...] = ()
+    salt: bytes = b""
+    digest: bytes = b""
+    batch: Batch | None = None
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """Where a record stands, in either dialect's spelling; None where a tool wrote it otherwise."""
+
+    type: str
+    id: str | None = None
+    timestamp: float | str | None = None
+    parent_id: str | None = None
+    pi_parent: str | None = msgspec.field(name="parentId", default=None)
+    ours: Ours | None = msgspec.field(name="perdure", default=None)
+
+    @property
+    def parent(self) -> str | None:
+        """The record it follows."""
+        return self.parent_id or self.pi_parent
+
+
+class _Data(msgspec.Struct):
+    body: msgspec.Raw = _NO_JSON
+
+
+class _Carrier(msgspec.Struct):
+    data: _Data
+
+
+_envelope = msgspec.json.Decoder(Envelope)
+_carrier = msgspec.json.Decoder(_Carrier)
+_fields = msgspec.json.Decoder(dict[str, Any])
+_raw = msgspec.json.Decoder(msgspec.Raw)
+_encoder = msgspec.json.Encoder()
+
+
+def envelope_of(line: bytes) -> Envelope | None:
+    """Where the record `line` stands; None when it is no record, or one of ours that is damaged."""
+    try:
+        found = _envelope.decode(line)
+        if not line.isascii():
+            line.decode()  # skipped parts are not checked otherwise
+    except (ValueError, RecursionError):
+        return None if KEY in line else _foreign_envelope(fields_of(line))
+    return found
+
+
+def _foreign_envelope(fields: Fields | None) -> Envelope | None:
+    kind = None if fields is None else name_in(fields, "type")
+    if fields is None or kind is None:
+        return None
+    return Envelope(
+        type=kind,
+        id=name_in(fields, "id"),
+        timestamp=text_in(fields, "timestamp") or number_in(fields, "timestamp"),
+        parent_id=name_in(fields, "parent_id"),
+        pi_parent=name_in(fields, "parentId"),
+    )
+
+
+def fields_of(line: bytes) -> Fields | None:
+    """The JSON object in `line`; None when there is none.
+
+    Shape: what the strict reader refuses and the tools accept (half a surrogate pair, NaN, numbers
+    out of range) is mended as far as the log can carry it: U+FFFD, and the number's own text.
+    """
+    try:
+        return _fields.decode(line)
+    except RecursionError:
+        return None
+    except (ValueError, UnicodeDecodeError):
+        return _fields_leniently(line)
+
+
+def _fields_leniently(line: bytes) -> Fields | None:
+    try:
+        text = line.decode("utf-8", "replace").removeprefix("\ufeff")
+        value = _mended(json.loads(text, parse_constant=str, parse_float=_float, parse_int=_int))
+        _encoder.encode(value)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return cast("Fields", value) if isinstance(value, dict) else None
+
+
+def _float(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else text
+
+
+def _int(text: str) -> int | str:
+    return int(text) if len(text) < 19 else text
+
+
+def _mended(value: object, depth: int = 0) -> object:
+    if depth > _DEPTH_LIMIT:
+        raise RecursionError
+    if isinstance(value, str):
+        return _LONE_SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_mended(item, depth + 1) for item in cast("list[object]", value)]
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return {str(_mended(key)): _mended(item, depth + 1) for key, item in fields.items()}
+    return value
+
+
+# ---------------------------------------------------------------- writing
+
+
+def written(fields: Fields, ours: Ours | None, *, is_escaped: bool) -> bytes:
+    """The record `fields`, with `ours`, as a line without its end.
+
+    `is_escaped` spells U+2028, U+2029 and U+0085 as escapes, for tools that end lines there.
+    """
+    line = _encoder.encode(fields if ours is None else {**fields, "perdure": ours})
+    if is_escaped and not line.isascii():
+        for character, escape in _LINE_ENDS:
+            line = line.replace(character, escape)
+    return line
+
+
+def stands_as_json(body: bytes, *, is_escaped: bool) -> bool:
+    """Whether `body` can stand in a line as the JSON it is and be read back byte for byte."""
+    if b"\n" in body or (is_escaped and any(character in body for character, _ in _LINE_ENDS)):
+        return False
+    try:
+        body.decode()
+        return bytes(_raw.decode(body)) == body
+    except (ValueError, RecursionError):
+        return False
+
+
+def carried_body(line: bytes) -> bytes:
+    """The body that stands in the record's ``data``; empty when none does."""
+    try:
+        return bytes(_carrier.decode(line).data.body)
+    except ValueError:
+        return b""
+
+
+def batch_info(header: StreamHeader, batch: Batch) -> SessionInfo:
+    """The info of the stream `header` after `batch`."""
+    return SessionInfo(
+        id=header.id,
+        kind=header.kind,
+        origin=header.origin,
+        created_at=header.created_at,
+        updated_at=batch.updated_at,
+        title=batch.title,
+        first_text=batch.first_text,
+        cwd=batch.cwd,
+        parent=header.parent,
+        messages=batch.messages,
+        entries=batch.first + batch.count,
+        turns=batch.turns,
+        status=batch.status,
+    )
+
+
+# ---------------------------------------------------------------- fields by type
+
+
+def object_in(fields: Fields, key: str) -> Fields | None:
+    """The JSON object at `key`."""
+    value = fields.get(key)
+    return cast("Fields", value) if isinstance(value, dict) else None
+
+
+def list_in(fields: Fields, key: str) -> list[object] | None:
+    """The JSON array at `key`."""
+    value = fields.get(key)
+    return cast("list[object]", value) if isinstance(value, list) else None
+
+
+def text_in(fields: Fields, key: str) -> str | None:
+    """The string at `key`."""
+    value = fields.get(key)
+    return value if isinstance(value, str) else None
+
+
+def name_in(fields: Fields, key: str) -> str | None:
+    """The string at `key`, if it is not empty."""
+    return text_in(fields, key) or None
+
+
+def number_in(fields: Fields, key: str) -> float | None:
+    """The number at `key`."""
+    value = fields.get(key)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def count_in(fields: Fields, key: str) -> int:
+    """The number at `key` as a count: whole and not negative, 0 where there is none."""
+    number = number_in(fields, key)
+    return max(0, round(number)) if number is not None and -_EXACT < number < _EXACT else 0
+
+
+def texts_in(fields: Fields, key: str) -> tuple[str, ...]:
+    """The strings of the array at `key`."""
+    return tuple(item for item in list_in(fields, key) or () if isinstance(item, str))

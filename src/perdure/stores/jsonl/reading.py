@@ -1,0 +1,166 @@
+"""What can be read of one session: its log, its tree, branches, windows, notes, foreign ids.
+
+Everything is found in the index; only the entries that are returned are read from the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perdure.errors import AmbiguousId, EntryNotFound
+from perdure.session.entries import Entry
+from perdure.session.fold import BranchState, ContextWindow, first_kept_by
+from perdure.session.ids import EntryId, entry_id, entry_place
+from perdure.session.notes import CompactionUndone
+from perdure.stores.jsonl.contents import entries_of
+from perdure.stores.jsonl.index import Log
+
+
+def entries(log: Log, after: int, limit: int | None) -> list[Entry]:
+    """The log from the first entry after `after`."""
+    first = max(after + 1, 0)
+    end = len(log.rows) if limit is None else min(first + limit, len(log.rows))
+    return entries_of(log, range(first, end))
+
+
+def seq_of(log: Log, reference: str) -> int | None:
+    """The entry of that id; None when the session has none."""
+    try:
+        stream, seq = entry_place(reference)
+    except ValueError:
+        return None
+    is_here = stream == log.header.id and seq <= log.head and entry_id(stream, seq) == reference
+    return seq if is_here else None
+
+
+def tree_seq(log: Log, reference: str) -> int | None:
+    """The tree entry of that id; None when the session has none."""
+    seq = seq_of(log, reference)
+    return None if seq is None or log.rows[seq].lane != "tree" else seq
+
+
+def entry(log: Log, reference: EntryId) -> Entry:
+    """The entry of that id.
+
+    Raises: EntryNotFound.
+    """
+    seq = seq_of(log, reference)
+    if seq is None:
+        raise EntryNotFound(reference, log.header.id)
+    return entries_of(log, (seq,))[0]
+
+
+def branch(
+    log: Log, leaf: EntryId | None, *, limit: int | None = None, kind: str | None = None
+) -> list[Entry]:
+    """The tree entries root -> `leaf`; of `kind` only, the newest `limit` only.
+
+    Raises: EntryNotFound.
+    """
+    found: list[int] = []
+    for seq in upwards(log, _leaf(log, leaf)):
+        if limit is not None and len(found) >= limit:
+            break
+        if kind is None or log.rows[seq].kind == kind:
+            found.append(seq)
+    return entries_of(log, reversed(found))
+
+
+def upwards(log: Log, leaf: int | None) -> Iterator[int]:
+    """The tree entries from `leaf` back to its root."""
+    while leaf is not None:
+        yield leaf
+        leaf = log.rows[leaf].parent
+
+
+def _leaf(log: Log, leaf: EntryId | None) -> int | None:
+    if leaf is None:
+        return None
+    seq = tree_seq(log, leaf)
+    if seq is None:
+        raise EntryNotFound(leaf, log.header.id)
+    return seq
+
+
+def tree(log: Log) -> list[Entry]:
+    """Every tree entry."""
+    return entries_of(log, [seq for seq, row in enumerate(log.rows) if row.lane == "tree"])
+
+
+def notes(log: Log, kinds: Sequence[str]) -> list[Entry]:
+    """The side entries of `kinds`."""
+    wanted = frozenset(kinds)
+    rows = enumerate(log.rows)
+    return entries_of(log, [n for n, row in rows if row.lane == "side" and row.kind in wanted])
+
+
+def window(log: Log, leaf: EntryId | None) -> ContextWindow:
+    """What ``fold.window_of`` gives for the branch to `leaf`.
+
+    Raises: EntryNotFound.
+    """
+    at = _leaf(log, leaf)
+    if at is None:
+        return ContextWindow(None, (), BranchState(), 0)
+    undone = _undone(log)
+    compaction = _in_force(log, at, undone)
+    kept = None if compaction is None else entries_of(log, (compaction,))[0]
+    start = 0 if compaction is None or kept is None else _start(log, compaction, kept)
+    shown = list(upwards(log, at))[: log.rows[at].depth + 1 - start]
+    entries = tuple(entries_of(log, reversed(shown)))
+    row = log.rows[at]
+    return ContextWindow(
+        leaf=leaf,
+        entries=entries,
+        state=BranchState(kept, _one(log, row.model), _one(log, row.thinking)),
+        hidden=start,
+        undone=frozenset(entry.id for entry in entries if entry.id in undone),
+    )
+
+
+def _one(log: Log, seq: int | None) -> Entry | None:
+    return None if seq is None else entries_of(log, (seq,))[0]
+
+
+def _undone(log: Log) -> frozenset[EntryId]:
+    return frozenset(
+        row.about for row in log.rows if row.kind == CompactionUndone.kind and row.about is not None
+    )
+
+
+def _in_force(log: Log, leaf: int, undone: frozenset[EntryId]) -> int | None:
+    newest = log.rows[leaf].compaction
+    while newest is not None and log.id_of(newest) in undone:
+        parent = log.rows[newest].parent
+        newest = None if parent is None else log.rows[parent].compaction
+    return newest
+
+
+def _start(log: Log, compaction: int, entry: Entry) -> int:
+    """Depth of the first entry that `compaction` keeps, or else its own."""
+    kept = first_kept_by(entry)
+    seq = None if kept is None else tree_seq(log, kept)
+    if seq is not None and seq in upwards(log, log.rows[compaction].parent):
+        return log.rows[seq].depth
+    return log.rows[compaction].depth
+
+
+def resolved(log: Log, reference: str) -> EntryId:
+    """What ``SessionStore.resolve`` promises.
+
+    Raises: EntryNotFound, AmbiguousId.
+    """
+    stream = log.header.id
+    for id_ in (reference, f"{stream}/{reference}"):
+        seq = seq_of(log, id_)
+        if seq is not None:
+            return entry_id(stream, seq)
+    known = dict(log.aliases)
+    if reference in known:
+        return known[reference]
+    near = {name: id_ for name, id_ in known.items() if reference and name.startswith(reference)}
+    if not near:
+        raise EntryNotFound(reference, stream)
+    if len(near) > 1:
+        raise AmbiguousId(reference, tuple(sorted(near)))
+    return next(iter(near.values()))

@@ -1,0 +1,101 @@
+"""What an index knows of a session file: its header, its entries' places, its idempotency keys."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import msgspec
+
+from perdure.session.entries import Lane
+from perdure.session.ids import EntryId, StreamId, stream_id
+from perdure.session.info import StreamHeader
+from perdure.session.kinds import OPAQUE, Compaction, ModelChange, ThinkingChange
+from perdure.session.messages import MESSAGE
+from perdure.stores.jsonl.dialects.form import Dialect
+from perdure.stores.jsonl.lines import Envelope, Fields, name_in
+
+HEADERS = ("session", "session_header")
+"""Types of a header record: what the tools write, and what Operator's documentation says."""
+
+
+class Row(msgspec.Struct, gc=False):
+    """Where an entry stands. `anchor` is the tree entry that what follows its record hangs on.
+
+    Units: bytes; `size` is 0 where the line is lost. Shape: references are seqs. `part` counts the
+    entries of one record. `depth` counts the entries before it on its branch, `messages` the
+    messages there and itself; `compaction`, `model` and `thinking` are the newest on its branch.
+    """
+
+    offset: int
+    size: int
+    kind: str
+    v: int
+    lane: Lane
+    at: int
+    is_ours: bool
+    part: int = 0
+    parent: int | None = None
+    about: EntryId | None = None
+    anchor: int | None = None
+    record: str | None = None
+    depth: int = -1
+    messages: int = 0
+    compaction: int | None = None
+    model: int | None = None
+    thinking: int | None = None
+
+
+class Key(NamedTuple):
+    """What an idempotency key was used for: the entries from `first` to before `end`."""
+
+    asked: bytes
+    first: int
+    end: int
+
+
+_ABOVE_ROOT = Row(0, 0, "", 1, "tree", 0, is_ours=False)
+
+
+def lost_row(anchor: int | None) -> Row:
+    """The row of an entry whose line cannot be read."""
+    return Row(0, 0, OPAQUE, 1, "side", 0, is_ours=True, anchor=anchor)
+
+
+def place(row: Row, rows: list[Row], parent: int | None) -> None:
+    """Add `row` to `rows`: in the tree below `parent`, or beside it with that as its anchor."""
+    seq = len(rows)
+    rows.append(row)
+    if row.lane == "side":
+        row.anchor = parent
+        return
+    row.parent, row.anchor = parent, seq
+    above = rows[parent] if parent is not None else _ABOVE_ROOT
+    row.depth = above.depth + 1
+    row.messages = above.messages + (row.kind == MESSAGE)
+    row.compaction = seq if row.kind == Compaction.kind else above.compaction
+    row.model = seq if row.kind == ModelChange.kind else above.model
+    row.thinking = seq if row.kind == ThinkingChange.kind else above.thinking
+
+
+def header_of(envelope: Envelope, fields: Fields, dialect: Dialect) -> StreamHeader | None:
+    """The stream that a file with this first record holds; None when it is no header.
+
+    A session that a tool began belongs to the user; what its header says is all that is known.
+    """
+    if envelope.ours is not None and envelope.ours.header is not None:
+        return envelope.ours.header
+    if envelope.type not in HEADERS or envelope.id is None:
+        return None
+    at = dialect.time_of(envelope.timestamp)
+    return StreamHeader(
+        id=usable_id(envelope.id), created_at=at or 0, cwd=name_in(fields, "cwd") or None
+    )
+
+
+def usable_id(name: str) -> StreamId:
+    """`name` as a stream id; one made of its hash where it cannot be one."""
+    try:
+        return stream_id(name)
+    except ValueError:
+        return StreamId("x" + hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:31])

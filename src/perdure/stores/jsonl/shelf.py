@@ -1,0 +1,204 @@
+"""The sessions of a folder: which file holds which, where each stands, the indexes in use.
+
+Where a session stands is read from the end of its file: our last batch says it. Only what a tool
+wrote after that, or a file without a batch of ours, makes the whole file be read, once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from perdure.errors import StoreTooNew, StoreUnavailable
+from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo, StreamHeader
+from perdure.stores.jsonl.dialects.form import Dialect
+from perdure.stores.jsonl.folder import Folder, Stamp, session_in
+from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.lines import FORMAT, Batch, batch_info, envelope_of, fields_of
+from perdure.stores.jsonl.rows import header_of
+
+MOST_LOGS = 64
+"""Indexes kept in memory; the one unused for longest makes room."""
+
+_TAIL_BYTES = 16_384
+_MOST_TAIL_BYTES = 2**24
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Where a session stands. `leaf` and `open_turn` are seqs. Units: `payload` in bytes."""
+
+    header: StreamHeader
+    head: int
+    leaf: int | None
+    open_turn: int | None
+    hash: bytes
+    info: SessionInfo
+    payload: int
+
+
+class Shelf:
+    """The sessions of one folder, for one thread at a time."""
+
+    def __init__(self, folder: Folder, dialect: Dialect) -> None:
+        self.folder = folder
+        self.dialect = dialect
+        self._paths: dict[StreamId, Path] = {}
+        self._logs: OrderedDict[Path, Log] = OrderedDict()
+        self._standings: dict[Path, tuple[Stamp, Standing | None]] = {}
+
+    # -- one session
+
+    def log(self, stream: StreamId) -> Log | None:
+        """The session's index, up to date; None when there is no such session.
+
+        Raises: StoreTooNew, StoreUnavailable.
+        """
+        path = self.path(stream)
+        return None if path is None else self._log(path)
+
+    def standing(self, stream: StreamId) -> Standing | None:
+        """Where the session stands; None when there is no such session.
+
+        Raises: StoreTooNew, StoreUnavailable.
+        """
+        path = self.path(stream)
+        if path is None:
+            return None
+        if path in self._logs:
+            log = self._log(path)
+            return None if log is None else _standing_of(log)
+        try:
+            return self._standing(path, Stamp.of(path.stat()))
+        except OSError as error:
+            raise StoreUnavailable(str(path), str(error)) from error
+
+    def path(self, stream: StreamId) -> Path | None:
+        """The session's file; None when there is no such session."""
+        known = self._paths.get(stream)
+        if known is not None and self._holds(known, stream):
+            return known
+        self._paths.pop(stream, None)
+        named = (path for path, _ in self.folder.files() if session_in(path.name) == stream)
+        for path in sorted(named, reverse=True):
+            if self._holds(path, stream):
+                self._paths[stream] = path
+                return path
+        for path, standing in self.standings():  # a file whose name does not say what it holds
+            if standing.header.id == stream:
+                self._paths[stream] = path
+                return path
+        return None
+
+    def logs(self) -> tuple[Log, ...]:
+        """The indexes in memory."""
+        return tuple(self._logs.values())
+
+    def forget(self, path: Path) -> None:
+        """Read `path` anew from its beginning the next time."""
+        self._logs.pop(path, None)
+        self._standings.pop(path, None)
+
+    def _holds(self, path: Path, stream: StreamId) -> bool:
+        log = self._logs.get(path)
+        if log is not None:
+            return path.exists() and log.header.id == stream
+        try:
+            standing = self._standing(path, Stamp.of(path.stat()))
+        except FileNotFoundError:
+            return False
+        return standing is not None and standing.header.id == stream
+
+    def _log(self, path: Path) -> Log | None:
+        log = self._logs.pop(path, None) or Log(path, self.dialect)
+        if not log.refresh():
+            return None
+        self._logs[path] = log
+        while len(self._logs) > MOST_LOGS:
+            self._logs.popitem(last=False)
+        return log
+
+    # -- all sessions
+
+    def standings(self) -> Iterator[tuple[Path, Standing]]:
+        """Every file that holds a session, and where that stands."""
+        found: set[Path] = set()
+        for path, stamp in self.folder.files():
+            found.add(path)
+            try:
+                standing = self._standing(path, stamp)
+            except StoreTooNew:  # said to whoever opens it
+                continue
+            if standing is not None:
+                yield path, standing
+        for gone in self._standings.keys() - found:
+            self.forget(gone)
+
+    def _standing(self, path: Path, stamp: Stamp) -> Standing | None:
+        known = self._standings.get(path)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        standing = None if path in self._logs else peek(path, self.dialect)
+        if standing is None:
+            log = self._log(path)
+            standing = None if log is None else _standing_of(log)
+        self._standings[path] = (stamp, standing)
+        return standing
+
+
+def _standing_of(log: Log) -> Standing:
+    return Standing(log.header, log.head, log.leaf, log.open_turn, log.hash, log.info, log.payload)
+
+
+def peek(path: Path, dialect: Dialect) -> Standing | None:
+    """Where the session in `path` stands, if the end of the file says so; None when it does not."""
+    try:
+        with path.open("rb") as file:
+            header = _header(file.readline(), dialect)
+            batch = None if header is None else _batch(_last_line(file), header)
+    except OSError as error:
+        raise StoreUnavailable(str(path), str(error)) from error
+    if header is None or batch is None:
+        return None
+    return Standing(
+        header=header,
+        head=batch.first + batch.count - 1,
+        leaf=batch.leaf,
+        open_turn=batch.turn,
+        hash=bytes.fromhex(batch.hash),
+        info=batch_info(header, batch),
+        payload=batch.payload,
+    )
+
+
+def _header(line: bytes, dialect: Dialect) -> StreamHeader | None:
+    envelope = envelope_of(line.strip()) if line.strip() else None
+    if envelope is None or (envelope.ours is not None and envelope.ours.format > FORMAT):
+        return None
+    return header_of(envelope, fields_of(line) or {}, dialect)
+
+
+def _last_line(file: BinaryIO) -> bytes:
+    """The last line, read from the end; empty when it is too long to be worth it."""
+    size = os.fstat(file.fileno()).st_size
+    tail_bytes = _TAIL_BYTES
+    while tail_bytes <= _MOST_TAIL_BYTES:
+        start = max(0, size - tail_bytes)
+        file.seek(start)
+        tail = file.read(size - start).rstrip(b"\r\n")
+        _, line_end, line = tail.rpartition(b"\n")
+        if line_end or start == 0:
+            return line
+        tail_bytes *= 8
+    return b""
+
+
+def _batch(line: bytes, header: StreamHeader) -> Batch | None:
+    envelope = envelope_of(line) if line else None
+    ours = None if envelope is None else envelope.ours
+    return ours.batch if ours is not None and ours.of == header.id else None

@@ -1,0 +1,134 @@
+"""What is kept beside the session files: leases, parts of answers, contents.
+
+A lease and a part of an answer are small files, replaced whole; whoever changes one holds its
+session's lock. A content is a file named by its hash, in one of 256 folders, written once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from perdure.errors import CorruptLog, LeaseLost, StoreUnavailable
+from perdure.session.ids import StreamId
+from perdure.stores.chain import blob_hash
+from perdure.stores.jsonl.folder import Folder
+from perdure.stores.protocol import EMPTY, Lease
+
+_DIGEST = re.compile(r"sha256-[0-9a-f]{64}")
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A session's lease. Units: `until` is Unix milliseconds."""
+
+    owner: str = ""
+    epoch: int = 0
+    until: int = 0
+
+
+_held = msgspec.json.Decoder(Held)
+_place = msgspec.json.Decoder(tuple[int, int])
+
+
+def lease_of(folder: Folder, stream: StreamId) -> Held:
+    """The session's lease; one of epoch 0 while nobody ever had it.
+
+    Raises: StoreUnavailable when its file cannot be read, since nobody could be fenced then.
+    """
+    content = folder.read_side("leases", stream)
+    if content is None:
+        return Held()
+    try:
+        return _held.decode(content)
+    except ValueError as error:
+        path = folder.side("leases", stream)
+        raise StoreUnavailable(str(path), "it is no lease; remove it while nobody runs") from error
+
+
+def put_lease(folder: Folder, stream: StreamId, held: Held) -> None:
+    """`held` is the session's lease from now on.
+
+    Durable: as the store's sessions, so that no epoch is given twice.
+    """
+    content = msgspec.json.encode(held)
+    folder.replace("leases", stream, content, is_synced=folder.is_synced)
+
+
+def check_lease(folder: Folder, lease: Lease) -> Held:
+    """The lease, if nobody took it over.
+
+    Raises: LeaseLost.
+    """
+    held = lease_of(folder, lease.stream)
+    if not 0 < lease.epoch == held.epoch:
+        raise LeaseLost(lease.stream, lease.epoch, held.epoch)
+    return held
+
+
+def put_partial(folder: Folder, stream: StreamId, turn: int, seq: int, content: bytes) -> None:
+    """Keep what has arrived of the answer to `seq`, in the turn that began at `turn`.
+
+    Durable: against the end of the process.
+    """
+    place = msgspec.json.encode((turn, seq))
+    folder.replace("partials", stream, place + b"\n" + content, is_synced=False)
+
+
+def partial_of(folder: Folder, stream: StreamId, turn: int | None) -> tuple[int, bytes] | None:
+    """What was kept in the turn that began at `turn`."""
+    kept = folder.read_side("partials", stream)
+    if kept is None or turn is None:
+        return None
+    place, _, content = kept.partition(b"\n")
+    try:
+        kept_turn, seq = _place.decode(place)
+    except ValueError:
+        return None
+    return (seq, content) if kept_turn == turn else None
+
+
+# ---------------------------------------------------------------- contents
+
+
+def put_blob(folder: Folder, content: bytes) -> None:
+    """Keep `content` under its hash, unless it is kept already.
+
+    Durable: as the store's sessions.
+    """
+    digest = blob_hash(content)
+    path = _blob_path(folder, digest)
+    if not path.exists():
+        folder.put_new(path, content)
+
+
+def blob_of(folder: Folder, digest: str) -> bytes | None:
+    """The content of that hash; None when it is not kept here.
+
+    Raises: CorruptLog when it no longer has that hash; StoreUnavailable.
+    """
+    if not _DIGEST.fullmatch(digest):
+        return None
+    try:
+        content = _blob_path(folder, digest).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        folder.fail(error)
+    if blob_hash(content) != digest:
+        raise CorruptLog(digest, EMPTY, "its content is not what its name says")
+    return content
+
+
+def blobs_in(folder: Folder) -> Iterator[Path]:
+    """The file of every content; its name is its hash."""
+    for path in sorted((folder.inner / "blobs").glob("*/sha256-*")):
+        if _DIGEST.fullmatch(path.name):
+            yield path
+
+
+def _blob_path(folder: Folder, digest: str) -> Path:
+    shard = digest.removeprefix("sha256-")[:2]
+    return folder.inner / "blobs" / shard / digest

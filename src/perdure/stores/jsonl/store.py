@@ -1,0 +1,442 @@
+"""`JsonlStore`: a folder of session files as Operator or pi keep them, with a log's promises.
+
+What the tool of the dialect wrote can be read and gone on with here, what is written here by it;
+docs/jsonl.md says how the promises are kept in files, and what they cost. Everything that touches
+the disk runs on one thread of the handle; other handles, other processes and the tools themselves
+may use the same folder at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Literal, TypeVar, get_args
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+import msgspec
+
+from perdure.errors import (
+    AmbiguousId,
+    ConfigError,
+    EntryNotFound,
+    LeaseHeld,
+    SessionNotFound,
+    StoreUnavailable,
+    Unsupported,
+)
+from perdure.session.clock import Clock, RandomSource
+from perdure.session.entries import Entry
+from perdure.session.fold import ContextWindow
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import SessionInfo
+from perdure.stores.admission import check_commit
+from perdure.stores.jsonl import reading, sidefiles
+from perdure.stores.jsonl.appending import BACKEND, Appender
+from perdure.stores.jsonl.contents import entries_of, media_of
+from perdure.stores.jsonl.dialects.form import Dialect
+from perdure.stores.jsonl.dialects.operator import Operator
+from perdure.stores.jsonl.dialects.pi import Pi
+from perdure.stores.jsonl.feed import Feed
+from perdure.stores.jsonl.folder import Folder, namespace_folder
+from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.lines import FORMAT
+from perdure.stores.jsonl.shelf import Shelf, Standing
+from perdure.stores.jsonl.verify import verification
+from perdure.stores.jsonl.watching import Changes, Watcher
+from perdure.stores.protocol import (
+    EMPTY,
+    Capabilities,
+    Commit,
+    Committed,
+    Lease,
+    Positioned,
+    SessionScope,
+    StoreInfo,
+    StreamState,
+    Verification,
+)
+
+SCHEME = "jsonl:///"
+DialectName = Literal["operator", "pi"]
+Durability = Literal["full", "normal"]
+
+_DIALECTS: dict[str, Dialect] = {"operator": Operator(), "pi": Pi()}
+
+T = TypeVar("T")
+
+
+class _Handle:
+    """A namespace of a folder, until it is closed."""
+
+    capabilities = Capabilities(multi_stream_commit=False, pointer_fork=False)
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        dialect: Dialect,
+        namespace: str,
+        durability: Durability,
+        clock: Clock,
+        random: RandomSource,
+    ) -> None:
+        self.address = f"{SCHEME}{quote(str(root))}?dialect={dialect.name}"
+        self.namespace = namespace
+        self.durability: Durability = durability
+        self._clock = clock
+        self._folder = Folder(namespace_folder(root, namespace), is_synced=durability == "full")
+        self._shelf = Shelf(self._folder, dialect)
+        self._feed = Feed(self._folder)
+        self._appender = Appender(self._shelf, self._feed, random)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="perdure-jsonl")
+        self._watcher = Watcher(self._feed.stamp, lambda: frozenset(self._folder.files()))
+        self._is_closed = False
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        self._check_open()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreUnavailable(self.address, "it was closed")
+
+    async def _read(self, stream: StreamId, read: Callable[[Log], T]) -> T:
+        return await self._run(lambda: read(self._log(stream)))
+
+    # -- on the thread
+
+    def _log(self, stream: StreamId) -> Log:
+        log = self._shelf.log(stream)
+        if log is None:
+            raise SessionNotFound(stream)
+        return log
+
+    def _standing(self, stream: StreamId) -> Standing:
+        standing = self._shelf.standing(stream)
+        if standing is None:
+            raise SessionNotFound(stream)
+        return standing
+
+    def _catch_up(self) -> None:
+        """Give positions to what has none: what a tool wrote, or a process that died."""
+        self._feed.refresh()
+        for _, standing in self._shelf.standings():
+            stream, head = standing.header.id, standing.head
+            if self._feed.head(stream) < head:
+                log = self._shelf.log(stream)
+                rows = [] if log is None else log.rows[self._feed.head(stream) + 1 :]
+                self._feed.extend(stream, head, is_lossy=any(row.is_ours for row in rows))
+
+
+class _Writing(_Handle):
+    """`LogWriting`."""
+
+    async def commit(self, commit: Commit) -> Committed:
+        check_commit(commit)
+        if len(commit.writes) > 1:
+            raise Unsupported("multi_stream_commit", BACKEND)
+        committed = await self._run(lambda: self._appender.append(commit))
+        if not committed.is_replay:
+            self._watcher.wake_all()
+        return committed
+
+    async def acquire_lease(
+        self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
+    ) -> Lease:
+        def work() -> Lease:
+            self._standing(stream)
+            with self._folder.locked("stream", stream):
+                held = sidefiles.lease_of(self._folder, stream)
+                now = self._clock.now_ms()
+                if held.until > now and held.owner != dead_owner:
+                    raise LeaseHeld(stream, held.owner, held.until)
+                taken = sidefiles.Held(owner, held.epoch + 1, now + ttl_ms)
+                sidefiles.put_lease(self._folder, stream, taken)
+            return Lease(stream, owner, taken.epoch, taken.until)
+
+        return await self._run(work)
+
+    async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
+        def work() -> Lease:
+            self._standing(lease.stream)
+            with self._folder.locked("stream", lease.stream):
+                held = sidefiles.check_lease(self._folder, lease)
+                until = self._clock.now_ms() + ttl_ms
+                renewed = sidefiles.Held(lease.owner, held.epoch, until)
+                sidefiles.put_lease(self._folder, lease.stream, renewed)
+            return msgspec.structs.replace(lease, until=until)
+
+        return await self._run(work)
+
+    async def release_lease(self, lease: Lease) -> None:
+        def work() -> None:
+            self._standing(lease.stream)
+            with self._folder.locked("stream", lease.stream):
+                held = sidefiles.lease_of(self._folder, lease.stream)
+                if 0 < lease.epoch == held.epoch:
+                    freed = msgspec.structs.replace(held, until=0)
+                    sidefiles.put_lease(self._folder, lease.stream, freed)
+
+        await self._run(work)
+
+    async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
+        def work() -> None:
+            self._standing(lease.stream)
+            with self._folder.locked("stream", lease.stream):
+                sidefiles.check_lease(self._folder, lease)
+                turn = self._standing(lease.stream).open_turn
+                if turn is not None:
+                    sidefiles.put_partial(self._folder, lease.stream, turn, seq, content)
+
+        await self._run(work)
+
+
+class _Reading(_Handle):
+    """`LogReading`."""
+
+    async def state(self, stream: StreamId) -> StreamState:
+        def work() -> StreamState:
+            standing = self._standing(stream)
+            return _state_of(standing, sidefiles.lease_of(self._folder, stream).epoch)
+
+        return await self._run(work)
+
+    async def entries(
+        self, stream: StreamId, after: int = EMPTY, limit: int | None = None
+    ) -> list[Entry]:
+        return await self._read(stream, lambda log: reading.entries(log, after, limit))
+
+    async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
+        return await self._read(stream, lambda log: reading.entry(log, entry))
+
+    async def branch(
+        self,
+        stream: StreamId,
+        leaf: EntryId | None,
+        *,
+        limit: int | None = None,
+        kind: str | None = None,
+    ) -> list[Entry]:
+        return await self._read(
+            stream, lambda log: reading.branch(log, leaf, limit=limit, kind=kind)
+        )
+
+    async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
+        return await self._read(stream, lambda log: reading.window(log, leaf))
+
+    async def tree(self, stream: StreamId) -> list[Entry]:
+        return await self._read(stream, reading.tree)
+
+    async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
+        return await self._read(stream, lambda log: reading.notes(log, kinds))
+
+    async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
+        def work() -> tuple[int, bytes] | None:
+            turn = self._standing(stream).open_turn
+            return sidefiles.partial_of(self._folder, stream, turn)
+
+        return await self._run(work)
+
+    async def resolve(self, stream: StreamId, reference: str) -> EntryId:
+        return await self._read(stream, lambda log: reading.resolved(log, reference))
+
+    async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
+        return await self._read(stream, lambda log: dict(log.aliases))
+
+
+class _Namespace(_Handle):
+    """`NamespaceReading`."""
+
+    async def find(self, prefix: str) -> StreamId:
+        def work() -> StreamId:
+            if prefix and self._shelf.path(StreamId(prefix)) is not None:
+                return StreamId(prefix)
+            ids = (standing.header.id for _, standing in self._shelf.standings())
+            near = sorted({id_ for id_ in ids if prefix and id_.startswith(prefix)})
+            if not near:
+                raise SessionNotFound(prefix)
+            if len(near) > 1:
+                raise AmbiguousId(prefix, tuple(near))
+            return near[0]
+
+        return await self._run(work)
+
+    async def sessions(
+        self,
+        *,
+        limit: int | None = 50,
+        scope: SessionScope = "listed",
+        cwd: str | None = None,
+        query: str | None = None,
+    ) -> list[SessionInfo]:
+        def work() -> list[SessionInfo]:
+            infos = {s.header.id: s.info for _, s in self._shelf.standings()}
+            found = [info for info in infos.values() if _is_listed(info, scope, cwd, query)]
+            found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
+            return found[:limit]
+
+        return await self._run(work)
+
+    async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
+        def work() -> list[Positioned]:
+            self._catch_up()
+            found: list[Positioned] = []
+            for span in islice(self._feed.after(max(after, 0)), max(limit, 0)):
+                log = self._shelf.log(span.stream)
+                head = EMPTY if log is None else log.head
+                end = min(span.first + min(span.length, limit - len(found)), head + 1)
+                seqs = range(span.first, end)
+                entries = [] if log is None else entries_of(log, seqs)
+                found += [
+                    Positioned(span.position + number, entry)
+                    for number, entry in enumerate(entries)
+                ]
+                if len(found) >= limit:
+                    break
+            return found
+
+        return await self._run(work)
+
+    async def position(self) -> int:
+        def work() -> int:
+            self._catch_up()
+            return self._feed.position
+
+        return await self._run(work)
+
+    def changes(self) -> Changes:
+        self._check_open()
+        return self._watcher.watch()
+
+    async def blob(self, digest: str) -> bytes:
+        def work() -> bytes:
+            content = sidefiles.blob_of(self._folder, digest)
+            for log in () if content is not None else self._shelf.logs():
+                content = content or media_of(log, digest)
+            if content is None:
+                raise EntryNotFound(digest, self.namespace)
+            return content
+
+        return await self._run(work)
+
+
+def _is_listed(info: SessionInfo, scope: SessionScope, cwd: str | None, query: str | None) -> bool:
+    if info.kind != "session" or (scope == "listed" and info.origin not in ("user", "import")):
+        return False
+    if cwd is not None and info.cwd != cwd:
+        return False
+    sought = (query or "").casefold()
+    return sought in info.name.casefold() or sought in info.id.casefold()
+
+
+def _state_of(standing: Standing, epoch: int) -> StreamState:
+    stream = standing.header.id
+    leaf = standing.leaf
+    return StreamState(
+        header=standing.header,
+        head=standing.head,
+        leaf=None if leaf is None else EntryId(f"{stream}/{leaf}"),
+        hash=standing.hash,
+        epoch=epoch,
+        open_turn=standing.open_turn,
+        info=standing.info,
+    )
+
+
+class JsonlStore(_Writing, _Reading, _Namespace):
+    """A namespace of sessions in a folder of files; implements `SessionStore`."""
+
+    @classmethod
+    async def open(
+        cls,
+        root: Path,
+        *,
+        dialect: DialectName = "operator",
+        namespace: str = "default",
+        durability: Durability = "full",
+        clock: Clock,
+        random: RandomSource,
+    ) -> JsonlStore:
+        """A handle on the sessions in the folder `root`, made if it is missing.
+
+        Durable: at durability "full" a commit survives power loss on return; at "normal" it
+        survives the end of the process.
+        Raises: StoreReadOnly, StoreFull, StoreUnavailable.
+        """
+        store = cls(
+            root,
+            dialect=_DIALECTS[dialect],
+            namespace=namespace,
+            durability=durability,
+            clock=clock,
+            random=random,
+        )
+        await asyncio.to_thread(store._folder.make)
+        return store
+
+    async def verify(self) -> Verification:
+        return await self._run(lambda: verification(self._shelf, self._feed))
+
+    async def info(self) -> StoreInfo:
+        return await self._run(self._info)
+
+    def _info(self) -> StoreInfo:
+        standings = [standing for _, standing in self._shelf.standings()]
+        blob_bytes = sum(path.stat().st_size for path in sidefiles.blobs_in(self._folder))
+        file_bytes = sum(stamp.size for _, stamp in self._folder.files())
+        return StoreInfo(
+            address=self.address,
+            backend=BACKEND,
+            namespace=self.namespace,
+            durability=self.durability,
+            schema_version=FORMAT,
+            streams=len(standings),
+            entries=sum(standing.head + 1 for standing in standings),
+            size_bytes=file_bytes + blob_bytes,
+            payload_bytes=sum(standing.payload for standing in standings) + blob_bytes,
+            is_encrypted=False,
+            engine=f"JSON lines as {self._shelf.dialect.name} writes them",
+        )
+
+    async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._watcher.end()
+        await asyncio.to_thread(self._stop)
+
+    def _stop(self) -> None:
+        self._watcher.stop()
+        self._thread.shutdown(wait=True)
+
+
+async def open_jsonl(
+    address: str, *, namespace: str, durability: str, clock: Clock, random: RandomSource
+) -> JsonlStore:
+    """The store at ``jsonl:///folder`` or ``jsonl:////absolute/folder``, ``?dialect=operator|pi``.
+
+    Raises: ConfigError for another address, dialect or durability; else as `JsonlStore.open`.
+    """
+    parts = urlsplit(address)
+    folder = unquote(parts.path.removeprefix("/"))
+    if not address.startswith(SCHEME) or not folder:
+        raise ConfigError(f"{address} names no folder: use {SCHEME}folder or {SCHEME}/folder")
+    options = parse_qs(parts.query, keep_blank_values=True)
+    name = options.pop("dialect", ["operator"])[-1]
+    if options or name not in _DIALECTS:
+        raise ConfigError(
+            f"{address} is not understood: the only option is ?dialect=operator or pi"
+        )
+    if durability not in get_args(Durability):
+        raise ConfigError(f"there is no durability {durability!r}: use full or normal")
+    return await JsonlStore.open(
+        Path(folder),
+        dialect="pi" if name == "pi" else "operator",
+        namespace=namespace,
+        durability="normal" if durability == "normal" else "full",
+        clock=clock,
+        random=random,
+    )

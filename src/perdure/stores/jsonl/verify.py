@@ -1,0 +1,82 @@
+"""Checking a folder: every session's lines and hashes, what stands beside them, every content.
+
+``stores.verification`` recomputes what every backend has; here is what only files have: lines that
+nobody can read, a write that was cut off, entries that were acknowledged and are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from perdure.errors import StoreError
+from perdure.session.ids import StreamId
+from perdure.stores.jsonl import reading
+from perdure.stores.jsonl.appending import state_of
+from perdure.stores.jsonl.contents import stored_of
+from perdure.stores.jsonl.feed import Feed
+from perdure.stores.jsonl.folder import Folder
+from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.shelf import Shelf
+from perdure.stores.jsonl.sidefiles import blobs_in
+from perdure.stores.protocol import Problem, Verification
+from perdure.stores.verification import blob_problems, stream_problems
+
+
+def verification(shelf: Shelf, feed: Feed) -> Verification:
+    """What ``SessionStore.verify`` promises."""
+    feed.refresh()
+    problems: list[Problem] = []
+    seen: dict[StreamId, Path] = {}
+    streams = entries = 0
+    for path, _ in sorted(shelf.folder.files()):
+        log = Log(path, shelf.dialect)  # read anew, whatever is in memory
+        try:
+            found = list(_file_problems(log, seen, feed))
+        except StoreError as error:
+            found = [Problem(None, None, f"{path.name} cannot be read ({error})")]
+        problems += found
+        streams += log.is_session
+        entries += len(log.rows)
+    problems += _content_problems(shelf.folder)
+    return Verification(streams, entries, tuple(problems))
+
+
+def _file_problems(log: Log, seen: dict[StreamId, Path], feed: Feed) -> Iterator[Problem]:
+    name = log.path.name
+    if not log.refresh():
+        yield Problem(None, None, f"{name} does not begin as a session file does")
+        return
+    stream = log.header.id
+    if stream in seen:
+        yield Problem(stream, None, f"{name} holds the same session as {seen[stream].name}")
+    seen[stream] = log.path
+    yield from _line_problems(log)
+    for seq in range(log.head + 1, feed.head(stream) + 1):
+        yield Problem(stream, seq, "it was acknowledged and is not in the file any more")
+    yield from stream_problems(
+        state_of(log, 0),
+        log.all_commits(),
+        list(stored_of(log)),
+        lambda id_: reading.tree_seq(log, id_) is not None,
+    )
+
+
+def _line_problems(log: Log) -> Iterator[Problem]:
+    stream = log.header.id
+    for seq, problem in log.faults:
+        yield Problem(stream, seq, problem)
+    for offset, size in log.unreadable:
+        if offset < log.end:
+            yield Problem(stream, None, f"the line at byte {offset} ({size} bytes) is no record")
+    if log.torn_bytes:
+        text = f"the last {log.torn_bytes} bytes of its file were never committed: left unread"
+        yield Problem(stream, None, text)
+
+
+def _content_problems(folder: Folder) -> Iterator[Problem]:
+    for path in blobs_in(folder):
+        try:
+            yield from blob_problems(path.name, path.read_bytes())
+        except OSError as error:
+            yield Problem(None, None, f"the content {path.name} cannot be read ({error})")
