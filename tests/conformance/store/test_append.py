@@ -407,6 +407,7 @@ async def test_a_write_without_entries_or_expectations_is_refused(store: Session
 # ---------------------------------------------------------------- several streams at once
 
 
+@pytest.mark.needs("multi_stream_commit")
 async def test_a_commit_to_several_streams_returns_their_entries_in_the_order_of_the_writes(
     store: SessionStore,
 ) -> None:
@@ -437,6 +438,7 @@ FAILING = {
 }
 
 
+@pytest.mark.needs("multi_stream_commit")
 @pytest.mark.parametrize(("failing", "error"), FAILING.values(), ids=FAILING.keys())
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_when_one_write_fails_nothing_of_the_others_remains(

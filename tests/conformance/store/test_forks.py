@@ -40,6 +40,8 @@ from tests.conformance.store.building import (
 )
 from tests.fakes.clock import START_MS
 
+pytestmark = pytest.mark.needs("pointer_fork")
+
 Scope = Literal["tree", "path"]
 SCOPES: tuple[Scope, ...] = ("tree", "path")
 

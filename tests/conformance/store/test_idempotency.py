@@ -64,6 +64,7 @@ async def test_a_replay_does_not_look_at_expectations_again(store: SessionStore)
     assert await append(store, S, said("a"), key="k", expected_head=EMPTY) == first
 
 
+@pytest.mark.needs("multi_stream_commit")
 async def test_a_replay_of_a_creation_is_no_clash_of_ids(store: SessionStore) -> None:
     commit = commit_of(
         Write(stream=S, create=header("s"), entries=(said("a"),)),

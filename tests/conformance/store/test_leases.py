@@ -540,6 +540,17 @@ async def test_a_refused_end_of_the_turn_leaves_the_partial_answer(store: Sessio
 
     with pytest.raises(InvalidParent):
         await append(store, S, turn_finished(), said("x", EntryId("s/99")), lease=lease)
+
+    assert await store.partial(S) == (2, b"half")
+
+
+@pytest.mark.needs("multi_stream_commit")
+async def test_a_commit_that_another_stream_refuses_leaves_the_partial_answer(
+    store: SessionStore,
+) -> None:
+    lease = await in_a_turn(store)
+    await store.put_partial(lease, 2, b"half")
+
     other = Write(stream=StreamId("gone"), entries=(said(),))
     end = Write(stream=S, entries=(turn_finished(),), lease=lease)
     with pytest.raises(SessionNotFound):

@@ -72,6 +72,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = Model()
         self.leases: list[Lease] = []
         self.keyed: list[tuple[Commit, Committed]] = []
+        self.can = self.stores[0].capabilities
         self.commit_of(Write(stream=StreamId("s0"), create=header("s0")))
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
@@ -146,6 +147,7 @@ class StoreMachine(RuleBasedStateMachine):
         key = f"key {len(self.keyed)}" if is_keyed else None
         self.commit_of(write, number=number, key=key)
 
+    @precondition(lambda self: self.can.multi_stream_commit)
     @rule(number=NUMBERS, first=ENTRIES, second=ENTRIES, which=NUMBERS)
     def append_to_two(
         self, number: int, first: list[tuple[str, int]], second: list[tuple[str, int]], which: int
@@ -158,6 +160,7 @@ class StoreMachine(RuleBasedStateMachine):
             writes.append(Write(stream=stream, entries=made, lease=self.lease(stream, which // 2)))
         self.commit_of(*writes, number=number)
 
+    @precondition(lambda self: self.can.pointer_fork)
     @rule(number=NUMBERS, leaf=NUMBERS, scope=st.sampled_from(["tree", "path"]), entries=ENTRIES)
     def fork(self, number: int, leaf: int, scope: Any, entries: list[tuple[str, int]]) -> None:
         origin = self.stream(number)
@@ -216,6 +219,12 @@ class StoreMachine(RuleBasedStateMachine):
             return
         again = self.run(store.commit(commit))
         assert again == Committed(committed.entries, is_replay=True)
+
+    @precondition(lambda self: not self.can.multi_stream_commit)
+    @rule()
+    def create(self) -> None:
+        new = StreamId(f"s{len(self.model.streams)}")
+        self.commit_of(Write(stream=new, create=header(new), entries=(said("new"),)))
 
     # ------------------------------------------------------------ what must be so
 

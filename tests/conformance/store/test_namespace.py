@@ -186,6 +186,7 @@ async def test_filters_come_before_the_limit(store: SessionStore) -> None:
 # ---------------------------------------------------------------- the feed
 
 
+@pytest.mark.needs("multi_stream_commit")
 async def test_the_feed_is_every_entry_of_every_stream_in_commit_order(
     store: SessionStore,
 ) -> None:
@@ -226,6 +227,7 @@ async def test_an_empty_namespace_stands_at_position_zero(store: SessionStore) -
     assert await store.position() == 0
 
 
+@pytest.mark.needs("pointer_fork")
 async def test_a_fork_adds_nothing_to_the_feed(store: SessionStore) -> None:
     await create(store, S, said("a"))
     before = await store.position()
