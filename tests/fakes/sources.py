@@ -20,6 +20,9 @@ FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 PI = tuple(sorted(path.name for path in (FIXTURES / "pi").glob("*.jsonl")))
 CLAUDE_CODE = tuple(sorted(path.name for path in (FIXTURES / "claude_code").glob("*.jsonl")))
 
+OPERATOR = tuple(sorted(path.name for path in (FIXTURES / "operator").glob("*.jsonl")))
+CODEX = tuple(sorted(path.name for path in (FIXTURES / "codex").glob("*.jsonl")))
+
 
 def pi_file(name: str) -> bytes:
     """A session as some version of pi leaves it."""
@@ -31,9 +34,24 @@ def claude_file(name: str) -> bytes:
     return (FIXTURES / "claude_code" / name).read_bytes()
 
 
+def operator_file(name: str) -> bytes:
+    """A session as some version of Operator leaves it."""
+    return (FIXTURES / "operator" / name).read_bytes()
+
+
+def codex_file(name: str) -> bytes:
+    """A rollout as some version of Codex leaves it."""
+    return (FIXTURES / "codex" / name).read_bytes()
+
+
 def every_file() -> list[bytes]:
-    """All fixtures of both programs."""
-    return [*map(pi_file, PI), *map(claude_file, CLAUDE_CODE)]
+    """All fixtures of all programs."""
+    return [
+        *map(pi_file, PI),
+        *map(claude_file, CLAUDE_CODE),
+        *map(operator_file, OPERATOR),
+        *map(codex_file, CODEX),
+    ]
 
 
 def empty_store() -> MemoryStore:

@@ -17,6 +17,7 @@ import msgspec
 from perdure.errors import FormatError, HeadConflict, SessionExists, SessionNotFound, TurnOpen
 from perdure.interop.formats import native, recognise
 from perdure.interop.formats.claude_code import reading as claude_code
+from perdure.interop.formats.codex import reading as codex
 from perdure.interop.formats.draft import Progress
 from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.items import (
@@ -28,6 +29,8 @@ from perdure.interop.formats.items import (
     with_source,
 )
 from perdure.interop.formats.lines import lines_of
+from perdure.interop.formats.operator import reading as operator
+from perdure.interop.formats.operator import records as operator_records
 from perdure.interop.formats.pi import ids as pi_ids
 from perdure.interop.formats.pi import reading as pi
 from perdure.interop.identities import foreign_ids, seen_entries
@@ -52,7 +55,7 @@ from perdure.session.notes import ImportSource, LeafMoved, Source
 from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import EMPTY, Commit, SessionStore, StreamState, Write
 
-FormatName = Literal["auto", "perdure", "pi", "claude-code"]
+FormatName = Literal["auto", "perdure", "pi", "claude-code", "operator", "codex"]
 
 IMPORT = "import"
 """Key in a session's metadata under which its source is described."""
@@ -61,7 +64,11 @@ _ATTEMPTS = 10  # each failed one means that another import, or a turn, got its 
 _PARSERS: Mapping[str, Callable[[bytes, Progress | None], ParsedSource]] = {
     pi.FORMAT: pi.parse,
     claude_code.FORMAT: claude_code.parse,
+    operator_records.FORMAT: operator.parse,
+    codex.FORMAT: codex.parse,
 }
+_WRITTEN_HERE = (pi.FORMAT, operator_records.FORMAT)
+"""Formats in which sessions of ours are written, with ids made of ours."""
 
 
 async def import_source(
@@ -86,11 +93,14 @@ async def import_source(
     name = name or own_name
     known = recognise.recognised(content) if format == "auto" else format
     if known is None:
-        raise FormatError(name, "it is no session of perdure, pi or Claude Code")
+        raise FormatError(name, "it is no session of perdure, pi, Operator, Claude Code or Codex")
     if known == native.FORMAT:
         bundle = await asyncio.to_thread(native.parse, content, name)
         return await restore(store, bundle, clock=clock, random=random)
-    parsed = await asyncio.to_thread(_PARSERS[known], content, progress)
+    try:
+        parsed = await asyncio.to_thread(_PARSERS[known], content, progress)
+    except (RecursionError, MemoryError) as error:
+        raise FormatError(name, f"reading it takes too much ({type(error).__name__})") from error
     if not parsed.items and not parsed.header_lines:
         raise FormatError(name, f"no line of it is a record of {known}")
     return await _import_parsed(store, _File(name, content, parsed), clock)
@@ -161,8 +171,9 @@ async def _create(
     header = StreamHeader(
         id=stream,
         created_at=first_at if created_at is None else created_at,
-        origin="import",
+        origin="subagent" if parsed.header.is_subagent else "import",
         cwd=parsed.header.cwd,
+        parent=_parent_of(parsed),
         metadata={
             IMPORT: {
                 **parsed.header.metadata,
@@ -184,6 +195,12 @@ async def _create(
     return addition.report(warning, is_new=True)
 
 
+def _parent_of(parsed: ParsedSource) -> StreamId | None:
+    """The session that `parsed` was begun from, under the id it has when it is imported."""
+    parent = parsed.header.parent
+    return None if parent is None else next(session_ids(parsed.format, parent, b""))
+
+
 # -- a session that was imported before
 
 
@@ -202,10 +219,10 @@ async def _update(
     has_grown = relation is Relation.GROWN
     seen = await seen_entries(store, stream)
     ids = await foreign_ids(store, seen) if is_of or state.header.fork else {}
-    if parsed.format == pi.FORMAT:
+    if parsed.format in _WRITTEN_HERE:
         ids = {**pi_ids.written_ids(seen), **ids}
     parts = originals[-1].seqs if has_grown else frozenset[int]()
-    known = known_items(parsed.items, seen, ids, parts) if ids or has_grown else {}
+    known = known_items(parsed.items, seen, ids, parts) if ids or has_grown or is_of else {}
     if not known and not has_grown:
         return None
     if state.open_turn is not None:

@@ -12,8 +12,13 @@ from enum import Enum
 
 import msgspec
 
-from perdure.interop.formats.items import Item, source_of, without_source
-from perdure.session.codec import body_of, encode
+from perdure.interop.formats.items import (
+    Item,
+    body_without_source,
+    source_of,
+    without_source,
+)
+from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import OPAQUE
@@ -163,7 +168,7 @@ def _matched_by_content(
     for position, item in enumerate(items):
         if position in known:
             continue
-        said = encode(item.body) if isinstance(item.body, Message) else b""
+        said = body_without_source(item, ()) if isinstance(item.body, Message) else b""
         candidates = waiting.get((item.kind, item.at or 0, _said(item.kind, said)))
         if candidates:
             found[position] = candidates.pop()

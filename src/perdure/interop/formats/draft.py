@@ -107,6 +107,7 @@ class Draft:
         references: dict[str, int | None] | None = None,
         *,
         ordinal: int = 0,
+        meta: Fields | None = None,
     ) -> int:
         """Make `record` an item, below or about the item at `hangs_on`; returns its position."""
         known = {name: at for name, at in (references or {}).items() if at is not None}
@@ -124,9 +125,17 @@ class Draft:
                 at=self.at,
                 alias=record.id if ordinal == 0 else None,
                 references=known or None,
+                meta=meta,
             )
         )
         return len(self.items) - 1
+
+    def next_below(self, ancestor: int | None, leaf: int | None) -> int | None:
+        """The item that comes after `ancestor` on the branch to `leaf`; None off the branch."""
+        following = None
+        while leaf is not None and leaf != ancestor:
+            following, leaf = leaf, self.items[leaf].parent
+        return following if leaf == ancestor else None
 
     def parsed(self, header: SourceHeader, leaf: int | None) -> ParsedSource:
         """What was read, once nothing more is to come."""

@@ -75,6 +75,12 @@ def time_in(fields: Fields, key: str) -> int | None:
     return round(number) if number is not None and _is_exact(number) else None
 
 
+def seconds_in(fields: Fields, key: str) -> int | None:
+    """The time at `key`, a number of seconds, as Unix milliseconds."""
+    number = number_in(fields, key)
+    return round(number * 1000) if number is not None and _is_exact(number * 1000) else None
+
+
 def _time_of_text(text: str) -> int | None:
     try:
         moment = datetime.fromisoformat(text)

@@ -8,7 +8,7 @@ of blank or malformed lines (`ParsedSource.unaccounted`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,7 +28,8 @@ class Item(msgspec.Struct, gc=False):
 
     `parent` and `about` are positions of items. `references` are fields of the body that name an
     entry, by the position of its item. Items of one line differ by `ordinal`. `group` marks items
-    that are parts of one answer, of which only one carries its usage.
+    that are parts of one answer, of which only one carries its usage. `meta` is what the source
+    says of a message beside what was said.
     """
 
     body: ItemBody
@@ -42,6 +43,7 @@ class Item(msgspec.Struct, gc=False):
     alias: str | None = None
     references: dict[str, int] | None = None
     group: str | None = None
+    meta: dict[str, object] | None = None
 
     @property
     def lane(self) -> Lane:
@@ -75,12 +77,18 @@ class Malformed(NamedTuple):
 
 
 class SourceHeader(msgspec.Struct, frozen=True):
-    """What a source says of its session. `session` is its foreign id, `metadata` plain data."""
+    """What a source says of its session. `session` is its foreign id, `metadata` plain data.
+
+    `parent` is the foreign id of the session it was begun from; `is_subagent` says that a call
+    made there began it.
+    """
 
     session: str | None = None
     created_at: int | None = None
     cwd: str | None = None
     metadata: dict[str, object] = {}
+    parent: str | None = None
+    is_subagent: bool = False
 
 
 class ParsedSource(msgspec.Struct, frozen=True):
@@ -170,22 +178,36 @@ class _Placing:
         return self.ids[position] if sibling is None else Sibling(sibling)
 
     def _body(self, item: Item) -> bytes:
-        body = item.body
-        if isinstance(body, bytes):
+        body = body_without_source(item, self.ids)
+        if item.kind == OPAQUE:
             return body
-        if item.references:
-            ids = {name: self.ids[position] for name, position in item.references.items()}
-            body = msgspec.structs.replace(body, **ids)
-        return with_source(encode(body), Source(self._part, item.offset, item.length))
+        return with_source(body, Source(self._part, item.offset, item.length))
 
 
+def body_without_source(item: Item, ids: Sequence[EntryId]) -> bytes:
+    """The body of an item but for its place in the source; `ids` are those of all items."""
+    body = item.body
+    if isinstance(body, bytes):
+        return body
+    if item.references:
+        named = {name: ids[position] for name, position in item.references.items()}
+        body = msgspec.structs.replace(body, **named)
+    written = encode(body)
+    return written if item.meta is None else _with_field(written, _META_FIELD, item.meta)
+
+
+_META_FIELD = b'"meta":'
 _SOURCE_FIELD = b'"source":'
 
 
 def with_source(body: bytes, source: Source) -> bytes:
     """The JSON object `body` with the field ``source`` as its last."""
+    return _with_field(body, _SOURCE_FIELD, source)
+
+
+def _with_field(body: bytes, name: bytes, value: object) -> bytes:
     comma = b"" if body == b"{}" else b","
-    return body[:-1] + comma + _SOURCE_FIELD + encode(source) + b"}"
+    return body[:-1] + comma + name + encode(value) + b"}"
 
 
 def without_source(body: bytes) -> bytes:
@@ -200,7 +222,22 @@ class _HasSource(msgspec.Struct):
     source: Source | None = None
 
 
+class _HasMeta(msgspec.Struct):
+    meta: dict[str, Any] | None = None
+
+
 _has_source = msgspec.json.Decoder(_HasSource)
+_has_meta = msgspec.json.Decoder(_HasMeta)
+
+
+def meta_of(body: bytes) -> dict[str, Any]:
+    """What the source of an imported message says of it beside what was said."""
+    if _META_FIELD not in body:
+        return {}
+    try:
+        return _has_meta.decode(body).meta or {}
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
 
 
 def source_of(body: bytes) -> Source | None:

@@ -7,6 +7,7 @@ signature.
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import b64decode
 
 import msgspec
@@ -18,6 +19,20 @@ from perdure.stores.chain import blob_hash
 
 HANDLE = "media://"
 """What a handle begins with; the name of the content follows."""
+
+UNKNOWN_TYPE = "application/octet-stream"
+
+_DATA_ADDRESS = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]+)*;base64,")
+_BEGINNINGS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+    (b"ID3", "audio/mpeg"),
+)
+_RIFF_TYPES = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 class Media:
@@ -42,10 +57,24 @@ class Media:
         digest = blob_hash(content)
         self._contents[digest] = content
         return MediaPart(
-            mime_type=mime_type or "application/octet-stream",
+            mime_type=mime_type or type_of(content),
             handle=HANDLE + digest,
             byte_length=len(content),
         )
+
+    def addressed(self, address: str | None, mime_type: str | None = None) -> MediaPart | None:
+        """The part for a ``data:`` address, or for base64 that stands alone; None for others."""
+        found = None if address is None else _DATA_ADDRESS.match(address)
+        if address is None or found is None:
+            return self.part(address or None, mime_type)
+        return self.part(address[found.end() :], found[1] or mime_type)
+
+
+def type_of(content: bytes) -> str:
+    """What `content` is, by how it begins."""
+    if content[:4] == b"RIFF":
+        return _RIFF_TYPES.get(content[8:12], UNKNOWN_TYPE)
+    return next((name for start, name in _BEGINNINGS if content.startswith(start)), UNKNOWN_TYPE)
 
 
 def unknown_part(item: object) -> UnknownPart:

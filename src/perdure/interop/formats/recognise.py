@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from perdure.interop.formats.fields import Fields, fields_of, name_in, text_in
+from perdure.interop.formats.codex.reading import ENVELOPES as CODEX_ENVELOPES
+from perdure.interop.formats.fields import (
+    Fields,
+    fields_of,
+    name_in,
+    number_in,
+    object_in,
+    text_in,
+)
 from perdure.interop.formats.lines import lines_of, read_line
+from perdure.interop.formats.operator.reading import LEGACY_HEADER
 
-Format = Literal["perdure", "pi", "claude-code"]
+Format = Literal["perdure", "pi", "claude-code", "operator", "codex"]
 
 LINES_LOOKED_AT = 200
 """So many lines may come before the first one that tells the format."""
@@ -25,6 +34,9 @@ _PI_TYPES = frozenset(
         "custom_message",
     }
 )
+_OPERATOR_TYPES = frozenset({*_PI_TYPES, "leaf", "channel"})
+_CODEX_BARE_TYPES = frozenset({"message", "reasoning", "function_call", "function_call_output"})
+_CODEX_BARE_FIELDS = ("role", "summary", "call_id")
 _CLAUDE_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress"})
 
 
@@ -48,7 +60,9 @@ def _format_of(fields: Fields) -> Format | None:
         return "pi"
     if _is_claude_code(fields, kind):
         return "claude-code"
-    return None
+    if _is_codex(fields, kind):
+        return "codex"
+    return "operator" if _is_operator(fields, kind) else None
 
 
 def _is_pi(fields: Fields, kind: str | None) -> bool:
@@ -60,6 +74,29 @@ def _is_pi(fields: Fields, kind: str | None) -> bool:
     if kind == "message" and "message" not in fields:
         return False
     return kind in _PI_TYPES and "sessionId" not in fields and "uuid" not in fields
+
+
+def _is_operator(fields: Fields, kind: str | None) -> bool:
+    if kind == LEGACY_HEADER:
+        return name_in(fields, "id") is not None and "created_at" in fields
+    if kind is None:  # legacy, whose lines are bare messages
+        return name_in(fields, "role") is not None and "contents" in fields
+    if kind == "session_header":
+        return name_in(fields, "id") is not None
+    is_snake = "parent_id" in fields or number_in(fields, "timestamp") is not None
+    return is_snake and name_in(fields, "id") is not None and kind in {*_OPERATOR_TYPES, "session"}
+
+
+def _is_codex(fields: Fields, kind: str | None) -> bool:
+    if kind in CODEX_ENVELOPES:
+        return object_in(fields, "payload") is not None
+    if kind is None:  # the first versions, without envelopes
+        has_header = name_in(fields, "id") is not None and text_in(fields, "timestamp") is not None
+        return name_in(fields, "record_type") == "state" or (
+            has_header and ("instructions" in fields or "git" in fields)
+        )
+    is_item = kind in _CODEX_BARE_TYPES and any(key in fields for key in _CODEX_BARE_FIELDS)
+    return is_item and "uuid" not in fields and "timestamp" not in fields
 
 
 def _is_claude_code(fields: Fields, kind: str | None) -> bool:

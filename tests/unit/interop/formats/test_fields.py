@@ -64,3 +64,21 @@ def test_times_are_read_in_whole_milliseconds(value: object, time: int | None) -
 
 def test_texts_leave_out_what_is_no_text() -> None:
     assert fields.texts_in({"files": ["a", 1, None, "b"]}, "files") == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("written", "time"),
+    [
+        (1750000000.25, 1_750_000_000_250),
+        (1750000000, 1_750_000_000_000),
+        (0, 0),
+        ("1750000000", None),
+        (None, None),
+        (1e300, None),
+        (math.inf, None),
+        (math.nan, None),
+        (True, None),
+    ],
+)
+def test_a_time_may_be_a_number_of_seconds(written: object, time: int | None) -> None:
+    assert fields.seconds_in({"key": written}, "key") == time

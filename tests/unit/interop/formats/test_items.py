@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from perdure.interop.formats.items import (
     Item,
     ItemBody,
+    body_without_source,
     bound,
+    meta_of,
     source_of,
     with_source,
     without_source,
@@ -16,7 +18,7 @@ from perdure.session.codec import encode
 from perdure.session.entries import Sibling
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import OPAQUE, Compaction, Custom
-from perdure.session.messages import user
+from perdure.session.messages import decode_message, user
 from perdure.session.notes import CompactionUndone, Label, Source
 
 S = StreamId("s")
@@ -81,3 +83,18 @@ def test_an_empty_body_takes_a_source_too() -> None:
 def test_what_is_no_source_is_none() -> None:
     assert source_of(b'{"source":3}') is None
     assert source_of(b'"source": \xff') is None
+
+
+def test_what_a_source_says_of_a_message_stands_beside_what_was_said() -> None:
+    told = {"reactions": ["👍"]}
+    [entry] = bound([item(user("a"), meta=told)], S, 0).entries
+    assert meta_of(entry.body) == told
+    assert source_of(entry.body) == Source(0, 10, 5)
+    assert decode_message(entry.body) == user("a")
+    assert body_without_source(item(user("a"), meta=told), ()) == without_source(entry.body)
+
+
+def test_what_is_no_meta_is_nothing() -> None:
+    assert meta_of(b'{"meta":3}') == {}
+    assert meta_of(encode(user("a"))) == {}
+    assert meta_of(b'"meta": \xff') == {}

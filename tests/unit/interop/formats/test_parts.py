@@ -5,7 +5,7 @@ from base64 import b64encode
 import msgspec
 import pytest
 
-from perdure.interop.formats.parts import HANDLE, Media, unknown_part
+from perdure.interop.formats.parts import HANDLE, Media, type_of, unknown_part
 from perdure.stores.chain import blob_hash
 
 
@@ -31,6 +31,46 @@ def test_media_without_a_type_are_bytes() -> None:
     part = Media().part("YQ==", None)
     assert part is not None
     assert part.mime_type == "application/octet-stream"
+
+
+@pytest.mark.parametrize(
+    ("beginning", "name"),
+    [
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"RIFF0000WEBP", "image/webp"),
+        (b"RIFF0000WAVE", "audio/wav"),
+        (b"RIFF0000AVI ", "application/octet-stream"),
+    ],
+)
+def test_a_type_that_nobody_told_is_found_in_the_content(beginning: bytes, name: str) -> None:
+    assert type_of(beginning + b"...") == name
+    part = Media().part(b64encode(beginning).decode(), None)
+    assert part is not None
+    assert part.mime_type == name
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("data:image/png;base64,YQ==", "image/png"),
+        ("data:text/plain;charset=utf-8;base64,YQ==", "text/plain"),
+        ("data:;base64,YQ==", "application/octet-stream"),
+        ("YQ==", "application/octet-stream"),
+    ],
+)
+def test_an_address_may_hold_its_content(address: str, name: str) -> None:
+    media = Media()
+    part = media.addressed(address)
+    assert part is not None
+    assert (part.mime_type, media.blobs) == (name, (b"a",))
+
+
+@pytest.mark.parametrize("address", [None, "", "https://example.org/a.png", "file:/tmp/a.png"])
+def test_an_address_of_something_elsewhere_is_no_media(address: str | None) -> None:
+    media = Media()
+    assert media.addressed(address) is None
+    assert media.blobs == ()
 
 
 def test_an_unknown_part_keeps_all_but_signatures() -> None:

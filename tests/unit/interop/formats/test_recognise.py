@@ -4,7 +4,18 @@ import pytest
 
 from perdure.interop.exporting import export_session
 from perdure.interop.formats.recognise import LINES_LOOKED_AT, recognised
-from tests.fakes.sources import CLAUDE_CODE, PI, claude_file, empty_store, imported, pi_file
+from tests.fakes.sources import (
+    CLAUDE_CODE,
+    CODEX,
+    OPERATOR,
+    PI,
+    claude_file,
+    codex_file,
+    empty_store,
+    imported,
+    operator_file,
+    pi_file,
+)
 
 
 @pytest.mark.parametrize("name", PI)
@@ -15,6 +26,26 @@ def test_every_version_of_pi_is_recognised(name: str) -> None:
 @pytest.mark.parametrize("name", CLAUDE_CODE)
 def test_claude_code_is_recognised(name: str) -> None:
     assert recognised(claude_file(name)) == "claude-code"
+
+
+@pytest.mark.parametrize("name", OPERATOR)
+def test_every_form_of_operator_is_recognised(name: str) -> None:
+    assert recognised(operator_file(name)) == "operator"
+
+
+@pytest.mark.parametrize("name", CODEX)
+def test_every_form_of_codex_is_recognised(name: str) -> None:
+    assert recognised(codex_file(name)) == "codex"
+
+
+@pytest.mark.parametrize("name", ["current.jsonl", "sample.jsonl", "legacy.jsonl"])
+def test_an_operator_file_that_lost_its_header_is_still_operator(name: str) -> None:
+    assert recognised(operator_file(name).partition(b"\n")[2]) == "operator"
+
+
+@pytest.mark.parametrize("name", ["rollout.jsonl", "bare.jsonl"])
+def test_a_codex_file_that_lost_its_header_is_still_codex(name: str) -> None:
+    assert recognised(codex_file(name).partition(b"\n")[2]) == "codex"
 
 
 async def test_our_own_exports_are_recognised_in_both_formats() -> None:
@@ -39,10 +70,12 @@ def test_a_pi_file_that_lost_its_header_is_still_pi() -> None:
     [
         b"",
         b"hello\nworld\n",
-        b'{"type":"session","version":3,"id":"x","timestamp":1750000000.25,"cwd":"/"}\n',
-        b'{"id":"a1","timestamp":"2026-01-01T00:00:00Z","parent_id":"a0","type":"message"}\n',
+        b'{"type":"session","version":3,"timestamp":1750000000.25,"cwd":"/"}\n',
+        b'{"id":"a1","timestamp":"2026-01-01T00:00:00Z","parent_id":"a0","type":"news"}\n',
+        b'{"type":"metadata","title":"a page"}\n{"role":"x"}\n',
         b'{"type":"message","timestamp":"2026-01-01T00:00:00Z","payload":{}}\n',
-        b'{"type":"session_meta","timestamp":"2026-01-01T00:00:00Z","payload":{"id":"x"}}\n',
+        b'{"type":"session_meta","timestamp":"2026-01-01T00:00:00Z"}\n',
+        b'{"id":"x","timestamp":"2026-01-01T00:00:00Z"}\n',
         b'{"type":42}\n{"kind":"user"}\n',
     ],
 )

@@ -116,9 +116,16 @@ class _About:
         """The session: the first one named. A file of an agent's side chain is one of its own."""
         session = next(iter(self.sessions), None)
         agent = self.metadata.get("agent")
-        if session is not None and agent is not None and not self.has_main_chain:
-            session = f"{session}:agent-{agent}"
-        return SourceHeader(session, self.created_at, self.cwd, self.metadata)
+        header = SourceHeader(session, self.created_at, self.cwd, self.metadata)
+        if session is None or not isinstance(agent, str) or self.has_main_chain:
+            return header
+        own = agent_session(session, agent)
+        return msgspec.structs.replace(header, session=own, parent=session, is_subagent=True)
+
+
+def agent_session(session: str, agent: str) -> str:
+    """What the session of an agent is called that was started in `session`."""
+    return f"{session}:agent-{agent}"
 
 
 class _Reader:
@@ -289,12 +296,22 @@ def _user(reader: _Reader, record: Record, hung_on: int | None) -> int:
     results = said_by_tools(parts)
     if not results:
         return reader.draft.add(record, _said(record.fields, parts), hung_on)
-    item = reader.draft.add(record, Message("tool", results), hung_on)
+    meta = _started_agent(record.fields)
+    item = reader.draft.add(record, Message("tool", results), hung_on, meta=meta)
     reader.answers.add_results(item, hung_on, [result.call_id for result in results])
     rest = said_by_person(parts)
     if rest:
         return reader.draft.add(record, _said(record.fields, rest), item, ordinal=1)
     return item
+
+
+def _started_agent(fields: Fields) -> Fields | None:
+    """Which session holds what the agent did whose result this is, if it has one of its own."""
+    session = name_in(fields, "sessionId")
+    agent = name_in(object_in(fields, "toolUseResult") or {}, "agentId")
+    if session is None or agent is None:
+        return None
+    return {"subagent": agent_session(session, agent)}
 
 
 def _said(fields: Fields, parts: tuple[Part, ...]) -> ItemBody:

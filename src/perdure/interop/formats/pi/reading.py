@@ -283,8 +283,9 @@ def _first_kept(reader: _Reader, record: Record, parent: int | None) -> int | No
     node = reader.linker.nodes.get(kept) if kept else None
     if node is not None and reader.draft.items[node].alias == kept:
         return node
+    # It may name a label: then what stands after the label's nearest ancestor is kept.
     is_known = kept is not None and kept in reader.linker.nodes
-    return _next_below(reader, node, parent) if is_known else None
+    return reader.draft.next_below(node, parent) if is_known else None
 
 
 def _kept_record(reader: _Reader, record: Record) -> tuple[int, str | None]:
@@ -293,17 +294,6 @@ def _kept_record(reader: _Reader, record: Record) -> tuple[int, str | None]:
     if index is not None and 0 <= index < len(reader.indexed):
         return reader.indexed[int(index)]
     return 0, name_in(record.fields, "firstKeptEntryId")
-
-
-def _next_below(reader: _Reader, ancestor: int | None, leaf: int | None) -> int | None:
-    """The item that comes after `ancestor` on the branch to `leaf`.
-
-    pi may name a label as the first entry kept; that is what stands after its nearest ancestor.
-    """
-    following = None
-    while leaf is not None and leaf != ancestor:
-        following, leaf = leaf, reader.draft.items[leaf].parent
-    return following if leaf == ancestor else None
 
 
 _BODIES: dict[str, Callable[[_Reader, Record, int | None], _Placed]] = {

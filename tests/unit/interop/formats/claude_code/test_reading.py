@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.interop.formats.claude_code.reading import parse
-from perdure.interop.formats.items import ParsedSource
+from perdure.interop.formats.items import ParsedSource, meta_of
 from perdure.session.kinds import OPAQUE, Compaction, Custom, CustomMessage
 from perdure.session.messages import (
     Message,
@@ -24,6 +24,8 @@ from tests.fakes.sources import (
     CLAUDE_CODE,
     check_items,
     claude_file,
+    empty_store,
+    imported,
     made_of,
     path_of,
     spoilt,
@@ -219,7 +221,31 @@ def test_a_file_of_an_agents_side_chain_is_a_session_of_its_own() -> None:
     agent: dict[str, object] = {"isSidechain": True, "agentId": "a17", "sessionId": "s"}
     parsed = parse(file_of({**said("a", None), **agent}, {**said("b", "a"), **agent}))
     assert parsed.header.session == "s:agent-a17"
+    assert (parsed.header.parent, parsed.header.is_subagent) == ("s", True)
     assert parsed.leaf == 1
+
+
+async def test_an_agents_session_belongs_to_the_session_and_the_call_that_started_it() -> None:
+    store = empty_store()
+    parent = (await imported(store, claude_file("agents.jsonl"))).session
+    agent = (await imported(store, claude_file("agent-ae267a1.jsonl"))).session
+    header = (await store.state(agent)).header
+    assert (header.origin, header.parent) == ("subagent", parent)
+    result = await store.entry(parent, await store.resolve(parent, "r1"))
+    assert meta_of(result.body) == {"subagent": agent}
+    assert result.message is not None
+    [part] = result.message.parts
+    assert isinstance(part, ToolResultPart)
+    assert part.call_id == "toolu_1"
+
+
+async def test_an_agents_session_may_come_before_the_one_that_started_it() -> None:
+    store = empty_store()
+    agent = (await imported(store, claude_file("agent-ae267a1.jsonl"))).session
+    parent = (await imported(store, claude_file("agents.jsonl"))).session
+    assert (await store.state(agent)).header.parent == parent
+    assert [each.id for each in await store.sessions()] == [parent]
+    assert (await store.verify()).is_ok
 
 
 # -- files written by hand, damaged files

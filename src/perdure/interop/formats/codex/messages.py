@@ -1,0 +1,250 @@
+"""Codex's response items as perdure's messages: words, reasoning, calls, results, usage.
+
+An item is a message, a piece of reasoning, a call or a result; each becomes an entry of its own.
+Left to the import original alone: encrypted reasoning, and snapshots of the workspace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from perdure.interop.formats.fields import (
+    Fields,
+    count_in,
+    fields_of,
+    flag_in,
+    list_in,
+    name_in,
+    number_in,
+    object_in,
+    text_in,
+)
+from perdure.interop.formats.lines import read_line
+from perdure.interop.formats.parts import Media, unknown_part
+from perdure.session.codec import encode
+from perdure.session.kinds import CustomMessage
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+
+Body = Message | CustomMessage
+
+INJECTED = (
+    "<environment_context>",
+    "<user_instructions>",
+    "<INSTRUCTIONS>",
+    "# AGENTS.md instructions",
+    "<permissions instructions>",
+    "<collaboration_mode>",
+    "<turn_aborted>",
+    "<subagent_notification>",
+    "<skill>",
+)
+"""How the messages of role user begin that Codex writes itself."""
+
+_ALREADY_READ = 1_000_000  # characters of a result within which an exit code is looked for
+
+
+def body_of(item: Fields, media: Media, model: str | None) -> Body | None:
+    """The response item `item`; None when it says nothing that is known to a conversation."""
+    read = _READERS.get(text_in(item, "type") or "")
+    body = None if read is None else read(item, media)
+    if isinstance(body, Message) and body.role == "assistant":
+        reason = "tool_calls" if body.tool_calls else "stop"
+        return msgspec.structs.replace(body, model=model, stop_reason=reason)
+    return body
+
+
+def retained_of(items: Iterable[object], summary: str, media: Media) -> tuple[Message, ...]:
+    """The history that replaced what was before a compaction, without the summary in it."""
+    kept: list[Message] = []
+    for item in items:
+        fields = fields_of(item)
+        body = None if fields is None else body_of(fields, media, None)
+        if isinstance(body, CustomMessage):
+            body = Message("user", body.parts) if body.in_context else None
+        if body is not None and not (summary and summary in body.text):
+            kept.append(body)
+    return tuple(kept)
+
+
+def usage_of(info: Fields) -> Usage | None:
+    """The usage of the last model call. Cached tokens are among the input tokens there."""
+    last = object_in(info, "last_token_usage")
+    if last is None:
+        return None
+    read, written = (
+        count_in(last, "cached_input_tokens"),
+        count_in(last, "cache_write_input_tokens"),
+    )
+    usage = Usage(
+        input_tokens=max(0, count_in(last, "input_tokens") - read - written),
+        output_tokens=count_in(last, "output_tokens"),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )
+    return usage if usage.total_tokens else None
+
+
+# -- words
+
+
+def _message(item: Fields, media: Media) -> Body | None:
+    parts = _content(item, "content", media)
+    role = text_in(item, "role")
+    if parts is None:
+        return None
+    if role == "assistant":
+        return Message("assistant", parts)
+    if role == "user":
+        if _is_injected(parts):
+            return CustomMessage("codex:context", parts, is_displayed=False)
+        return Message("user", parts)
+    if role in ("developer", "system"):
+        return CustomMessage(f"codex:{role}", parts, is_displayed=False)
+    return None
+
+
+def _is_injected(parts: tuple[Part, ...]) -> bool:
+    first = next((part.text for part in parts if isinstance(part, TextPart)), "")
+    return first.lstrip().startswith(INJECTED)
+
+
+def _content(fields: Fields, key: str, media: Media) -> tuple[Part, ...] | None:
+    text = text_in(fields, key)
+    if text is not None:
+        return (TextPart(text),)
+    items = list_in(fields, key)
+    return None if items is None else tuple(_part(item, media) for item in items)
+
+
+def _part(item: object, media: Media) -> Part:
+    fields = fields_of(item)
+    if fields is None:
+        return TextPart(item) if isinstance(item, str) else unknown_part(item)
+    text = text_in(fields, "text")
+    if text is not None:
+        return TextPart(text)
+    address = name_in(fields, "image_url") or name_in(fields, "audio_url")
+    found = media.addressed(address) if address is not None else None
+    return unknown_part(item) if found is None else found
+
+
+def _reasoning(item: Fields, _media: Media) -> Message:
+    texts: list[str] = []
+    for key in ("summary", "content"):
+        pieces = (fields_of(piece) or {} for piece in list_in(item, key) or ())
+        texts += [text for piece in pieces if (text := text_in(piece, "text"))]
+    is_redacted = not texts and name_in(item, "encrypted_content") is not None
+    return Message("assistant", (ThinkingPart("\n\n".join(texts), is_redacted=is_redacted),))
+
+
+# -- calls and results
+
+
+def _function_call(item: Fields, _media: Media) -> Message | None:
+    name, space = name_in(item, "name"), name_in(item, "namespace")
+    if name is not None and space is not None:
+        name = f"{space.rstrip('_')}__{name}"
+    return _call(item, name, _arguments(item.get("arguments")))
+
+
+def _arguments(written: object) -> Fields:
+    """Arguments are JSON inside a string; what is no JSON object there is kept as it is."""
+    if isinstance(written, str):
+        found = fields_of(read_line(written.encode("utf-8", "replace")).value)
+        return {"arguments": written} if found is None and written else found or {}
+    return fields_of(written) or {}
+
+
+def _custom_tool_call(item: Fields, _media: Media) -> Message | None:
+    return _call(item, name_in(item, "name"), {"input": text_in(item, "input") or ""})
+
+
+def _local_shell_call(item: Fields, _media: Media) -> Message | None:
+    action = object_in(item, "action") or {}
+    args = {key: value for key, value in action.items() if key != "type" and value is not None}
+    return _call(item, "local_shell", args)
+
+
+def _tool_search_call(item: Fields, _media: Media) -> Message | None:
+    return _call(item, "tool_search", _arguments(item.get("arguments")))
+
+
+def _call(item: Fields, name: str | None, args: Fields) -> Message | None:
+    call_id = name_in(item, "call_id") or name_in(item, "id")
+    if name is None or call_id is None:
+        return None
+    return Message("assistant", (ToolCallPart(call_id, name, args),))
+
+
+def _output(item: Fields, media: Media) -> Message | None:
+    call_id = name_in(item, "call_id")
+    nested = object_in(item, "output")
+    holder, key = (item, "output") if nested is None else (nested, "content")
+    parts = _content(holder, key, media)
+    if call_id is None or parts is None:
+        return None
+    text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+    has_failed = nested is not None and not flag_in(nested, "success", default=True)
+    result = ToolResultPart(
+        call_id,
+        text,
+        is_error=has_failed or _is_failure(text),
+        media=tuple(part for part in parts if isinstance(part, MediaPart)),
+    )
+    return Message("tool", (result,))
+
+
+def _is_failure(text: str) -> bool:
+    """Whether the result of a command, as Codex writes it for the model, has an exit code."""
+    if text.startswith("Exit code: "):
+        return not text.startswith("Exit code: 0\n")
+    if not text.startswith('{"output":') or len(text) > _ALREADY_READ:
+        return False
+    fields = fields_of(read_line(text.encode("utf-8", "replace")).value) or {}
+    return bool(number_in(object_in(fields, "metadata") or {}, "exit_code"))
+
+
+def _tool_search_output(item: Fields, _media: Media) -> Message | None:
+    call_id, tools = name_in(item, "call_id"), list_in(item, "tools")
+    if call_id is None or tools is None:
+        return None
+    return Message("tool", (ToolResultPart(call_id, encode(tools).decode()),))
+
+
+def _image(item: Fields, media: Media) -> CustomMessage | None:
+    """An image that the provider made: to look at, not sent again."""
+    found = media.addressed(name_in(item, "result"))
+    if found is None:
+        return None
+    prompt = name_in(item, "revised_prompt")
+    words = () if prompt is None else (TextPart(prompt),)
+    return CustomMessage("codex:image", (*words, found), in_context=False)
+
+
+_READERS: dict[str, Callable[[Fields, Media], Body | None]] = {
+    "message": _message,
+    "reasoning": _reasoning,
+    "function_call": _function_call,
+    "function_call_output": _output,
+    "custom_tool_call": _custom_tool_call,
+    "custom_tool_call_output": _output,
+    "local_shell_call": _local_shell_call,
+    "local_shell_call_output": _output,
+    "tool_search_call": _tool_search_call,
+    "tool_search_output": _tool_search_output,
+    "image_generation_call": _image,
+}
+
+READ_ITEMS = frozenset(_READERS)
+"""Types of the response items that are read."""

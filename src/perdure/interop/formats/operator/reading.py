@@ -1,0 +1,317 @@
+"""Operator session files, read: version 3, its documentation's own form, and the legacy one.
+
+As in pi, everything is in one tree there, and labels and names are side entries here. A ``leaf``
+record moves the leaf and nothing hangs on it. The legacy form is a line of metadata and one
+message a line, in order; its lines have no ids of their own, so they are named by what they hold:
+such a file is rewritten whole at each save. Fields that perdure has no place for stay in the
+import original.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+
+from perdure.interop.formats.draft import Draft, Leaf, Linker, Progress, Record
+from perdure.interop.formats.fields import (
+    Fields,
+    count_in,
+    fields_of,
+    flag_in,
+    name_in,
+    object_in,
+    seconds_in,
+    text_in,
+    texts_in,
+    time_in,
+)
+from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.lines import Line, Reading
+from perdure.interop.formats.operator.messages import content_of, message_of, meta_of, usage_of
+from perdure.interop.formats.operator.records import FORMAT, HEADERS
+from perdure.interop.formats.pi.messages import model_name
+from perdure.session.kinds import (
+    BranchSummary,
+    Compaction,
+    Custom,
+    CustomMessage,
+    ModelChange,
+    ThinkingChange,
+)
+from perdure.session.notes import ImportedRecord, Label, LeafMoved, SessionInfoChanged
+
+LEGACY_HEADER = "metadata"
+HEADER_TYPES = frozenset({*HEADERS, LEGACY_HEADER})
+
+ENVELOPE = ("type", "id", "parent_id", "timestamp")
+_BROKEN = re.compile(
+    rb'\{(?:"type":"[a-z_]+",)?"id":"([\w.-]+)"(?:,"timestamp":[\d.e+-]+)?'
+    rb'(?:,"parent_id":(?:null|"([\w.-]+)"))?[,}]'
+)
+_METADATA = ("version", "parent_session", "metadata")
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """The Operator session in `content`, whatever state it is in."""
+    reader = _Reader()
+    for line, reading in reader.draft.readings(content, progress):
+        reader.take(line, reading)
+    return reader.finished()
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.draft = Draft(FORMAT)
+        self.linker = Linker(self.draft, self._place)
+        self.leaf = Leaf()
+        self._header: Fields | None = None
+        self._is_legacy = False
+        self._has_gap = False
+        self._digests: dict[str, int] = {}
+
+    def take(self, line: Line, reading: Reading) -> None:
+        """Read one line."""
+        if not reading.is_json:
+            self._take_broken(line, reading.problem or "")
+            return
+        if reading.problem:
+            self.draft.warn("mended", f"line {line.number}: {reading.problem}")
+        fields = fields_of(reading.value)
+        kind = None if fields is None else name_in(fields, "type")
+        if fields is None or (kind is None and "role" not in fields):
+            self.draft.malformed(line, "it is no record of an Operator session")
+            self._has_gap = True
+        elif kind in HEADER_TYPES and self._header is None:
+            self._header = fields
+            self._is_legacy = kind == LEGACY_HEADER
+            self.draft.header_lines.append(line.number)
+        elif kind is None:
+            self._take_legacy(line, fields)
+        else:
+            self._take_record(line, fields, kind)
+
+    def _take_broken(self, line: Line, problem: str) -> None:
+        self.draft.malformed(line, problem)
+        ids = None
+        if line.is_ended and not self._is_legacy:
+            ids = _BROKEN.match(line.content)
+        if ids is None:
+            self._has_gap = True
+            return
+        own, parent = (None if name is None else name.decode() for name in ids.groups())
+        self._link(Record(line, {}, own, parent))
+
+    def _take_record(self, line: Line, fields: Fields, kind: str) -> None:
+        record = Record(line, fields, name_in(fields, "id"), name_in(fields, "parent_id"))
+        record.at = seconds_in(fields, "timestamp")
+        if record.at is None:
+            record.at = seconds_in(object_in(fields, "message") or {}, "timestamp")
+        if kind in HEADER_TYPES:
+            record.id = None
+            self.draft.warn("header", f"line {line.number}: a second header, kept without effect")
+        self._link(record)
+
+    def _take_legacy(self, line: Line, message: Fields) -> None:
+        fields: Fields = {"type": "message", "message": message, "meta": message.get("meta")}
+        record = Record(line, fields, name_in(message, "id") or self._named(line))
+        record.at = seconds_in(message, "timestamp")
+        self.linker.add_below(record, self.leaf.node)
+
+    def _named(self, line: Line) -> str:
+        digest = hashlib.sha256(line.content).hexdigest()[:24]
+        number = self._digests[digest] = self._digests.get(digest, 0) + 1
+        return f"line-{digest}-{number}"
+
+    def _link(self, record: Record) -> None:
+        if self._has_gap:
+            record.fallback = self.leaf.node
+        if record.id is None and record.parent is None:
+            self.linker.add_below(record, self.leaf.node)
+        else:
+            self.linker.add(record)
+        self._has_gap = self._has_gap and not record.is_placed
+
+    def finished(self) -> ParsedSource:
+        """Everything that was read."""
+        self.linker.finish()
+        header = self._header
+        if header is None:
+            self.draft.warn("header", "it has no header: no session id, no working directory")
+            return self.draft.parsed(SourceHeader(), self.leaf.node)
+        described = SourceHeader(
+            session=name_in(header, "id"),
+            created_at=seconds_in(header, "timestamp") or time_in(header, "created_at"),
+            cwd=name_in(header, "cwd"),
+            metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
+        )
+        return self.draft.parsed(described, self.leaf.node)
+
+    # -- placing
+
+    def _place(self, record: Record, parent: int | None) -> int | None:
+        kind = record.fields.get("type")
+        if kind == "leaf":
+            self.leaf.follow(record, _leaf(self, record, parent))
+            return parent
+        node = self._item(record, kind, parent)
+        self.leaf.follow(record, node)
+        return node
+
+    def _item(self, record: Record, kind: str | None, parent: int | None) -> int | None:
+        if kind is None:
+            return self.draft.add(record, record.line.content, parent)
+        if kind in _NOTES:
+            _NOTES[kind](self, record, parent)
+            return parent
+        body, references = _BODIES.get(kind, _unknown)(self, record, parent)
+        meta = meta_of(record.fields) if kind == "message" else None
+        return self.draft.add(record, body, parent, references, meta=meta)
+
+
+_Placed = tuple[ItemBody, dict[str, int | None] | None]
+
+# -- bodies of the tree
+
+
+def _message(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+    message = object_in(record.fields, "message") or {}
+    body = message_of(message, reader.draft.media)
+    if body is not None:
+        return body, None
+    role = name_in(message, "role")
+    if role is None or content_of(message, reader.draft.media) is None:
+        reader.draft.malformed(record.line, "its message has no role or no content")
+    else:
+        text = f"line {record.line.number}: the role {role!r} is kept outside the context"
+        reader.draft.warn("unknown", text)
+    return Custom("operator:message", record.fields.get("message")), None
+
+
+def _thinking(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+    return ThinkingChange(text_in(record.fields, "thinking_level") or "off"), None
+
+
+def _model(reader: _Reader, record: Record, parent: int | None) -> _Placed:
+    fields = record.fields
+    model = model_name(name_in(fields, "provider_id"), name_in(fields, "model_id"))
+    return (ModelChange(model), None) if model else _unknown(reader, record, parent)
+
+
+def _compaction(reader: _Reader, record: Record, parent: int | None) -> _Placed:
+    fields = record.fields
+    files = object_in(fields, "details") or {}
+    body = Compaction(
+        summary=text_in(fields, "summary") or "",
+        tokens_before=count_in(fields, "tokens_before") or None,
+        reason="hook" if flag_in(fields, "from_hook") else "import",
+        read_files=texts_in(files, "read_files"),
+        modified_files=texts_in(files, "modified_files"),
+        usage=usage_of(object_in(fields, "usage")),
+    )
+    return body, {"first_kept": _first_kept(reader, record, parent)}
+
+
+def _first_kept(reader: _Reader, record: Record, parent: int | None) -> int | None:
+    kept = name_in(record.fields, "first_kept_entry_id")
+    if kept is None or kept not in reader.linker.nodes:
+        return None
+    node = reader.linker.nodes[kept]
+    if node is not None and reader.draft.items[node].alias == kept:
+        return node
+    return reader.draft.next_below(node, parent)  # it names a label: keep what comes after it
+
+
+def _branch_summary(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+    fields = record.fields
+    files = object_in(fields, "details") or {}
+    body = BranchSummary(
+        summary=text_in(fields, "summary") or "",
+        read_files=texts_in(files, "read_files"),
+        modified_files=texts_in(files, "modified_files"),
+        usage=usage_of(object_in(fields, "usage")),
+    )
+    return body, {"from_id": reader.linker.nodes.get(text_in(fields, "from_id") or "")}
+
+
+def _custom(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+    fields = record.fields
+    return Custom(name_in(fields, "custom_type") or "operator:custom", fields.get("data")), None
+
+
+def _custom_message(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+    fields = record.fields
+    parts = content_of(fields, reader.draft.media)
+    kind = name_in(fields, "custom_type") or "operator:custom"
+    if parts is None:
+        reader.draft.malformed(record.line, "its message has no content")
+        return Custom("operator:message", fields.get("content")), None
+    is_displayed = flag_in(fields, "display", default=True)
+    return CustomMessage(kind, parts, is_displayed, details=fields.get("details")), None
+
+
+def _channel(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+    return Custom("operator:channel", _own_fields(record.fields)), None
+
+
+def _unknown(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+    kind = record.fields["type"]
+    reader.draft.warn("unknown", f"line {record.line.number}: {kind!r} is kept without effect")
+    return Custom(f"operator:{kind}", _own_fields(record.fields)), None
+
+
+def _own_fields(fields: Fields) -> Fields:
+    return {key: value for key, value in fields.items() if key not in ENVELOPE}
+
+
+# -- notes beside the tree
+
+
+def _leaf(reader: _Reader, record: Record, parent: int | None) -> int | None:
+    """Where the conversation goes on from after the ``leaf`` record."""
+    target = name_in(record.fields, "target_id")
+    if target is not None and target not in reader.linker.nodes:
+        text = f"line {record.line.number}: the leaf it moves to is not here; it stays"
+        reader.draft.warn("leaf", text)
+        reader.draft.add(record, ImportedRecord(FORMAT, "leaf"), parent)
+        return reader.leaf.node
+    node = None if target is None else reader.linker.nodes[target]
+    reader.draft.add(record, LeafMoved(None), parent, {"target": node})
+    return node
+
+
+def _label(reader: _Reader, record: Record, parent: int | None) -> None:
+    target = text_in(record.fields, "target_id") or ""
+    node = reader.linker.nodes.get(target)
+    if node is None or reader.draft.items[node].alias != target:
+        reader.draft.warn("label", f"line {record.line.number}: its label is of no entry here")
+        node = None
+    reader.draft.add(record, Label(name_in(record.fields, "label")), node)
+
+
+def _name(reader: _Reader, record: Record, parent: int | None) -> None:
+    name = (text_in(record.fields, "name") or "").strip()
+    body = SessionInfoChanged(title=name) if name else SessionInfoChanged()
+    reader.draft.add(record, body, None)
+
+
+def _second_header(reader: _Reader, record: Record, parent: int | None) -> None:
+    reader.draft.add(record, ImportedRecord(FORMAT, record.fields["type"]), parent)
+
+
+_BODIES: dict[str, Callable[[_Reader, Record, int | None], _Placed]] = {
+    "message": _message,
+    "thinking_level_change": _thinking,
+    "model_change": _model,
+    "compaction": _compaction,
+    "branch_summary": _branch_summary,
+    "custom": _custom,
+    "custom_message": _custom_message,
+    "channel": _channel,
+}
+
+_NOTES: dict[str, Callable[[_Reader, Record, int | None], None]] = {
+    "label": _label,
+    "session_info": _name,
+    **dict.fromkeys(HEADER_TYPES, _second_header),
+}
