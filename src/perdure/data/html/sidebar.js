@@ -11,6 +11,8 @@ const canvas = el("div", { class: "canvas" });
 rowBox.append(canvas);
 
 let rows = []; // {line, depth} of the tree, {line, snippet} of a search
+let rowOf = new Map(); // entry number -> index of its row in the tree
+let shown = -1; // the entry of the row that stands for what is on the screen
 let chosen = -1; // the row that the keys move
 let terms = [];
 const isFinding = () => terms.length > 0;
@@ -62,13 +64,13 @@ const marked = (text) => {
 
 const drawRow = (row, index) => {
   const { line } = row;
-  const isShown = blocks[current] && blocks[current].members.includes(line.number);
+  const isShown = line.number === shown;
   const kind = ["user", "assistant", "tool", "compaction", "branch_summary"].includes(line.role) ? line.role : "other";
   const classes = ["row", kind, isFinding() ? "hit" : "", branch.on.has(line.number) ? "on" : "off",
     isShown ? "shown" : "", index === chosen ? "chosen" : "", branch.hidden.has(line.number) ? "unseen" : ""];
   const node = el("div", {
     class: classes.filter(Boolean).join(" "), id: `row${index}`, role: "treeitem", "aria-level": (row.depth || 0) + 1,
-    "aria-posinset": index + 1, "aria-setsize": rows.length, "aria-selected": Boolean(isShown),
+    "aria-posinset": index + 1, "aria-setsize": rows.length, "aria-selected": String(isShown),
     onclick: () => { chosen = index; open(row); },
   },
     el("span", { class: "dot", "aria-hidden": "true" }),
@@ -98,6 +100,7 @@ const drawVisible = () => {
 
 const drawRows = () => {
   rows = isFinding() ? found() : treeRows();
+  rowOf = new Map(rows.map((row, n) => [row.line.number, n]));
   const ends = lines.filter((line) => !children.has(line.number)).length;
   if (isFinding()) countBox.textContent = rows.length ? counted(rows.length, "hit") : "Nothing found";
   else countBox.textContent = `${counted(lines.length, "entry", "entries")}, ${counted(ends, "branch", "branches")}`;
@@ -113,9 +116,10 @@ const bringRow = (index) => {
 };
 
 const showInTree = (number) => {
-  if (!isFinding()) {
-    const index = rows.findIndex((row) => row.line.number === number);
-    if (index >= 0) { chosen = index; bringRow(index); }
+  shown = number;
+  if (!isFinding()) { // an entry that has no row is stood for by the one above it
+    while (shown !== null && !rowOf.has(shown)) shown = lines[shown].parent;
+    if (shown !== null) { chosen = rowOf.get(shown); bringRow(chosen); }
   }
   drawVisible();
 };

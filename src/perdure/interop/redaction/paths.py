@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from perdure.interop.redaction.shapes import Find
+from perdure.interop.redaction.shapes import BEGINS, Find
 
-_BEFORE = r"(?<![\w.-])"
+_BEFORE = r"(?:(?<![\w.-])|(?<=\\[nrtbf]))"
 _NAME = r"""[^\s/\\:;,"'`<>|()\[\]{}*?$=&#!]{1,64}"""
 
 _home = re.compile(
@@ -126,4 +126,4 @@ def user_pattern(names: Iterable[str]) -> re.Pattern[str] | None:
     if not known:
         return None
     shapes = "|".join(re.escape(name) for name in known)
-    return re.compile(rf"(?i)(?<![A-Za-z0-9])(?:{shapes})(?![A-Za-z0-9])")
+    return re.compile(rf"(?i){BEGINS}(?:{shapes})(?![A-Za-z0-9])")

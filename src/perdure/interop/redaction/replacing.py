@@ -39,13 +39,14 @@ class Redactor:
         self._numbers: Counter[str] = Counter()
         self._secrets: dict[str, str] = {}  # value -> kind
         self._replaced: Counter[str] = Counter()
+        self._seen: dict[str, tuple[Find, ...]] = {}
         self._folder_shape: re.Pattern[str] | None = None
         self._user_shape: re.Pattern[str] | None = None
 
     def learn(self, text: str) -> None:
         """See `text` before anything is replaced."""
         if "secrets" in self._sorts:
-            for find in shapes.finds(text):
+            for find in self._finds(text):
                 self.learn_secret(text[find.start : find.end], find.kind)
         if "paths" in self._sorts:
             for name in paths.users(text):
@@ -104,7 +105,7 @@ class Redactor:
         if text in self._kept:
             return found
         if "secrets" in self._sorts:
-            found += shapes.finds(text)
+            found += self._finds(text)
             found += self._known_in(text)
         if "paths" in self._sorts:
             found += _matches(self._folder_shape, text, "cwd")
@@ -114,6 +115,12 @@ class Redactor:
         return [
             f for f in found if not any(start <= f.start and f.end <= end for start, end in kept)
         ]
+
+    def _finds(self, text: str) -> tuple[Find, ...]:
+        """The secrets in `text`; looked for once, though there are two passes."""
+        if text not in self._seen:
+            self._seen[text] = tuple(shapes.finds(text))
+        return self._seen[text]
 
     def _known_in(self, text: str) -> Iterable[Find]:
         for value, kind in self._secrets.items():

@@ -47,17 +47,21 @@ _MARKED: dict[str, str] = {
         r"|(?:SK|AC)[a-f0-9]{32}|[0-9]{8,10}:AA[\w-]{32,})"
     ),
 }
+BEGINS = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
+"""Where a word begins, be it behind an escaped line feed of JSON inside JSON."""
+
 _marked = re.compile(
-    r"(?<![A-Za-z0-9])(?:"
+    rf"{BEGINS}(?:"
     + "|".join(f"(?P<{kind.replace('-', '_')}>{shape})" for kind, shape in _MARKED.items())
     + ")"
 )
 
 _ENDS_VALUE = r"""\s"'`,;<>|\\"""
 
-_PLACED: tuple[tuple[str, re.Pattern[str]], ...] = (
-    # kind, and a pattern whose group is the secret
+_PLACED: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
+    # texts of which one must be there, the kind, and a pattern whose group is the secret
     (
+        ("private key",),
         "private-key",
         re.compile(
             r"(-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
@@ -65,20 +69,31 @@ _PLACED: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
     (
+        ("authorization",),
         "authorization",
         re.compile(
-            r"(?i)\bauthorization[\"']?\s{0,3}[:=]\s{0,3}(?:\\?[\"'])?"
+            r"(?i)authorization[\"']?\s{0,3}[:=]\s{0,3}(?:\\?[\"'])?"
             r"(?:(?:bearer|basic|token|digest|negotiate|apikey)\s{1,3})?"
             rf"([^{_ENDS_VALUE}]{{6,}})"
         ),
     ),
-    ("authorization", re.compile(r"(?i)\b(?:bearer|basic)\s{1,3}([\w.~+/=-]{16,})")),
-    ("cookie", re.compile(r"(?i)\b(?:set-)?cookie[\"']?\s{0,3}:\s{0,3}[\"']?([^\r\n\"'\\]{8,})")),
     (
-        "password",
-        re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,80}:([^\s/\"'<>]{1,200})@"),
+        ("bearer", "basic"),
+        "authorization",
+        re.compile(rf"(?i){BEGINS}(?:bearer|basic)\s{{1,3}}([\w.~+/=-]{{16,}})"),
     ),
     (
+        ("cookie",),
+        "cookie",
+        re.compile(r"(?i)(?:set-)?cookie[\"']?\s{0,3}:\s{0,3}[\"']?([^\r\n\"'\\]{8,})"),
+    ),
+    (
+        ("://",),
+        "password",
+        re.compile(r"[a-z][a-z0-9+.-]{0,20}://[^\s/:@\"'<>]{0,80}:([^\s/\"'<>]{1,200})@"),
+    ),
+    (
+        ("?", "&", ";"),
         "url-secret",
         re.compile(
             r"(?i)[?&;](?:api[_-]?key|key|token|access_token|refresh_token|auth|sig|signature|secret|"
@@ -87,14 +102,20 @@ _PLACED: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
     (
+        ("https://",),
         "webhook",
         re.compile(
             r"https://(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)"
             r"([\w/-]{16,})"
         ),
     ),
-    ("password", re.compile(r"(?:\s-u|--user)[ =][\"']?[^\s:\"'$]{1,60}:([^\s\"'$]{3,})")),
     (
+        ("-u", "--user"),
+        "password",
+        re.compile(r"(?:\s-u|--user)[ =][\"']?[^\s:\"'$]{1,60}:([^\s\"'$]{3,})"),
+    ),
+    (
+        ("--",),
         "password",
         re.compile(
             r"(?i)--(?:password|passwd|token|api-?key|secret)[ =][\"']?([^\s\"'$<\[-][^\s\"']{5,})"
@@ -118,7 +139,7 @@ _entropic = re.compile(
 )
 
 _REFERENCE = re.compile(
-    r"(?i)\$\w+|\$\{[^}]*\}?|\$\(.*|%\w+%|%s|%\(\w+\)s|\{+[\w.]*\}*|<[\w -]+>?"
+    r"(?i)\$\w+|\$\{[^}]*\}?|\$\(.*|%\w+%|%s|%\(\w+\)s|\{+[\w.]*\}*|<[\w -]+>?|\(\w+:?\)?"
     r"|\*{3,}|x{3,}|\.{3,}|…+"
     r"|(?:os|env|environ|process|config|self|args|settings|this|opts|options)[.\[].*"
     r"|none|null|true|false|undefined|your[_-][\w-]*|changeme|placeholder|redacted|\[redacted\]"
@@ -126,6 +147,19 @@ _REFERENCE = re.compile(
 _WORD = re.compile(r"^[A-Za-z_][a-z_]*(?:[A-Z][a-z]+)*[.:)\]}]*$")
 _NUMBER = re.compile(r"[\d.,_]+")
 _CALL = re.compile(r"^[A-Za-z_][\w.]*[(\[]")
+
+_ASSIGNED_HINTS = (
+    "pass",
+    "pwd",
+    "secret",
+    "token",
+    "credential",
+    "key",
+    "auth",
+    "sig",
+    "salt",
+    "seed",
+)
 
 ENTROPY_BITS = 3.2
 """Bits a character that a value has at least to count as random where only its name hints."""
@@ -136,14 +170,24 @@ def finds(text: str) -> Iterator[Find]:
     for found in _marked.finditer(text):
         kind = (found.lastgroup or "").replace("_", "-")
         yield Find(found.start(), found.end(), kind)
-    for kind, shape in _PLACED:
+    lowered = text.lower()
+    for hints, kind, shape in _PLACED:
+        if not any(hint in lowered for hint in hints):
+            continue
         for found in shape.finditer(text):
             if not _is_reference(found[1]):
                 yield Find(found.start(1), found.end(1), kind)
+    if any(hint in lowered for hint in _ASSIGNED_HINTS):
+        yield from _assignments(text)
+
+
+def _assignments(text: str) -> Iterator[Find]:
+    placeholders = [each.span() for each in PLACEHOLDER.finditer(text)]
     for found in _assigned.finditer(text):
         kind = "password" if found[1].lower().startswith(("pass", "pwd")) else "secret"
         is_marked = bool(found[3]) or (kind == "password" and found[2] == "=")
-        if _is_assigned(found[4], kind, is_marked=is_marked):
+        is_of_ours = any(start < found.start() < end for start, end in placeholders)
+        if not is_of_ours and _is_assigned(found[4], kind, is_marked=is_marked):
             yield Find(found.start(4), found.end(4), kind)
     for found in _entropic.finditer(text):
         if is_random(found[1]):
@@ -185,7 +229,7 @@ def _is_assigned(value: str, kind: str, *, is_marked: bool) -> bool:
     """
     if kind == "secret" and (len(value) < 6 or _NUMBER.fullmatch(value)):
         return False
-    if not is_secret_value(value) or _named_key.search(value):
+    if not is_secret_value(value) or _named_key.search(value.rstrip(").]}:;")):
         return False
     return is_marked or not (_WORD.match(value) or _CALL.match(value))
 

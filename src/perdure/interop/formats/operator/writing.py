@@ -25,7 +25,7 @@ from perdure.session.codec import Body, Unknown
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
 from perdure.session.ids import EntryId
-from perdure.session.kinds import Compaction, CustomMessage, ModelChange
+from perdure.session.kinds import OPAQUE, Compaction, CustomMessage, ModelChange
 from perdure.session.messages import (
     MediaPart,
     Message,
@@ -285,12 +285,14 @@ def _is_left_out(entry: Entry) -> bool:
 
 
 def _read_from(entries: Sequence[Entry], base: Base | None) -> Mapping[EntryId, None]:
-    """The entries that `base` holds."""
+    """The entries that `base` holds; those nobody can read by the line they are."""
     if base is None:
         return {}
     found: dict[EntryId, None] = {}
+    lines = {line.content for line in lines_of(base.content)}
     for entry in entries:
         source = source_of(entry.body)
-        if source is not None and source.part in base.parts:
+        is_line = entry.kind == OPAQUE and entry.body in lines
+        if is_line or (source is not None and source.part in base.parts):
             found[entry.id] = None
     return found

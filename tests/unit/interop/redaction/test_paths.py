@@ -1,0 +1,73 @@
+"""Home directories, working directories, and the names of people in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.interop.redaction import paths
+
+
+def homes(text: str) -> list[str]:
+    return [text[find.start : find.end] for find in paths.homes(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "home"),
+    [
+        ("cd /home/alice/src", "/home/alice"),
+        ("file:///home/alice/x", "/home/alice"),
+        ("see /Users/alice.", "/Users/alice"),
+        ("'/Users/alice b/x'", "/Users/alice"),
+        ("/mnt/c/Users/Alice/x", "/mnt/c/Users/Alice"),
+        ("/c/Users/Alice/x", "/c/Users/Alice"),
+        ("/usr/home/alice", "/usr/home/alice"),
+        ("C:\\Users\\Alice\\x", "C:\\Users\\Alice"),
+        ("C:\\\\Users\\\\Alice B\\\\x", "C:\\\\Users\\\\Alice B"),
+        ("ls /root/x", "/root"),
+        ("PATH=/home/alice/bin:/usr/bin", "/home/alice"),
+    ],
+)
+def test_home_directories_are_found(text: str, home: str) -> None:
+    assert homes(text) == [home]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["https://example.com/home/page", "src/home/view.py", "/etc/hosts", "~/x", "/rooted", "a/root"],
+)
+def test_other_paths_are_not(text: str) -> None:
+    assert homes(text) == []
+
+
+def test_folders_of_the_system_that_tell_whose_they_are_are_found() -> None:
+    folder = "/private/var/folders/ab/c1d2e3f4g5h6i7"
+    assert homes(f"in {folder}/T/x") == [folder]
+    assert homes("~alice/x") == ["alice"]
+
+
+def test_names_are_those_of_people() -> None:
+    text = (
+        "/home/alice/x /Users/Bob C:\\Users\\Carol\\x /home/runner/w /Users/Shared /home/al /root"
+    )
+    assert list(paths.users(text)) == ["alice", "Bob", "Carol"]
+
+
+def test_folders_are_found_as_whole_paths_only() -> None:
+    shape = paths.folder_pattern(["/home/alice/app", "/srv"])
+    assert shape is not None
+    text = "/home/alice/app/x /home/alice/app. /home/alice/app2 /home/alice/app.old /srv x/srv"
+    assert [m.span()[0] for m in shape.finditer(text)] == [0, 18, 72]
+    assert paths.folder_pattern([]) is None
+
+
+@pytest.mark.parametrize("folder", ["/", "", ".", "src", "\\"])
+def test_folders_that_say_nothing_are_no_pattern(folder: str) -> None:
+    assert not paths.is_telling(folder)
+
+
+def test_names_are_found_as_words_in_any_letter_case() -> None:
+    shape = paths.user_pattern(["alice"])
+    assert shape is not None
+    text = "Alice, ALICE_KEY, alice's -home-alice-src malice alices"
+    assert len(shape.findall(text)) == 4
+    assert paths.user_pattern([]) is None

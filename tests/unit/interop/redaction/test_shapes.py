@@ -1,0 +1,153 @@
+"""What is taken for a secret, and what looks like one and is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.interop.redaction import shapes
+
+
+def found(text: str) -> dict[str, str]:
+    return {text[find.start : find.end]: find.kind for find in shapes.finds(text)}
+
+
+BODY = "Ab3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6"
+MARKED = [
+    ("anthropic-key", f"sk-ant-api03-{BODY}"),
+    ("openai-key", f"sk-proj-{BODY}"),
+    ("openai-key", f"sk-{BODY}"),
+    ("stripe-key", f"sk_live_{BODY[:24]}"),
+    ("github-token", f"ghp_{BODY}"),
+    ("github-token", f"github_pat_{BODY}_{BODY}"),
+    ("gitlab-token", f"glpat-{BODY[:20]}"),
+    ("slack-token", f"xoxb-123456789012-{BODY[:24]}"),
+    ("aws-key", "AKIAIOSFODNN7EXAMPLE"),
+    ("google-key", f"AIza{BODY[:35]}"),
+    ("google-key", f"ya29.{BODY}"),
+    ("huggingface-token", f"hf_{BODY}"),
+    ("npm-token", f"npm_{BODY}"),
+    ("pypi-token", f"pypi-AgEI{BODY}{BODY}"),
+    ("jwt", f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.{BODY}"),
+    ("vault-token", f"hvs.{BODY}"),
+    ("provider-key", f"gsk_{BODY}"),
+    ("provider-key", f"SG.{BODY[:22]}.{BODY}"),
+    ("provider-key", f"1234567890:AA{BODY}"),
+]
+
+
+@pytest.mark.parametrize(("kind", "key"), MARKED)
+@pytest.mark.parametrize("frame", ["{}", "use {} now", '"{}"', "x={};", "(\\n{}\\n)", "é{}…"])
+def test_keys_are_known_by_the_marks_of_their_makers(kind: str, key: str, frame: str) -> None:
+    assert found(frame.format(key)).get(key) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("Authorization: Bearer abcdef123456ghijkl", "abcdef123456ghijkl"),
+        ("authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+        ('"Authorization": "Bearer abc.def-123"', "abc.def-123"),
+        ("-H 'X: Bearer abcdefghijkl0123456'", "abcdefghijkl0123456"),
+        ("Cookie: sid=0a1b2c3d; theme=dark", "sid=0a1b2c3d; theme=dark"),
+        ("postgresql://me:hunter2@db:5432/x", "hunter2"),
+        ("postgresql://me:p@ssw0rd@db/x", "p@ssw0rd"),
+        ("redis://:s3cret@cache", "s3cret"),
+        ("mongodb+srv://u:pw1234@h/?retry=1", "pw1234"),
+        ("https://x.example/a?sig=abcdefgh123&y=1", "abcdefgh123"),
+        ("https://hooks.slack.com/services/T000/B000/abcdefgh", "T000/B000/abcdefgh"),
+        ("curl -u me:pa55word https://x", "pa55word"),
+        ("tool --password hunter22", "hunter22"),
+        ("PASSWORD=correcthorse", "correcthorse"),
+        ("password: 'correct horse'", "correct"),
+        ("DB_PASSWORD=$ecret1!", "$ecret1!"),
+        ('{\\"password\\": \\"hunter22\\"}', "hunter22"),
+        ("AWS_SECRET_ACCESS_KEY = wJalrXUtnFEMI/K7MDENG/bPx", "wJalrXUtnFEMI/K7MDENG/bPx"),
+        ('client_secret: "abcdefgh"', "abcdefgh"),
+        ("API_TOKEN=4f9a0b", "4f9a0b"),
+        ("AccountKey=AbCd1234+/==;", "AbCd1234+/=="),
+        ("encryption_key => 0123abcd", "0123abcd"),
+        ("key=9fK2mLq8Zx4Tr7Wv1Bn6", "9fK2mLq8Zx4Tr7Wv1Bn6"),
+    ],
+)
+def test_values_are_known_by_where_they_stand(text: str, secret: str) -> None:
+    assert secret in found(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "total_tokens=1234567, max_tokens: 4096000",
+        "token: Optional[str] = None",
+        "token = tokens[0]",
+        "secret = self.secret",
+        "password = getpass.getpass()",
+        "password=os.environ['DB_PASSWORD']",
+        "api_key=$OPENAI_API_KEY",
+        "api_key: ${{ secrets.KEY }}",
+        "password: required",
+        "connect(password=password)",
+        "key=lambda item: item.name",
+        "sorted(rows, key=operator.itemgetter)",
+        "The token is checked; the secret of good tea: patience.",
+        "git@github.com:owner/repo.git",
+        "https://example.com/a/b?page=12",
+        "sk-learn and sk-image are libraries",
+        "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+        "media://sha256-" + "0a" * 32,
+        "monkey=abcdefghij0123456789",
+    ],
+)
+def test_what_only_talks_of_secrets_is_left_alone(text: str) -> None:
+    assert found(text) == {}
+
+
+@pytest.mark.parametrize("kind", ["RSA ", "OPENSSH ", "EC ", "ENCRYPTED ", ""])
+@pytest.mark.parametrize("line_end", ["\n", "\\n", "\r\n"])
+def test_private_keys_are_found_whole_however_their_lines_end(kind: str, line_end: str) -> None:
+    lines = [f"-----BEGIN {kind}PRIVATE KEY-----", "MIIEow==", f"-----END {kind}PRIVATE KEY-----"]
+    key = line_end.join(lines)
+    assert found(f"before {key} after") == {key: "private-key"}
+
+
+def test_a_private_key_that_is_cut_off_is_found_to_where_it_is_cut() -> None:
+    text = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowAbc/+=\nMIIEow"
+    assert found(text) == {text: "private-key"}
+
+
+def test_placeholders_are_no_secrets() -> None:
+    for text in ("password=[password-1]", "Authorization: Bearer [authorization-2]"):
+        assert found(text) == {}
+    assert found("postgresql://me:[password-3]@db/x") == {}
+
+
+def test_a_value_is_not_saved_by_a_placeholder_inside_it() -> None:
+    assert "x[ab-1]yz9" in found('password="x[ab-1]yz9"')
+
+
+@pytest.mark.parametrize("name", ["password", "apiKey", "api_key", "ACCESS_TOKEN", "clientSecret"])
+def test_fields_are_known_by_their_names(name: str) -> None:
+    assert shapes.is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", ["idempotency_key", "tokens_before", "key", "passing", "path"])
+def test_other_fields_are_not(name: str) -> None:
+    assert not shapes.is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a",
+        "a-",
+        "key=",
+        "token ",
+        "-----BEGIN PRIVATE KEY-----",
+        "eyJ",
+        "://u:",
+        "sk-",
+        '\\"',
+        "é=",
+    ],
+)
+def test_no_repetition_keeps_the_patterns_busy(piece: str) -> None:
+    list(shapes.finds((piece * 300_000)[:300_000]))  # a quadratic one would meet the time limit
