@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from perdure.errors import InvalidEntry as InvalidEntry
     from perdure.errors import InvalidParent as InvalidParent
     from perdure.errors import InvalidTransition as InvalidTransition
+    from perdure.errors import KeyMissing as KeyMissing
+    from perdure.errors import KeyWrong as KeyWrong
     from perdure.errors import LeafConflict as LeafConflict
     from perdure.errors import LeaseHeld as LeaseHeld
     from perdure.errors import LeaseLost as LeaseLost
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from perdure.errors import StoreCorrupt as StoreCorrupt
     from perdure.errors import StoreError as StoreError
     from perdure.errors import StoreFull as StoreFull
+    from perdure.errors import StoreInUse as StoreInUse
+    from perdure.errors import StoreNotEncrypted as StoreNotEncrypted
     from perdure.errors import StoreReadOnly as StoreReadOnly
     from perdure.errors import StoreTooNew as StoreTooNew
     from perdure.errors import StoreUnavailable as StoreUnavailable
@@ -141,6 +145,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "InvalidEntry",
         "InvalidParent",
         "InvalidTransition",
+        "KeyMissing",
+        "KeyWrong",
         "LeafConflict",
         "LeaseHeld",
         "LeaseLost",
@@ -157,6 +163,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "StoreCorrupt",
         "StoreError",
         "StoreFull",
+        "StoreInUse",
+        "StoreNotEncrypted",
         "StoreReadOnly",
         "StoreTooNew",
         "StoreUnavailable",

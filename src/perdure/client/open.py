@@ -6,18 +6,22 @@ the one it uses and this package does not depend on any.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
 from perdure.client.clock import Outside, SystemClock, system_random
+from perdure.client.keys import configured_key, keyring_keys
 from perdure.client.store import Store
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, KeyMissing, KeyWrong, Unsupported
 from perdure.session.clock import Clock, RandomSource
+from perdure.stores.key import StoreKey
 from perdure.stores.protocol import SessionStore
 
 Durability = Literal["full", "normal"]
@@ -29,6 +33,9 @@ _BACKENDS: Mapping[str, tuple[str, str]] = {
     "sqlite": ("perdure.stores.sqlite.store", "open_sqlite"),
 }
 """Scheme -> module and name of its `Opener`."""
+
+_KEYED = frozenset({"sqlite"})
+"""Schemes of what can be encrypted: their openers take a `key` too."""
 
 
 class Opener(Protocol):
@@ -53,23 +60,31 @@ async def open(
     *,
     namespace: str = "default",
     durability: Durability = "full",
+    key: bytes | str | None = None,
     clock: Clock | None = None,
     random: RandomSource | None = None,
 ) -> AsyncGenerator[Store]:
     """The store at `address` for the length of an ``async with``.
 
     Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder`` or
-    ``memory:``; None is `default_address` of this process.
+    ``memory:``; None is `default_address` of this process. `key` is 32 bytes or 64 hexadecimal
+    digits; without it `perdure.client.keys` looks for one.
     Raises: ConfigError for another address; NotAStore, StoreTooNew, StoreCorrupt, StoreReadOnly,
-    StoreUnavailable when what is there cannot be opened, in which case it was left untouched.
+    StoreUnavailable, KeyMissing, KeyWrong, StoreNotEncrypted when what is there cannot be opened,
+    in which case it was left untouched; Unsupported for a `key` where nothing can be encrypted;
+    ValueError when it is none.
     """
     outside = Outside(clock or SystemClock(), random or system_random)
-    async with await opened(address, namespace, durability, outside) as store:
+    async with await opened(address, namespace, durability, outside, key) as store:
         yield store
 
 
 async def opened(
-    address: str | None, namespace: str, durability: Durability, outside: Outside
+    address: str | None,
+    namespace: str,
+    durability: Durability,
+    outside: Outside,
+    key: bytes | str | StoreKey | None = None,
 ) -> Store:
     """The store at `address`, which the caller has to close.
 
@@ -83,15 +98,36 @@ async def opened(
             "(nothing else is available in this version)"
         )
     module, name = _BACKENDS[scheme]
-    opener = cast("Opener", getattr(importlib.import_module(module), name))
-    backend = await opener(
+    opener = partial(
+        cast("Opener", getattr(importlib.import_module(module), name)),
         address,
         namespace=namespace,
         durability=durability,
         clock=outside.clock,
         random=outside.random,
     )
-    return Store(backend, outside)
+    if scheme in _KEYED:
+        found = configured_key(key, os.environ, address)
+        return Store(await _opened_with_key(opener, address, found), outside)
+    if key is not None:
+        raise Unsupported("encryption", scheme)
+    return Store(await opener(), outside)
+
+
+async def _opened_with_key(
+    opener: Callable[..., Awaitable[SessionStore]], address: str, key: StoreKey | None
+) -> SessionStore:
+    """What `opener` opens with `key`; without one the keyring is asked, if the store wants one."""
+    try:
+        return await opener(key=key)
+    except KeyMissing:
+        kept = await asyncio.to_thread(keyring_keys, address) if key is None else ()
+        if not kept:
+            raise
+    for own in kept[:-1]:
+        with suppress(KeyWrong):
+            return await opener(key=own)
+    return await opener(key=kept[-1])
 
 
 def default_address(environment: Mapping[str, str], platform: str) -> str:

@@ -189,6 +189,59 @@ class StoreUnavailable(StoreError):
         self.reason = reason
 
 
+class KeyMissing(StoreError):
+    """A store is encrypted and no key was found, or a key is configured that is not there."""
+
+    code = "key_missing"
+
+    def __init__(self, store: str, reason: str = "it is encrypted") -> None:
+        super().__init__(
+            f"{store} cannot be opened without its key ({reason}); give key=, PERDURE_KEY or "
+            "PERDURE_KEY_FILE, or keep it in the keyring of the operating system"
+        )
+        self.store = store
+        self.reason = reason
+
+
+class KeyWrong(StoreError):
+    """The key is not the one the store was encrypted with; it was left untouched."""
+
+    code = "key_wrong"
+
+    def __init__(self, store: str) -> None:
+        super().__init__(
+            f"the key that was found does not open {store}: it is the key of another store, or the "
+            "beginning of the file is damaged (nothing was changed)"
+        )
+        self.store = store
+
+
+class StoreNotEncrypted(StoreError):
+    """A key was given for a store that is plain; it was left untouched."""
+
+    code = "store_not_encrypted"
+
+    def __init__(self, store: str) -> None:
+        super().__init__(
+            f"{store} is not encrypted, and a key was given for it; encrypt it with `perdure store "
+            "rekey`, or open it without a key (nothing was changed)"
+        )
+        self.store = store
+
+
+class StoreInUse(StoreError):
+    """What was asked for needs the store alone, and another process has it open."""
+
+    code = "store_in_use"
+    retryable = True
+
+    def __init__(self, store: str) -> None:
+        super().__init__(
+            f"another program has {store} open; end it and try again (nothing was changed)"
+        )
+        self.store = store
+
+
 class Unsupported(StoreError):
     """This kind of store cannot do that at all (see ``stores.protocol.Capabilities``)."""
 

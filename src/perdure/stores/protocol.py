@@ -124,6 +124,7 @@ class StoreInfo(msgspec.Struct, frozen=True):
     """Facts about the store and its namespace.
 
     Units: bytes; `payload_bytes` are those of the namespace's bodies and blobs, each blob once.
+    `cipher` is what an encrypted store is encrypted with.
     """
 
     address: str
@@ -137,6 +138,7 @@ class StoreInfo(msgspec.Struct, frozen=True):
     payload_bytes: int
     is_encrypted: bool
     engine: str
+    cipher: str | None = None
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,11 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from perdure.client.keys import keep_key, keep_next_key
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
-from perdure.errors import ConfigError, StoreUnavailable
+from perdure.client.sync.blocking import open as open_blocking
+from perdure.errors import (
+    ConfigError,
+    KeyMissing,
+    KeyWrong,
+    StoreNotEncrypted,
+    StoreUnavailable,
+    Unsupported,
+)
 from perdure.session.messages import user
+from perdure.stores.key import StoreKey
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.memory_keyring import memory_keyring
 
 
 async def test_a_store_in_memory_lives_as_long_as_its_block() -> None:
@@ -97,3 +108,90 @@ def test_the_default_store_is_the_named_one_or_a_file_of_the_users(
 def test_without_a_home_a_store_has_to_be_named() -> None:
     with pytest.raises(ConfigError, match="PERDURE_STORE"):
         default_address({}, "linux")
+
+
+# ---------------------------------------------------------------- keys
+
+
+KEY, OTHER = "ab" * 32, "cd" * 32
+
+
+@pytest.fixture(autouse=True)
+def no_key_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PERDURE_KEY", raising=False)
+    monkeypatch.delenv("PERDURE_KEY_FILE", raising=False)
+
+
+@pytest.fixture
+async def encrypted(tmp_path: Path) -> str:
+    """The address of a store encrypted with `KEY`."""
+    address = f"sqlite:///{tmp_path / 'e.db'}"
+    async with open_store(address, key=KEY) as store:
+        await store.create(id="s")
+    return address
+
+
+async def sessions_in(address: str, key: str | None = None) -> int:
+    async with open_store(address, key=key) as store:
+        return len(await store.recent())
+
+
+async def test_a_store_made_with_a_key_opens_with_it_only(encrypted: str) -> None:
+    assert await sessions_in(encrypted, KEY) == 1
+    with pytest.raises(KeyMissing):
+        await sessions_in(encrypted)
+    with pytest.raises(KeyWrong) as refused:
+        await sessions_in(encrypted, OTHER)
+    assert KEY not in str(refused.value)
+    assert OTHER not in str(refused.value)
+    assert OTHER not in str(refused.value.facts())
+
+
+async def test_the_environment_names_the_key(
+    encrypted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_KEY", KEY)
+    assert await sessions_in(encrypted) == 1
+    monkeypatch.setenv("PERDURE_KEY", OTHER)
+    with pytest.raises(KeyWrong):
+        await sessions_in(encrypted)
+
+
+async def test_a_plain_store_is_refused_with_a_key(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'p.db'}"
+    await sessions_in(address)
+    before = (tmp_path / "p.db").read_bytes()
+    with pytest.raises(StoreNotEncrypted, match="store rekey"):
+        await sessions_in(address, KEY)
+    assert (tmp_path / "p.db").read_bytes() == before
+
+
+async def test_the_keyring_is_asked_for_a_store_that_is_encrypted(encrypted: str) -> None:
+    with memory_keyring():
+        keep_key(encrypted, StoreKey.of(KEY))
+        assert await sessions_in(encrypted) == 1
+        keep_next_key(encrypted, StoreKey.of(OTHER))
+        assert await sessions_in(encrypted) == 1
+        keep_key(encrypted, StoreKey.of(OTHER))
+        keep_next_key(encrypted, StoreKey.of(KEY))  # a rekey that was cut off after its last step
+        assert await sessions_in(encrypted) == 1
+        keep_key(encrypted, StoreKey.of(OTHER))
+        with pytest.raises(KeyWrong):
+            await sessions_in(encrypted)
+
+
+async def test_a_key_where_nothing_can_be_encrypted_is_refused() -> None:
+    with pytest.raises(Unsupported, match="encryption"):
+        await sessions_in("memory:", KEY)
+
+
+async def test_what_is_no_key_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="64 hexadecimal"):
+        await sessions_in(f"sqlite:///{tmp_path / 'new.db'}", "password")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_blocking_store_takes_a_key_too(tmp_path: Path) -> None:
+    with open_blocking(f"sqlite:///{tmp_path / 'b.db'}", key=KEY) as store:
+        info = store.info()
+    assert (info.is_encrypted, info.cipher) == (True, "AEGIS-256")

@@ -47,6 +47,7 @@ def open(
     *,
     namespace: str = "default",
     durability: Durability = "full",
+    key: bytes | str | None = None,
     clock: Clock | None = None,
     random: RandomSource | None = None,
 ) -> Store:
@@ -57,7 +58,7 @@ def open(
     outside = Outside(clock or SystemClock(), random or system_random)
     portal = Portal()
     try:
-        return Store(portal, portal.call(opened(address, namespace, durability, outside)))
+        return Store(portal, portal.call(opened(address, namespace, durability, outside, key)))
     except BaseException:
         portal.close()
         raise

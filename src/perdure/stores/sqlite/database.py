@@ -12,13 +12,22 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import apsw
 
-from perdure.errors import StoreCorrupt, StoreReadOnly, StoreUnavailable
+from perdure.errors import (
+    KeyMissing,
+    KeyWrong,
+    StoreCorrupt,
+    StoreNotEncrypted,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from perdure.session.clock import RandomSource
+from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.opening import Site, connection, opened
 from perdure.stores.sqlite.rows import Connection, Tables
@@ -179,16 +188,37 @@ class _Open:
 _OPEN = _Open()
 
 
-def attach(path: Path, random: RandomSource, *, is_created: bool) -> Database:
-    """The open database at `path`, opened now if this process has not yet. Blocks."""
+def attach(
+    path: Path, random: RandomSource, *, is_created: bool, key: StoreKey | None = None
+) -> Database:
+    """The open database at `path`, opened now if this process has not yet. Blocks.
+
+    Raises: as `opening.opened`.
+    """
     path = path.absolute()
     with _OPEN.lock:
         database = _OPEN.databases.get(_key(path)) if path.exists() else None
         if database is None:
-            site = opened(path, is_created=is_created, seed=lambda: random(SEED_BYTES))
+            seed = partial(random, SEED_BYTES)
+            site = opened(path, is_created=is_created, seed=seed, key=key)
             database = _OPEN.databases[_key(path)] = Database(site, random)
+        elif database.site.key != key:
+            raise _other_key(database.site, key)
         database.handles += 1
         return database
+
+
+def is_attached(path: Path) -> bool:
+    """Whether this process has the database at `path` open."""
+    with _OPEN.lock:
+        return _key(path) in _OPEN.databases
+
+
+def _other_key(site: Site, key: StoreKey | None) -> KeyMissing | KeyWrong | StoreNotEncrypted:
+    """What is wrong with `key` for a database that is open with another one, or with none."""
+    if site.key is None:
+        return StoreNotEncrypted(str(site.path))
+    return KeyMissing(str(site.path)) if key is None else KeyWrong(str(site.path))
 
 
 def detach(database: Database) -> None:

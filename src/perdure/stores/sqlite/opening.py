@@ -20,9 +20,21 @@ from typing import cast
 
 import apsw
 
-from perdure.errors import NotAStore, StoreCorrupt, StoreReadOnly, StoreTooNew, StoreUnavailable
+from perdure.errors import (
+    KeyMissing,
+    KeyWrong,
+    NotAStore,
+    PerdureError,
+    StoreCorrupt,
+    StoreNotEncrypted,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version, migrate, version_of
+from perdure.stores.sqlite.packing.cipher import looks_encrypted, unlock
 from perdure.stores.sqlite.rows import Connection
 
 PAGE_BYTES = 4_096
@@ -35,15 +47,21 @@ BUSY_WAIT_S = (0.0005, 0.010)
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
+_FOREIGN = "it is the database of another program"
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A database file as it was found. `is_immutable`: nobody can write it, not even its locks."""
+    """A database file as it was found. `is_immutable`: nobody can write it, not even its locks.
+
+    `identity` tells it from a file that takes its name later.
+    """
 
     path: Path
+    identity: tuple[int, int]
     is_writable: bool
     is_immutable: bool = False
+    key: StoreKey | None = None
 
 
 class Patience:
@@ -63,13 +81,15 @@ class Patience:
         return now < self._until
 
 
-def opened(path: Path, *, is_created: bool, seed: Callable[[], bytes]) -> Site:
+def opened(
+    path: Path, *, is_created: bool, seed: Callable[[], bytes], key: StoreKey | None = None
+) -> Site:
     """The store at `path`, its schema up to date; a new one if there is none and `is_created`.
 
-    Raises: NotAStore, StoreCorrupt, StoreTooNew; StoreReadOnly when one cannot be made there or
-    brought up to date; StoreUnavailable.
+    Raises: NotAStore, StoreCorrupt, StoreTooNew; KeyMissing, KeyWrong, StoreNotEncrypted;
+    StoreReadOnly when one cannot be made there or brought up to date; StoreUnavailable.
     """
-    site = _located(path, is_created=is_created)
+    site = located(path, is_created=is_created, key=key)
     db: Connection | None = None
     try:
         db = _bare_connection(site, seed())
@@ -77,7 +97,7 @@ def opened(path: Path, *, is_created: bool, seed: Callable[[], bytes]) -> Site:
         _bring_up_to_date(db, site)
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     except apsw.Error as error:
-        raise meaning_of(error, path, db.system_errno if db else 0) from error
+        raise refusal(error, site, db.system_errno if db else 0) from error
     finally:
         if db is not None:
             db.close()
@@ -85,8 +105,22 @@ def opened(path: Path, *, is_created: bool, seed: Callable[[], bytes]) -> Site:
 
 
 def connection(site: Site, seed: bytes) -> Connection:
-    """A connection with everything set that is set per connection."""
+    """A connection with everything set that is set per connection.
+
+    Raises: apsw.Error; KeyMissing or KeyWrong when the key was changed since the store was opened;
+    StoreUnavailable when another file has taken its place.
+    """
     db = _bare_connection(site, seed)
+    try:
+        db.pragma("schema_version")  # the first look at the file, after whoever had it alone
+        if identity_of(site.path) != site.identity:
+            raise StoreUnavailable(str(site.path), "its file was replaced; open it again")
+    except apsw.NotADBError as error:
+        db.close()
+        raise refusal(error, site) from error
+    except BaseException:
+        db.close()
+        raise
     db.wal_autocheckpoint(0)
     db.pragma("cache_size", -CACHE_KIB)
     db.pragma("temp_store", "MEMORY")
@@ -97,26 +131,54 @@ def connection(site: Site, seed: bytes) -> Connection:
     return db
 
 
+def refusal(error: apsw.Error, site: Site, system_errno: int = 0) -> PerdureError:
+    """What `error` means to whoever opens `site`: also that the key is not the file's."""
+    if not isinstance(error, apsw.NotADBError):
+        return meaning_of(error, site.path, system_errno)
+    header = _header(site.path)
+    if not header.startswith(_MAGIC) and site.key is not None:
+        return KeyWrong(str(site.path))
+    if not header.startswith(_MAGIC) and looks_encrypted(header):
+        return KeyMissing(str(site.path))
+    return StoreNotEncrypted(str(site.path)) if site.key else meaning_of(error, site.path)
+
+
+def identity_of(path: Path) -> tuple[int, int]:
+    """What tells the file at `path` from another of its name."""
+    try:
+        found = path.stat()
+    except FileNotFoundError as error:
+        raise StoreUnavailable(str(path), "its file is gone") from error
+    return found.st_dev, found.st_ino
+
+
 def _bare_connection(site: Site, seed: bytes) -> Connection:
     if site.is_immutable:
-        db = _immutable_connection(site.path)
+        db = _immutable_connection(site.path, site.key)
     else:
         mode = apsw.SQLITE_OPEN_READWRITE if site.is_writable else apsw.SQLITE_OPEN_READONLY
         db = cast("Connection", apsw.Connection(str(site.path), flags=mode))
+        unlock(db, site.key)
     db.set_busy_handler(Patience(seed))
     return db
 
 
-def _immutable_connection(path: Path) -> Connection:
+def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
     """Reads without locks and leaves no file beside it; right while nobody writes."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    return cast("Connection", apsw.Connection(path.as_uri() + "?immutable=1", flags=flags))
+    db = cast("Connection", apsw.Connection(path.as_uri() + "?immutable=1", flags=flags))
+    unlock(db, key)
+    return db
 
 
 # ---------------------------------------------------------------- what the file is
 
 
-def _located(path: Path, *, is_created: bool) -> Site:
+def located(path: Path, *, is_created: bool, key: StoreKey | None) -> Site:
+    """The file at `path` as it is, made if `is_created`; its schema is not looked at yet.
+
+    Raises: as `opened`.
+    """
     if path.is_dir():
         raise NotAStore(str(path), "it is a folder")
     if not path.exists() or path.stat().st_size == 0:
@@ -125,9 +187,10 @@ def _located(path: Path, *, is_created: bool) -> Site:
         _make_file(path)
     if not os.access(path, os.R_OK):
         raise StoreUnavailable(str(path), "this user may not read it")
-    _check_header(path)
+    _check_header(path, key)
     is_writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    return Site(path, is_writable, is_immutable=not is_writable and not _has_log(path))
+    is_immutable = not is_writable and not _has_log(path)
+    return Site(path, identity_of(path), is_writable, is_immutable, key)
 
 
 def _make_file(path: Path) -> None:
@@ -136,9 +199,9 @@ def _make_file(path: Path) -> None:
         for folder in reversed([path.parent, *path.parent.parents]):
             if not folder.exists():
                 folder.mkdir(mode=0o700, exist_ok=True)
-                _sync_folder(folder.parent)
+                sync_folder(folder.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except PermissionError as error:
         raise StoreReadOnly(str(path)) from error
     except OSError as error:
@@ -147,7 +210,7 @@ def _make_file(path: Path) -> None:
         raise StoreUnavailable(str(path), str(error)) from error
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Let a new name in `folder` survive power loss, as what the file holds will."""
     with suppress(OSError):  # some systems cannot sync a folder, and need not
         descriptor = os.open(folder, os.O_RDONLY)
@@ -157,20 +220,31 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _check_header(path: Path) -> None:
+def _check_header(path: Path, key: StoreKey | None) -> None:
     header = _header(path)
     if not header:
         return
+    if header.startswith(_MAGIC) and len(header) == _HEADER_BYTES:
+        _check_plain(path, header, key)
+    elif int.from_bytes(header[68:72], "big") == APPLICATION_ID:
+        raise StoreCorrupt(str(path), "its header is damaged")
+    elif not looks_encrypted(header):
+        raise NotAStore(str(path), "it is no SQLite database, nor one that perdure encrypted")
+    elif key is None:
+        raise KeyMissing(str(path))
+    else:
+        _check_first_page(path, key)
+
+
+def _check_plain(path: Path, header: bytes, key: StoreKey | None) -> None:
     application = int.from_bytes(header[68:72], "big")
-    if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
-        if application == APPLICATION_ID:
-            raise StoreCorrupt(str(path), "its header is damaged")
-        raise NotAStore(str(path), "it is not an SQLite database, or it is encrypted")
+    if application != APPLICATION_ID and (application != 0 or _has_tables(path)):
+        raise NotAStore(str(path), _FOREIGN)
+    if key is not None:
+        raise StoreNotEncrypted(str(path))
     if application == APPLICATION_ID:
         _check_version(path, int.from_bytes(header[60:64], "big"))
-        _check_first_page(path)
-    elif application != 0 or _has_tables(path):
-        raise NotAStore(str(path), "it is the database of another program")
+        _check_first_page(path, None)
 
 
 def _header(path: Path) -> bytes:
@@ -190,7 +264,7 @@ def _has_tables(path: Path) -> bool:
     if _has_log(path):
         return True
     try:
-        db = _immutable_connection(path)
+        db = _immutable_connection(path, None)
         try:
             return db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
         finally:
@@ -199,19 +273,19 @@ def _has_tables(path: Path) -> bool:
         return True
 
 
-def _check_first_page(path: Path) -> None:
+def _check_first_page(path: Path, key: StoreKey | None) -> None:
     """Find damage before SQLite makes its files beside it; not while somebody has it open."""
     if _is_in_use(path):
         return
     try:
-        db = _immutable_connection(path)
+        db = _immutable_connection(path, key)
         try:
             db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         finally:
             db.close()
     except apsw.Error as error:
         if not _is_in_use(path):
-            raise meaning_of(error, path) from error
+            raise refusal(error, Site(path, (0, 0), is_writable=False, key=key)) from error
 
 
 def _is_in_use(path: Path) -> bool:
@@ -221,6 +295,16 @@ def _is_in_use(path: Path) -> bool:
 def _has_log(path: Path) -> bool:
     log = path.with_name(path.name + "-wal")
     return log.exists() and log.stat().st_size > 0
+
+
+def check_version(site: Site, db: Connection, version: int) -> None:
+    """Refuse what is no store of ours, or a newer one: the log may be newer than the header.
+
+    Raises: NotAStore, StoreTooNew.
+    """
+    if version > 0 and db.pragma("application_id") != APPLICATION_ID:
+        raise NotAStore(str(site.path), _FOREIGN)
+    _check_version(site.path, version)
 
 
 def _check_version(path: Path, version: int) -> None:
@@ -233,7 +317,7 @@ def _check_version(path: Path, version: int) -> None:
 
 def _bring_up_to_date(db: Connection, site: Site) -> None:
     version = version_of(db)
-    _check_version(site.path, version)  # the log may be newer than the header
+    check_version(site, db, version)
     if not site.is_writable:
         if version < latest_version():
             raise StoreReadOnly(str(site.path))

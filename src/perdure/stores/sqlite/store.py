@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar, get_args
 
 import apsw
 
-from perdure.errors import ConfigError, StoreUnavailable
+from perdure.errors import ConfigError, StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
@@ -23,6 +24,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, blob_hash, fingerprint
+from perdure.stores.key import StoreKey
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
@@ -37,6 +39,7 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.sqlite import appending, reading, verify
 from perdure.stores.sqlite.database import Database, attach, detach
+from perdure.stores.sqlite.packing.cipher import cipher_of
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.watching import Changes
 from perdure.stores.sqlite.writer import Durability
@@ -232,15 +235,18 @@ class SqliteStore(_Writing, _Reading, _Namespace):
         clock: Clock,
         random: RandomSource,
         is_created: bool = True,
+        key: StoreKey | None = None,
     ) -> SqliteStore:
         """A handle on the store in the file `path`, made there if it is missing and `is_created`.
 
+        With `key` the file is encrypted; a new one is made so, an old one must be.
+
         Durable: at durability "full" a commit survives power loss on return; at "normal" it
         survives the end of the process, and a power cut may take the newest commits whole.
-        Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreReadOnly, StoreUnavailable; the file is
-        then as it was.
+        Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreReadOnly, StoreUnavailable; KeyMissing,
+        KeyWrong, StoreNotEncrypted; the file is then as it was.
         """
-        database = await asyncio.to_thread(attach, path, random, is_created=is_created)
+        database = await asyncio.to_thread(attach, path, random, is_created=is_created, key=key)
         return cls(database, namespace, durability, clock, random)
 
     async def verify(self) -> Verification:
@@ -258,8 +264,9 @@ class SqliteStore(_Writing, _Reading, _Namespace):
             entries=entries,
             size_bytes=size_bytes,
             payload_bytes=payload_bytes,
-            is_encrypted=False,
+            is_encrypted=self._database.site.key is not None,
             engine=f"SQLite {apsw.sqlite_lib_version()}",
+            cipher=cipher_of(self._database.site.key),
         )
 
     async def close(self) -> None:
@@ -272,18 +279,33 @@ class SqliteStore(_Writing, _Reading, _Namespace):
 
 
 async def open_sqlite(
-    address: str, *, namespace: str, durability: str, clock: Clock, random: RandomSource
+    address: str,
+    *,
+    namespace: str,
+    durability: str,
+    clock: Clock,
+    random: RandomSource,
+    key: StoreKey | None = None,
 ) -> SqliteStore:
     """The store at an address ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
 
     Raises: ConfigError for another address or durability; else as `SqliteStore.open`.
     """
-    name = address.removeprefix(SCHEME)
-    if name == address or not name:
-        raise ConfigError(f"{address} names no file: use {SCHEME}relative.db")
+    path = path_of(address)
     if durability not in get_args(Durability):
         raise ConfigError(f"there is no durability {durability!r}: use full or normal")
     chosen: Durability = "normal" if durability == "normal" else "full"
     return await SqliteStore.open(
-        Path(name), namespace=namespace, durability=chosen, clock=clock, random=random
+        path, namespace=namespace, durability=chosen, clock=clock, random=random, key=key
     )
+
+
+def path_of(address: str) -> Path:
+    """The file an address names.
+
+    Raises: ConfigError when it names none.
+    """
+    name = address.removeprefix(SCHEME)
+    if name == address or not name:
+        raise ConfigError(f"{address} names no file: use {SCHEME}relative.db")
+    return Path(name)

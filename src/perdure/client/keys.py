@@ -1,0 +1,164 @@
+"""The key of a store: where it is looked for, in which order, and what is refused.
+
+An argument, then ``$PERDURE_KEY``, then the file ``$PERDURE_KEY_FILE``: the first that is there is
+the key, and one that is set up but cannot be had is an error, never a plain store. The keyring of
+the operating system is asked only for a store that turns out to be encrypted (`keyring_keys`). No
+error repeats what was given.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol, cast
+
+from perdure.errors import KeyMissing
+from perdure.stores.key import StoreKey
+
+SERVICE = "perdure"
+NEXT = " (next)"
+"""What follows the address in the name of a key that a rekey is about to take."""
+
+_SQLITE = "sqlite:///"
+
+
+class Keyring(Protocol):
+    """What is used of the module ``keyring``."""
+
+    def get_password(self, service_name: str, username: str) -> str | None: ...
+
+    def set_password(self, service_name: str, username: str, password: str) -> None: ...
+
+    def delete_password(self, service_name: str, username: str) -> None: ...
+
+
+def configured_key(
+    given: bytes | str | StoreKey | None, environment: Mapping[str, str], address: str
+) -> StoreKey | None:
+    """The key that is `given` or that the environment names; None when it names none.
+
+    Raises: ValueError when `given` is no key; KeyMissing when what the environment names is not
+    there, is no key, or is in a file that others may read.
+    """
+    if isinstance(given, StoreKey):
+        return given
+    if given is not None:
+        return StoreKey.of(given)
+    if "PERDURE_KEY" in environment:
+        return _key_in(environment["PERDURE_KEY"], "PERDURE_KEY", address)
+    if "PERDURE_KEY_FILE" in environment:
+        return key_in_file(Path(environment["PERDURE_KEY_FILE"]), address)
+    return None
+
+
+def key_in_file(path: Path, address: str) -> StoreKey:
+    """The key in a file that nobody but its owner may read.
+
+    Raises: KeyMissing when it is not there, others may read it, or it holds no key.
+    """
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = file.read(1_000)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise KeyMissing(address, f"the key file {path} cannot be read: {reason}") from error
+    if mode & 0o077 and sys.platform != "win32":
+        reason = f"others may read the key file {path} (mode {mode:03o}): chmod 600 {path}"
+        raise KeyMissing(address, reason)
+    return _key_in(content.decode("ascii", "replace"), f"the key file {path}", address)
+
+
+def write_key_file(path: Path, key: StoreKey) -> None:
+    """Make the file `path`, which only its owner may read, and write `key` into it.
+
+    Durable: on return. Raises: FileExistsError, OSError.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(key.reveal() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _key_in(text: str, place: str, address: str) -> StoreKey:
+    try:
+        return StoreKey.of(text.strip())
+    except ValueError:
+        reason = f"{place} holds no key: it has to be 64 hexadecimal digits"
+    raise KeyMissing(address, reason)
+
+
+# ---------------------------------------------------------------- the keyring
+
+
+def canonical(address: str) -> str:
+    """The name of the store in a keyring: its address, with the whole path of its file."""
+    if not address.startswith(_SQLITE):
+        return address
+    return _SQLITE + str(Path(address.removeprefix(_SQLITE)).resolve())
+
+
+def keyring_keys(address: str) -> tuple[StoreKey, ...]:
+    """The keys that the keyring has for the store; none where there is no keyring that works.
+
+    Shape: the store's own, then the one that a rekey which was interrupted may have given it.
+    Blocks: a person may be asked to unlock it.
+    """
+    keyring = _keyring()
+    if keyring is None:
+        return ()
+    found: list[StoreKey] = []
+    for user in (canonical(address), canonical(address) + NEXT):
+        try:
+            kept = keyring.get_password(SERVICE, user)
+            found += () if kept is None else (StoreKey.of(kept),)
+        except Exception:  # noqa: BLE001, S112 - no keyring here, a locked one, or not our key
+            continue
+    return tuple(found)
+
+
+def keep_next_key(address: str, key: StoreKey) -> bool:
+    """Put `key` beside the store's own, before a rekey; whether the keyring has it now. Blocks."""
+    return _kept(canonical(address) + NEXT, key)
+
+
+def keep_key(address: str, key: StoreKey) -> bool:
+    """Make `key` the store's own in the keyring; whether it is. Blocks."""
+    is_kept = _kept(canonical(address), key)
+    if is_kept:
+        forget_key(canonical(address) + NEXT)
+    return is_kept
+
+
+def forget_key(user: str) -> None:
+    """Take a key out of the keyring, if it is there. Blocks."""
+    keyring = _keyring()
+    if keyring is not None:
+        try:
+            keyring.delete_password(SERVICE, user)
+        except Exception:  # noqa: BLE001 - whatever a backend raises, there is nothing to take out
+            return
+
+
+def _kept(user: str, key: StoreKey) -> bool:
+    keyring = _keyring()
+    if keyring is None:
+        return False
+    try:
+        keyring.set_password(SERVICE, user, key.reveal())
+        return keyring.get_password(SERVICE, user) == key.reveal()
+    except Exception:  # noqa: BLE001 - none that works, or locked: a backend may raise anything
+        return False
+
+
+def _keyring() -> Keyring | None:
+    """The module ``keyring``, if it is installed; loaded only here, since it takes a while."""
+    try:
+        return cast("Keyring", importlib.import_module("keyring"))
+    except Exception:  # noqa: BLE001 - not installed, or it fails to find any backend
+        return None

@@ -1,0 +1,51 @@
+"""The key of an encrypted store, as a value that shows itself to nobody by accident."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from typing import final
+
+KEY_BYTES = 32
+
+_HEX = re.compile(r"[0-9a-fA-F]{64}")
+
+
+@final
+class StoreKey:
+    """32 secret bytes. Printing, logging, pickling or comparing it does not tell them."""
+
+    __slots__ = ("__bytes",)
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) != KEY_BYTES:
+            raise ValueError(f"a key is {KEY_BYTES} bytes, not {len(secret)}")
+        self.__bytes = bytes(secret)
+
+    @classmethod
+    def of(cls, given: bytes | str) -> StoreKey:
+        """The key in `given`: its 32 bytes, or 64 hexadecimal digits.
+
+        Raises: ValueError, which does not repeat what was given.
+        """
+        if isinstance(given, bytes):
+            return cls(given)
+        if _HEX.fullmatch(given) is None:
+            raise ValueError(f"a key in writing is {2 * KEY_BYTES} hexadecimal digits")
+        return cls(bytes.fromhex(given))
+
+    def reveal(self) -> str:
+        """The key as 64 hexadecimal digits: for the cipher, and for where it is kept."""
+        return self.__bytes.hex()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoreKey) and hmac.compare_digest(self.__bytes, other.__bytes)
+
+    def __hash__(self) -> int:
+        return hash(StoreKey)
+
+    def __repr__(self) -> str:
+        return "StoreKey(…)"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a key is not to be written anywhere")

@@ -1,0 +1,1 @@
+"""How content lies in the file: pages encrypted, large contents compressed."""
