@@ -6,6 +6,7 @@
     ├ StoreError     SessionNotFound · SessionExists · HeadConflict · LeafConflict · LeaseHeld
     │                LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew · NotAStore
     │                StoreCorrupt · StoreReadOnly · StoreFull · StoreUnavailable · Unsupported
+    │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
     │                MalformedResponse
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied
@@ -50,6 +51,8 @@ from perdure.errors.root import PerdureError
 from perdure.errors.stores import (
     HeadConflict,
     IdempotencyMismatch,
+    KeyMissing,
+    KeyWrong,
     LeafConflict,
     LeaseHeld,
     LeaseLost,

@@ -53,7 +53,7 @@ T = TypeVar("T")
 class _Handle:
     """A namespace of a database, until it is closed."""
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(encryption=True)
 
     def __init__(
         self,
