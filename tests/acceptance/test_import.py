@@ -1,0 +1,49 @@
+"""What a program loads that imports perdure: nothing it has not asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+FOREIGN = (
+    "anthropic",
+    "click",
+    "google",
+    "httpx",
+    "httpx2",
+    "keyring",
+    "openai",
+    "psycopg",
+    "pydantic",
+    "pydantic_ai",
+    "requests",
+    "rich",
+    "ruamel",
+    "typer",
+    "urllib3",
+)
+PROGRAMS = {
+    "the import alone": "import perdure",
+    "what every program uses": "import perdure; perdure.open, perdure.Runtime, perdure.Agent",
+    "a store": "import perdure, asyncio\n"
+    "async def main():\n"
+    "    async with perdure.open('memory:') as store:\n"
+    "        await (await store.create()).append(perdure.user('hi'))\n"
+    "asyncio.run(main())",
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_no_provider_http_client_or_command_line_is_loaded(program: str) -> None:
+    report = f"{program}\nimport sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", report], capture_output=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.decode().split()}
+    assert loaded.isdisjoint(FOREIGN)
+
+
+def test_the_import_alone_loads_no_part_of_perdure() -> None:
+    report = "import perdure, sys; print(*(m for m in sys.modules if m.startswith('perdure.')))"
+    done = subprocess.run([sys.executable, "-c", report], capture_output=True, check=True)
+    assert done.stdout.split() == []
