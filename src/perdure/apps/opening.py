@@ -18,6 +18,7 @@ from perdure.client.store import Store
 NAMESPACE = "default"
 
 _FILE_ADDRESS = "sqlite:///"
+_FOLDER_ADDRESS = "jsonl:///"
 
 
 def store_address(named: str | None) -> str:
@@ -35,6 +36,13 @@ def database_file(address: str) -> Path | None:
     if not address.startswith(_FILE_ADDRESS):
         return None
     return Path(address.removeprefix(_FILE_ADDRESS).partition("?")[0])
+
+
+def own_folders(address: str) -> tuple[Path, ...]:
+    """The folders in which the store at `address` itself writes session files."""
+    if not address.startswith(_FOLDER_ADDRESS):
+        return ()
+    return (Path(address.removeprefix(_FOLDER_ADDRESS).partition("?")[0]).absolute(),)
 
 
 def is_missing(address: str) -> bool:

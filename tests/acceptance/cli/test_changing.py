@@ -66,6 +66,7 @@ def test_a_fork_shares_everything_and_copies_nothing(sample: World) -> None:
     assert sample.ok("sessions", "context", made["session"], "--json").json["messages"]
     drawn = sample.ok("sessions", "tree", made["session"]).out
     assert "↑46 ● assistant" in drawn
+    assert drawn.endswith(f"entries of {SAMPLE_ID} are shared; their ids are {SAMPLE_ID}/NUMBER\n")
 
 
 def test_a_fork_at_an_entry_shares_the_path_to_it(sample: World) -> None:

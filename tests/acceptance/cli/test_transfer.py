@@ -51,14 +51,21 @@ def test_a_file_is_never_overwritten_unless_forced(sample: World) -> None:
     file = sample.folder / "precious"
     file.write_text("precious", encoding="utf-8")
     ended = sample.run("export", SAMPLE_ID, "-o", "precious", "--json")
-    assert ended.code == 2  # export has no --json: its output is a file already
-    ended = sample.run("export", SAMPLE_ID, "-o", "precious")
-    assert ended.code == 4
-    assert "add --force" in ended.err
+    assert (ended.code, ended.error["code"]) == (4, "path_exists")
+    assert "add --force" in ended.error["message"]
     assert file.read_text(encoding="utf-8") == "precious"
-    sample.ok("export", SAMPLE_ID, "-o", "precious", "--force")
+    written = sample.ok("export", SAMPLE_ID, "-o", "precious", "--force", "--json").json
+    assert set(written) == {"session", "format", "output", "bytes", "warnings", "redacted"}
+    assert written["bytes"] == file.stat().st_size
     assert json.loads(file.read_text(encoding="utf-8").splitlines()[0])["type"] == "perdure"
     assert [path.name for path in sample.folder.glob(".*.part")] == []
+
+
+def test_a_place_that_cannot_be_written_to_is_named(sample: World) -> None:
+    ended = sample.run("export", SAMPLE_ID, "-o", "nowhere/out.jsonl", "--json")
+    assert (ended.code, ended.error["code"]) == (1, "io_error")
+    assert "nowhere/out.jsonl" in ended.error["message"]
+    assert sample.run("export", SAMPLE_ID, "--json").code == 2
 
 
 def test_a_folder_is_imported_and_one_broken_file_does_not_stop_the_rest(world: World) -> None:

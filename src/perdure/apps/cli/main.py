@@ -46,6 +46,11 @@ def _ended(words: list[str]) -> int:
         return exit_code_of(error)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as error:  # a folder that is not there or closed to us, a disk that is full
+        _debug()
+        place = f"{error.filename}: " if error.filename else ""
+        show_failure("io_error", f"{place}{error.strerror or error}", as_json=as_json)
+        return FAILED
     except Exception as error:  # noqa: BLE001 - the last resort: nobody is shown a traceback
         _debug()
         told = f"{type(error).__name__}: {error}"

@@ -15,7 +15,7 @@ COMMANDS: Mapping[str, str] = {
     "demo": "perdure.apps.demo.command",
     "chat": "perdure.apps.chat.command",
     "sessions": "perdure.apps.cli.sessions",
-    "import": "perdure.apps.cli.transfer",
+    "import": "perdure.apps.cli.imports",
     "export": "perdure.apps.cli.transfer",
     "inbox": "perdure.apps.cli.inbox",
     "store": "perdure.apps.cli.stores",

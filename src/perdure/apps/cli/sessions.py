@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -12,7 +12,7 @@ from perdure.apps.cli.options import JsonOption, NamespaceOption, SessionArgumen
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.contexts import context_data, context_lines
 from perdure.apps.terminal.drawing import drawn
-from perdure.apps.terminal.outline import lines_of
+from perdure.apps.terminal.outline import Line, Row, lines_of
 from perdure.apps.terminal.output import (
     local_day,
     out_style,
@@ -26,6 +26,7 @@ from perdure.apps.terminal.reports import report_data, report_lines, report_of, 
 from perdure.apps.terminal.tables import Column, table
 from perdure.apps.terminal.text import one_line
 from perdure.apps.terminal.trees import tree_json
+from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
 
 TREE_LINES = 200
@@ -143,10 +144,20 @@ def show_tree(
             return
         lines = lines_of(roots, handle.leaf, limit=None if is_all else limit, depth=depth)
         show_lines(drawn(lines, handle.id, width(), out_style()))
+        show_lines(_foreign(lines, handle.id))
         if not lines:
             show("Nothing was said in this session yet.")
 
     return run(work)
+
+
+def _foreign(lines: Sequence[Line], own: StreamId) -> Iterator[str]:
+    """How entries that a fork shares are named, if any are shown."""
+    streams = dict.fromkeys(line.entry.stream for line in lines if isinstance(line, Row))
+    for stream in streams:
+        if stream != own:
+            text = f"entries of {stream} are shared; their ids are {stream}/NUMBER"
+            yield out_style().paint(text, "faint")
 
 
 @sessions.command("context")

@@ -1,198 +1,31 @@
-"""``perdure import`` and ``perdure export``: sessions of other programs in, sessions out."""
+"""``perdure export``: sessions out, as files."""
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE, FAILED, PathExists, PathNotFound
+from perdure.apps.cli.exits import PathExists, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, SessionArgument, StoreOption, run
-from perdure.apps.opening import NAMESPACE, existing_store, writable_store
+from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import (
-    counted,
-    out_style,
     remark,
-    show,
-    show_error,
     show_json,
     show_raw,
     size,
 )
 from perdure.apps.terminal.text import safe
-from perdure.client.store import Store
-from perdure.errors import PerdureError
 from perdure.interop.exporting import ExportFormat, Selection, export_session
-from perdure.interop.importing import FormatName, import_source
 from perdure.interop.redaction.replacing import REDACTIONS, Redaction
-from perdure.interop.reports import Exported, ImportReport
-
-SUFFIX = ".jsonl"
-"""What files of a folder are taken for sessions."""
-
-Told = Callable[[int], None]
-"""Is told how many bytes of the file were read so far."""
+from perdure.interop.reports import Exported
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure import`` and ``perdure export`` known."""
-    program.command("import")(import_sessions)
+    """Make ``perdure export`` known."""
     program.command("export")(export)
-
-
-# ---------------------------------------------------------------- import
-
-
-def import_sessions(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Files, or folders of .jsonl files.")
-    ],
-    *,
-    format: Annotated[
-        FormatName, typer.Option(help="What the files are; auto looks at each.")
-    ] = "auto",
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> int:
-    """Import recorded sessions.
-
-    Of perdure, pi or Claude Code. Importing a file again adds nothing.
-
-    Every line is kept. A file that cannot be imported does not stop the others; the exit code is
-    then 1. --json prints one object a session.
-    """
-    files = list(_files(paths))
-    if len(paths) == 1 and not paths[0].exists():
-        raise PathNotFound(str(paths[0]))
-
-    async def work() -> int:
-        async with writable_store(store, namespace) as opened:
-            with _progress(files, is_shown=not as_json) as telling:
-                results = [await _imported(opened, file, format, telling) for file in files]
-        return _told(results, as_json=as_json)
-
-    return run(work)
-
-
-class Result(msgspec.Struct, frozen=True):
-    """What became of one file."""
-
-    file: Path
-    report: ImportReport | None = None
-    error: PerdureError | None = None
-
-
-def _files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The files to import: those named, and the sessions below the folders named."""
-    for path in paths:
-        if path.is_dir():
-            yield from sorted(file for file in path.rglob(f"*{SUFFIX}") if file.is_file())
-        else:
-            yield path
-
-
-async def _imported(
-    store: Store, file: Path, format: FormatName, telling: Callable[[Path], Told]
-) -> Result:
-    outside = store.outside
-    told = telling(file)
-    try:
-        report = await import_source(
-            store.backend,
-            file,
-            clock=outside.clock,
-            random=outside.random,
-            format=format,
-            progress=lambda read, _total: told(read),
-        )
-    except PerdureError as error:
-        return Result(file, error=error)
-    return Result(file, report)
-
-
-def _told(results: Sequence[Result], *, as_json: bool) -> int:
-    failed = [result for result in results if result.error is not None]
-    for result in results:
-        if result.report is not None:
-            _tell(result.file, result.report, as_json=as_json)
-        elif result.error is not None:
-            show_error(result.error, as_json=as_json)
-    if not as_json and len(results) > 1:
-        done = [result.report for result in results if result.report is not None]
-        show(_summary(done, len(failed)))
-    if not results:
-        remark(f"there is no {SUFFIX} file here")
-    return FAILED if failed else DONE
-
-
-def _tell(file: Path, report: ImportReport, *, as_json: bool) -> None:
-    if as_json:
-        fields = msgspec.structs.asdict(report)
-        shown = ("session", "format", "entries", "messages", "skipped", "warnings")
-        show_json({name: fields[name] for name in shown})
-        return
-    style = out_style()
-    added = _added(report) if report.entries or report.is_new else "nothing new"
-    session = style.paint(report.session, "strong")
-    show(f"{session}  {report.format}: {added}  {style.paint(safe(str(file)), 'faint')}")
-    if report.malformed:
-        numbers = ", ".join(str(number) for number in report.malformed[:10])
-        lines = counted(report.skipped, "line")
-        show(style.paint(f"  {lines} could not be read and were kept: {numbers}", "warning"))
-    for warning in report.warnings:
-        show(style.paint(f"  {safe(warning)}", "warning"))
-
-
-def _added(report: ImportReport) -> str:
-    entries = counted(report.entries, "entry", "entries")
-    return f"{entries}, {counted(report.messages, 'message')}"
-
-
-def _summary(reports: Sequence[ImportReport], failed: int) -> str:
-    sessions = counted(len({report.session for report in reports}), "session")
-    entries = counted(sum(report.entries for report in reports), "entry", "entries")
-    ending = f", {counted(failed, 'file')} failed" if failed else ""
-    return f"{sessions}, {entries} added{ending}"
-
-
-@contextmanager
-def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Callable[[Path], Told]]:
-    """Gives, for a file, what is told how far it was read; on a terminal that moves a bar."""
-    if not (is_shown and sys.stderr.isatty()):
-        yield lambda _file: lambda _read: None
-        return
-    progress: Any = importlib.import_module("rich.progress")
-    console: Any = importlib.import_module("rich.console").Console(stderr=True)
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TimeRemainingColumn(),
-    )
-    sizes = {file: file.stat().st_size for file in files if file.is_file()}
-    with progress.Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("importing", total=sum(sizes.values()))
-        before = 0
-
-        def telling(file: Path) -> Told:
-            nonlocal before
-            start = before
-            before += sizes.get(file, 0)
-            bar.update(task, completed=start, description=safe(file.name))
-            return lambda read: bar.update(task, completed=start + read)
-
-        yield telling
-
-
-# ---------------------------------------------------------------- export
 
 
 def export(  # noqa: PLR0913 - each is an option of the command
@@ -218,12 +51,15 @@ def export(  # noqa: PLR0913 - each is an option of the command
     is_forced: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
 ) -> int:
     """Write a session as a file for perdure, pi or Operator, as Markdown, or as an HTML page.
 
     An unchanged import of pi or Operator gives its own bytes. What the format cannot hold, and
-    what --redact replaced, is told on stderr.
+    what --redact replaced, is told on stderr, or with --json on stdout.
     """
+    if as_json and output is None:
+        raise UsageMistake("--json tells about a file: name one with -o FILE")
     sorts = redactions(redact)
 
     async def work() -> None:
@@ -234,6 +70,11 @@ def export(  # noqa: PLR0913 - each is an option of the command
             at = None if leaf is None else await opened.backend.resolve(handle.id, leaf)
             selection = Selection(at, has_all_branches, sorts)
             exported = await export_session(opened.backend, handle.id, format, selection)
+        if output is not None:
+            write_whole(output, exported.content, is_forced=is_forced)
+        if as_json:
+            show_json(_written(exported, str(output)))
+            return
         for warning in exported.warnings:
             remark(safe(warning))
         if sorts:
@@ -241,10 +82,20 @@ def export(  # noqa: PLR0913 - each is an option of the command
         if output is None:
             show_raw(exported.content)
         else:
-            write_whole(output, exported.content, is_forced=is_forced)
             remark(f"{output}: {size(len(exported.content))}")
 
     return run(work)
+
+
+def _written(exported: Exported, output: str) -> dict[str, object]:
+    return {
+        "session": exported.session,
+        "format": exported.format,
+        "output": output,
+        "bytes": len(exported.content),
+        "warnings": exported.warnings,
+        "redacted": exported.redacted,
+    }
 
 
 def redactions(named: str | None) -> tuple[Redaction, ...]:

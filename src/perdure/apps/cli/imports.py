@@ -1,0 +1,247 @@
+"""``perdure import``: sessions of other programs in, once or for as long as they are written."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import DONE, FAILED, PathNotFound
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.opening import NAMESPACE, own_folders, store_address, writable_store
+from perdure.apps.terminal.output import counted, out_style, remark, show, show_error, show_json
+from perdure.apps.terminal.text import safe
+from perdure.apps.terminal.typed import interrupts
+from perdure.client.store import Store
+from perdure.interop.batches import Outcome, Told, import_files, size_of
+from perdure.interop.following import SUFFIX, Change, FileId, Follower, histories_in
+from perdure.interop.importing import FormatName
+from perdure.interop.reports import ImportReport
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure import`` known."""
+    program.command("import")(import_sessions)
+
+
+def import_sessions(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Files, or folders of .jsonl files.")
+    ],
+    *,
+    format: Annotated[
+        FormatName, typer.Option(help="What the files are; auto looks at each.")
+    ] = "auto",
+    is_watching: Annotated[
+        bool, typer.Option("--watch", help="Go on with what is written to them, until Ctrl-C.")
+    ] = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Import recorded sessions.
+
+    Of perdure, pi, Operator, Claude Code or Codex. Importing a file again adds nothing.
+
+    Every line is kept. A file that cannot be imported does not stop the others; the exit code is
+    then 1. --json prints one object a session. --watch prints a line a change; a session that is
+    in the middle of a turn here goes on when the turn has ended.
+    """
+    missing = [path for path in paths if not path.exists()]
+    if missing and (is_watching or len(paths) == 1):
+        raise PathNotFound(str(missing[0]))
+
+    async def work() -> int:
+        async with writable_store(store, namespace) as opened:
+            if is_watching:
+                follower = _follower(opened, paths, format, store_address(store))
+                return await _watched(follower, as_json=as_json)
+            return await _imported(opened, list(_files(paths)), format, as_json=as_json)
+
+    return run(work)
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    """The files to import: those named, and what may be sessions below the folders named."""
+    for path in paths:
+        if path.is_dir():
+            yield from (file for file in histories_in(path) if file.is_file())
+        else:
+            yield path
+
+
+# -- once
+
+
+async def _imported(
+    store: Store, files: Sequence[Path], format: FormatName, *, as_json: bool
+) -> int:
+    outside = store.outside
+    total = _Total()
+    with _progress(files, is_shown=not as_json) as told:
+        outcomes = import_files(
+            store.backend,
+            files,
+            clock=outside.clock,
+            random=outside.random,
+            format=format,
+            told=told,
+        )
+        async for outcome in outcomes:
+            total.add(outcome)
+            _tell(outcome, as_json=as_json)
+    if not as_json and len(files) > 1:
+        show(total.summary())
+    if not files:
+        remark(f"there is no {SUFFIX} file here")
+    return FAILED if total.failed else DONE
+
+
+class _Total:
+    """What all files together came to."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+        self._sessions: set[str] = set()
+        self._entries = 0
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one file."""
+        if outcome.report is None:
+            self.failed += 1
+        else:
+            self._sessions.add(outcome.report.session)
+            self._entries += outcome.report.entries
+
+    def summary(self) -> str:
+        """All of it in a line."""
+        sessions = counted(len(self._sessions), "session")
+        entries = counted(self._entries, "entry", "entries")
+        ending = f", {counted(self.failed, 'file')} failed" if self.failed else ""
+        return f"{sessions}, {entries} added{ending}"
+
+
+@contextmanager
+def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None]:
+    """On a terminal a bar that shows how far the files were read."""
+    if not (is_shown and sys.stderr.isatty()):
+        yield None
+        return
+    progress: Any = importlib.import_module("rich.progress")
+    console: Any = importlib.import_module("rich.console").Console(stderr=True)
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("importing", total=sum(map(size_of, files)))
+        read_of: dict[Path, int] = {}
+        turn = threading.Lock()  # several files are read at a time, each in a thread
+
+        def told(path: Path, read: int) -> None:
+            with turn:
+                bar.update(task, advance=read - read_of.get(path, 0), description=safe(path.name))
+                read_of[path] = read
+
+        yield told
+
+
+# -- for as long as they are written
+
+
+def _follower(store: Store, paths: Sequence[Path], format: FormatName, address: str) -> Follower:
+    return Follower(
+        store.backend,
+        paths,
+        clock=store.outside.clock,
+        random=store.outside.random,
+        format=format,
+        excluded=own_folders(address),
+        open=_written_by_us(),
+    )
+
+
+def _written_by_us() -> frozenset[FileId]:
+    """The files that this command's own output goes to."""
+    found: set[FileId] = set()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            status = os.fstat(stream.fileno())
+            found.add((status.st_dev, status.st_ino))
+    return frozenset(found)
+
+
+async def _watched(follower: Follower, *, as_json: bool) -> int:
+    """Tell what changes, until somebody presses Ctrl-C."""
+    telling = asyncio.create_task(_tell_changes(follower, as_json=as_json))
+
+    def stop() -> None:
+        telling.cancel()
+
+    with interrupts(stop):
+        try:
+            await asyncio.wait([telling])
+        finally:
+            telling.cancel()
+    if not telling.cancelled():
+        telling.result()
+    return DONE
+
+
+async def _tell_changes(follower: Follower, *, as_json: bool) -> None:
+    async for change in follower.changes():
+        if change.what == "gone":
+            _tell_gone(change, as_json=as_json)
+        else:
+            _tell(Outcome(change.path, change.report, change.error), as_json=as_json)
+
+
+# -- words
+
+
+def _tell_gone(change: Change, *, as_json: bool) -> None:
+    if as_json:
+        show_json({"file": str(change.path), "gone": True}, is_flushed=True)
+    else:
+        show(f"{safe(str(change.path))} is gone; its session stays", is_flushed=True)
+
+
+def _tell(outcome: Outcome, *, as_json: bool) -> None:
+    if outcome.error is not None:
+        show_error(outcome.error, as_json=as_json)
+    elif outcome.report is not None and as_json:
+        fields = msgspec.structs.asdict(outcome.report)
+        shown = ("session", "format", "entries", "messages", "skipped", "warnings")
+        show_json({name: fields[name] for name in shown}, is_flushed=True)
+    elif outcome.report is not None:
+        _tell_report(outcome.path, outcome.report)
+
+
+def _tell_report(file: Path, report: ImportReport) -> None:
+    style = out_style()
+    added = _added(report) if report.entries or report.is_new else "nothing new"
+    session = style.paint(report.session, "strong")
+    lines = [f"{session}  {report.format}: {added}  {style.paint(safe(str(file)), 'faint')}"]
+    if report.malformed:
+        numbers = ", ".join(str(number) for number in report.malformed[:10])
+        skipped = counted(report.skipped, "line")
+        told = f"  {skipped} could not be read and were kept: {numbers}"
+        lines.append(style.paint(told, "warning"))
+    lines += [style.paint(f"  {safe(warning)}", "warning") for warning in report.warnings]
+    show("\n".join(lines), is_flushed=True)
+
+
+def _added(report: ImportReport) -> str:
+    entries = counted(report.entries, "entry", "entries")
+    return f"{entries}, {counted(report.messages, 'message')}"
