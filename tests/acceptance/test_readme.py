@@ -28,7 +28,7 @@ def test_every_command_prints_what_the_readme_says() -> None:
 def test_the_readme_opens_with_the_two_commands() -> None:
     commands = [exchange.command for exchange in exchanges(TEXT)]
     assert commands[:2] == ["make demo", "make test"]
-    assert re.search(r"\d+ passed", "\n".join(list(exchanges(TEXT))[1].output))
+    assert "failed" not in "\n".join(list(exchanges(TEXT))[1].output)
     assert list(programs(TEXT)) == ["trip.py"]
 
 
