@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.fakes.postgres import PostgresServer, serving
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 NO_RECORDINGS = "recordings are not here"
@@ -35,6 +38,13 @@ def recordings() -> Path:
     if named:
         pytest.fail(f"PERDURE_RECORDINGS names no folder: {named}")
     pytest.skip(f"{NO_RECORDINGS} (set PERDURE_RECORDINGS)")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for this test process, or the one $PERDURE_TEST_POSTGRES names."""
+    with serving() as server:
+        yield server
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

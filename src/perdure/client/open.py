@@ -30,6 +30,8 @@ Durability = Literal["full", "normal"]
 _BACKENDS: Mapping[str, tuple[str, str]] = {
     "jsonl": ("perdure.stores.jsonl.store", "open_jsonl"),
     "memory": ("perdure.stores.in_memory", "open_memory"),
+    "postgres": ("perdure.stores.postgres.store", "open_postgres"),
+    "postgresql": ("perdure.stores.postgres.store", "open_postgres"),
     "sqlite": ("perdure.stores.sqlite.store", "open_sqlite"),
 }
 """Scheme -> module and name of its `Opener`."""
@@ -66,8 +68,8 @@ async def open(
 ) -> AsyncGenerator[Store]:
     """The store at `address` for the length of an ``async with``.
 
-    Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder`` or
-    ``memory:``; None is `default_address` of this process. `key` is 32 bytes or 64 hexadecimal
+    Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder``,
+    ``postgresql://user@host/database`` or ``memory:``; None is `default_address` of this process. `key` is 32 bytes or 64 hexadecimal
     digits; without it `perdure.client.keys` looks for one.
     Raises: ConfigError for another address; NotAStore, StoreTooNew, StoreCorrupt, StoreReadOnly,
     StoreUnavailable, KeyMissing, KeyWrong, StoreNotEncrypted when what is there cannot be opened,
@@ -94,12 +96,11 @@ async def opened(
     scheme, colon, _ = address.partition(":")
     if not colon or scheme not in _BACKENDS:
         raise ConfigError(
-            f"there is no store {address!r}: use sqlite:///FILE, jsonl:///FOLDER or memory: "
-            "(nothing else is available in this version)"
+            f"there is no store {address!r}: use sqlite:///FILE, jsonl:///FOLDER, "
+            "postgresql://USER@HOST/DATABASE or memory: (nothing else is available in this version)"
         )
-    module, name = _BACKENDS[scheme]
     opener = partial(
-        cast("Opener", getattr(importlib.import_module(module), name)),
+        _opener_of(scheme),
         address,
         namespace=namespace,
         durability=durability,
@@ -112,6 +113,16 @@ async def opened(
     if key is not None:
         raise Unsupported("encryption", scheme)
     return Store(await opener(), outside)
+
+
+def _opener_of(scheme: str) -> Opener:
+    module, name = _BACKENDS[scheme]
+    try:
+        return cast("Opener", getattr(importlib.import_module(module), name))
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"a {scheme} store needs {error.name}: install it with `pip install 'perdure[pg]'`"
+        ) from error
 
 
 async def _opened_with_key(

@@ -7,11 +7,14 @@ from typing import Protocol
 
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.in_memory import MemoryStore
+from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import SessionStore
 from perdure.stores.sqlite.store import SqliteStore
+from tests.conformance.store.jsonl_data import DIALECTS, JsonlData
 from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.postgres import PostgresServer
 
-BACKENDS = ("memory", "sqlite")
+BACKENDS = ("memory", "sqlite", "postgres", *DIALECTS)
 
 
 class Data(Protocol):
@@ -74,13 +77,45 @@ class SqliteData:
             await store.close()
 
 
-class Backend:
-    """Makes stores of one kind, all on one clock."""
+class PostgresData:
+    """A database of a server."""
 
-    def __init__(self, name: str, folder: Path, clock: ManualClock) -> None:
+    is_durable = True
+
+    def __init__(self, server: PostgresServer, clock: Clock, random: RandomSource) -> None:
+        self._server = server
+        self._address = server.take()
+        self._clock = clock
+        self._random = random
+        self._opened: list[SessionStore] = []
+
+    async def open(self, namespace: str = "default") -> SessionStore:
+        store = await PostgresStore.open(
+            self._address,
+            namespace=namespace,
+            durability="normal",
+            clock=self._clock,
+            random=self._random,
+        )
+        self._opened.append(store)
+        return store
+
+    async def close(self) -> None:
+        for store in self._opened:
+            await store.close()
+        self._server.give_back(self._address)
+
+
+class Backend:
+    """Makes stores of one kind, all on one clock. Only the kind ``postgres`` needs a `server`."""
+
+    def __init__(
+        self, name: str, folder: Path, clock: ManualClock, server: PostgresServer | None = None
+    ) -> None:
         self.name = name
         self.clock = clock
         self._folder = folder
+        self._server = server
         self._made = 0
 
     def new(self) -> Data:
@@ -89,4 +124,9 @@ class Backend:
         random = SeededRandom(self._made)
         if self.name == "memory":
             return MemoryData(self.clock, random)
+        if self.name in DIALECTS:
+            folder = self._folder / str(self._made)
+            return JsonlData(folder, DIALECTS[self.name], self.clock, random)
+        if self._server is not None:
+            return PostgresData(self._server, self.clock, random)
         return SqliteData(self._folder / f"{self._made}.db", self.clock, random)

@@ -19,7 +19,26 @@ def clock() -> ManualClock:
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Backend:
-    return Backend(request.param, tmp_path, clock)
+    is_served = request.param == "postgres"
+    server = request.getfixturevalue("postgres") if is_served else None
+    return Backend(request.param, tmp_path, clock, server)
+
+
+@pytest.fixture(autouse=True)
+async def needed(request: pytest.FixtureRequest) -> None:
+    """Skip a test marked ``needs`` on a backend without that capability.
+
+    `test_capabilities` shows that such a backend refuses instead of pretending.
+    """
+    marks = list(request.node.iter_markers("needs"))
+    if marks:
+        backend: Backend = request.getfixturevalue("backend")
+        data = backend.new()
+        capabilities = (await data.open()).capabilities
+        await data.close()
+        for mark in marks:
+            if not getattr(capabilities, mark.args[0]):
+                pytest.skip(f"{backend.name} declares no {mark.args[0]}")
 
 
 @pytest.fixture

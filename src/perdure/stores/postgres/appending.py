@@ -1,0 +1,408 @@
+"""Commits: what is asked of the server to carry one out, and what to do when others write too.
+
+A handle remembers where the streams it wrote stand. While it is the only writer a commit is one
+round trip: everything is decided here, and ``perdure.append`` checks in the server that the
+stream still stands where this process believes (same hash, same epoch) before it changes anything.
+When it does not, and for several streams, the rows of the streams are locked first, in the order
+of their ids, and then read; what is refused is only ever refused by what was read under lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import LiteralString
+from weakref import WeakValueDictionary
+
+import psycopg
+from psycopg import errors
+
+from perdure.errors import IdempotencyMismatch, PerdureError, SessionExists, SessionNotFound
+from perdure.session.codec import encode
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.messages import MESSAGE
+from perdure.stores.admission import Shared, opened
+from perdure.stores.chain import SALT_BYTES, genesis_hash
+from perdure.stores.postgres.branches import ask_nodes, ask_state
+from perdure.stores.postgres.database import Connected, Database, Question, asked
+from perdure.stores.postgres.faults import STALE, TAKEN
+from perdure.stores.postgres.growth import Facts, Share, Unknown, share_of
+from perdure.stores.postgres.reading import ask_streams
+from perdure.stores.postgres.rows import ENTRY_COLUMNS, Node, State, Stream, entry_of, node_of
+from perdure.stores.postgres.rows import stream_of as stream_of_row
+from perdure.stores.protocol import Commit, Committed, StreamState, Write
+
+MOST_STANDING = 1_000
+"""Streams a handle remembers between commits."""
+
+ATTEMPTS = 5
+"""How often a commit is begun anew after a deadlock or a race for its key."""
+
+_CREATE: LiteralString = "SELECT perdure.create_stream(" + "%s, " * 12 + "%s)"
+
+_APPEND: LiteralString = "SELECT perdure.append(" + "%s, " * 27 + "%s)"
+
+_KEEP_STATE: LiteralString = "INSERT INTO perdure.state VALUES (%s, %s, %s, %s, %s, %s, %s)"
+
+_KEEP_ALIASES: LiteralString = """
+INSERT INTO perdure.alias SELECT %s, %s, a.name, a.seq
+FROM unnest(%s::bytea[], %s::bigint[]) AS a (name, seq)
+ON CONFLICT (namespace, stream, name) DO UPDATE SET seq = excluded.seq
+"""
+
+_KEEP_BLOB: LiteralString = """
+INSERT INTO perdure.blob (namespace, digest, size, content) VALUES (%s, %s, %s, %s)
+ON CONFLICT DO NOTHING
+"""
+
+_KEEP_KEY: LiteralString = "SELECT perdure.keep_key(%s, %s, %s, %s, %s)"
+
+_END_PARTIAL: LiteralString = "DELETE FROM perdure.partial WHERE namespace = %s AND stream = %s"
+
+_LOCK: LiteralString = """
+SELECT id FROM perdure.stream WHERE namespace = %s AND id = ANY(%s) ORDER BY id FOR UPDATE
+"""
+
+_SAME_KEY: LiteralString = """
+SELECT fingerprint, firsts FROM perdure.idempotency WHERE namespace = %s AND key = %s
+"""
+
+_REPLAYED: LiteralString = f"""
+SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.seq >= %s ORDER BY e.seq LIMIT %s
+"""  # noqa: S608 - put together from constants
+
+_HASH_AT: LiteralString = """
+SELECT coalesce((
+    SELECT e.chain FROM perdure.entry AS e
+    WHERE e.namespace = %s AND e.stream = %s AND e.seq >= greatest(%s, 0) AND %s >= 0
+        AND e.chain IS NOT NULL
+    ORDER BY e.seq LIMIT 1
+), b.genesis) FROM perdure.birth AS b WHERE b.namespace = %s AND b.stream = %s
+"""
+
+_MESSAGES_AFTER: LiteralString = """
+SELECT count(*) FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.seq > %s AND e.kind = %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A commit with what was prepared for it: fingerprint, a salt per entry, blobs by name."""
+
+    commit: Commit
+    asked: bytes
+    salts: bytes
+    blobs: Sequence[tuple[str, bytes]]
+
+    @property
+    def key(self) -> bytes | None:
+        """What stands for the idempotency key in the database."""
+        key = self.commit.idempotency_key
+        return (
+            None if key is None else hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+        )
+
+    def salts_of(self, number: int) -> bytes:
+        """The salts for the entries of write `number`."""
+        before = sum(len(write.entries) for write in self.commit.writes[:number])
+        count = len(self.commit.writes[number].entries)
+        return self.salts[before * SALT_BYTES : (before + count) * SALT_BYTES]
+
+
+class Appender:
+    """Carries out the commits of one handle."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._turns: WeakValueDictionary[StreamId, asyncio.Lock] = WeakValueDictionary()
+        self._standing: dict[StreamId, Stream] = {}
+        self._left: dict[StreamId, bytes] = {}
+
+    def forget(self, stream: StreamId) -> None:
+        """What is remembered of `stream` is out of date."""
+        self._standing.pop(stream, None)
+
+    async def append(self, request: Request) -> Committed:
+        """Carry out `request` as ``SessionStore.commit`` promises.
+
+        Commits to one stream through this handle are made in the order they were asked for.
+        """
+        async with AsyncExitStack() as turns:
+            for stream in sorted({write.stream for write in request.commit.writes}):
+                turn = self._turns.setdefault(stream, asyncio.Lock())
+                await turns.enter_async_context(turn)
+            return await self._append(request)
+
+    async def _append(self, request: Request) -> Committed:
+        commit = request.commit
+        if len(commit.writes) == 1 and not request.blobs:
+            entries = await self._believing(request, commit.writes[0])
+            if entries is not None:
+                return Committed((entries,))
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self._locking(request)
+            except PerdureError as error:
+                if attempt == ATTEMPTS or not _is_worth_another(error.__cause__):
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    # -- one stream, as this handle believes it stands
+
+    async def _believing(self, request: Request, write: Write) -> tuple[Entry, ...] | None:
+        """The entries, when the stream stood where this handle believed; None when it may not."""
+        stream = self._standing.pop(write.stream, None)
+        if stream is None or write.create is not None or not write.entries:
+            return None
+        share = await self._believed_share(request, write, stream)
+        if share is None:
+            return None
+        try:
+            await self._send(share, request)
+        except PerdureError as error:
+            if _state_of(error.__cause__) in (STALE, TAKEN):
+                return None
+            raise
+        self._remember(share.after)
+        return share.entries
+
+    async def _believed_share(self, request: Request, write: Write, stream: Stream) -> Share | None:
+        facts = Facts()
+        try:
+            return share_of(stream, write, request.commit.at, request.salts, facts)
+        except Unknown:
+            pass
+        except PerdureError:
+            return None  # to be refused only by how the stream really stands
+        try:
+            async with self._db.connection() as db:
+                return await self._share(db, request, 0, stream)
+        except PerdureError:
+            return None
+
+    async def _send(self, share: Share, request: Request) -> None:
+        questions = self._questions(share, request, request.key)
+        async with self._db.connection() as db:
+            if len(questions) == 1:
+                await db.execute(*questions[0])
+            else:
+                await asked(db, self._db.namespace, questions)
+
+    # -- any streams, locked
+
+    async def _locking(self, request: Request) -> Committed:
+        commit = request.commit
+        for write in commit.writes:
+            self.forget(write.stream)
+        async with self._db.connection() as db, db.transaction():
+            replayed = await self._lock(db, request)
+            if replayed is not None:
+                return replayed
+            shares = [await self._carry_out(db, request, n) for n in range(len(commit.writes))]
+            await self._keep_rest(db, request, shares)
+        for share in shares:
+            self._remember_if_alone(share)
+        return Committed(tuple(share.entries for share in shares))
+
+    async def _lock(self, db: Connected, request: Request) -> Committed | None:
+        """Lock every stream that is written to; the first time's entries if the key is known."""
+        ids = sorted(write.stream for write in request.commit.writes if write.create is None)
+        questions = [Question(_LOCK, (self._db.namespace, ids))]
+        if request.key is not None:
+            questions.append(Question(_SAME_KEY, (self._db.namespace, request.key)))
+        answers = await asked(db, self._db.namespace, questions)
+        if request.key is None or not answers[1]:
+            return None
+        fingerprint, firsts = answers[1][0]
+        if fingerprint != request.asked:
+            raise IdempotencyMismatch(request.commit.idempotency_key or "")
+        return await self._replayed(db, request.commit, firsts)
+
+    async def _replayed(self, db: Connected, commit: Commit, firsts: list[int]) -> Committed:
+        ns = self._db.namespace
+        questions = [
+            Question(_REPLAYED, (ns, write.stream, first, len(write.entries)))
+            for write, first in zip(commit.writes, firsts, strict=True)
+        ]
+        answers = await asked(db, ns, questions)
+        entries = tuple(tuple(entry_of(row) for row in rows) for rows in answers)
+        return Committed(entries, is_replay=True)
+
+    async def _carry_out(self, db: Connected, request: Request, number: int) -> Share:
+        write = request.commit.writes[number]
+        if write.create is not None:
+            stream = await self._create(db, write.create)
+        else:
+            stream = await self._read(db, write.stream)
+        share = await self._share(db, request, number, stream)
+        if share.entries:
+            await asked(db, self._db.namespace, self._questions(share, request, None))
+        return share
+
+    async def _keep_rest(self, db: Connected, request: Request, shares: list[Share]) -> None:
+        ns = self._db.namespace
+        questions = [
+            Question(_KEEP_BLOB, (ns, digest, len(content), content))
+            for digest, content in request.blobs
+        ]
+        if request.key is not None:
+            firsts = [share.before.state.head + 1 for share in shares]
+            values = (ns, request.key, request.asked, firsts, request.commit.at)
+            questions.append(Question(_KEEP_KEY, values))
+        if questions:
+            await asked(db, ns, questions)
+
+    async def _read(self, db: Connected, stream: StreamId) -> Stream:
+        ns = self._db.namespace
+        (rows,) = await asked(db, ns, [ask_streams(ns, [stream])])
+        if not rows:
+            raise SessionNotFound(stream)
+        return stream_of_row(rows[0])
+
+    async def _share(self, db: Connected, request: Request, number: int, stream: Stream) -> Share:
+        """The share of write `number`, what it asks for looked up."""
+        write, facts = request.commit.writes[number], Facts()
+        named = [new.parent for new in write.entries if isinstance(new.parent, str)]
+        if named:
+            await self._look_up_nodes(db, stream, facts, named)
+        while True:
+            try:
+                return share_of(stream, write, request.commit.at, request.salts_of(number), facts)
+            except Unknown as unknown:
+                if unknown.node is not None:
+                    await self._look_up_nodes(db, stream, facts, [unknown.node])
+                elif unknown.state is not None:
+                    question = ask_state(self._db.namespace, unknown.state)
+                    (rows,) = await asked(db, self._db.namespace, [question])
+                    facts.states[unknown.state] = State(*rows[0]) if rows else State()
+
+    async def _look_up_nodes(
+        self, db: Connected, stream: Stream, facts: Facts, references: list[EntryId]
+    ) -> None:
+        ns, id_ = self._db.namespace, stream.state.header.id
+        facts.nodes.update(dict.fromkeys(references))
+        (rows,) = await asked(db, ns, [ask_nodes(ns, id_, references)])
+        for node in map(node_of, rows):
+            facts.nodes[EntryId(f"{node.stream}/{node.seq}")] = node
+
+    # -- new streams
+
+    async def _create(self, db: Connected, header: StreamHeader) -> Stream:
+        fork = header.fork
+        if fork is None:
+            created = Stream(opened(header, genesis_hash(header)), None, None, None, 0)
+        else:
+            created = await self._forked(db, header, fork)
+        question = _creation(self._db.namespace, created)
+        try:
+            await asked(db, self._db.namespace, [question])
+        except errors.UniqueViolation:
+            raise SessionExists(header.id) from None
+        return created
+
+    async def _forked(self, db: Connected, header: StreamHeader, fork: ForkPoint) -> Stream:
+        """Nothing of the origin is locked: what a fork takes of it is fixed, or is as of now."""
+        ns, of = self._db.namespace, fork.stream
+        wanted = [] if fork.leaf is None else [fork.leaf]
+        rows, nodes, chain, later = await asked(
+            db,
+            ns,
+            [
+                ask_streams(ns, [of]),
+                ask_nodes(ns, of, wanted),
+                Question(_HASH_AT, (ns, of, fork.head, fork.head, ns, of)),
+                Question(_MESSAGES_AFTER, (ns, of, fork.head, MESSAGE)),
+            ],
+        )
+        if not rows:
+            raise SessionNotFound(of)
+        origin = stream_of_row(rows[0]).state
+        leaf = node_of(nodes[0]) if nodes else None
+        shared = Shared(
+            info=origin.info,
+            head=origin.head,
+            hash=chain[0][0],
+            messages=_shared_messages(origin, fork, leaf, int(later[0][0])),
+        )
+        genesis = genesis_hash(header, shared.hash)
+        state = opened(header, genesis, shared, lambda _: leaf is not None)
+        return Stream(state, leaf, None, None, 0)
+
+    # -- what is sent
+
+    def _questions(self, share: Share, request: Request, key: bytes | None) -> list[Question]:
+        """All that one share is, the append first."""
+        ns, id_ = self._db.namespace, share.before.state.header.id
+        questions = [Question(_APPEND, _append_values(ns, share, request, key))]
+        questions += [Question(_KEEP_STATE, (ns, id_, seq, *state)) for seq, state in share.states]
+        if share.aliases:
+            names, seqs = [name for name, _ in share.aliases], [seq for _, seq in share.aliases]
+            questions.append(Question(_KEEP_ALIASES, (ns, id_, names, seqs)))
+        if share.ends_turn:
+            questions.append(Question(_END_PARTIAL, (ns, id_)))
+        return questions
+
+    # -- what is remembered
+
+    def _remember(self, stream: Stream) -> None:
+        id_ = stream.state.header.id
+        if len(self._left) >= MOST_STANDING:
+            self._standing.clear()
+            self._left.clear()
+        self._standing[id_] = stream
+        self._left[id_] = stream.state.hash
+
+    def _remember_if_alone(self, share: Share) -> None:
+        """Believe in the stream again only when nobody else wrote since this handle last did."""
+        id_ = share.before.state.header.id
+        left = self._left.get(id_)
+        self._left[id_] = share.after.state.hash
+        if left is None or left == share.before.state.hash:
+            self._remember(share.after)
+
+
+def _append_values(
+    namespace: str, share: Share, request: Request, key: bytes | None
+) -> tuple[object, ...]:
+    before, after = share.before.state, share.after.state
+    return (
+        *(namespace, before.header.id, before.hash, before.epoch),
+        *(before.head, after.leaf, share.after.tip, after.hash, after.open_turn),
+        *(after.info.updated_at, encode(after.info), request.commit.at, share.epoch),
+        *(key, request.asked, *share.columns.in_order()),
+    )
+
+
+def _creation(namespace: str, stream: Stream) -> Question:
+    state, fork = stream.state, stream.state.header.fork
+    values = (
+        *(namespace, state.header.id, state.header.kind, state.header.origin, state.leaf),
+        *(state.hash, state.info.updated_at, encode(state.info), encode(state.header)),
+        *(state.info.messages, fork.stream if fork else None, fork.head if fork else None),
+        fork.scope == "path" if fork else None,
+    )
+    return Question(_CREATE, values)
+
+
+def _shared_messages(origin: StreamState, fork: ForkPoint, leaf: Node | None, later: int) -> int:
+    if fork.scope == "path":
+        return leaf.messages if leaf else 0
+    return origin.info.messages - later
+
+
+def _state_of(error: BaseException | None) -> str | None:
+    return error.sqlstate if isinstance(error, psycopg.Error) else None
+
+
+def _is_worth_another(error: BaseException | None) -> bool:
+    """Nothing was written, and the same may go well now."""
+    return _state_of(error) in (STALE, TAKEN) or isinstance(
+        error, errors.DeadlockDetected | errors.SerializationFailure
+    )

@@ -1,0 +1,277 @@
+"""What a stream sees, and its branches: questions that functions of the schema answer.
+
+A branch is a chain of runs (see ``migrations/0001_log.sql``); a run is one range of the key, so
+reading the end of a branch costs what is returned plus two look-ups per run, in one round trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import LiteralString
+
+from perdure.errors import EntryNotFound, SessionNotFound
+from perdure.session.entries import Entry
+from perdure.session.fold import BranchState, ContextWindow, first_kept_by
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.notes import CompactionUndone
+from perdure.stores.postgres.database import Database, Question
+from perdure.stores.postgres.rows import (
+    ENTRY_COLUMNS,
+    NODE_COLUMNS,
+    Node,
+    Row,
+    State,
+    entry_of,
+    node_of,
+    place_of,
+)
+
+_FREQUENT = frozenset({"model_called", "model_finished", "tool_started", "tool_finished"})
+"""Kinds that the index entry_note leaves out."""
+
+HEAD: LiteralString = "SELECT head FROM perdure.stream WHERE namespace = %s AND id = %s"
+
+# The nodes among places, if the stream sees them. Its own it sees all: none is beyond its head.
+_NODES_SEEN: LiteralString = f"""
+SELECT {NODE_COLUMNS}
+FROM unnest(%s::text[], %s::bigint[]) AS p (stream, seq)
+JOIN perdure.entry AS e
+    ON e.namespace = %s AND e.stream = p.stream AND e.seq = p.seq AND e.run IS NOT NULL
+WHERE e.stream = %s OR perdure.sees(%s, %s, %s, e.stream, e.seq)
+"""  # noqa: S608 - put together from constants
+
+_ENTRY_SEEN: LiteralString = f"""
+SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.seq = %s
+    AND (e.stream = %s OR perdure.sees(%s, %s, 9223372036854775807, e.stream, e.seq))
+"""  # noqa: S608 - put together from constants
+
+_STATE_OF: LiteralString = """
+SELECT compaction, model, thinking, before FROM perdure.state
+WHERE namespace = %s AND stream = %s AND seq = %s
+"""
+
+_BRANCH: LiteralString = "SELECT * FROM perdure.branch(%s, %s, %s, %s, %s, %s::bigint)"
+
+# From the first entry that a compaction keeps, if that is on its branch, else from itself.
+_WINDOW: LiteralString = """
+SELECT b.*, f.floor FROM (
+    SELECT coalesce((
+        SELECT k.depth FROM perdure.entry AS k
+        WHERE k.namespace = %s AND k.stream = %s AND k.seq = %s AND k.run IS NOT NULL
+            AND k.depth < c.depth AND perdure.is_on_branch(%s, k.stream, k.seq, c.stream, c.seq)
+    ), c.depth) AS floor
+    FROM perdure.entry AS c WHERE c.namespace = %s AND c.stream = %s AND c.seq = %s
+) AS f CROSS JOIN LATERAL perdure.branch(%s, %s, %s, f.floor, NULL, NULL) AS b
+"""
+
+_TREE: LiteralString = f"""
+SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.seq <= %s AND e.run IS NOT NULL ORDER BY e.seq
+"""  # noqa: S608 - put together from constants
+
+_LINEAGE: LiteralString = """
+SELECT l.kin_stream, l.kin_upto, l.kin_leaf, l.kin_is_path
+FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
+WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin
+"""
+
+_NOTES: LiteralString = f"""
+SELECT {ENTRY_COLUMNS}, l.kin
+FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
+JOIN perdure.entry AS e
+    ON e.namespace = %s AND e.stream = l.kin_stream AND e.seq <= l.kin_upto
+    AND e.kind = ANY(%s) AND e.run IS NULL
+    AND e.kind NOT IN ('model_called', 'model_finished', 'tool_started', 'tool_finished')
+WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
+"""  # noqa: S608 - put together from constants
+
+_FREQUENT_NOTES: LiteralString = f"""
+SELECT {ENTRY_COLUMNS}, l.kin
+FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
+JOIN perdure.entry AS e
+    ON e.namespace = %s AND e.stream = l.kin_stream AND e.seq <= l.kin_upto
+    AND e.kind = ANY(%s) AND e.run IS NULL
+WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
+"""  # noqa: S608 - put together from constants
+
+
+# ---------------------------------------------------------------- questions
+
+
+def ask_nodes(namespace: str, stream: StreamId, references: Iterable[EntryId]) -> Question:
+    """The places on their branches of those tree entries of `references` that `stream` sees."""
+    places = [place for reference in references if (place := place_of(reference)) is not None]
+    streams, seqs = [place[0] for place in places], [place[1] for place in places]
+    head = 2**63 - 1
+    return Question(_NODES_SEEN, (streams, seqs, namespace, stream, namespace, stream, head))
+
+
+def ask_state(namespace: str, state: EntryId | None) -> Question:
+    """The row that a node names."""
+    stream, seq = _place(state)
+    return Question(_STATE_OF, (namespace, stream, seq))
+
+
+def _ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Question:
+    sql = _FREQUENT_NOTES if _FREQUENT.intersection(kinds) else _NOTES
+    return Question(sql, (namespace, namespace, list(kinds), namespace, stream))
+
+
+def _ask_branch(
+    namespace: str, leaf: Node, floor: int = 0, kind: str | None = None, limit: int | None = None
+) -> Question:
+    return Question(_BRANCH, (namespace, leaf.stream, leaf.seq, floor, kind, limit))
+
+
+def _place(reference: EntryId | None) -> tuple[str, int]:
+    """Stream and seq of an id; a place where nothing is for None, so that it can be asked for."""
+    return (place_of(reference) if reference is not None else None) or ("", -1)
+
+
+# ---------------------------------------------------------------- what a stream sees
+
+
+async def node_seen(db: Database, stream: StreamId, reference: EntryId) -> Node:
+    """The tree entry of that id. Raises: EntryNotFound, SessionNotFound."""
+    head, nodes = await db.ask(
+        Question(HEAD, (db.namespace, stream)), ask_nodes(db.namespace, stream, [reference])
+    )
+    if not head:
+        raise SessionNotFound(stream)
+    if not nodes:
+        raise EntryNotFound(reference, stream)
+    return node_of(nodes[0])
+
+
+async def entry_seen(db: Database, stream: StreamId, reference: str) -> tuple[int, Entry | None]:
+    """The stream's head, and the entry of that id, in either lane, if the stream sees it.
+
+    Raises: SessionNotFound.
+    """
+    sought, seq = place_of(reference) or ("", -1)
+    head, found = await db.ask(
+        Question(HEAD, (db.namespace, stream)),
+        Question(_ENTRY_SEEN, (db.namespace, sought, seq, stream, db.namespace, stream)),
+    )
+    if not head:
+        raise SessionNotFound(stream)
+    return head[0][0], entry_of(found[0]) if found else None
+
+
+async def lineage(db: Database, stream: StreamId) -> list[Row]:
+    """The stream and what it was forked from, in turn: id, seq it is shared up to, leaf, is_path.
+
+    Raises: SessionNotFound.
+    """
+    (rows,) = await db.ask(Question(_LINEAGE, (db.namespace, db.namespace, stream)))
+    if not rows:
+        raise SessionNotFound(stream)
+    return rows
+
+
+async def tree(db: Database, stream: StreamId) -> list[Entry]:
+    """Every tree entry the stream sees, in log order, a fork's origin first."""
+    questions: list[Question] = []
+    for near, upto, leaf, is_path in await lineage(db, stream):
+        questions.append(Question(_TREE, (db.namespace, near, upto)))
+        if is_path:
+            questions.append(Question(_BRANCH, (db.namespace, *_place(leaf), 0, None, None)))
+            if leaf is None:
+                questions.pop()
+            break
+    parts = await db.ask(*questions)
+    found = [[entry_of(row) for row in part] for part in parts]
+    if questions[-1].sql is _BRANCH:
+        found[-1].reverse()
+    return [entry for part in reversed(found) for entry in part]
+
+
+async def notes(db: Database, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
+    """The side entries of `kinds` the stream sees, in order, a fork's origin first."""
+    head, rows = await db.ask(
+        Question(HEAD, (db.namespace, stream)), _ask_notes(db.namespace, stream, kinds)
+    )
+    if not head:
+        raise SessionNotFound(stream)
+    return [entry_of(row[:9]) for row in rows]
+
+
+# ---------------------------------------------------------------- branches
+
+
+async def branch(
+    db: Database, stream: StreamId, leaf: EntryId, limit: int | None, kind: str | None
+) -> list[Entry]:
+    """The entries root -> `leaf`, of `kind` only, the newest `limit` only."""
+    node = await node_seen(db, stream, leaf)
+    floor = 0 if limit is None or kind is not None else max(0, node.depth + 1 - limit)
+    (rows,) = await db.ask(_ask_branch(db.namespace, node, floor, kind, limit))
+    return [entry_of(row) for row in reversed(rows)]
+
+
+async def window(db: Database, stream: StreamId, leaf: EntryId) -> ContextWindow:
+    """What ``fold.window_of`` gives for the branch to `leaf`, without reading what it hides."""
+    head, nodes, taken_back = await db.ask(
+        Question(HEAD, (db.namespace, stream)),
+        ask_nodes(db.namespace, stream, [leaf]),
+        _ask_notes(db.namespace, stream, (CompactionUndone.kind,)),
+    )
+    if not head:
+        raise SessionNotFound(stream)
+    if not nodes:
+        raise EntryNotFound(leaf, stream)
+    node = node_of(nodes[0])
+    notes_seen = [entry_of(row[:9]) for row in taken_back]
+    undone = frozenset(note.about for note in notes_seen if note.about is not None)
+    inherited = await _inherited(db, node, undone)
+    return await _shown(db, node, inherited, undone)
+
+
+async def _inherited(db: Database, leaf: Node, undone: frozenset[EntryId]) -> BranchState:
+    """The compaction in force, the model change and the thinking change."""
+    state = await _state(db, leaf.state)
+    compaction, before = state.compaction, state.before
+    while compaction is not None and compaction in undone:
+        earlier = await _state(db, before)
+        compaction, before = earlier.compaction, earlier.before
+    named = (compaction, state.model, state.thinking)
+    if not any(named):
+        return BranchState()
+    asked = [Question(_ENTRY_AT, (db.namespace, *_place(id_))) for id_ in named]
+    return BranchState(*(entry_of(rows[0]) if rows else None for rows in await db.ask(*asked)))
+
+
+async def _state(db: Database, name: EntryId | None) -> State:
+    if name is None:
+        return State()
+    (rows,) = await db.ask(ask_state(db.namespace, name))
+    return State(*rows[0]) if rows else State()
+
+
+_ENTRY_AT: LiteralString = f"""
+SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.seq = %s
+"""  # noqa: S608 - put together from constants
+
+
+async def _shown(
+    db: Database, leaf: Node, state: BranchState, undone: frozenset[EntryId]
+) -> ContextWindow:
+    if state.compaction is None:
+        (rows,) = await db.ask(_ask_branch(db.namespace, leaf))
+        start = 0
+    else:
+        kept = _place(first_kept_by(state.compaction))
+        ns, compaction = db.namespace, (state.compaction.stream, state.compaction.seq)
+        values = (ns, *kept, ns, ns, *compaction, ns, leaf.stream, leaf.seq)
+        (rows,) = await db.ask(Question(_WINDOW, values))
+        start = int(rows[0][9])
+    shown = tuple(entry_of(row[:9]) for row in reversed(rows))
+    return ContextWindow(
+        leaf=shown[-1].id,
+        entries=shown,
+        state=state,
+        hidden=start,
+        undone=frozenset(entry.id for entry in shown if entry.id in undone),
+    )

@@ -1,0 +1,243 @@
+"""A namespace of a database: the pool of its connections, and statements run through them.
+
+A connection is set up once (role, timeouts, planner); the namespace is set anew in every
+transaction, so that no connection carries one from a caller to the next. Statements that are asked
+together are sent together and answered in one round trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Literal, LiteralString, NamedTuple
+
+import psycopg
+from psycopg import AsyncConnection, Connection
+from psycopg.abc import AdaptContext
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.array import ListBinaryDumper
+from psycopg.types.numeric import Int8BinaryDumper
+from psycopg.types.string import StrBinaryDumper
+from psycopg_pool import AsyncConnectionPool
+
+from perdure.errors import ConfigError, StoreUnavailable
+from perdure.stores.postgres.faults import is_lost, meaning_of
+from perdure.stores.postgres.migrate import prepared
+from perdure.stores.postgres.rows import Row, key_of
+
+Durability = Literal["full", "normal"]
+
+CONNECTIONS = 8
+"""The most connections of one handle, but for the one that waits for changes."""
+
+CONNECT_S = 10
+WAIT_S = 15.0
+STATEMENT_S = 60
+LOCK_S = 30
+IDLE_IN_TRANSACTION_S = 10
+
+_SET_NAMESPACE: LiteralString = "SELECT set_config('perdure.namespace', %s, true)"
+
+# Plans of prepared statements outlive the moment they were made at, when a table may have been
+# empty: only plans through an index are good ones here. A timeout that somebody configured stays.
+_SET_UP: LiteralString = """
+SELECT set_config('role', coalesce(%s, current_user), false),
+    set_config('synchronous_commit', %s, false),
+    set_config('jit', 'off', false),
+    set_config('enable_seqscan', 'off', false),
+    set_config('enable_bitmapscan', 'off', false),
+    set_config(name, CASE setting WHEN '0' THEN chosen ELSE setting END, false)
+FROM pg_settings JOIN (VALUES
+    ('statement_timeout', %s), ('lock_timeout', %s), ('idle_in_transaction_session_timeout', %s)
+) AS ours (of, chosen) ON of = name
+"""
+
+
+class Question(NamedTuple):
+    """A statement with its values."""
+
+    sql: LiteralString
+    values: Sequence[object] = ()
+
+
+Connected = AsyncConnection[Row]
+
+
+class Database:
+    """One namespace of one database, until it is closed. Used from one event loop."""
+
+    def __init__(self, conninfo: str, namespace: str, durability: Durability) -> None:
+        self.address = public_address(conninfo)
+        self.namespace = key_of(namespace)
+        self.durability: Durability = durability
+        self._conninfo = conninfo
+        self._role: str | None = None
+        self._pool: AsyncConnectionPool[Connected] | None = None
+        self._pid = os.getpid()
+        self._calls = 0
+        self._is_closed = False
+        self._is_idle = asyncio.Event()
+
+    async def open(self, max_connections: int) -> None:
+        """Look at the database, bring its schema up to date and connect.
+
+        Raises: NotAStore, StoreTooNew, StoreReadOnly, StoreUnavailable.
+        """
+        try:
+            async with await AsyncConnection.connect(
+                self._conninfo, autocommit=True, connect_timeout=CONNECT_S
+            ) as first:
+                self._role = await prepared(first, self.address)
+            pool: AsyncConnectionPool[Connected] = AsyncConnectionPool(
+                self._conninfo,
+                kwargs={"autocommit": True, "prepare_threshold": 0, "connect_timeout": CONNECT_S},
+                min_size=1,
+                max_size=max_connections,
+                timeout=WAIT_S,
+                configure=self._configure,
+                open=False,
+            )
+            await pool.open(wait=True, timeout=WAIT_S)
+        except psycopg.Error as error:
+            raise meaning_of(error, self.address) from error
+        self._pool = pool
+
+    async def _configure(self, db: Connected) -> None:
+        set_types(db)
+        await db.execute(_SET_UP, self._settings())
+
+    def _settings(self) -> tuple[object, ...]:
+        commit = "on" if self.durability == "full" else "off"
+        limits = (STATEMENT_S, LOCK_S, IDLE_IN_TRANSACTION_S)
+        return (self._role, commit, *(f"{seconds * 1000}" for seconds in limits))
+
+    async def connect_apart(self) -> Connected:
+        """A connection outside the pool, which the caller has to close."""
+        db = await AsyncConnection.connect(
+            self._conninfo, autocommit=True, connect_timeout=CONNECT_S
+        )
+        try:
+            await self._configure(db)
+        except BaseException:
+            await db.close()
+            raise
+        return db
+
+    def connect_blocking(self) -> Connection[Row]:
+        """A connection for a thread, in a transaction that sees one moment of the namespace."""
+        db = psycopg.connect(self._conninfo, connect_timeout=CONNECT_S)
+        set_types(db)
+        db.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        db.read_only = True
+        db.execute(_SET_UP, self._settings())
+        db.execute("SELECT set_config('statement_timeout', '0', true)")
+        db.execute(_SET_NAMESPACE, (self.namespace,))
+        return db
+
+    # -- using it
+
+    async def ask(self, *questions: Question) -> list[list[Row]]:
+        """The answers to `questions`, asked at once; asked again if the connection was lost.
+
+        For reading only, and for what may be done twice.
+        """
+        try:
+            return await self.ask_once(*questions)
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, psycopg.Error) or not is_lost(error.__cause__):
+                raise
+        return await self.ask_once(*questions)
+
+    async def ask_once(self, *questions: Question) -> list[list[Row]]:
+        """The answers to `questions`, asked at once, in a transaction of their own."""
+        async with self.connection() as db:
+            return await asked(db, self.namespace, questions)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[Connected]:
+        """A connection of the pool; what goes wrong with it is told in the store's words.
+
+        Raises: StoreUnavailable once the store is closed; else what ``faults`` says.
+        """
+        pool = self._usable()
+        self._calls += 1
+        try:
+            async with pool.connection() as db:
+                yield db
+        except psycopg.Error as error:
+            if is_lost(error) and not self._is_closed:
+                await pool.drain()  # the others of the pool have most likely lost theirs too
+            raise meaning_of(error, self.address) from error
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._is_idle.set()
+
+    def check_usable(self) -> None:
+        """Raises: StoreUnavailable in a forked child, and once it is closed."""
+        self._usable()
+
+    def _usable(self) -> AsyncConnectionPool[Connected]:
+        if os.getpid() != self._pid:
+            raise StoreUnavailable(self.address, "it was opened before a fork; open it again")
+        if self._is_closed or self._pool is None:
+            raise StoreUnavailable(self.address, "it was closed")
+        return self._pool
+
+    async def close(self) -> None:
+        """Wait for the calls under way, then close every connection."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        while self._calls:
+            self._is_idle.clear()
+            await self._is_idle.wait()
+        if self._pool is not None:
+            with suppress(psycopg.Error):
+                await self._pool.close()
+
+
+async def asked(db: Connected, namespace: str, questions: Sequence[Question]) -> list[list[Row]]:
+    """The answers to `questions` in `namespace`, asked at once.
+
+    Outside of a transaction they are one by themselves: all of them took effect, or none.
+    """
+    async with db.pipeline():
+        await db.execute(_SET_NAMESPACE, (namespace,))
+        cursors = [await db.execute(*question, binary=True) for question in questions]
+    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+def set_types(db: AdaptContext) -> None:
+    """Send numbers as bigint and texts as text, so that a statement is prepared once."""
+    db.adapters.register_dumper(int, Int8BinaryDumper)
+    db.adapters.register_dumper(str, StrBinaryDumper)
+    db.adapters.register_dumper(list, ListBinaryDumper)
+
+
+def conninfo_of(address: str) -> str:
+    """What libpq is given for a ``postgresql:`` or ``postgres:`` address.
+
+    Raises: ConfigError when it is none.
+    """
+    try:
+        return make_conninfo(address, application_name="perdure", client_encoding="UTF8")
+    except psycopg.Error as error:
+        raise ConfigError(
+            "this is no address of a PostgreSQL database: use postgresql://USER@HOST/DATABASE"
+        ) from error
+
+
+def public_address(conninfo: str) -> str:
+    """The address without its password, as errors and lists may show it."""
+    told: dict[str, Any] = conninfo_to_dict(conninfo)
+    user = f"{told['user']}@" if told.get("user") else ""
+    host = str(told.get("host", ""))
+    is_folder = host.startswith("/")
+    place = "" if is_folder else host
+    if told.get("port") and not is_folder:
+        place += f":{told['port']}"
+    where = f"?host={host}" if is_folder else ""
+    return f"postgresql://{user}{place}/{told.get('dbname', '')}{where}"

@@ -1,0 +1,97 @@
+"""What PostgreSQL's errors mean to a caller of the store: one table, nothing of psycopg passes it.
+
+Two conditions are no faults: the store's own functions raise `STALE` when a stream moved on between
+reading and writing, and `TAKEN` when an idempotency key is there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+from psycopg import errors
+from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+
+from perdure.errors import (
+    InvalidEntry,
+    PerdureError,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+STALE = "PD001"
+TAKEN = "PD002"
+
+Meaning = Callable[[str, str], PerdureError]
+
+
+def _unavailable(reason: str) -> Meaning:
+    return lambda store, _: StoreUnavailable(store, reason)
+
+
+def _in_its_words(store: str, words: str) -> PerdureError:
+    return StoreUnavailable(store, words)
+
+
+MEANINGS: tuple[tuple[type[psycopg.Error], Meaning], ...] = (
+    (PoolClosed, _unavailable("it is closed")),
+    (PoolTimeout, _unavailable("no connection became free in time, or the server is down")),
+    (TooManyRequests, _unavailable("too many calls wait for a connection")),
+    (errors.ReadOnlySqlTransaction, lambda store, _: StoreReadOnly(store)),
+    (errors.DiskFull, lambda store, _: StoreFull(store)),
+    (errors.DataCorrupted, StoreCorrupt),
+    (errors.IndexCorrupted, StoreCorrupt),
+    (errors.UndefinedTable, StoreCorrupt),  # the program's SQL is fixed: the schema is not
+    (errors.UndefinedColumn, StoreCorrupt),
+    (errors.UndefinedFunction, StoreCorrupt),
+    (
+        errors.InsufficientPrivilege,
+        lambda store, words: StoreUnavailable(
+            store, f"{words}; grant the role perdure_app to the user (docs/guides/postgres.md)"
+        ),
+    ),
+    (
+        errors.ProgramLimitExceeded,
+        lambda _, __: InvalidEntry("it is larger than a database row or key can be"),
+    ),
+    (errors.TooManyConnections, _unavailable("the server has no connection left")),
+    (errors.OutOfMemory, _unavailable("the server has no memory left")),
+    (errors.LockNotAvailable, _unavailable("others kept the session locked for too long")),
+    (errors.QueryCanceled, _unavailable("the server took too long (statement_timeout)")),
+    (errors.DeadlockDetected, _unavailable("too many others wrote to the same sessions")),
+    (errors.InvalidPassword, _unavailable("the server refuses this user or password")),
+    (
+        errors.InvalidAuthorizationSpecification,
+        _unavailable("the server refuses this user or password"),
+    ),
+    (errors.InvalidCatalogName, _in_its_words),
+)
+"""Class of psycopg's error -> what it means, given the store and the server's own words."""
+
+
+def meaning_of(error: psycopg.Error, store: str) -> PerdureError:
+    """What `error`, met while using `store`, is to a caller."""
+    words = _words_of(error)
+    for kind, meaning in MEANINGS:
+        if isinstance(error, kind):
+            return meaning(store, words)
+    return StoreUnavailable(store, words)
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """The connection is gone, or the server is going away; another one may work."""
+    if isinstance(error, PoolClosed | PoolTimeout | TooManyRequests):
+        return False
+    state = error.sqlstate or ""
+    return isinstance(error, psycopg.OperationalError) and (
+        not state or state.startswith(("08", "57P"))
+    )
+
+
+def _words_of(error: psycopg.Error) -> str:
+    """The first line of what the server said, else of what the driver says."""
+    primary = error.diag.message_primary
+    words = primary or str(error).strip() or type(error).__name__
+    return words.splitlines()[0].rstrip(".")

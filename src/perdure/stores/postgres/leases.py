@@ -1,0 +1,110 @@
+"""Leases and partial answers: each is one statement that checks and changes the stream's row.
+
+Time is the server's, which all hosts share; a handle that was given a clock uses that instead.
+"""
+
+from __future__ import annotations
+
+from typing import LiteralString
+
+from perdure.errors import LeaseHeld, LeaseLost, SessionNotFound
+from perdure.session.ids import StreamId
+from perdure.stores.postgres.database import Database, Question
+from perdure.stores.postgres.rows import Row, is_text
+from perdure.stores.protocol import Lease
+
+_NOW: LiteralString = "coalesce(%s::bigint, perdure.now_ms())"
+
+_ACQUIRE: LiteralString = f"""
+UPDATE perdure.stream SET epoch = epoch + 1, owner = %s, until = {_NOW} + %s
+WHERE namespace = %s AND id = %s AND (owner IS NULL OR owner = %s OR until <= {_NOW})
+RETURNING epoch, until
+"""  # noqa: S608 - put together from constants
+
+_RENEW: LiteralString = f"""
+UPDATE perdure.stream SET owner = %s, until = {_NOW} + %s
+WHERE namespace = %s AND id = %s AND epoch = %s AND epoch > 0
+RETURNING until
+"""  # noqa: S608 - put together from constants
+
+_RELEASE: LiteralString = """
+UPDATE perdure.stream SET owner = NULL, until = 0
+WHERE namespace = %s AND id = %s AND epoch = %s AND epoch > 0
+"""
+
+# Locked, so that the end of the turn comes before it or after it and takes it away.
+_PUT_PARTIAL: LiteralString = """
+INSERT INTO perdure.partial
+SELECT s.namespace, s.id, %s, %s FROM (
+    SELECT namespace, id FROM perdure.stream
+    WHERE namespace = %s AND id = %s AND epoch = %s AND epoch > 0 AND open_turn IS NOT NULL
+    FOR NO KEY UPDATE
+) AS s
+ON CONFLICT (namespace, stream) DO UPDATE SET seq = excluded.seq, content = excluded.content
+"""
+
+_HOLDER: LiteralString = """
+SELECT owner, until, epoch FROM perdure.stream WHERE namespace = %s AND id = %s
+"""
+
+_NORMAL: LiteralString = "SELECT set_config('synchronous_commit', 'off', true)"
+
+
+async def acquire(
+    db: Database,
+    wanted: tuple[StreamId, str, int],
+    *,
+    now: int | None,
+    dead_owner: str | None,
+) -> Lease:
+    """The lease of a stream for an owner, for so many milliseconds, if it is free.
+
+    Raises: LeaseHeld, SessionNotFound.
+    """
+    stream, owner, ttl_ms = wanted
+    values = (owner, now, ttl_ms, db.namespace, stream, dead_owner, now)
+    while True:
+        taken, holder = await _change(db, stream, Question(_ACQUIRE, values))
+        if taken:
+            return Lease(stream, owner, *taken[0])
+        if holder[0] is not None:
+            raise LeaseHeld(stream, holder[0], holder[1])
+        # It was given back between the two statements.
+
+
+async def renew(db: Database, lease: Lease, ttl_ms: int, now: int | None) -> Lease:
+    """Hold `lease` for longer. Raises: LeaseLost, SessionNotFound."""
+    values = (lease.owner, now, ttl_ms, db.namespace, lease.stream, lease.epoch)
+    renewed, holder = await _change(db, lease.stream, Question(_RENEW, values))
+    if not renewed:
+        raise LeaseLost(lease.stream, lease.epoch, holder[2])
+    return Lease(lease.stream, lease.owner, lease.epoch, renewed[0][0])
+
+
+async def release(db: Database, lease: Lease) -> None:
+    """Give `lease` back; nothing happens when it was taken over. Raises: SessionNotFound."""
+    values = (db.namespace, lease.stream, lease.epoch)
+    await _change(db, lease.stream, Question(_RELEASE, values))
+
+
+async def put_partial(db: Database, lease: Lease, seq: int, content: bytes) -> None:
+    """Keep what has arrived of an answer, while a turn is open. Raises: LeaseLost.
+
+    At durability "normal", whatever the handle's: a part of an answer that a power cut takes is
+    asked for again.
+    """
+    values = (seq, content, db.namespace, lease.stream, lease.epoch)
+    _, holder = await _change(db, lease.stream, Question(_NORMAL), Question(_PUT_PARTIAL, values))
+    if holder[2] != lease.epoch or lease.epoch <= 0:
+        raise LeaseLost(lease.stream, lease.epoch, holder[2])
+
+
+async def _change(db: Database, stream: StreamId, *questions: Question) -> tuple[list[Row], Row]:
+    """The answer to the last of `questions`, and who holds the stream after it."""
+    db.check_usable()
+    if not is_text(stream):
+        raise SessionNotFound(stream)
+    *_, changed, holder = await db.ask_once(*questions, Question(_HOLDER, (db.namespace, stream)))
+    if not holder:
+        raise SessionNotFound(stream)
+    return changed, holder[0]

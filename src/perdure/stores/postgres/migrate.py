@@ -1,0 +1,128 @@
+"""The schema's versions: numbered SQL files, each applied in one transaction with its number.
+
+A file that was released is never edited; a change is a new file. An advisory lock lets one program
+at a time look at the version and change it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+
+from psycopg import AsyncConnection
+
+from perdure.errors import NotAStore, StoreReadOnly, StoreTooNew, StoreUnavailable
+from perdure.stores.postgres.rows import Row
+
+APP_ROLE = "perdure_app"
+"""The role that row-level security binds; made by the first migration where that is allowed."""
+
+OLDEST_SERVER = 140_000
+
+_PACKAGE = "perdure.stores.postgres"
+_FOLDER = "migrations"
+_LOCK = "SELECT pg_advisory_xact_lock((20582::bigint << 48))"
+
+_SITE = """
+SELECT current_setting('server_version_num')::int,
+    current_setting('server_encoding'),
+    current_setting('transaction_read_only') = 'on',
+    r.rolsuper OR r.rolbypassrls,
+    EXISTS (SELECT FROM pg_roles WHERE rolname = 'perdure_app'),
+    to_regnamespace('perdure') IS NOT NULL,
+    EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace('perdure')),
+    EXISTS (
+        SELECT FROM pg_class
+        WHERE relnamespace = to_regnamespace('perdure') AND relname = 'schema_version'
+    )
+FROM pg_roles AS r WHERE r.rolname = current_user
+"""
+
+
+class Site(NamedTuple):
+    """What a database is before the store looks into it. `is_free`: security does not bind us."""
+
+    server: int
+    encoding: str
+    is_read_only: bool
+    is_free: bool
+    has_role: bool
+    has_schema: bool
+    has_content: bool
+    has_version: bool
+
+
+@cache
+def migrations() -> dict[int, str]:
+    """Schema version -> the SQL that leads to it from the one before, in order."""
+    folder = resources.files(_PACKAGE) / _FOLDER
+    names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
+    return {int(name.partition("_")[0]): (folder / name).read_text("utf-8") for name in names}
+
+
+def latest_version() -> int:
+    """The newest schema this program knows."""
+    return max(migrations())
+
+
+async def prepared(db: AsyncConnection[Row], store: str) -> str | None:
+    """Bring the database to the newest schema; the role to go on as, None to stay who one is.
+
+    Durable: each step is whole or did not happen.
+    Raises: NotAStore, StoreTooNew, StoreReadOnly, StoreUnavailable; nothing was changed then.
+    """
+    site = await _site(db)
+    _check_site(site, store)
+    version = await _version(db, site)
+    if version > latest_version():
+        raise StoreTooNew(store, version, latest_version())
+    if version < latest_version():
+        if site.is_read_only:
+            raise StoreReadOnly(store)
+        await _migrate(db, store)
+        site = await _site(db)
+    if not site.is_free:
+        return None
+    if not site.has_role:
+        raise StoreUnavailable(
+            store, f"there is no role {APP_ROLE}, and row-level security does not bind this user"
+        )
+    return APP_ROLE
+
+
+def _check_site(site: Site, store: str) -> None:
+    if site.server < OLDEST_SERVER:
+        raise StoreUnavailable(store, f"it needs PostgreSQL {OLDEST_SERVER // 10_000} or newer")
+    if site.encoding != "UTF8":
+        raise NotAStore(store, f"the encoding of the database is {site.encoding}, not UTF8")
+    if site.has_content and not site.has_version:
+        raise NotAStore(store, "its schema perdure is another program's")
+
+
+async def _site(db: AsyncConnection[Row]) -> Site:
+    row = await (await db.execute(_SITE)).fetchone()
+    assert row is not None  # who is connected has a role
+    return Site(*row)
+
+
+async def _version(db: AsyncConnection[Row], site: Site) -> int:
+    if not site.has_version:
+        return 0
+    row = await (await db.execute("SELECT max(version) FROM perdure.schema_version")).fetchone()
+    return 0 if row is None or row[0] is None else int(row[0])
+
+
+async def _migrate(db: AsyncConnection[Row], store: str) -> None:
+    for version, sql in migrations().items():
+        async with db.transaction():
+            await db.execute(_LOCK)
+            site = await _site(db)
+            _check_site(site, store)
+            if await _version(db, site) >= version:
+                continue
+            if not site.has_schema:
+                await db.execute("CREATE SCHEMA perdure")
+            # As bytes: the text comes from a file of the package, not from anybody.
+            await db.execute(sql.encode(), prepare=False)
+            await db.execute("INSERT INTO perdure.schema_version VALUES (%s)", (version,))

@@ -1,0 +1,336 @@
+"""The reads of the store. Each is one question or a few asked at once; nothing here writes.
+
+A log only grows, so what two questions of one read find fits together though each sees a moment of
+its own: the later one may only see more, and asks for what the earlier one named.
+"""
+
+from __future__ import annotations
+
+from typing import LiteralString
+
+from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFound
+from perdure.session.entries import Entry
+from perdure.session.fold import BranchState, ContextWindow
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.info import Origin, SessionInfo
+from perdure.stores.chain import blob_hash
+from perdure.stores.postgres import branches
+from perdure.stores.postgres.branches import HEAD
+from perdure.stores.postgres.database import Database, Question
+from perdure.stores.postgres.rows import (
+    ENTRY_COLUMNS,
+    NODE_COLUMNS,
+    Row,
+    Stream,
+    entry_of,
+    info_of_row,
+    is_text,
+    stream_of,
+)
+from perdure.stores.protocol import EMPTY, Positioned, SessionScope, StreamState
+
+PAGE = 200
+SETTLE_MS = 50
+"""How long a reader of the feed waits for commits under way."""
+
+_ORIGINS: dict[SessionScope, tuple[Origin, ...]] = {
+    "listed": ("user", "import"),
+    "all": ("user", "role", "subagent", "import"),
+}
+
+STREAM: LiteralString = f"""
+SELECT s.id, s.head, s.leaf, s.tip, s.hash, s.epoch, s.owner, s.until, s.open_turn, s.info,
+    b.header, {NODE_COLUMNS}
+FROM perdure.stream AS s
+JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+LEFT JOIN perdure.entry AS e ON e.namespace = s.namespace
+    AND e.stream = split_part(s.leaf, '/', 1) AND e.seq = split_part(s.leaf, '/', 2)::bigint
+WHERE s.namespace = %s AND s.id = ANY(%s)
+"""  # noqa: S608 - put together from constants
+
+_ENTRIES: LiteralString = f"""
+SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.seq > %s ORDER BY e.seq LIMIT %s::bigint
+"""  # noqa: S608 - put together from constants
+
+_PARTIAL: LiteralString = """
+SELECT seq, content FROM perdure.partial WHERE namespace = %s AND stream = %s
+"""
+
+_ALIASES: LiteralString = """
+SELECT name, seq FROM perdure.alias WHERE namespace = %s AND stream = %s ORDER BY seq
+"""
+
+# Aliases that begin with a prefix, of the stream and what it was forked from, if the stream sees
+# them; of two equal ones the nearer counts.
+_ALIASES_LIKE: LiteralString = """
+SELECT a.name, a.stream, a.seq
+FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
+JOIN perdure.alias AS a ON a.namespace = %s AND a.stream = l.kin_stream
+    AND a.name >= %s AND a.name < %s
+WHERE s.namespace = %s AND s.id = %s AND perdure.sees(%s, s.id, s.head, a.stream, a.seq)
+ORDER BY l.kin DESC
+"""
+
+_STREAMS_LIKE: LiteralString = """
+SELECT id FROM perdure.stream WHERE namespace = %s AND id >= %s AND id < %s ORDER BY id LIMIT 100
+"""
+
+_SESSIONS: LiteralString = """
+SELECT id, updated_at, info FROM perdure.stream
+WHERE namespace = %s AND kind = 'session' AND origin = %s AND (updated_at, id) < (%s, %s)
+ORDER BY updated_at DESC, id DESC LIMIT %s
+"""
+
+_SETTLE: LiteralString = "SELECT perdure.settle(%s::int)"
+
+_FEED: LiteralString = f"""
+SELECT {ENTRY_COLUMNS}, e.n FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.n > %s AND e.n <= current_setting('perdure.horizon')::bigint
+ORDER BY e.n LIMIT %s
+"""  # noqa: S608 - put together from constants
+
+_POSITION: LiteralString = """
+SELECT e.n FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.n <= current_setting('perdure.horizon')::bigint
+ORDER BY e.n DESC LIMIT 1
+"""
+
+_BLOB: LiteralString = "SELECT content FROM perdure.blob WHERE namespace = %s AND digest = %s"
+
+_FIGURES: LiteralString = """
+SELECT (SELECT count(*) FROM perdure.stream WHERE namespace = %s),
+    (SELECT count(*) FROM perdure.entry WHERE namespace = %s),
+    (SELECT coalesce(sum(length(body)), 0)::bigint FROM perdure.entry WHERE namespace = %s),
+    (SELECT coalesce(sum(size), 0)::bigint FROM perdure.blob WHERE namespace = %s),
+    pg_database_size(current_database()),
+    (SELECT max(version) FROM perdure.schema_version),
+    current_setting('server_version')
+"""
+
+
+# ---------------------------------------------------------------- one stream
+
+
+def ask_streams(namespace: str, streams: list[StreamId]) -> Question:
+    """Rows that `stream_of` makes streams of."""
+    return Question(STREAM, (namespace, streams))
+
+
+async def standing(db: Database, stream: StreamId) -> Stream:
+    """The stream as it stands. Raises: SessionNotFound."""
+    rows: list[Row] = []
+    if is_text(stream):
+        (rows,) = await db.ask(ask_streams(db.namespace, [stream]))
+    if not rows:
+        raise SessionNotFound(stream)
+    return stream_of(rows[0])
+
+
+async def state(db: Database, stream: StreamId) -> StreamState:
+    """Where the stream stands."""
+    return (await standing(db, stream)).state
+
+
+async def entries(db: Database, stream: StreamId, after: int, limit: int | None) -> list[Entry]:
+    """The stream's own log after seq `after`."""
+    rows = await _of_stream(db, stream, Question(_ENTRIES, (db.namespace, stream, after, limit)))
+    return [entry_of(row) for row in rows]
+
+
+async def entry(db: Database, stream: StreamId, reference: EntryId) -> Entry:
+    """An entry that the stream sees."""
+    _check_name(db, stream)
+    _, found = await branches.entry_seen(db, stream, reference)
+    if found is None:
+        raise EntryNotFound(reference, stream)
+    return found
+
+
+async def branch(
+    db: Database,
+    stream: StreamId,
+    leaf: EntryId | None,
+    *,
+    limit: int | None,
+    kind: str | None,
+) -> list[Entry]:
+    """The branch to `leaf`."""
+    if leaf is None:
+        await _of_stream(db, stream)
+        return []
+    _check_name(db, stream)
+    if kind is not None and not is_text(kind):
+        kind = ""  # no entry is of it
+    return await branches.branch(db, stream, leaf, limit, kind)
+
+
+async def context_window(db: Database, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
+    """The window of the branch to `leaf`."""
+    if leaf is None:
+        await _of_stream(db, stream)
+        return ContextWindow(None, (), BranchState(), 0)
+    _check_name(db, stream)
+    return await branches.window(db, stream, leaf)
+
+
+async def tree(db: Database, stream: StreamId) -> list[Entry]:
+    """Every tree entry the stream sees."""
+    _check_name(db, stream)
+    return await branches.tree(db, stream)
+
+
+async def notes(db: Database, stream: StreamId, kinds: tuple[str, ...]) -> list[Entry]:
+    """The side entries of `kinds` the stream sees."""
+    _check_name(db, stream)
+    return await branches.notes(db, stream, [kind for kind in kinds if is_text(kind)])
+
+
+async def partial(db: Database, stream: StreamId) -> tuple[int, bytes] | None:
+    """What has arrived of the answer to the open model call."""
+    rows = await _of_stream(db, stream, Question(_PARTIAL, (db.namespace, stream)))
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
+async def resolve(db: Database, stream: StreamId, reference: str) -> EntryId:
+    """The entry that `reference` means."""
+    _check_name(db, stream)
+    head, found = await branches.entry_seen(db, stream, reference)
+    if found is not None:
+        return found.id
+    if reference.isascii() and reference.isdigit() and int(reference) <= head:
+        return entry_id(stream, int(reference))
+    return await _resolved_alias(db, stream, reference)
+
+
+async def aliases(db: Database, stream: StreamId) -> dict[str, EntryId]:
+    """Foreign id -> entry of the stream's own log."""
+    rows = await _of_stream(db, stream, Question(_ALIASES, (db.namespace, stream)))
+    return {name.decode(): entry_id(stream, seq) for name, seq in rows}
+
+
+def _check_name(db: Database, stream: StreamId) -> None:
+    db.check_usable()
+    if not is_text(stream):
+        raise SessionNotFound(stream)
+
+
+async def _of_stream(db: Database, stream: StreamId, *questions: Question) -> list[Row]:
+    """The answer to the last of `questions`. Raises: SessionNotFound when there is no stream."""
+    _check_name(db, stream)
+    head, *answers = await db.ask(Question(HEAD, (db.namespace, stream)), *questions)
+    if not head:
+        raise SessionNotFound(stream)
+    return answers[-1] if answers else []
+
+
+async def _resolved_alias(db: Database, stream: StreamId, reference: str) -> EntryId:
+    try:
+        prefix = reference.encode()
+    except UnicodeEncodeError:
+        prefix = b""
+    if not prefix:
+        raise EntryNotFound(reference, stream)
+    ns = db.namespace
+    values = (ns, ns, prefix, prefix + b"\xff", ns, stream, ns)
+    (rows,) = await db.ask(Question(_ALIASES_LIKE, values))
+    near = {name.decode(): entry_id(of, seq) for name, of, seq in rows}
+    if reference in near:
+        return near[reference]
+    if not near:
+        raise EntryNotFound(reference, stream)
+    if len(near) > 1:
+        raise AmbiguousId(reference, tuple(sorted(near)))
+    return next(iter(near.values()))
+
+
+# ---------------------------------------------------------------- the namespace
+
+
+async def find(db: Database, prefix: str) -> StreamId:
+    """The stream whose id is `prefix`, or the only one that begins with it."""
+    db.check_usable()
+    rows: list[Row] = []
+    if prefix and is_text(prefix):
+        question = Question(_STREAMS_LIKE, (db.namespace, prefix, prefix + "\U0010ffff"))
+        (rows,) = await db.ask(question)
+    found = [str(row[0]) for row in rows]
+    if not found:
+        raise SessionNotFound(prefix)
+    if len(found) > 1 and found[0] != prefix:
+        raise AmbiguousId(prefix, tuple(found))
+    return StreamId(found[0])
+
+
+async def sessions(
+    db: Database,
+    *,
+    limit: int | None,
+    scope: SessionScope,
+    cwd: str | None,
+    query: str | None,
+) -> list[SessionInfo]:
+    """Sessions, newest activity first; read page by page until enough of them fit."""
+    sought = None if query is None else query.casefold()
+    is_any = cwd is None and sought is None
+    page = min(limit, PAGE) if limit is not None and is_any else PAGE
+    found: list[SessionInfo] = []
+    last: tuple[int, str] = (2**63 - 1, "\U0010ffff")
+    while limit is None or len(found) < limit:
+        rows = await _page_of_sessions(db, scope, last, page)
+        for name, _, info in rows:
+            one = info_of_row(name, info)
+            if _fits(one, cwd, sought):
+                found.append(one)
+        if len(rows) < page:
+            break
+        last = (rows[-1][1], rows[-1][0])
+    return found[:limit]
+
+
+async def _page_of_sessions(
+    db: Database, scope: SessionScope, last: tuple[int, str], page: int
+) -> list[Row]:
+    asked = [Question(_SESSIONS, (db.namespace, origin, *last, page)) for origin in _ORIGINS[scope]]
+    rows = [row for part in await db.ask(*asked) for row in part]
+    rows.sort(key=lambda row: (row[1], row[0]), reverse=True)
+    return rows[:page]
+
+
+def _fits(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
+    if cwd is not None and info.cwd != cwd:
+        return False
+    return query is None or query in info.name.casefold() or query in info.id.casefold()
+
+
+async def feed(db: Database, after: int, limit: int) -> tuple[list[Positioned], bool]:
+    """Entries of all streams after position `after`; whether commits under way hid some."""
+    settled, rows = await db.ask(
+        Question(_SETTLE, (SETTLE_MS,)), Question(_FEED, (db.namespace, after, limit))
+    )
+    return [Positioned(row[9], entry_of(row[:9])) for row in rows], bool(settled[0][0])
+
+
+async def position(db: Database) -> int:
+    """The position of the namespace's newest entry."""
+    _, rows = await db.ask(Question(_SETTLE, (SETTLE_MS,)), Question(_POSITION, (db.namespace,)))
+    return int(rows[0][0]) if rows else 0
+
+
+async def blob(db: Database, digest: str, namespace: str) -> bytes:
+    """The content of that name."""
+    db.check_usable()
+    rows: list[Row] = []
+    if is_text(digest):
+        (rows,) = await db.ask(Question(_BLOB, (db.namespace, digest)))
+    if not rows:
+        raise EntryNotFound(digest, namespace)
+    if blob_hash(rows[0][0]) != digest:
+        raise CorruptLog(digest, EMPTY, "its content is not what its name says")
+    return bytes(rows[0][0])
+
+
+async def figures(db: Database) -> Row:
+    """Counts and bytes of the namespace, bytes of the database, its schema, the server."""
+    (rows,) = await db.ask(Question(_FIGURES, (db.namespace,) * 4))
+    return rows[0]

@@ -1,0 +1,119 @@
+"""Rows as values: what the columns of the schema are as values of ``session`` and ``stores``.
+
+What the columns mean is in ``migrations/0001_log.sql``. Nothing here talks to a server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, LiteralString, NamedTuple
+
+import msgspec
+
+from perdure.errors import CorruptLog
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
+from perdure.session.info import SessionInfo, StreamHeader
+from perdure.stores.protocol import EMPTY, StreamState
+
+Row = tuple[Any, ...]
+
+ENTRY_COLUMNS: LiteralString = "e.stream, e.seq, e.run, e.ref, e.far, e.at, e.kind, e.v, e.body"
+"""The columns of ``entry AS e`` that `entry_of` makes an entry of."""
+
+NODE_COLUMNS: LiteralString = "e.stream, e.seq, e.run, e.depth, e.messages, e.state, e.state_far"
+"""The columns of ``entry AS e`` that `node_of` makes a node of."""
+
+MAX_SEQ = 2**63 - 1
+
+_info = msgspec.json.Decoder(SessionInfo)
+_header = msgspec.json.Decoder(StreamHeader)
+
+
+class Node(NamedTuple):
+    """A tree entry's place on its branch. `state` is what it names of the table ``state``."""
+
+    stream: StreamId
+    seq: int
+    run: int
+    depth: int
+    messages: int
+    state: EntryId | None
+
+
+class State(NamedTuple):
+    """What a branch has inherited: ids of its newest entries of three kinds, and `before`."""
+
+    compaction: EntryId | None = None
+    model: EntryId | None = None
+    thinking: EntryId | None = None
+    before: EntryId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream as it stands. `tip` is the seq of its own newest tree entry."""
+
+    state: StreamState
+    leaf: Node | None
+    tip: int | None
+    owner: str | None
+    until: int
+
+
+def entry_of(row: Row) -> Entry:
+    """The entry in a row of `ENTRY_COLUMNS`."""
+    stream, seq, run, ref, far, at, kind, v, body = row
+    target = far if ref is None else entry_id(stream, ref)
+    if run is None:
+        return Entry(stream, seq, "side", None, target, at, kind, v, body)
+    return Entry(stream, seq, "tree", target, None, at, kind, v, body)
+
+
+def node_of(row: Row) -> Node:
+    """The node in a row of `NODE_COLUMNS`."""
+    stream, seq, run, depth, messages, state, state_far = row
+    named = state_far if state is None else entry_id(stream, state)
+    return Node(stream, seq, run, depth, messages, named)
+
+
+def info_of_row(stream: str, info: bytes) -> SessionInfo:
+    """The info kept with a stream."""
+    try:
+        return _info.decode(info)
+    except msgspec.MsgspecError as error:
+        raise CorruptLog(stream, EMPTY, "what is kept about it is damaged") from error
+
+
+def stream_of(row: Row) -> Stream:
+    """The stream in a row of ``reading.STREAM``."""
+    name, head, leaf, tip, chain, epoch, owner, until, open_turn, info, header = row[:11]
+    try:
+        born = _header.decode(header)
+    except msgspec.MsgspecError as error:
+        raise CorruptLog(name, EMPTY, "its header is damaged") from error
+    state = StreamState(born, head, leaf, chain, epoch, open_turn, info_of_row(name, info))
+    return Stream(state, None if row[11] is None else node_of(row[11:]), tip, owner, until)
+
+
+def place_of(reference: str) -> tuple[StreamId, int] | None:
+    """Stream and seq of an entry id; None when it is none that the database could hold."""
+    try:
+        stream, seq = entry_place(reference)
+    except ValueError:
+        return None
+    return (stream, seq) if seq <= MAX_SEQ else None
+
+
+def is_text(text: str) -> bool:
+    """PostgreSQL can hold `text`: it has no NUL and no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def key_of(namespace: str) -> str:
+    """`namespace` as the rows hold it: never empty, since an unset setting reads as empty."""
+    return "\1" + namespace if namespace[:1] in ("", "\1") else namespace

@@ -1,0 +1,247 @@
+"""`PostgresStore`: a namespace of a PostgreSQL database, the store that hosts share.
+
+A handle keeps no state that another process could make wrong: what it remembers of streams it wrote
+is checked by the server inside the commit that relies on it (``appending``). Who is who, and what
+an administrator has to do, is in ``docs/guides/postgres.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import get_args
+
+from perdure.errors import ConfigError
+from perdure.session.clock import Clock, RandomSource
+from perdure.session.entries import Entry
+from perdure.session.fold import ContextWindow
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import SessionInfo
+from perdure.stores.admission import check_commit
+from perdure.stores.chain import SALT_BYTES, blob_hash, fingerprint
+from perdure.stores.postgres import leases, reading, verify
+from perdure.stores.postgres.appending import Appender, Request
+from perdure.stores.postgres.database import CONNECTIONS, Database, Durability, conninfo_of
+from perdure.stores.postgres.rows import is_text
+from perdure.stores.postgres.watching import Changes, Watcher
+from perdure.stores.protocol import (
+    EMPTY,
+    Capabilities,
+    Commit,
+    Committed,
+    Lease,
+    Positioned,
+    SessionScope,
+    StoreInfo,
+    StreamState,
+    Verification,
+)
+
+
+class _Handle:
+    """A namespace of a database, until it is closed."""
+
+    capabilities = Capabilities()
+
+    def __init__(
+        self, database: Database, namespace: str, clock: Clock | None, random: RandomSource
+    ) -> None:
+        self.address = database.address
+        self.namespace = namespace
+        self._db = database
+        self._clock = clock
+        self._random = random
+        self._appender = Appender(database)
+        self._watcher = Watcher(database)
+
+    def _now(self) -> int | None:
+        return None if self._clock is None else self._clock.now_ms()
+
+
+class _Writing(_Handle):
+    """`LogWriting`."""
+
+    async def commit(self, commit: Commit) -> Committed:
+        self._db.check_usable()
+        check_commit(commit)
+        blobs: list[tuple[str, bytes]] = []
+        if commit.blobs:
+            blobs = await asyncio.to_thread(_named, commit.blobs)
+        count = sum(len(write.entries) for write in commit.writes)
+        request = Request(
+            commit=commit,
+            asked=b"" if commit.idempotency_key is None else fingerprint(commit),
+            salts=self._random(SALT_BYTES * count) if count else b"",
+            blobs=blobs,
+        )
+        committed = await self._appender.append(request)
+        self._watcher.tell()
+        return committed
+
+    async def acquire_lease(
+        self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
+    ) -> Lease:
+        self._appender.forget(stream)
+        wanted = (stream, owner, ttl_ms)
+        return await leases.acquire(self._db, wanted, now=self._now(), dead_owner=dead_owner)
+
+    async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
+        return await leases.renew(self._db, lease, ttl_ms, self._now())
+
+    async def release_lease(self, lease: Lease) -> None:
+        await leases.release(self._db, lease)
+
+    async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
+        await leases.put_partial(self._db, lease, seq, content)
+
+
+def _named(contents: Sequence[bytes]) -> list[tuple[str, bytes]]:
+    return [(blob_hash(content), content) for content in contents]
+
+
+class _Reading(_Handle):
+    """`LogReading`."""
+
+    async def state(self, stream: StreamId) -> StreamState:
+        self._db.check_usable()
+        return await reading.state(self._db, stream)
+
+    async def entries(
+        self, stream: StreamId, after: int = EMPTY, limit: int | None = None
+    ) -> list[Entry]:
+        return await reading.entries(self._db, stream, after, limit)
+
+    async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
+        return await reading.entry(self._db, stream, entry)
+
+    async def branch(
+        self,
+        stream: StreamId,
+        leaf: EntryId | None,
+        *,
+        limit: int | None = None,
+        kind: str | None = None,
+    ) -> list[Entry]:
+        return await reading.branch(self._db, stream, leaf, limit=limit, kind=kind)
+
+    async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
+        return await reading.context_window(self._db, stream, leaf)
+
+    async def tree(self, stream: StreamId) -> list[Entry]:
+        return await reading.tree(self._db, stream)
+
+    async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
+        return await reading.notes(self._db, stream, tuple(kinds))
+
+    async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
+        return await reading.partial(self._db, stream)
+
+    async def resolve(self, stream: StreamId, reference: str) -> EntryId:
+        return await reading.resolve(self._db, stream, reference)
+
+    async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
+        return await reading.aliases(self._db, stream)
+
+
+class _Namespace(_Handle):
+    """`NamespaceReading`."""
+
+    async def find(self, prefix: str) -> StreamId:
+        return await reading.find(self._db, prefix)
+
+    async def sessions(
+        self,
+        *,
+        limit: int | None = 50,
+        scope: SessionScope = "listed",
+        cwd: str | None = None,
+        query: str | None = None,
+    ) -> list[SessionInfo]:
+        self._db.check_usable()
+        return await reading.sessions(self._db, limit=limit, scope=scope, cwd=cwd, query=query)
+
+    async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
+        found, was_cut = await reading.feed(self._db, after, limit)
+        if was_cut:
+            self._watcher.wake_soon()
+        return found
+
+    async def position(self) -> int:
+        return await reading.position(self._db)
+
+    def changes(self) -> Changes:
+        self._db.check_usable()
+        return self._watcher.watch()
+
+    async def blob(self, digest: str) -> bytes:
+        return await reading.blob(self._db, digest, self.namespace)
+
+
+class PostgresStore(_Writing, _Reading, _Namespace):
+    """A namespace of sessions in a PostgreSQL database; implements `SessionStore`."""
+
+    @classmethod
+    async def open(
+        cls,
+        address: str,
+        *,
+        namespace: str = "default",
+        durability: Durability = "full",
+        clock: Clock | None = None,
+        random: RandomSource,
+        max_connections: int = CONNECTIONS,
+    ) -> PostgresStore:
+        """A handle on the store in the database at `address`; its schema is made or updated.
+
+        Leases go by `clock` where one is given (a test's), else by the clock of the server.
+        Durable: at durability "full" a commit survives power loss on return; at "normal" it
+        survives the end of this process, and a crash of the server may take the newest
+        commits whole.
+        Raises: ConfigError for another address or namespace; NotAStore, StoreTooNew, StoreReadOnly,
+        StoreUnavailable; the database is then as it was.
+        """
+        if not is_text(namespace):
+            raise ConfigError(f"{namespace!r} cannot be a namespace in PostgreSQL")
+        database = Database(conninfo_of(address), namespace, durability)
+        await database.open(max_connections)
+        return cls(database, namespace, clock, random)
+
+    async def verify(self) -> Verification:
+        self._db.check_usable()
+        return await asyncio.to_thread(verify.verification, self._db)
+
+    async def info(self) -> StoreInfo:
+        self._db.check_usable()
+        streams, entries, bodies, blobs, size, version, server = await reading.figures(self._db)
+        return StoreInfo(
+            address=self.address,
+            backend="postgres",
+            namespace=self.namespace,
+            durability=self._db.durability,
+            schema_version=version,
+            streams=streams,
+            entries=entries,
+            size_bytes=size,
+            payload_bytes=bodies + blobs,
+            is_encrypted=False,
+            engine=f"PostgreSQL {server}",
+        )
+
+    async def close(self) -> None:
+        await self._watcher.close()
+        await self._db.close()
+
+
+async def open_postgres(
+    address: str, *, namespace: str, durability: str, clock: Clock, random: RandomSource
+) -> PostgresStore:
+    """The store at an address ``postgresql://USER@HOST/DATABASE``.
+
+    Leases go by the clock of the server, since every host has another: `clock` is not asked.
+    Raises: ConfigError for another address or durability; else as `PostgresStore.open`.
+    """
+    del clock
+    if durability not in get_args(Durability):
+        raise ConfigError(f"there is no durability {durability!r}: use full or normal")
+    chosen: Durability = "normal" if durability == "normal" else "full"
+    return await PostgresStore.open(address, namespace=namespace, durability=chosen, random=random)

@@ -1,0 +1,318 @@
+"""Checking a whole namespace: every stream, and every number kept beside it.
+
+``stores.verification`` recomputes what every backend has (hashes, order, parents, leaf, counts);
+here is what only this backend keeps: runs, depths, counts along branches, inherited states. It runs
+on a thread with a connection of its own, which sees one moment of the namespace throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import Connection
+
+from perdure.errors import StoreError
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import SessionInfo, info_after, info_of
+from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
+from perdure.session.messages import MESSAGE
+from perdure.stores.chain import genesis_hash
+from perdure.stores.postgres.branches import ask_nodes, ask_state
+from perdure.stores.postgres.database import Database, Question
+from perdure.stores.postgres.faults import meaning_of
+from perdure.stores.postgres.growth import left_behind
+from perdure.stores.postgres.reading import ask_streams
+from perdure.stores.postgres.rows import (
+    ENTRY_COLUMNS,
+    NODE_COLUMNS,
+    Node,
+    Row,
+    State,
+    Stream,
+    entry_of,
+    node_of,
+    place_of,
+    stream_of,
+)
+from perdure.stores.protocol import EMPTY, Problem, Verification
+from perdure.stores.verification import (
+    StoredCommit,
+    StoredEntry,
+    blob_problems,
+    origin_hash_of,
+    stream_problems,
+)
+
+FETCHED = 500
+"""Entries that are in memory at a time."""
+
+_STREAMS: LiteralString = "SELECT stream FROM perdure.birth WHERE namespace = %s ORDER BY stream"
+
+_HOMELESS: LiteralString = """
+SELECT DISTINCT e.stream FROM perdure.entry AS e
+WHERE e.namespace = %s AND NOT EXISTS (
+    SELECT FROM perdure.stream AS s WHERE s.namespace = e.namespace AND s.id = e.stream)
+"""
+
+_ROWS: LiteralString = f"""
+SELECT {ENTRY_COLUMNS}, e.salt, e.digest, {NODE_COLUMNS} FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s ORDER BY e.seq
+"""  # noqa: S608 - put together from constants
+
+_COMMITS: LiteralString = """
+SELECT coalesce(lag(e.seq) OVER (ORDER BY e.seq) + 1, 0), e.seq,
+    e.commit_at, e.commit_epoch, e.chain
+FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.chain IS NOT NULL ORDER BY e.seq
+"""
+
+_FAR: LiteralString = """
+SELECT DISTINCT e.far FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.run IS NOT NULL AND e.far IS NOT NULL
+"""
+
+_BIRTH: LiteralString = """
+SELECT genesis, shared_messages, origin, origin_head, origin_leaf, is_path
+FROM perdure.birth WHERE namespace = %s AND stream = %s
+"""
+
+_OWN_MESSAGES: LiteralString = """
+SELECT count(*) FROM perdure.entry WHERE namespace = %s AND stream = %s AND seq <= %s AND kind = %s
+"""
+
+_MESSAGES_AT: LiteralString = """
+SELECT messages FROM perdure.entry WHERE namespace = %s AND stream = %s AND seq = %s
+"""
+
+_LOST_ALIASES: LiteralString = """
+SELECT a.name FROM perdure.alias AS a
+WHERE a.namespace = %s AND a.stream = %s AND NOT EXISTS (
+    SELECT FROM perdure.entry AS e
+    WHERE e.namespace = a.namespace AND e.stream = a.stream AND e.seq = a.seq)
+"""
+
+_COLUMNS: LiteralString = """
+SELECT kind, origin, updated_at FROM perdure.stream WHERE namespace = %s AND id = %s
+"""
+
+_BLOBS: LiteralString = "SELECT digest, content FROM perdure.blob WHERE namespace = %s"
+
+_UNREADABLE = (StoreError, UnicodeDecodeError, TypeError, ValueError)
+"""What damaged values make of reading."""
+
+Report = Callable[[int | None, str], None]
+
+
+def verification(database: Database) -> Verification:
+    """What ``SessionStore.verify`` promises. Blocks."""
+    try:
+        with database.connect_blocking() as db:
+            return _Check(db, database.namespace).verification()
+    except psycopg.Error as error:
+        raise meaning_of(error, database.address) from error
+
+
+class _Check:
+    """A namespace as one connection sees it."""
+
+    def __init__(self, db: Connection[Row], namespace: str) -> None:
+        self.namespace = namespace
+        self._db = db
+
+    def verification(self) -> Verification:
+        """Every stream, every blob."""
+        problems: list[Problem] = []
+        streams = entries = 0
+        for (stream,) in self.rows(Question(_STREAMS, (self.namespace,))):
+            check = _StreamCheck(self, StreamId(stream))
+            problems += check.problems()
+            streams += 1
+            entries += check.count
+        for (stream,) in self.rows(Question(_HOMELESS, (self.namespace,))):
+            problems.append(Problem(stream, None, "it has entries, but is not in the list"))
+        for digest, content in self.streamed(Question(_BLOBS, (self.namespace,)), 1):
+            problems += blob_problems(digest, content)
+        return Verification(streams, entries, tuple(problems))
+
+    def rows(self, question: Question) -> list[Row]:
+        """The answer to `question`."""
+        return self._db.execute(*question, binary=True).fetchall()
+
+    def value(self, sql: LiteralString, *values: object) -> Any:
+        """The first column of the first row; None when there is no row."""
+        rows = self.rows(Question(sql, (self.namespace, *values)))
+        return rows[0][0] if rows else None
+
+    def streamed(self, question: Question, at_once: int = FETCHED) -> Iterator[Row]:
+        """The answer to `question`, a little of it in memory at a time."""
+        with self._db.cursor(name="verify", binary=True) as cursor:
+            cursor.itersize = at_once
+            cursor.execute(*question)
+            yield from cursor
+
+
+class _StreamCheck:
+    """One stream's check. `count` is how many of its entries there are."""
+
+    def __init__(self, check: _Check, stream: StreamId) -> None:
+        self.count = 0
+        self._check = check
+        self._id = stream
+        self._found: list[Problem] = []
+
+    def problems(self) -> list[Problem]:
+        """Every fault of the stream."""
+        rows = self._check.rows(ask_streams(self._check.namespace, [self._id]))
+        if not rows:
+            self._report(None, "what is kept about it as a whole is gone")
+            return self._found
+        try:
+            self._look_at(stream_of(rows[0]))
+        except _UNREADABLE as error:
+            self._report(None, f"it cannot be read ({error})")
+        return self._found
+
+    def _report(self, seq: int | None, problem: str) -> None:
+        self._found.append(Problem(self._id, seq, problem))
+
+    def _look_at(self, stream: Stream) -> None:
+        birth = self._birth(self._id)
+        origin_hash = b"" if birth[2] is None else self._origin_hash(birth)
+        if birth[0] != genesis_hash(stream.state.header, origin_hash):
+            self._report(None, "the hash its chain begins with is not that of its header")
+        far = self._far_nodes()
+        shape = _Shape(self._check, stream, far, self._report)
+        self._found += stream_problems(
+            stream.state,
+            list(self._commits(self._id)),
+            self._entries(shape),
+            far.__contains__,
+            origin_hash=origin_hash,
+            shared_messages=self._shared_messages(birth),
+        )
+        shape.end()
+        self._look_at_rest(stream.state.info)
+
+    def _look_at_rest(self, info: SessionInfo) -> None:
+        ns = self._check.namespace
+        for (name,) in self._check.rows(Question(_LOST_ALIASES, (ns, self._id))):
+            self._report(None, f"the foreign id {bytes(name)!r} stands for no entry")
+        (columns,) = self._check.rows(Question(_COLUMNS, (ns, self._id)))
+        if columns != (info.kind, info.origin, info.updated_at):
+            self._report(None, "the columns it is listed by are not what its info says")
+
+    def _entries(self, shape: _Shape) -> Iterator[StoredEntry]:
+        question = Question(_ROWS, (self._check.namespace, self._id))
+        for row in self._check.streamed(question):
+            entry = entry_of(row[:9])
+            self.count += 1
+            shape.take(entry, None if entry.lane == "side" else node_of(row[11:]))
+            yield StoredEntry(entry, row[9], row[10])
+
+    def _commits(self, stream: str) -> Iterable[StoredCommit]:
+        question = Question(_COMMITS, (self._check.namespace, stream))
+        for first, last, at, epoch, chain in self._check.rows(question):
+            yield StoredCommit(first, last - first + 1, at, epoch, chain)
+
+    def _far_nodes(self) -> dict[EntryId, Node]:
+        """Nodes of the tree entries of other streams that this one sees and builds on."""
+        ns = self._check.namespace
+        named = {EntryId(row[0]) for row in self._check.rows(Question(_FAR, (ns, self._id)))}
+        leaf = self._check.value(
+            "SELECT leaf FROM perdure.stream WHERE namespace = %s AND id = %s", self._id
+        )
+        named |= {EntryId(leaf)} if leaf else set()
+        nodes = map(node_of, self._check.rows(ask_nodes(ns, self._id, sorted(named))))
+        found = {EntryId(f"{node.stream}/{node.seq}"): node for node in nodes}
+        return {id_: node for id_, node in found.items() if node.stream != self._id}
+
+    def _birth(self, stream: str) -> Row:
+        question = Question(_BIRTH, (self._check.namespace, stream))
+        rows = self._check.rows(question)
+        if not rows:
+            raise ValueError(f"session {stream} is gone")
+        return rows[0]
+
+    def _origin_hash(self, birth: Row) -> bytes:
+        genesis = self._birth(birth[2])[0]
+        return origin_hash_of(genesis, self._commits(birth[2]), birth[3])
+
+    def _shared_messages(self, birth: Row) -> int:
+        _, kept, origin, head, leaf, is_path = birth
+        if origin is None:
+            return 0
+        if is_path:
+            place = place_of(leaf or "") or ("", EMPTY)
+            return int(self._check.value(_MESSAGES_AT, *place) or 0)
+        own = int(self._check.value(_OWN_MESSAGES, origin, head, MESSAGE))
+        shared = int(self._birth(origin)[1]) + own
+        if shared != kept:
+            self._report(None, "the count of messages it took over from its origin is wrong")
+        return shared
+
+
+class _Shape:
+    """Runs, depths, counts, inherited states and the info of a stream, computed anew."""
+
+    def __init__(
+        self, check: _Check, stream: Stream, far: dict[EntryId, Node], report: Report
+    ) -> None:
+        self._check = check
+        self._stream = stream
+        self._far = far
+        self._report = report
+        self._tip: Node | None = None
+        self._own: dict[EntryId, Node] = {}
+        self._states: dict[EntryId, State] = {}
+        self._info: SessionInfo = info_of(stream.state.header)
+
+    def take(self, entry: Entry, kept: Node | None) -> None:
+        """Compare the next entry with what its row keeps beside it."""
+        self._info = info_after(self._info, (entry,))
+        if kept is None:
+            return
+        id_ = entry.parent_id
+        parent = None if id_ is None else self._own.get(id_) or self._far.get(id_)
+        goes_on = parent is not None and self._tip is not None and parent == self._tip
+        inherited = parent.state if parent else None
+        is_left = entry.kind in (Compaction.kind, ModelChange.kind, ThinkingChange.kind)
+        expected = Node(
+            stream=kept.stream,
+            seq=kept.seq,
+            run=parent.run if parent is not None and goes_on else entry.seq,
+            depth=parent.depth + 1 if parent else 0,
+            messages=(parent.messages if parent else 0) + (entry.kind == MESSAGE),
+            state=entry.id if is_left else inherited,
+        )
+        for name, is_value, value in zip(Node._fields, kept, expected, strict=True):
+            if is_value != value:
+                self._report(entry.seq, f"its {name} is kept as {is_value}, it should be {value}")
+        if is_left and self._state(entry.id) != left_behind(
+            self._state(inherited), inherited, entry
+        ):
+            self._report(entry.seq, "what its branch inherits from it is not what it says")
+        self._own[entry.id] = self._tip = kept
+
+    def end(self) -> None:
+        """Compare what is kept about the stream as a whole."""
+        tip = self._tip.seq if self._tip else None
+        if tip != self._stream.tip:
+            self._report(None, f"its tip is kept as {self._stream.tip}, it should be {tip}")
+        kept, header = self._stream.state.info, self._stream.state.header
+        if header.fork is None and kept != self._info:
+            for name in SessionInfo.__struct_fields__:
+                value, computed = getattr(kept, name), getattr(self._info, name)
+                if value != computed and name not in ("messages", "entries"):
+                    text = f"its {name} is kept as {value!r}, its entries give {computed!r}"
+                    self._report(None, text)
+
+    def _state(self, name: EntryId | None) -> State:
+        if name is None:
+            return State()
+        if name not in self._states:
+            rows = self._check.rows(ask_state(self._check.namespace, name))
+            self._states[name] = State(*rows[0]) if rows else State()
+        return self._states[name]

