@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from perdure.models.protocol import ModelClient
+from perdure.models.providers.anthropic_messages import AnthropicMessages
+from perdure.models.providers.calling import WireClient
+from perdure.models.providers.google_generative import GoogleGenerative
 from perdure.models.providers.openai_compatible import OpenAICompatible
+from perdure.models.providers.openai_responses import OpenAIResponses
 from perdure.models.scenario import (
     CallTools,
     Cut,
@@ -25,45 +28,23 @@ from perdure.models.scenario import (
     Think,
 )
 from perdure.models.scripted import ScriptedModel
-from perdure.session.messages import StopReason, Usage
+from tests.fakes import anthropic_server as anthropic
+from tests.fakes import google_server as google
+from tests.fakes import openai_server as chat
+from tests.fakes import responses_server as responses
 from tests.fakes.clock import ManualClock
-from tests.fakes.openai_server import (
+from tests.fakes.model_server import (
     Chunk,
     Handler,
-    OpenAIServer,
-    ServerAnswer,
-    answering,
-    breaking_off,
+    ModelServer,
     failing,
     hanging,
-    openai_server,
     sending,
+    streaming,
 )
+from tests.fakes.plans import Plan
 
 SECRET = "sk-test-0123456789abcdef"
-
-
-USAGE = Usage(100, 20, cache_read_tokens=30)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the model does with every request. Without more it answers, cleanly.
-
-    `error` ends the call before anything came, with `after_words` when the text has come. `calls`
-    are (id, name, arguments). `ends` says how the answer ends when there is no error.
-    """
-
-    text: str = ""
-    thinking: str = ""
-    calls: tuple[tuple[str, str, Mapping[str, object]], ...] = ()
-    usage: Usage = USAGE
-    stop_reason: StopReason | None = None
-    error: ErrorCode | None = None
-    retry_after_s: float | None = None
-    after_words: bool = False
-    ends: str = "cleanly"
-    chunk_chars: int = 8
 
 
 class Backend(Protocol):
@@ -138,26 +119,61 @@ def _steps(plan: Plan) -> list[Step]:
     return [*steps, *(fail or endings[plan.ends])]
 
 
-class OpenAIBackend:
-    """The OpenAI-compatible client, over HTTP, against a server on this machine."""
+class Format(Protocol):
+    """A wire format, as a module of the fakes: what a plan is in its words."""
 
-    model = "openai:served-model"
+    def events(self, plan: Plan) -> Sequence[Chunk | str]:
+        """The events of a clean stream."""
+        ...
 
-    def __init__(self, server: OpenAIServer, client: OpenAICompatible) -> None:
-        self._server = server
+    def words(self, plan: Plan) -> Sequence[Chunk | str]:
+        """The beginning: reasoning and text, without calls and end."""
+        ...
+
+    def garbage(self) -> str:
+        """An event that cannot be read."""
+        ...
+
+    def error_event(self, code: ErrorCode) -> Chunk:
+        """An error in the middle of a stream."""
+        ...
+
+
+class HttpBackend:
+    """A provider's client, over HTTP, against a server on this machine."""
+
+    def __init__(self, model: str, form: Format, server: ModelServer, client: ModelClient) -> None:
+        self.model = model
+        self.server = server
+        self._form = form
         self._client = client
 
     @property
     def calls(self) -> int:
-        return len(self._server.requests)
+        return len(self.server.requests)
 
     def client(self, plan: Plan) -> ModelClient:
-        self._server.will(_handler(plan))
+        self.server.will(self.handler(plan))
         return self._client
 
     async def all_ended(self) -> None:
         async with asyncio.timeout(10):
-            await self._server.is_idle.wait()
+            await self.server.is_idle.wait()
+
+    def handler(self, plan: Plan) -> Handler:
+        """What the server does to follow `plan`."""
+        words = self._form.words(plan)
+        if plan.error == "malformed_response":
+            return sending(*(words if plan.after_words else ()), self._form.garbage())
+        if plan.error is not None and plan.after_words:
+            return sending(*words, self._form.error_event(plan.error))
+        if plan.error is not None:
+            return _failing(plan)
+        if plan.ends == "cut":
+            return sending(*words, is_ended=False)
+        if plan.ends == "hang":
+            return hanging(words)
+        return streaming(self._form.events(plan), pause_s=plan.pause_s)
 
 
 _STATUS: dict[ErrorCode, tuple[int, str]] = {
@@ -166,53 +182,14 @@ _STATUS: dict[ErrorCode, tuple[int, str]] = {
     "context_overflow": (400, "this is more than the maximum context length of 8192 tokens"),
     "model_refused": (401, f"incorrect API key provided: {SECRET}"),
 }
-_IN_STREAM: dict[ErrorCode, str] = {
-    "rate_limited": "rate_limit_exceeded",
-    "model_unavailable": "server_error",
-    "context_overflow": "context_length_exceeded",
-    "model_refused": "invalid_api_key",
-}
-_FINISH = {"tool_calls": "tool_calls", "length": "length", "content_filter": "content_filter"}
 
 
-def _handler(plan: Plan) -> Handler:
-    answer = _server_answer(plan)
-    words = answer.chunks()[: -(2 + _call_chunks(plan))]
-    if plan.error == "malformed_response":
-        return sending(*(words if plan.after_words else ()), "{this is not JSON")
-    if plan.error is not None and plan.after_words:
-        error = {"code": _IN_STREAM[plan.error], "message": "it happened in the middle"}
-        return sending(*words, {"error": error})
-    if plan.error is not None:
-        status, message = _STATUS[plan.error]
-        if plan.retry_after_s is None:
-            return failing(status, message)
-        return failing(status, message, retry_after=f"{plan.retry_after_s:g}")
-    endings: dict[str, Callable[[list[Chunk]], Handler]] = {"cut": breaking_off, "hang": hanging}
-    return endings[plan.ends](words) if plan.ends in endings else answering(answer)
-
-
-def _call_chunks(plan: Plan) -> int:
-    return len(_server_answer(Plan(calls=plan.calls)).chunks()) - 3 if plan.calls else 0
-
-
-def _server_answer(plan: Plan) -> ServerAnswer:
-    usage = plan.usage
-    cached = usage.cache_read_tokens
-    reported: dict[str, Any] = {
-        "prompt_tokens": usage.input_tokens + cached,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    }
-    return ServerAnswer(
-        text=plan.text,
-        thinking=plan.thinking,
-        calls=tuple((id_, name, json.dumps(args)) for id_, name, args in plan.calls),
-        finish_reason=_FINISH.get(plan.stop_reason or ""),
-        usage=reported,
-        chunk_chars=plan.chunk_chars,
-    )
+def _failing(plan: Plan) -> Handler:
+    assert plan.error is not None
+    status, message = _STATUS[plan.error]
+    if plan.retry_after_s is None:
+        return failing(status, message)
+    return failing(status, message, retry_after=f"{plan.retry_after_s:g}")
 
 
 @asynccontextmanager
@@ -221,18 +198,62 @@ async def scripted_backend() -> AsyncGenerator[Backend]:
     yield ScriptedBackend()
 
 
-@asynccontextmanager
-async def openai_backend() -> AsyncGenerator[Backend]:
-    """The OpenAI-compatible client."""
-    async with openai_server() as server:
-        client = OpenAICompatible(base_url=server.url, api_key=SECRET)
-        try:
-            yield OpenAIBackend(server, client)
-        finally:
-            await client.aclose()
+HttpMaker = Callable[[str], WireClient]
+"""Makes a client of the server at an address."""
 
 
-BACKENDS: dict[str, BackendMaker] = {
-    "scripted": scripted_backend,
-    "openai-compatible": openai_backend,
+def _http(
+    model: str,
+    form: Format,
+    serve: Callable[[], AbstractAsyncContextManager[ModelServer]],
+    make: HttpMaker,
+) -> Callable[[], AbstractAsyncContextManager[HttpBackend]]:
+    @asynccontextmanager
+    async def backend() -> AsyncGenerator[HttpBackend]:
+        async with serve() as server:
+            client = make(server.url)
+            try:
+                yield HttpBackend(model, form, server, client)
+            finally:
+                await client.aclose()
+
+    return backend
+
+
+IDLE_TIMEOUT_S = 2.0
+"""How long the servers of the suite may be silent."""
+
+
+def _chat(provider: str) -> HttpMaker:
+    return lambda url: OpenAICompatible(
+        base_url=url, api_key=SECRET, provider=provider, idle_timeout_s=IDLE_TIMEOUT_S
+    )
+
+
+HTTP_BACKENDS: dict[str, Callable[[], AbstractAsyncContextManager[HttpBackend]]] = {
+    "openai-compatible": _http("openai:m", chat, chat.openai_server, _chat("openai")),
+    "openrouter": _http("openrouter:a/m", chat, chat.openai_server, _chat("openrouter")),
+    "ollama": _http("ollama:m:8b", chat, chat.openai_server, _chat("ollama")),
+    "vllm": _http("vllm:m", chat, chat.openai_server, _chat("vllm")),
+    "openai-responses": _http(
+        responses.MODEL,
+        responses,
+        responses.responses_server,
+        lambda url: OpenAIResponses(base_url=url, api_key=SECRET, idle_timeout_s=IDLE_TIMEOUT_S),
+    ),
+    "anthropic": _http(
+        anthropic.MODEL,
+        anthropic,
+        anthropic.anthropic_server,
+        lambda url: AnthropicMessages(base_url=url, api_key=SECRET, idle_timeout_s=IDLE_TIMEOUT_S),
+    ),
+    "google": _http(
+        google.MODEL,
+        google,
+        google.google_server,
+        lambda url: GoogleGenerative(base_url=url, api_key=SECRET, idle_timeout_s=IDLE_TIMEOUT_S),
+    ),
 }
+"""The clients of all wire formats, and of the servers with quirks of their own."""
+
+BACKENDS: dict[str, BackendMaker] = {"scripted": scripted_backend, **HTTP_BACKENDS}

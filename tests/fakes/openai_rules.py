@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
+
+from tests.fakes.model_server import Json
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
-
-Json = Mapping[str, Any]
 
 
 def faults_of(body: Json) -> list[str]:

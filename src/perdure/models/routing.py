@@ -10,15 +10,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Protocol, runtime_checkable
 
 from perdure.errors import ConfigError, ModelError, ModelRefused
+from perdure.models.catalogue import PROVIDERS
 from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest
 
 Factory = Callable[[], ModelClient]
 """Makes a client, or raises ConfigError saying what is missing (a package, a key)."""
 
-REMEDIES: Mapping[str, str] = {
-    "openai": "pip install 'perdure[models]' and set OPENAI_API_KEY (OPENAI_BASE_URL for any other "
-    "server that speaks its protocol)",
-}
+REMEDIES: Mapping[str, str] = {name: provider.remedy for name, provider in PROVIDERS.items()}
 """Provider -> what makes it available, for those who have not set it up."""
 
 

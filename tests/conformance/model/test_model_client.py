@@ -31,7 +31,8 @@ from perdure.models.protocol import (
 from perdure.models.scenario import ErrorCode
 from perdure.models.stream import AnswerBuilder
 from perdure.session.messages import Message, StopReason, assistant, tool_call, tool_result, user
-from tests.fakes.model_backends import BACKENDS, SECRET, Backend, Plan
+from tests.fakes.model_backends import BACKENDS, SECRET, Backend
+from tests.fakes.plans import Plan
 
 READ = ToolDeclaration(
     "read_file", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}}

@@ -31,19 +31,17 @@ from perdure.session.messages import (
     tool_result,
     user,
 )
-from tests.fakes.openai_server import (
+from tests.fakes.model_server import (
     Chunk,
     Handler,
-    OpenAIServer,
-    ServerAnswer,
-    answering,
+    ModelServer,
     breaking_off,
     failing,
     hanging,
-    openai_server,
     plain,
     sending,
 )
+from tests.fakes.openai_server import ServerAnswer, answering, openai_server
 
 MODEL = "openai:served-model"
 KEY = "sk-test-0123456789abcdef"
@@ -63,7 +61,7 @@ class Wire:
     """A client and the server it talks to."""
 
     client: OpenAICompatible
-    server: OpenAIServer
+    server: ModelServer
 
     async def answer(self, request: ModelRequest | None = None) -> Message:
         return await self.fill(AnswerBuilder(MODEL), request)

@@ -7,7 +7,18 @@ import sys
 
 import pytest
 
-HEAVY = ("pydantic", "pydantic_ai", "openai", "httpx2", "httpx", "genai_prices", "anyio")
+HEAVY = (
+    "pydantic",
+    "pydantic_ai",
+    "openai",
+    "anthropic",
+    "google.genai",
+    "keyring",
+    "httpx2",
+    "httpx",
+    "genai_prices",
+    "anyio",
+)
 
 
 def loaded_by(*modules: str) -> set[str]:
@@ -19,7 +30,17 @@ def loaded_by(*modules: str) -> set[str]:
 
 
 def test_the_seam_and_the_scripted_model_load_nothing_heavy() -> None:
-    names = ("protocol", "stream", "retry", "routing", "scenario", "scripted", "echo")
+    names = (
+        "protocol",
+        "stream",
+        "retry",
+        "routing",
+        "catalogue",
+        "keys",
+        "scenario",
+        "scripted",
+        "echo",
+    )
     loaded = loaded_by(*(f"perdure.models.{name}" for name in names))
     assert not loaded & {*HEAVY, "ruamel.yaml"}
 

@@ -74,7 +74,7 @@ def test_an_unknown_provider_is_told_which_there_are() -> None:
 
 
 def test_a_provider_that_is_not_set_up_says_what_it_needs() -> None:
-    with pytest.raises(ConfigError, match=r"perdure\[models\].*OPENAI_API_KEY"):
+    with pytest.raises(ConfigError, match=r"perdure\[openai\].*OPENAI_API_KEY"):
         ModelRouter({"scripted": NamedClient("s")}).client_for("openai:gpt-5")
 
 

@@ -1,41 +1,120 @@
-"""The models a program can use without setting anything up in code: by provider, loaded lazily."""
+"""The models a program can use without setting anything up in code: by provider, loaded lazily.
+
+What each provider needs (an address, a key, a package) is looked up when one of its models is first
+used, and can be asked for all of them without loading any (`provider_states`).
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
 
 from perdure.errors import ConfigError
+from perdure.models.catalogue import PROVIDERS, Provider, Wire
+from perdure.models.keys import Lookup, find_key, in_keyring
 from perdure.models.protocol import ModelClient
-from perdure.models.routing import REMEDIES, ModelRouter
+from perdure.models.routing import Factory, ModelRouter
 from perdure.session.clock import Clock
 
 _SCRIPTED = "perdure.models.scripted"
-_OPENAI = "perdure.models.providers.openai_compatible"
+_CLIENTS: Mapping[Wire, tuple[str, str]] = {
+    "openai_chat": ("perdure.models.providers.openai_compatible", "OpenAICompatible"),
+    "openai_responses": ("perdure.models.providers.openai_responses", "OpenAIResponses"),
+    "anthropic": ("perdure.models.providers.anthropic_messages", "AnthropicMessages"),
+    "google": ("perdure.models.providers.google_generative", "GoogleGenerative"),
+}
+"""Wire format -> module and name of its client."""
+
+Readiness = Literal["configured", "missing key", "missing package"]
 
 
-def default_models(environment: Mapping[str, str], clock: Clock) -> ModelRouter:
-    """A client of all models that `environment` gives access to.
+class ProviderState(msgspec.Struct, frozen=True):
+    """What is there of a provider. `key` says where its key was found, None without one."""
 
-    ``scripted:`` works offline; ``openai:`` needs ``OPENAI_API_KEY``, or ``OPENAI_BASE_URL`` for
-    another server that speaks its protocol. A provider's library is loaded at its first call.
+    name: str
+    title: str
+    status: Readiness
+    address: str
+    key: str | None
+    remedy: str
+
+
+def default_models(
+    environment: Mapping[str, str], clock: Clock, *, keyring: Lookup = in_keyring
+) -> ModelRouter:
+    """A client of all models that `environment` and `keyring` give access to.
+
+    ``scripted:`` works offline; the others are those of `models.catalogue`. A provider's library
+    is loaded, and its key looked for, at its first call.
     """
 
     def scripted() -> ModelClient:
         return importlib.import_module(_SCRIPTED).ScriptedModel(clock=clock)
 
-    def openai() -> ModelClient:
-        return _openai(environment)
+    def factory_of(provider: Provider) -> Factory:
+        return lambda: _client(provider, environment, keyring)
 
-    return ModelRouter({}, factories={"scripted": scripted, "openai": openai})
+    factories = {name: factory_of(provider) for name, provider in PROVIDERS.items()}
+    return ModelRouter({}, factories={"scripted": scripted, **factories})
 
 
-def _openai(environment: Mapping[str, str]) -> ModelClient:
-    key, base_url = environment.get("OPENAI_API_KEY"), environment.get("OPENAI_BASE_URL")
-    if not key and not base_url:
-        raise ConfigError(f"openai models are not set up: {REMEDIES['openai']}")
+def provider_states(
+    environment: Mapping[str, str], *, keyring: Lookup = in_keyring
+) -> tuple[ProviderState, ...]:
+    """What is there of every provider, in the order of the catalogue; calls nobody."""
+    return tuple(_state(provider, environment, keyring) for provider in PROVIDERS.values())
+
+
+def _state(provider: Provider, environment: Mapping[str, str], keyring: Lookup) -> ProviderState:
+    address = provider.address(environment)
+    key = find_key(provider, environment, keyring)
+    status: Readiness = "configured"
+    if not _is_installed(provider.package):
+        status = "missing package"
+    elif key is None and provider.wants_key(address):
+        status = "missing key"
+    source = key.source if key is not None else None
+    return ProviderState(
+        provider.name, provider.title, status, address, source, _remedy(provider, status)
+    )
+
+
+def _remedy(provider: Provider, status: Readiness) -> str:
+    if status == "missing package":
+        return provider.remedy
+    if status == "missing key":
+        owner = provider.key_name or provider.name
+        return f"set {provider.key_variables[0]}, or `keyring set perdure {owner}`"
+    return ""
+
+
+def _client(provider: Provider, environment: Mapping[str, str], keyring: Lookup) -> ModelClient:
+    address = provider.address(environment)
+    key = find_key(provider, environment, keyring)
+    if key is None and provider.wants_key(address):
+        raise ConfigError(f"{provider.name} models are not set up: {provider.remedy}")
+    module, name = _CLIENTS[provider.wire]
     try:
-        module = importlib.import_module(_OPENAI)
+        make = getattr(importlib.import_module(module), name)
     except ImportError as error:
-        raise ConfigError(f"openai models need a package: {REMEDIES['openai']}") from error
-    return module.OpenAICompatible(base_url=base_url, api_key=key)
+        raise ConfigError(f"{provider.name} models need a package: {provider.remedy}") from error
+    options: dict[str, Any] = {"base_url": address, "api_key": key.value if key else None}
+    if provider.wire in ("openai_chat", "openai_responses"):
+        options["provider"] = provider.name
+    client: ModelClient = make(**options)
+    return client
+
+
+def _is_installed(package: str) -> bool:
+    """Whether `package` and the library over it are there; neither is loaded."""
+    for name in ("pydantic_ai", package):
+        try:
+            if importlib.util.find_spec(name) is None:
+                return False
+        except ImportError:  # of the package around it
+            return False
+    return True

@@ -67,6 +67,9 @@ _USED_AND_LIMIT = (
     (re.compile(r"(\d[\d,]*) tokens? ?> ?(\d[\d,]*)", re.I), "ul"),
     (re.compile(r"(\d[\d,]*)\D{0,40}exceeds?\D{0,60}?(\d[\d,]*)", re.I), "ul"),
 )
+_BAD_REQUEST = re.compile(r"invalid_|unsupported_|image_|empty_image")
+"""How the codes begin by which a stream says that the request itself is wrong."""
+
 _TRY_AGAIN = re.compile(r"try again in (\d+(?:\.\d+)?)\s*(ms|s|m)\b", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _TRANSPORTS = ("httpx", "httpx2", "httpcore2", "anyio")
@@ -96,13 +99,20 @@ def model_error(
     if is_transport or isinstance(error, ModelConnectionError | ModelRequestTimeout):
         return ModelUnavailable(model, redacted(_connection_text(error, address), secrets))
     if _is_unended(error, has_begun=has_begun):
-        return _unended(model, has_begun=has_begun)
+        return unended(model, has_begun=has_begun)
     if isinstance(error, ModelAPIError):
         return _of_api_error(error, model, secrets)
     if isinstance(error, UserError):
         return ModelRefused(model, redacted(f"the request cannot be sent: {error}", secrets))
     what = f"its answer could not be read ({type(error).__name__}: {error})"
     return MalformedResponse(model, redacted(what, secrets))
+
+
+def unended(model: str, *, has_begun: bool) -> ModelError:
+    """The error for a stream without an end: it was cut off, or nothing of it was an answer."""
+    if has_begun:
+        return ModelUnavailable(model, "the answer broke off before its end")
+    return MalformedResponse(model, "what it sent is no stream of chunks; is the URL right?")
 
 
 def is_overflow(text: str) -> bool:
@@ -127,12 +137,6 @@ def _is_unended(error: Exception, *, has_begun: bool) -> bool:
     return isinstance(error, ModelAPIError) and _NO_END in str(error)
 
 
-def _unended(model: str, *, has_begun: bool) -> ModelError:
-    if has_begun:
-        return ModelUnavailable(model, "the answer broke off before its end")
-    return MalformedResponse(model, "what it sent is no stream of chunks; is the URL right?")
-
-
 def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> ModelError:
     status, said = error.status_code, _said(error)
     reason = redacted(f"HTTP {status}: {said or 'no further word'}", secrets)
@@ -152,14 +156,15 @@ def _of_api_error(error: ModelAPIError, model: str, secrets: Collection[str]) ->
     """An error without a status: one sent inside a stream, or a body that is no answer."""
     said = _said(error) or str(error)
     reason = redacted(said, secrets)
-    if isinstance(error.__cause__, json.JSONDecodeError | UnicodeDecodeError):
+    if isinstance(error.__cause__, ValueError):  # of a decoder: each library has its own
         return MalformedResponse(model, redacted(f"its answer is not JSON ({said})", secrets))
     if isinstance(error, ModelRateLimitError):
         return RateLimited(model, reason, _retry_after_s(error, said))
     if _says_overflow(error, said):
         return _overflow(model, reason, said)
     is_rejected = isinstance(error, ModelQuotaExceededError | ModelRequestRejectedError)
-    if is_rejected or error.provider_error_type == "invalid_request_error":
+    is_bad = _BAD_REQUEST.match(error.provider_error_code or error.provider_error_type or "")
+    if is_rejected or is_bad:
         return ModelRefused(model, reason)
     return ModelUnavailable(model, reason)
 
@@ -186,7 +191,7 @@ def _said(error: ModelAPIError) -> str:
         if isinstance(nested, dict):
             fields = cast("dict[str, object]", nested)
         named = (fields.get(key) for key in ("message", "detail", "error", "code", "type"))
-        words = [str(value) for value in named if isinstance(value, str | int)]
+        words = [value for value in named if isinstance(value, str)]
         body = ": ".join(dict.fromkeys(words)) or json.dumps(fields, default=str)
     return str(body or "")[:_SAID_CHARS]
 

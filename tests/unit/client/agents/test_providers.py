@@ -2,35 +2,126 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
 
-from perdure.client.agents.providers import default_models
+from perdure.client.agents.providers import default_models, provider_states
 from perdure.errors import ConfigError
+from perdure.models.catalogue import PROVIDERS
+from perdure.models.routing import ModelRouter
 from tests.fakes.clock import ManualClock
+
+SECRET = "sk-test-0123456789abcdef"
+MODULES = {
+    "openai": "openai_compatible",
+    "openai-responses": "openai_responses",
+    "anthropic": "anthropic_messages",
+    "google": "google_generative",
+}
+CLIENTS = {
+    "openai": "OpenAICompatible",
+    "openai-responses": "OpenAIResponses",
+    "anthropic": "AnthropicMessages",
+    "google": "GoogleGenerative",
+    "openrouter": "OpenAICompatible",
+}
+KEYS = {
+    "openai": "OPENAI_API_KEY",
+    "openai-responses": "OPENAI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "google": "GEMINI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+}
+
+
+def nothing(name: str) -> None:
+    """A keyring without keys."""
+
+
+def models(environment: dict[str, str] | None = None) -> ModelRouter:
+    return default_models(environment or {}, ManualClock(), keyring=nothing)
 
 
 def test_the_scripted_model_is_always_there() -> None:
-    models = default_models({}, ManualClock())
-    assert models.providers == ("openai", "scripted")
-    assert type(models.client_for("scripted:echo")).__name__ == "ScriptedModel"
+    router = models()
+    assert router.providers == tuple(sorted({"scripted", *PROVIDERS}))
+    assert type(router.client_for("scripted:echo")).__name__ == "ScriptedModel"
 
 
-def test_openai_without_a_key_or_a_server_says_what_to_set() -> None:
-    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
-        default_models({}, ManualClock()).client_for("openai:gpt-5")
+@pytest.mark.parametrize("provider", KEYS)
+async def test_a_provider_without_a_key_says_what_to_set(provider: str) -> None:
+    with pytest.raises(ConfigError, match=KEYS[provider]):
+        models().client_for(f"{provider}:a/b")
 
 
-def test_openai_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "perdure.models.providers.openai_compatible", None)
-    with pytest.raises(ConfigError, match="pip install"):
-        default_models({"OPENAI_API_KEY": "k"}, ManualClock()).client_for("openai:gpt-5")
+@pytest.mark.parametrize("provider", KEYS)
+async def test_a_key_in_the_environment_is_enough(provider: str) -> None:
+    router = models({KEYS[provider]: SECRET})
+    client = router.client_for(f"{provider}:a/b")
+    assert type(client).__name__ == CLIENTS[provider]
+    assert SECRET not in repr(client)
+    await router.aclose()
 
 
-@pytest.mark.parametrize(
-    "settings", [{"OPENAI_API_KEY": "k"}, {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}]
-)
-def test_openai_needs_a_key_or_a_server(settings: dict[str, str]) -> None:
-    client = default_models(settings, ManualClock()).client_for("openai:gpt-5")
-    assert type(client).__name__ == "OpenAICompatible"
+async def test_a_key_in_the_keyring_is_enough() -> None:
+    router = default_models({}, ManualClock(), keyring={"anthropic": SECRET}.get)
+    assert type(router.client_for("anthropic:x")).__name__ == "AnthropicMessages"
+    await router.aclose()
+
+
+@pytest.mark.parametrize("provider", KEYS)
+async def test_a_server_of_ones_own_needs_no_key(provider: str) -> None:
+    variable = PROVIDERS[provider].url_variables[0]
+    router = models({variable: "http://127.0.0.1:1/v1"})
+    assert type(router.client_for(f"{provider}:a/b")).__name__ == CLIENTS[provider]
+    await router.aclose()
+
+
+@pytest.mark.parametrize("provider", ["ollama", "vllm", "llamacpp", "lmstudio"])
+async def test_local_servers_are_there_without_a_word(provider: str) -> None:
+    router = models()
+    assert type(router.client_for(f"{provider}:x")).__name__ == "OpenAICompatible"
+    await router.aclose()
+
+
+@pytest.mark.parametrize("provider", MODULES)
+def test_a_missing_package_is_named_with_its_extra(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, f"perdure.models.providers.{MODULES[provider]}", None)
+    with pytest.raises(ConfigError, match=r"pip install 'perdure\["):
+        models({KEYS[provider]: SECRET}).client_for(f"{provider}:x")
+
+
+def test_states_say_what_is_there_and_what_is_missing() -> None:
+    environment = {"OPENAI_API_KEY": SECRET, "OLLAMA_BASE_URL": "http://big:1/v1"}
+    keyring = {"anthropic": SECRET}.get
+    found = {state.name: state for state in provider_states(environment, keyring=keyring)}
+    assert list(found) == list(PROVIDERS)
+    assert (found["openai"].status, found["openai"].key) == ("configured", "OPENAI_API_KEY")
+    assert (found["anthropic"].status, found["anthropic"].key) == ("configured", "keyring")
+    assert (found["google"].status, found["google"].key) == ("missing key", None)
+    assert found["google"].remedy == "set GEMINI_API_KEY, or `keyring set perdure google`"
+    assert (found["ollama"].status, found["ollama"].address) == ("configured", "http://big:1/v1")
+    assert SECRET not in repr(found)
+
+
+def test_a_missing_package_comes_before_a_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType] - any name
+    states = provider_states({}, keyring=nothing)
+    assert {state.status for state in states} == {"missing package"}
+    assert "pip install 'perdure[anthropic]'" in states[2].remedy
+
+
+def test_looking_at_the_states_loads_no_library() -> None:
+    program = (
+        "import sys; from perdure.client.agents.providers import provider_states;"
+        "provider_states({}, keyring=lambda name: None); print(*sys.modules)"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(output.stdout.split())
+    assert not loaded & {"pydantic_ai", "openai", "anthropic", "google.genai", "httpx2", "keyring"}

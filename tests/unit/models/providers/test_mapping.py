@@ -1,4 +1,4 @@
-"""Our requests as the library's messages, and its events as our deltas."""
+"""Our requests as the library's messages."""
 
 from __future__ import annotations
 
@@ -6,30 +6,15 @@ from typing import cast
 
 from pydantic_ai import messages as wire
 from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.usage import RequestUsage
 
-from perdure.models.protocol import (
-    Delta,
-    ModelRequest,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolDeclaration,
-)
-from perdure.models.providers.mapping import (
-    EventMapper,
-    usage_of,
-    wire_messages,
-    wire_parameters,
-    wire_settings,
-)
+from perdure.models.protocol import ModelRequest, ToolDeclaration
+from perdure.models.providers.mapping import IMAGES, wire_messages, wire_parameters, wire_settings
+from perdure.models.providers.rounds import RoundMemory
 from perdure.session.messages import (
     MediaPart,
     Message,
     TextPart,
-    ThinkingPart,
     ToolResultPart,
-    Usage,
     assistant,
     thinking,
     tool_call,
@@ -42,13 +27,13 @@ BYTES = {PNG.handle: b"png"}
 
 
 def mapped(
-    *messages: Message, media: dict[str, bytes] | None = None, field: str | None = None
+    *messages: Message, media: dict[str, bytes] | None = None, rounds: RoundMemory | None = None
 ) -> list[list[object]]:
     """Per message of the library's its parts; a user prompt as its content."""
     request = ModelRequest("openai:x", messages, media=media or {})
     return [
         [part.content if isinstance(part, wire.UserPromptPart) else part for part in message.parts]
-        for message in wire_messages(request, "openai", field)
+        for message in wire_messages(request, IMAGES, rounds or RoundMemory())
     ]
 
 
@@ -108,25 +93,25 @@ def test_reasoning_is_left_out() -> None:
     assert mapped(user("x"), assistant(thinking("hm"), "yes"))[1] == [wire.TextPart("yes")]
 
 
-def test_reasoning_of_the_rounds_under_way_goes_back_in_its_own_field() -> None:
-    def thought(text: str, model: str, call: str) -> Message:
-        return assistant(thinking(text), tool_call(call, "t"), model=model)
-
+def test_only_the_rounds_under_way_get_their_reasoning_back() -> None:
+    rounds = RoundMemory()
+    for model, call in (("openai:x", "a"), ("openai:x", "b"), ("other:y", "c")):
+        parts = [wire.ThinkingPart(f"before {call}"), wire.ToolCallPart("t", {}, call)]
+        rounds.keep(model, wire.ModelResponse(parts=parts))
     found = mapped(
         user("x"),
-        assistant(thinking("an earlier turn"), "yes", model="openai:x"),
-        user("y"),
-        thought("another model's", "other:y", "a"),
+        assistant(tool_call("a", "t"), model="openai:x"),
         tool_result("a", "1"),
-        thought("its own", "openai:x", "b"),
+        assistant("yes", model="openai:x"),
+        user("y"),
+        assistant(tool_call("b", "t"), model="openai:x"),
         tool_result("b", "2"),
-        assistant(ThinkingPart("hidden", is_redacted=True), model="openai:x"),
-        field="reasoning_content",
+        assistant(tool_call("c", "t"), model="other:y"),
+        tool_result("c", "3"),
+        rounds=rounds,
     )
     thoughts = [part for parts in found for part in parts if isinstance(part, wire.ThinkingPart)]
-    assert [(part.content, part.id, part.provider_name) for part in thoughts] == [
-        ("its own", "reasoning_content", "openai")
-    ]
+    assert [part.content for part in thoughts] == ["before b"]
 
 
 def test_tools_and_the_system_prompt_are_parameters() -> None:
@@ -145,70 +130,3 @@ def test_settings_are_those_that_were_given() -> None:
     assert wire_settings(ModelRequest("m", ())) == {"thinking": False}
     request = ModelRequest("m", (), thinking_level="xhigh", max_output_tokens=9, temperature=0.5)
     assert wire_settings(request) == {"thinking": "xhigh", "max_tokens": 9, "temperature": 0.5}
-
-
-# Events
-
-
-def deltas(mapper: EventMapper, *events: wire.ModelResponseStreamEvent) -> list[Delta]:
-    return [delta for event in events for delta in mapper.deltas_of(event)]
-
-
-def test_events_become_deltas() -> None:
-    mapper = EventMapper()
-    assert not mapper.has_begun
-    assert deltas(
-        mapper,
-        wire.PartStartEvent(index=0, part=wire.ThinkingPart("h", id="reasoning")),
-        wire.PartDeltaEvent(index=0, delta=wire.ThinkingPartDelta(content_delta="m")),
-        wire.PartStartEvent(index=1, part=wire.TextPart("y")),
-        wire.PartDeltaEvent(index=1, delta=wire.TextPartDelta("es")),
-        wire.PartEndEvent(index=1, part=wire.TextPart("yes")),
-        wire.PartStartEvent(index=2, part=wire.ToolCallPart("t", None, "c1")),
-        wire.PartStartEvent(index=3, part=wire.ToolCallPart("u", '{"a"', "c2")),
-        wire.PartDeltaEvent(index=2, delta=wire.ToolCallPartDelta(args_delta="{}")),
-        wire.PartDeltaEvent(index=3, delta=wire.ToolCallPartDelta(args_delta=":1}")),
-        wire.PartDeltaEvent(index=3, delta=wire.ToolCallPartDelta(tool_name_delta="u")),
-    ) == [
-        ThinkingDelta("h"),
-        ThinkingDelta("m"),
-        TextDelta("y"),
-        TextDelta("es"),
-        ToolCallDelta(2, "c1", "t", ""),
-        ToolCallDelta(3, "c2", "u", '{"a"'),
-        ToolCallDelta(2, json="{}"),
-        ToolCallDelta(3, json=":1}"),
-    ]
-    assert mapper.has_begun
-    assert mapper.thinking_field == "reasoning"
-
-
-def test_reasoning_between_tags_has_no_field() -> None:
-    mapper = EventMapper()
-    deltas(mapper, wire.PartStartEvent(index=0, part=wire.ThinkingPart("h", id="content")))
-    assert mapper.thinking_field is None
-
-
-def test_half_an_emoji_waits_for_the_other_half() -> None:
-    mapper = EventMapper()
-    got = deltas(
-        mapper,
-        wire.PartStartEvent(index=0, part=wire.TextPart("fox \ud83e")),
-        wire.PartDeltaEvent(index=0, delta=wire.TextPartDelta("\udd8a!")),
-        wire.PartDeltaEvent(index=0, delta=wire.TextPartDelta("\udd8a")),
-    )
-    assert got == [TextDelta("fox "), TextDelta("🦊!"), TextDelta("\ufffd")]
-
-
-def test_usage_is_split_into_classes_that_do_not_overlap() -> None:
-    usage = RequestUsage(
-        input_tokens=100, cache_read_tokens=60, cache_write_tokens=30, output_tokens=7
-    )
-    assert usage_of(usage, 5) == Usage(10, 7, 60, 30, 5)
-    odd = RequestUsage(input_tokens=10, cache_read_tokens=60)
-    assert usage_of(odd, None) == Usage(0, 0, 60)
-
-
-def test_usage_that_was_not_reported_is_none() -> None:
-    assert usage_of(RequestUsage(), None) is None
-    assert usage_of(RequestUsage(input_tokens=5, unmeasured_requests=1), None) is None

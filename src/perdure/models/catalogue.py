@@ -1,0 +1,138 @@
+"""The providers perdure knows by name: where each is, whose key opens it, which extra brings it.
+
+A table and nothing else; it loads no provider's library. Who speaks the protocol of one of them
+under another address is reached by that provider's ``*_BASE_URL``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+Wire = Literal["openai_chat", "openai_responses", "anthropic", "google"]
+"""The formats that are spoken; one module of ``models.providers`` each."""
+
+OPENAI_URL = "https://api.openai.com/v1"
+ANTHROPIC_URL = "https://api.anthropic.com"
+GOOGLE_URL = "https://generativelanguage.googleapis.com"
+OPENROUTER_URL = "https://openrouter.ai/api/v1"
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """One provider, as the part before the colon of a model's name.
+
+    `package` is the module that the extra `extra` installs. The first of `key_variables` and
+    `url_variables` that is set counts. A key is needed only at `default_url`, and only where
+    `needs_key`: a server under another address may be one's own. `key_name` is whose key it is.
+    """
+
+    name: str
+    title: str
+    wire: Wire
+    extra: str
+    package: str
+    default_url: str
+    url_variables: tuple[str, ...]
+    key_variables: tuple[str, ...]
+    needs_key: bool = True
+    key_name: str = ""
+
+    def address(self, environment: Mapping[str, str]) -> str:
+        """Where `environment` says it is, or else its own address."""
+        for name in self.url_variables:
+            url = environment.get(name, "").strip()
+            if url:
+                return url
+        return self.default_url
+
+    def wants_key(self, address: str) -> bool:
+        """Whether nothing can be had at `address` without a key."""
+        return self.needs_key and address.rstrip("/") == self.default_url
+
+    @property
+    def remedy(self) -> str:
+        """What makes it available to those who have not set it up."""
+        install = f"pip install 'perdure[{self.extra}]'"
+        elsewhere = f"{self.url_variables[0]} for another server that speaks its protocol"
+        if self.needs_key:
+            return f"{install} and set {self.key_variables[0]} ({elsewhere})"
+        return f"{install}; it is looked for at {self.default_url} (set {elsewhere})"
+
+
+def _own_server(name: str, title: str, port: int, prefix: str) -> Provider:
+    """A server on one's own machine that speaks OpenAI's chat completions."""
+    return Provider(
+        name,
+        title,
+        "openai_chat",
+        "openai",
+        "openai",
+        f"http://localhost:{port}/v1",
+        (f"{prefix}_BASE_URL",),
+        (f"{prefix}_API_KEY",),
+        needs_key=False,
+    )
+
+
+_ALL = (
+    Provider(
+        "openai",
+        "OpenAI (chat completions)",
+        "openai_chat",
+        "openai",
+        "openai",
+        OPENAI_URL,
+        ("OPENAI_BASE_URL",),
+        ("OPENAI_API_KEY",),
+    ),
+    Provider(
+        "openai-responses",
+        "OpenAI (responses)",
+        "openai_responses",
+        "openai",
+        "openai",
+        OPENAI_URL,
+        ("OPENAI_BASE_URL",),
+        ("OPENAI_API_KEY",),
+        key_name="openai",
+    ),
+    Provider(
+        "anthropic",
+        "Anthropic",
+        "anthropic",
+        "anthropic",
+        "anthropic",
+        ANTHROPIC_URL,
+        ("ANTHROPIC_BASE_URL",),
+        ("ANTHROPIC_API_KEY",),
+    ),
+    Provider(
+        "google",
+        "Google (Gemini API)",
+        "google",
+        "google",
+        "google.genai",
+        GOOGLE_URL,
+        ("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    ),
+    Provider(
+        "openrouter",
+        "OpenRouter",
+        "openai_chat",
+        "openai",
+        "openai",
+        OPENROUTER_URL,
+        ("OPENROUTER_BASE_URL",),
+        ("OPENROUTER_API_KEY",),
+    ),
+    _own_server("ollama", "Ollama", 11434, "OLLAMA"),
+    _own_server("vllm", "vLLM", 8000, "VLLM"),
+    _own_server("llamacpp", "llama.cpp", 8080, "LLAMACPP"),
+    _own_server("lmstudio", "LM Studio", 1234, "LMSTUDIO"),
+)
+
+PROVIDERS: Mapping[str, Provider] = {provider.name: provider for provider in _ALL}
+"""Name -> provider, in the order in which they are listed."""

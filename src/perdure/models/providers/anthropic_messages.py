@@ -1,0 +1,122 @@
+"""Anthropic's messages API. Loaded by name: its SDK takes two seconds.
+
+Models of the older kind think within a budget of tokens; the API then wants the reasoning of the
+open tool round back and refuses what leaves it out. Where it is not remembered any more (the
+process is another one), such a request is sent without thinking. Newer models decide themselves how
+much they think and take either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anthropic import AsyncAnthropic, Timeout
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel, AnthropicModelSettings
+from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.settings import ModelSettings
+
+from perdure.errors import ConfigError
+from perdure.models.catalogue import ANTHROPIC_URL
+from perdure.models.protocol import ModelRequest, ThinkingLevel
+from perdure.models.providers.calling import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, WireClient
+from perdure.models.providers.mapping import IMAGES, PDF
+from perdure.models.providers.rounds import open_rounds
+
+LEAST_BUDGET_TOKENS = 1024
+"""The smallest budget the API takes."""
+
+LEAST_ANSWER_TOKENS = 1024
+"""What a budget must leave of an answer's limit, which counts the thinking too."""
+
+_BUDGET_TOKENS: Mapping[ThinkingLevel, int] = {
+    "minimal": LEAST_BUDGET_TOKENS,
+    "low": 2_048,
+    "medium": 8_192,
+    "high": 16_384,
+    "xhigh": 32_768,
+    "max": 32_768,
+}
+
+
+class AnthropicMessages(WireClient):
+    """A `ModelClient` for the models ``<provider>:<name>`` of Anthropic, or of a proxy before it.
+
+    `base_url` None is Anthropic itself, which needs `api_key`.
+    Units: `connect_timeout_s` and `idle_timeout_s` seconds.
+    Raises: ConfigError when the key is missing.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        context_window: int | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        idle_timeout_s: float = IDLE_TIMEOUT_S,
+    ) -> None:
+        url = base_url or ANTHROPIC_URL
+        if not api_key and url.startswith(ANTHROPIC_URL):
+            raise ConfigError(
+                "anthropic needs a key: set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL for a proxy"
+            )
+        super().__init__(
+            url,
+            media_types=IMAGES | {PDF},
+            secrets=(api_key,) if api_key else (),
+            context_window=context_window,
+        )
+        self._sdk = AsyncAnthropic(
+            base_url=url,
+            api_key=api_key or "none",
+            max_retries=0,
+            timeout=Timeout(idle_timeout_s, connect=connect_timeout_s),
+        )
+        self._provider = AnthropicProvider(anthropic_client=self._sdk)
+
+    async def aclose(self) -> None:
+        await self._sdk.close()
+
+    def _new_model(self, name: str) -> Model[Any]:
+        return AnthropicModel(name, provider=self._provider)
+
+    def _settings(self, request: ModelRequest) -> ModelSettings:
+        profile = self._model(request.model).profile
+        # A loop of tools sends the same beginning again and again: cached, it costs a tenth.
+        settings: AnthropicModelSettings = {**super()._settings(request), "cache": True}
+        if _thinks_by_budget(profile):
+            budget = _budget_tokens(request)
+            if budget is None or not self._can_think(request):
+                settings["thinking"] = False
+            else:
+                settings["anthropic_thinking"] = {"type": "enabled", "budget_tokens": budget}
+        if settings.get("thinking") is not False or _refuses_sampling(profile):
+            settings.pop("temperature", None)
+        return settings
+
+    def _can_think(self, request: ModelRequest) -> bool:
+        """Whether the reasoning that the API wants to see again is there."""
+        answers = [m for m in open_rounds(request.messages) if m.role == "assistant"]
+        return not answers or (
+            answers[-1].model == request.model and self._rounds.recall(answers[-1]) is not None
+        )
+
+
+def _thinks_by_budget(profile: ModelProfile) -> bool:
+    is_adaptive = bool(profile.get("anthropic_supports_adaptive_thinking", False))
+    return bool(profile.get("supports_thinking", False)) and not is_adaptive
+
+
+def _refuses_sampling(profile: ModelProfile) -> bool:
+    return bool(profile.get("anthropic_disallows_sampling_settings", False))
+
+
+def _budget_tokens(request: ModelRequest) -> int | None:
+    """The budget for thinking; None: none, or less than the API takes."""
+    budget = _BUDGET_TOKENS.get(request.thinking_level)
+    if budget is not None and request.max_output_tokens is not None:
+        budget = min(budget, request.max_output_tokens - LEAST_ANSWER_TOKENS)
+    return budget if budget is not None and budget >= LEAST_BUDGET_TOKENS else None

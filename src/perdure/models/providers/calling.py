@@ -1,0 +1,146 @@
+"""What calling a model has in common, whatever the wire format: one call, from request to end.
+
+The library makes the request, reads the stream and knows the models' quirks; perdure decides what
+failures mean and when to call again, so the SDKs' own retries are off. The modules of the wire
+formats say which SDK, which settings, which media.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any
+
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.exceptions import ModelAPIError, UserError
+from pydantic_ai.models import Model, StreamedResponse
+from pydantic_ai.settings import ModelSettings
+
+from perdure.errors import ModelUnavailable
+from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
+from perdure.models.providers.answers import EventMapper, usage_of
+from perdure.models.providers.classify import model_error, unended
+from perdure.models.providers.mapping import wire_messages, wire_parameters, wire_settings
+from perdure.models.providers.pricing import cost_microcents
+from perdure.models.providers.rounds import RoundMemory
+from perdure.session.messages import StopReason
+
+CONNECT_TIMEOUT_S = 10.0
+IDLE_TIMEOUT_S = 600.0
+"""How long a stream may be silent; models that reason may say nothing for minutes."""
+
+_STOP_REASONS: dict[str, StopReason] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+    "tool_call": "tool_calls",
+}
+
+
+class WireClient(ABC):
+    """A `ModelClient` for the models ``<provider>:<name>`` at one `address`.
+
+    `secrets` are kept out of all error texts. `context_window` is for servers whose models the
+    library's list does not know.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        media_types: Collection[str],
+        secrets: Collection[str] = (),
+        context_window: int | None = None,
+    ) -> None:
+        self._address = address
+        self._media_types = media_types
+        self._secrets = secrets
+        self._window = context_window
+        self._models: dict[str, Model[Any]] = {}
+        self._rounds = RoundMemory()
+
+    def info(self, model: str) -> ModelInfo:
+        try:
+            return ModelInfo(model, self._window or self._model(model).context_window)
+        except UserError:  # no model can have such a name
+            return ModelInfo(model, self._window)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        mapper = EventMapper()
+        try:
+            async with self._opened(request) as response:
+                async with aclosing(_deltas(mapper, response)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+                if not _is_ended(response):
+                    raise unended(request.model, has_begun=mapper.has_begun)
+                yield self._finished(request.model, response)
+        except Exception as error:  # noqa: BLE001 - a provider may send what breaks any library
+            # Without its cause: tracebacks are logged, and the cause's text may quote the key.
+            raise model_error(
+                error,
+                request.model,
+                self._secrets,
+                address=self._address,
+                has_begun=mapper.has_begun,
+            ) from None
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Let go of the connections."""
+
+    @abstractmethod
+    def _new_model(self, name: str) -> Model[Any]:
+        """The library's model of that name."""
+
+    def _settings(self, request: ModelRequest) -> ModelSettings:
+        """What the library is told about `request` besides its messages and tools."""
+        return wire_settings(request)
+
+    def _opened(self, request: ModelRequest) -> AbstractAsyncContextManager[StreamedResponse]:
+        return model_request_stream(
+            self._model(request.model),
+            wire_messages(request, self._media_types, self._rounds),
+            model_settings=self._settings(request),
+            model_request_parameters=wire_parameters(request),
+            instrument=False,
+        )
+
+    def _finished(self, model: str, response: StreamedResponse) -> Finished:
+        reason = response.finish_reason or "stop"
+        if reason == "error":
+            raise ModelUnavailable(model, "the provider ended the answer with an error")
+        self._rounds.keep(model, response.get())
+        usage = response.usage
+        cost = cost_microcents(usage, response.model_name, self._address)
+        return Finished(_STOP_REASONS[reason], usage_of(usage, cost))
+
+    def _model(self, model: str) -> Model[Any]:
+        name = model.partition(":")[2] or model
+        known = self._models.get(name)
+        if known is None:
+            known = self._models[name] = self._new_model(name)
+        return known
+
+
+def _is_ended(response: StreamedResponse) -> bool:
+    """Whether the provider said why the answer ends, be it in a word that the library knows not."""
+    return response.finish_reason is not None or "finish_reason" in (
+        response.provider_details or {}
+    )
+
+
+async def _deltas(mapper: EventMapper, response: StreamedResponse) -> AsyncGenerator[Delta, None]:
+    try:
+        async for event in response:
+            for delta in mapper.deltas_of(event):
+                yield delta
+    except ModelAPIError:
+        # Some servers hang up without a farewell. Once the reason for the end has come, the answer
+        # is whole, and only its usage may be missing: that is not worth asking again.
+        if not _is_ended(response):
+            raise
+    refusal: object = (response.provider_details or {}).get("refusal")
+    if isinstance(refusal, str):
+        yield TextDelta(refusal)

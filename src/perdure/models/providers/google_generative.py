@@ -1,0 +1,132 @@
+"""Google's Gemini API (``generateContent``). Loaded by name: its SDK takes two seconds.
+
+Its thought signatures come with the parts of an answer and go back with them while the turn goes
+on; where they are not remembered any more, the library sends the stand-in that Google documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import httpx2
+from google.genai.types import HttpRetryOptions
+from pydantic_ai.models import Model, StreamedResponse
+from pydantic_ai.models.google import GoogleModel
+from pydantic_ai.providers.google import GoogleProvider
+
+from perdure.errors import ConfigError
+from perdure.models.catalogue import GOOGLE_URL
+from perdure.models.protocol import ModelRequest
+from perdure.models.providers.calling import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, WireClient
+from perdure.models.providers.mapping import PDF
+
+_MEDIA_TYPES = frozenset(
+    {
+        "image/png",
+        "image/jpeg",
+        "image/webp",
+        "image/heic",
+        "image/heif",
+        PDF,
+        "audio/wav",
+        "audio/mpeg",
+        "audio/mp3",
+        "audio/ogg",
+        "audio/flac",
+        "video/mp4",
+        "video/mpeg",
+        "video/quicktime",
+        "video/webm",
+    }
+)
+
+
+class GoogleGenerative(WireClient):
+    """A `ModelClient` for the models ``<provider>:<name>`` of the Gemini API, or of a proxy.
+
+    `base_url` None is Google itself, which needs `api_key`; it comes without the API's version.
+    Units: `connect_timeout_s` and `idle_timeout_s` seconds.
+    Raises: ConfigError when the key is missing.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        context_window: int | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        idle_timeout_s: float = IDLE_TIMEOUT_S,
+    ) -> None:
+        url = base_url or GOOGLE_URL
+        if not api_key and url.startswith(GOOGLE_URL):
+            raise ConfigError(
+                "google needs a key: set GEMINI_API_KEY, or GEMINI_BASE_URL for a proxy"
+            )
+        super().__init__(
+            url,
+            media_types=_MEDIA_TYPES,
+            secrets=(api_key,) if api_key else (),
+            context_window=context_window,
+        )
+        self._http = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(idle_timeout_s, connect=connect_timeout_s),
+            event_hooks={"request": [_ConnectLimit(connect_timeout_s)], "response": [_note]},
+        )
+        self._provider = GoogleProvider(
+            api_key=api_key or "none",
+            base_url=url,
+            http_client=self._http,
+            retry_options=HttpRetryOptions(attempts=1),
+        )
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    def _new_model(self, name: str) -> Model[Any]:
+        return GoogleModel(name, provider=self._provider)
+
+    @asynccontextmanager
+    async def _opened(self, request: ModelRequest) -> AsyncGenerator[StreamedResponse]:
+        # The SDK reads through generators within generators and closes the outermost only: the
+        # call would go on until somebody collects the garbage.
+        responses: list[httpx2.Response] = []
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(_close, responses)
+            token = _responses_of_call.set(responses)
+            try:
+                opened = await stack.enter_async_context(super()._opened(request))
+            finally:
+                _responses_of_call.reset(token)
+            yield opened
+
+
+_responses_of_call: ContextVar[list[httpx2.Response] | None] = ContextVar(
+    "responses_of_call", default=None
+)
+"""The HTTP responses of the call that is being opened."""
+
+
+async def _note(response: httpx2.Response) -> None:
+    responses = _responses_of_call.get()
+    if responses is not None:
+        responses.append(response)
+
+
+async def _close(responses: list[httpx2.Response]) -> None:
+    for response in responses:
+        await response.aclose()
+
+
+class _ConnectLimit:
+    """Keeps the limit on connecting: the SDK sends the one on silence for both."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    async def __call__(self, request: httpx2.Request) -> None:
+        limits = {**request.extensions.get("timeout", {}), "connect": self._seconds}
+        request.extensions = {**request.extensions, "timeout": limits}

@@ -1,0 +1,72 @@
+"""OpenAI's responses API, used without its server-side state: the log is the only memory.
+
+Reasoning comes back encrypted and is sent again within the same turn. Loaded by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from openai import AsyncOpenAI
+from pydantic_ai.models import Model
+from pydantic_ai.models.openai import OpenAIResponsesModel, OpenAIResponsesModelSettings
+from pydantic_ai.providers import Provider
+from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+from pydantic_ai.settings import ModelSettings
+
+from perdure.models.catalogue import OPENAI_URL
+from perdure.models.protocol import ModelRequest
+from perdure.models.providers.calling import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, WireClient
+from perdure.models.providers.mapping import IMAGES, PDF
+from perdure.models.providers.openai_compatible import is_openai, openai_sdk
+
+
+class OpenAIResponses(WireClient):
+    """A `ModelClient` for the models ``<provider>:<name>`` of a server of the responses API.
+
+    `base_url` None is OpenAI itself, which needs `api_key`; other servers may do without one.
+    Units: `connect_timeout_s` and `idle_timeout_s` seconds.
+    Raises: ConfigError when the key is missing.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        provider: str = "openai-responses",
+        context_window: int | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        idle_timeout_s: float = IDLE_TIMEOUT_S,
+    ) -> None:
+        url = base_url or OPENAI_URL
+        self._sdk = openai_sdk(url, api_key, provider, connect_timeout_s, idle_timeout_s)
+        super().__init__(
+            url,
+            media_types=IMAGES | {PDF},
+            secrets=(api_key,) if api_key else (),
+            context_window=context_window,
+        )
+        self._provider: Provider[AsyncOpenAI] = (
+            OpenAIProvider(openai_client=self._sdk)
+            if is_openai(url)
+            else OpenAICompatibleProvider(provider, openai_client=self._sdk)
+        )
+
+    async def aclose(self) -> None:
+        await self._sdk.close()
+
+    def _new_model(self, name: str) -> Model[Any]:
+        return OpenAIResponsesModel(name, provider=self._provider)
+
+    def _settings(self, request: ModelRequest) -> ModelSettings:
+        settings = OpenAIResponsesModelSettings(openai_store=False)
+        if request.thinking_level != "off" and _reasons(self._model(request.model)):
+            # Without it nothing of the reasoning can be read.
+            settings["openai_reasoning_summary"] = "auto"
+        return {**super()._settings(request), **settings}
+
+
+def _reasons(model: Model[Any]) -> bool:
+    return bool(model.profile.get("supports_thinking", False))

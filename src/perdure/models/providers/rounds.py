@@ -1,0 +1,85 @@
+"""Answers that asked for tools, kept in memory as they came while their turn may still go on.
+
+Providers sign or encrypt the reasoning before a tool call and want it back, unchanged, with the
+tool's result. The log holds no signature (`rulings` T2), so they live here only: after a restart
+the round's reasoning is left out of the next request.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pydantic_ai.messages import (
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
+
+from perdure.models.stream import mended
+from perdure.session.messages import Message
+
+KEPT_ANSWERS = 512
+"""How many answers are kept: more than the rounds that one process has under way at a time."""
+
+_IN_TAGS = "content"
+"""The id of reasoning that came between tags in the text, which is no field to send it back in."""
+
+_Key = tuple[str, tuple[str, ...]]
+
+
+class RoundMemory:
+    """Remembers answers by their model and the ids of their calls; the oldest go first."""
+
+    def __init__(self, limit: int = KEPT_ANSWERS) -> None:
+        self._limit = limit
+        self._answers: OrderedDict[_Key, ModelResponse] = OrderedDict()
+
+    def keep(self, model: str, answer: ModelResponse) -> None:
+        """Remember `answer` of `model`; one without calls ends its turn and is not kept."""
+        parts = [kept for part in answer.parts if (kept := _kept(part)) is not None]
+        ids = tuple(part.tool_call_id for part in parts if isinstance(part, ToolCallPart))
+        if not ids:
+            return
+        self._answers[model, ids] = replace(answer, parts=parts)
+        if len(self._answers) > self._limit:
+            self._answers.popitem(last=False)
+
+    def recall(self, message: Message) -> ModelResponse | None:
+        """The answer that became `message`, with the arguments of `message`; None: unknown."""
+        ids = tuple(call.id for call in message.tool_calls)
+        answer = self._answers.get((message.model or "", ids))
+        if answer is None:
+            return None
+        # What was no JSON came to the log as an object, and goes back as that.
+        args = {call.id: call.args for call in message.tool_calls}
+        parts = [
+            replace(part, args=dict(args[part.tool_call_id]))
+            if isinstance(part, ToolCallPart)
+            else part
+            for part in answer.parts
+        ]
+        return replace(answer, parts=parts)
+
+
+def open_rounds(messages: Sequence[Message]) -> Sequence[Message]:
+    """The newest of `messages`: those of the turn that is under way.
+
+    A person's message right after a tool's result steers the turn and does not end it.
+    """
+    for index in range(len(messages) - 1, -1, -1):
+        is_first = index == 0 or messages[index - 1].role != "tool"
+        if messages[index].role == "user" and is_first:
+            return messages[index + 1 :]
+    return messages
+
+
+def _kept(part: ModelResponsePart) -> ModelResponsePart | None:
+    if isinstance(part, TextPart):
+        return replace(part, content=mended(part.content))
+    if isinstance(part, ThinkingPart):
+        return None if part.id == _IN_TAGS else replace(part, content=mended(part.content))
+    return part if isinstance(part, ToolCallPart) else None

@@ -1,0 +1,266 @@
+"""What every client over HTTP does with servers that are busy, broken, slow or talkative."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from perdure.errors import (
+    ContextOverflow,
+    MalformedResponse,
+    ModelError,
+    ModelRefused,
+    ModelUnavailable,
+    RateLimited,
+)
+from perdure.models.protocol import ModelRequest, ThinkingLevel, ToolDeclaration
+from perdure.models.stream import AnswerBuilder
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    ToolResultPart,
+    assistant,
+    tool_call,
+    tool_result,
+    user,
+)
+from tests.fakes.model_backends import HTTP_BACKENDS, IDLE_TIMEOUT_S, SECRET, HttpBackend
+from tests.fakes.model_server import Handler, breaking_off, failing, hanging, plain
+from tests.fakes.plans import Plan
+
+HELLO = (user("Hello"),)
+READ = ToolDeclaration(
+    "read_file", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}}
+)
+PNG = MediaPart("image/png", "media://sha256-" + "a" * 64, 4, "x.png")
+PDF = MediaPart("application/pdf", "media://sha256-" + "b" * 64, 5, "x.pdf")
+VIDEO = MediaPart("video/x-unheard-of", "media://sha256-" + "c" * 64, 5, "x.xyz")
+MEDIA = {PNG.handle: b"\x89PNG", PDF.handle: b"%PDF-", VIDEO.handle: b"video"}
+
+
+@pytest.fixture(params=HTTP_BACKENDS)
+async def backend(request: pytest.FixtureRequest) -> AsyncIterator[HttpBackend]:
+    async with HTTP_BACKENDS[request.param]() as made:
+        yield made
+
+
+async def answer(backend: HttpBackend, plan: Plan, request: ModelRequest | None = None) -> Message:
+    return await fill(AnswerBuilder(backend.model), backend, plan, request)
+
+
+async def fill(
+    builder: AnswerBuilder, backend: HttpBackend, plan: Plan, request: ModelRequest | None = None
+) -> Message:
+    async for delta in backend.client(plan).stream(request or ModelRequest(backend.model, HELLO)):
+        builder.add(delta)
+    return builder.finished()
+
+
+async def failure(backend: HttpBackend, handler: Handler) -> ModelError:
+    client = backend.client(Plan())
+    backend.server.will(handler)
+    with pytest.raises(ModelError) as raised:
+        async for _ in client.stream(ModelRequest(backend.model, HELLO)):
+            pass
+    return raised.value
+
+
+# Errors ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (400, ModelRefused),
+        (401, ModelRefused),
+        (402, ModelRefused),
+        (403, ModelRefused),
+        (404, ModelRefused),
+        (408, ModelUnavailable),
+        (413, ContextOverflow),
+        (422, ModelRefused),
+        (429, RateLimited),
+        (500, ModelUnavailable),
+        (502, ModelUnavailable),
+        (503, ModelUnavailable),
+        (504, ModelUnavailable),
+        (529, ModelUnavailable),
+    ],
+)
+async def test_the_status_decides_and_the_call_is_made_once(
+    backend: HttpBackend, status: int, expected: type[ModelError]
+) -> None:
+    error = await failure(backend, failing(status, "so it is", retry_after="0"))
+    assert type(error) is expected
+    assert error.reason.startswith(f"HTTP {status}: so it is")
+    assert len(backend.server.requests) == 1
+
+
+async def test_an_error_that_is_a_page_of_a_proxy_is_one_line(backend: HttpBackend) -> None:
+    page = b"<html>\n<h1>502 Bad Gateway</h1>\n" + b"<p>nginx</p>\n" * 5_000
+    error = await failure(backend, failing(502, body=page))
+    assert isinstance(error, ModelUnavailable)
+    assert "\n" not in str(error)
+    assert len(str(error)) < 600
+
+
+async def test_a_key_is_in_no_error_and_in_no_log(
+    backend: HttpBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        error = await failure(backend, failing(401, f"the key {SECRET} is not valid"))
+        await answer(backend, Plan(text="yes"))
+    assert SECRET not in f"{error!r} {error.facts()} {error.__cause__!r}"
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize("content_type", ["text/html", "application/json", "text/event-stream"])
+async def test_what_is_no_answer_at_all_is_malformed(
+    backend: HttpBackend, content_type: str
+) -> None:
+    error = await failure(backend, plain(content_type, b"" if "stream" in content_type else b"{}"))
+    assert isinstance(error, MalformedResponse)
+
+
+async def test_a_server_that_hangs_up_before_it_says_a_word_is_unavailable(
+    backend: HttpBackend,
+) -> None:
+    assert isinstance(await failure(backend, breaking_off([])), ModelUnavailable)
+
+
+async def test_a_call_that_was_cut_is_kept_up_to_the_cut(backend: HttpBackend) -> None:
+    builder = AnswerBuilder(backend.model)
+    with pytest.raises(ModelUnavailable):
+        await fill(builder, backend, Plan(text="half an ans", thinking="hm", ends="cut"))
+    assert builder.partial().text == "half an ans"
+
+
+# Time --------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_falls_silent_is_given_up(backend: HttpBackend) -> None:
+    error = await failure(backend, hanging())
+    assert isinstance(error, ModelUnavailable)
+    assert "did not answer in time" in str(error)
+    await backend.all_ended()
+
+
+async def test_a_server_that_drips_is_waited_for(backend: HttpBackend) -> None:
+    plan = Plan(text="drop by drop " * 4, chunk_chars=4, pause_s=IDLE_TIMEOUT_S / 8)
+    assert (await answer(backend, plan)).text == plan.text
+
+
+async def test_a_call_cancelled_before_its_first_word_ends_at_once(backend: HttpBackend) -> None:
+    client = backend.client(Plan())
+    backend.server.will(hanging())
+    stream = client.stream(ModelRequest(backend.model, HELLO))
+
+    async def first() -> None:
+        await anext(stream)
+
+    task = asyncio.create_task(first())
+    async with asyncio.timeout(10):
+        while not backend.calls:  # noqa: ASYNC110 - the server sets no event for it
+            await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await backend.all_ended()
+
+
+# Size --------------------------------------------------------------------------------------------
+
+
+async def test_a_huge_thought_and_huge_arguments_arrive(backend: HttpBackend) -> None:
+    args = {"text": "0123456789abcdef" * 60_000}
+    plan = Plan(
+        thinking="step by step " * 40_000,
+        calls=(("call_a", "read_file", args),),
+        chunk_chars=20_000,
+    )
+    message = await answer(backend, plan)
+    assert [call.args for call in message.tool_calls] == [args]
+    assert message.stop_reason == "tool_calls"
+
+
+async def test_an_answer_in_ten_thousand_pieces_arrives(backend: HttpBackend) -> None:
+    text = "0123456789" * 1_000
+    assert (await answer(backend, Plan(text=text, chunk_chars=1))).text == text
+
+
+# Requests ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["off", "minimal", "low", "medium", "high", "xhigh", "max"])
+async def test_every_level_of_thinking_is_accepted(
+    backend: HttpBackend, level: ThinkingLevel
+) -> None:
+    request = ModelRequest(
+        backend.model, HELLO, thinking_level=level, tools=(READ,), max_output_tokens=3_000
+    )
+    assert (await answer(backend, Plan(text="yes"), request)).text == "yes"
+    assert backend.server.refused == []
+
+
+async def test_pictures_documents_and_what_cannot_be_shown_are_accepted(
+    backend: HttpBackend,
+) -> None:
+    shown = Message("tool", (ToolResultPart("c1", "a picture", media=(PNG,)),))
+    request = ModelRequest(
+        backend.model,
+        (user("What are these?", PNG, PDF, VIDEO), assistant(tool_call("c1", "read_file")), shown),
+        tools=(READ,),
+        media=MEDIA,
+    )
+    assert (await answer(backend, Plan(text="A fox."), request)).text == "A fox."
+    assert backend.server.refused == []
+
+
+async def test_a_round_of_tools_goes_on_with_its_own_reasoning(backend: HttpBackend) -> None:
+    plan = Plan(thinking="I must read.", calls=(("call_a", "read_file", {"path": "x"}),))
+    first = ModelRequest(backend.model, HELLO, tools=(READ,), thinking_level="high")
+    message = await answer(backend, plan, first)
+    steered = (*HELLO, message, tool_result("call_a", "content"), user("Be quick."))
+    for messages in (steered[:-1], steered):
+        request = ModelRequest(backend.model, messages, tools=(READ,), thinking_level="high")
+        assert (await answer(backend, Plan(text="Done."), request)).text == "Done."
+    assert backend.server.refused == []
+
+
+@pytest.mark.parametrize("level", ["off", "high"])
+async def test_a_resumed_round_goes_on_without_its_reasoning(
+    backend: HttpBackend, level: ThinkingLevel
+) -> None:
+    calls = (tool_call("call_a", "read_file"), tool_call("call_b", "read_file"))
+    request = ModelRequest(
+        backend.model,
+        (
+            *HELLO,
+            assistant("Reading.", *calls, model=backend.model),
+            tool_result("call_a", "content"),
+            tool_result("call_b", "gone", is_error=True),
+        ),
+        tools=(READ,),
+        thinking_level=level,
+    )
+    assert (await answer(backend, Plan(text="Done."), request)).text == "Done."
+    assert backend.server.refused == []
+
+
+async def test_a_round_of_another_model_goes_on_without_its_reasoning(
+    backend: HttpBackend,
+) -> None:
+    plan = Plan(thinking="I must read.", calls=(("call_a", "read_file", {"path": "x"}),))
+    theirs = await answer(backend, plan)
+    other = assistant(*theirs.tool_calls, model="another:model")
+    request = ModelRequest(
+        backend.model,
+        (*HELLO, other, tool_result("call_a", "content")),
+        tools=(READ,),
+        thinking_level="high",
+    )
+    assert (await answer(backend, Plan(text="Done."), request)).text == "Done."
+    assert backend.server.refused == []

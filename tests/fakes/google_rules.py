@@ -1,0 +1,110 @@
+"""What Google's ``generateContent`` refuses, as far as a request of ours could break the rules."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Sequence
+
+from tests.fakes.model_server import Json, Recorded
+from tests.fakes.signatures import is_signed
+
+_PATH = re.compile(r"/v1beta/models/[^/:]+:streamGenerateContent\?alt=sse")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+_KINDS = ("text", "inlineData", "functionCall", "functionResponse")
+STAND_IN = base64.b64encode(b"skip_thought_signature_validator").decode()
+"""What Google documents for calls whose signature one does not have."""
+
+
+def faults_of(request: Recorded) -> list[str]:
+    """Everything that is wrong with a request; empty when it would be accepted."""
+    if request.method != "POST" or not _PATH.fullmatch(request.path):
+        return [f"nothing is at {request.method} {request.path}"]
+    body = request.body
+    found = [] if request.headers.get("x-goog-api-key") else ["API key not found"]
+    contents: Sequence[Json] = body.get("contents") or ()
+    if not contents:
+        found.append("contents is not specified")
+    for index, content in enumerate(contents):
+        found.extend(f"contents[{index}]: {fault}" for fault in _content_faults(content))
+    found.extend(_pairing_faults(contents))
+    found.extend(_signature_faults(contents))
+    found.extend(_tool_faults(body))
+    config: Json = body.get("generationConfig") or {}
+    thinking: Json = config.get("thinkingConfig") or {}
+    if len({"thinking_level", "thinking_budget"} & set(thinking)) > 1:
+        found.append("thinking level and thinking budget cannot be set both")
+    return found
+
+
+def _content_faults(content: Json) -> Iterator[str]:
+    if content.get("role") not in ("user", "model"):
+        yield "Please use a valid role: user, model."
+    if not content.get("parts"):
+        yield "contents.parts must not be empty"
+    for part in content.get("parts") or ():
+        kinds = [kind for kind in _KINDS if kind in part]
+        if len(kinds) != 1:
+            yield f"a part has exactly one of its kinds, not {sorted(part)}"
+        if "inlineData" in part and not (
+            part["inlineData"].get("mimeType") and part["inlineData"].get("data")
+        ):
+            yield "inline data without type or data"
+
+
+def _pairing_faults(contents: Sequence[Json]) -> Iterator[str]:
+    """Calls come after the user or a response; the responses to all of them come next."""
+    waiting = 0
+    previous = ""
+    for index, content in enumerate(contents):
+        calls = [part for part in content.get("parts") or () if "functionCall" in part]
+        responses = [part for part in content.get("parts") or () if "functionResponse" in part]
+        if len(responses) != waiting:
+            yield (
+                f"contents[{index}]: the number of function response parts must be equal to the "
+                "number of function call parts of the function call turn"
+            )
+        if calls and previous != "user":
+            yield (
+                f"contents[{index}]: function call turn must come immediately after a user turn "
+                "or after a function response turn"
+            )
+        waiting, previous = len(calls), str(content.get("role"))
+    if waiting:
+        yield "function calls that nobody answered"
+
+
+def _signature_faults(contents: Sequence[Json]) -> Iterator[str]:
+    """In the turn under way the first call of each step carries the signature it came with."""
+    begins = max((i for i, c in enumerate(contents) if _is_prompt(c)), default=0)
+    for index, content in enumerate(contents):
+        calls = [part for part in content.get("parts") or () if "functionCall" in part]
+        if index < begins or not calls:
+            continue
+        signature = _standard(str(calls[0].get("thoughtSignature", "")))
+        name = str(calls[0]["functionCall"].get("name"))
+        if signature != STAND_IN and not is_signed(name, signature):
+            yield f"contents[{index}]: Function call is missing a thought_signature, or it is wrong"
+
+
+def _standard(text: str) -> str:
+    """Base64 in its usual alphabet; Google takes the one for addresses too."""
+    return text.replace("-", "+").replace("_", "/")
+
+
+def _is_prompt(content: Json) -> bool:
+    parts: Sequence[Json] = content.get("parts") or ()
+    return content.get("role") == "user" and not any("functionResponse" in part for part in parts)
+
+
+def _tool_faults(body: Json) -> Iterator[str]:
+    for tool in body.get("tools") or ():
+        for declared in tool.get("functionDeclarations") or ():
+            # Fields may come in either spelling, as everywhere in JSON for protocol buffers.
+            schema: Json = declared.get("parametersJsonSchema") or declared.get(
+                "parameters_json_schema", {}
+            )
+            if not _NAME.fullmatch(declared.get("name", "")):
+                yield f"Invalid function name {declared.get('name')!r}"
+            if str(schema.get("type", "")).lower() != "object":
+                yield "parameters schema should be of type OBJECT"

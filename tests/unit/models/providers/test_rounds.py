@@ -1,0 +1,80 @@
+"""What is remembered of the tool rounds under way, and for how long."""
+
+from __future__ import annotations
+
+from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
+
+from perdure.models.providers.rounds import RoundMemory, open_rounds
+from perdure.models.stream import INVALID_JSON
+from perdure.session.messages import assistant, tool_call, tool_result, user
+
+MODEL = "anthropic:x"
+ANSWER = ModelResponse(
+    parts=[
+        ThinkingPart("hm", signature="signed"),
+        TextPart("Reading."),
+        ToolCallPart("read", '{"path": ', "c1", provider_details={"thought_signature": "s"}),
+    ]
+)
+
+
+def test_an_answer_comes_back_as_it_was_with_the_arguments_of_the_log() -> None:
+    rounds = RoundMemory()
+    rounds.keep(MODEL, ANSWER)
+    call = tool_call("c1", "read", {INVALID_JSON: '{"path": '})
+    recalled = rounds.recall(assistant("Reading.", call, model=MODEL))
+    assert recalled is not None
+    thought, text, made = recalled.parts
+    assert (thought, text) == (ANSWER.parts[0], ANSWER.parts[1])
+    assert isinstance(made, ToolCallPart)
+    assert made.args == {INVALID_JSON: '{"path": '}
+    assert made.provider_details == {"thought_signature": "s"}
+
+
+def test_another_models_or_another_calls_answer_is_not_recalled() -> None:
+    rounds = RoundMemory()
+    rounds.keep(MODEL, ANSWER)
+    assert rounds.recall(assistant(tool_call("c1", "read"), model="openai:y")) is None
+    assert rounds.recall(assistant(tool_call("c2", "read"), model=MODEL)) is None
+    assert rounds.recall(assistant(tool_call("c1", "read"))) is None
+
+
+def test_an_answer_without_calls_ends_its_turn_and_is_forgotten() -> None:
+    rounds = RoundMemory()
+    rounds.keep(MODEL, ModelResponse(parts=[ThinkingPart("hm", signature="s"), TextPart("Yes.")]))
+    assert rounds.recall(assistant("Yes.", model=MODEL)) is None
+
+
+def test_the_oldest_go_first() -> None:
+    rounds = RoundMemory(limit=2)
+    for call in ("a", "b", "c"):
+        rounds.keep(MODEL, ModelResponse(parts=[ToolCallPart("t", {}, call)]))
+    known = [rounds.recall(assistant(tool_call(call, "t"), model=MODEL)) for call in "abc"]
+    assert [answer is not None for answer in known] == [False, True, True]
+
+
+def test_reasoning_between_tags_is_not_kept_and_halves_of_characters_are_mended() -> None:
+    rounds = RoundMemory()
+    parts = [
+        ThinkingPart("in the text", id="content"),
+        ThinkingPart("fox \ud83e\udd8a", id="reasoning"),
+        ToolCallPart("t", {}, "a"),
+    ]
+    rounds.keep(MODEL, ModelResponse(parts=parts))
+    recalled = rounds.recall(assistant(tool_call("a", "t"), model=MODEL))
+    assert recalled is not None
+    thoughts = [part.content for part in recalled.parts if isinstance(part, ThinkingPart)]
+    assert thoughts == ["fox 🦊"]
+
+
+def test_the_turn_under_way_begins_after_the_last_prompt() -> None:
+    earlier = (user("x"), assistant("yes"))
+    now = (assistant(tool_call("a", "t")), tool_result("a", "1"))
+    assert list(open_rounds((*earlier, user("y"), *now))) == list(now)
+    assert list(open_rounds((*earlier, user("y")))) == []
+    assert list(open_rounds(now)) == list(now)
+
+
+def test_a_word_between_the_rounds_steers_the_turn_and_does_not_end_it() -> None:
+    now = (assistant(tool_call("a", "t")), tool_result("a", "1"), user("Rather the other one."))
+    assert list(open_rounds((user("y"), *now))) == list(now)

@@ -1,0 +1,56 @@
+"""The table of providers: where each is, and when its key is needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.models.catalogue import ANTHROPIC_URL, PROVIDERS
+
+
+def test_every_provider_is_listed_by_its_own_name() -> None:
+    assert {name: provider.name for name, provider in PROVIDERS.items()} == {
+        name: name for name in PROVIDERS
+    }
+    assert list(PROVIDERS) == [
+        "openai",
+        "openai-responses",
+        "anthropic",
+        "google",
+        "openrouter",
+        "ollama",
+        "vllm",
+        "llamacpp",
+        "lmstudio",
+    ]
+
+
+def test_a_provider_is_where_the_environment_says_else_at_home() -> None:
+    anthropic, google = PROVIDERS["anthropic"], PROVIDERS["google"]
+    assert anthropic.address({}) == ANTHROPIC_URL
+    assert anthropic.address({"ANTHROPIC_BASE_URL": " http://proxy:1 "}) == "http://proxy:1"
+    assert anthropic.address({"ANTHROPIC_BASE_URL": ""}) == ANTHROPIC_URL
+    assert google.address({"GOOGLE_GEMINI_BASE_URL": "http://b"}) == "http://b"
+
+
+@pytest.mark.parametrize(
+    "name", ["openai", "openai-responses", "anthropic", "google", "openrouter"]
+)
+def test_a_key_is_needed_at_the_providers_own_address_only(name: str) -> None:
+    provider = PROVIDERS[name]
+    assert provider.wants_key(provider.default_url + "/")
+    assert not provider.wants_key("http://localhost:1/v1")
+
+
+@pytest.mark.parametrize("name", ["ollama", "vllm", "llamacpp", "lmstudio"])
+def test_servers_of_ones_own_need_no_key(name: str) -> None:
+    provider = PROVIDERS[name]
+    assert provider.default_url.startswith("http://localhost:")
+    assert not provider.wants_key(provider.default_url)
+
+
+def test_the_remedy_names_what_to_install_and_what_to_set() -> None:
+    assert PROVIDERS["google"].remedy == (
+        "pip install 'perdure[google]' and set GEMINI_API_KEY "
+        "(GEMINI_BASE_URL for another server that speaks its protocol)"
+    )
+    assert "http://localhost:11434/v1" in PROVIDERS["ollama"].remedy

@@ -1,0 +1,98 @@
+"""Keys come from the environment or the keyring, and never become text on the way."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from perdure.models.catalogue import PROVIDERS
+from perdure.models.keys import ApiKey, find_key, in_keyring
+
+SECRET = "sk-test-0123456789abcdef"
+
+
+def nothing(name: str) -> None:
+    """A keyring without keys."""
+
+
+def held(keys: dict[str, str]) -> ModuleType:
+    """A module like ``keyring``, with the passwords of the service perdure."""
+
+    def get_password(service: str, user: str) -> str | None:
+        return keys.get(user) if service == "perdure" else None
+
+    module = ModuleType("keyring")
+    vars(module)["get_password"] = get_password
+    return module
+
+
+def test_the_environment_comes_before_the_keyring() -> None:
+    def asked(name: str) -> str:
+        raise AssertionError(f"the keyring was asked for {name}")
+
+    key = find_key(PROVIDERS["anthropic"], {"ANTHROPIC_API_KEY": SECRET}, asked)
+    assert key is not None
+    assert (key.value, key.source) == (SECRET, "ANTHROPIC_API_KEY")
+
+
+def test_the_first_variable_that_is_set_counts() -> None:
+    environment = {"GEMINI_API_KEY": " ", "GOOGLE_API_KEY": f"{SECRET}\n"}
+    key = find_key(PROVIDERS["google"], environment, nothing)
+    assert key is not None
+    assert (key.value, key.source) == (SECRET, "GOOGLE_API_KEY")
+
+
+def test_both_ways_to_openai_share_a_key_in_the_keyring() -> None:
+    keys = {"openai": f" {SECRET} "}
+    for name in ("openai", "openai-responses"):
+        key = find_key(PROVIDERS[name], {}, keys.get)
+        assert key is not None
+        assert (key.value, key.source) == (SECRET, "keyring")
+
+
+def test_without_a_key_there_is_none() -> None:
+    assert find_key(PROVIDERS["openai"], {}, nothing) is None
+    assert find_key(PROVIDERS["openai"], {"OPENAI_API_KEY": ""}, {"openai": " "}.get) is None
+
+
+def test_a_key_does_not_show_itself() -> None:
+    key = ApiKey(SECRET, "keyring")
+    assert SECRET not in f"{key} {key!r} {[key]}"
+
+
+def test_the_keyring_is_asked_for_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "keyring", held({"openai": SECRET}))
+    assert in_keyring("openai") == SECRET
+    assert in_keyring("anthropic") is None
+
+
+def test_a_keyring_that_is_not_installed_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    assert in_keyring("openai") is None
+
+
+def test_a_keyring_that_fails_holds_nothing_and_tells_no_secret(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = held({})
+
+    def get_password(service: str, user: str) -> str:
+        raise RuntimeError(f"locked; it holds {SECRET}")
+
+    monkeypatch.setattr(broken, "get_password", get_password)
+    monkeypatch.setitem(sys.modules, "keyring", broken)
+    with caplog.at_level("DEBUG"):
+        assert in_keyring("openai") is None
+    assert "RuntimeError" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_the_real_keyring_of_a_headless_machine_holds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keyring = pytest.importorskip("keyring")
+    failing = pytest.importorskip("keyring.backends.fail")
+    monkeypatch.setattr(keyring.core, "_keyring_backend", failing.Keyring())
+    assert in_keyring("openai") is None
