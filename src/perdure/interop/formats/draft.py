@@ -110,7 +110,9 @@ class Draft:
         meta: Fields | None = None,
     ) -> int:
         """Make `record` an item, below or about the item at `hangs_on`; returns its position."""
-        known = {name: at for name, at in (references or {}).items() if at is not None}
+        known = None
+        if references is not None:
+            known = {name: at for name, at in references.items() if at is not None} or None
         is_tree = isinstance(body, Message | TreeBody | bytes)
         self.at = record.at if record.at is not None else self.at
         self.items.append(
@@ -124,7 +126,7 @@ class Draft:
                 about=None if is_tree else hangs_on,
                 at=self.at,
                 alias=record.id if ordinal == 0 else None,
-                references=known or None,
+                references=known,
                 meta=meta,
             )
         )

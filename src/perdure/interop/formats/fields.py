@@ -37,7 +37,8 @@ def text_in(fields: Fields, key: str) -> str | None:
 
 def name_in(fields: Fields, key: str) -> str | None:
     """The string at `key`, if it is not empty."""
-    return text_in(fields, key) or None
+    value = fields.get(key)
+    return value if value and isinstance(value, str) else None
 
 
 def flag_in(fields: Fields, key: str, *, default: bool = False) -> bool:
@@ -54,6 +55,9 @@ def number_in(fields: Fields, key: str) -> float | None:
 
 def count_in(fields: Fields, key: str) -> int:
     """The number at `key` as a count: whole and not negative, 0 where there is none."""
+    value = fields.get(key)
+    if type(value) is int and 0 <= value < _EXACT:  # nearly always: every usage has several
+        return value
     number = number_in(fields, key)
     return max(0, round(number)) if number is not None and _is_exact(number) else 0
 

@@ -108,9 +108,8 @@ class _About:
         self.created_at = at if self.created_at is None else self.created_at
         self.cwd = self.cwd or name_in(fields, "cwd")
         for key, name in _METADATA.items():
-            value = name_in(fields, key)
-            if value is not None:
-                self.metadata.setdefault(name, value)
+            if name not in self.metadata and (value := name_in(fields, key)) is not None:
+                self.metadata[name] = value
 
     def header(self) -> SourceHeader:
         """The session: the first one named. A file of an agent's side chain is one of its own."""

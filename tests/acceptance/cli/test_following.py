@@ -1,0 +1,121 @@
+"""`perdure import --watch`: a command that follows histories while other programs write them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID, World
+
+
+@contextmanager
+def watching(world: World, *words: str) -> Generator[subprocess.Popen[bytes]]:
+    """The command, running beside the test."""
+    process = world.start("import", "--watch", *words)
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def out(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdout is not None
+    return process.stdout
+
+
+def next_change(process: subprocess.Popen[bytes]) -> Any:
+    """The next line of its output, as JSON."""
+    return json.loads(out(process).readline())
+
+
+def stopped(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    """Press Ctrl-C; the exit code and what was on stderr."""
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, err.decode()
+
+
+def wait_for(file: Path) -> None:
+    """Wait until there is something in `file`."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not file.stat().st_size:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def folder(world: World) -> Path:
+    """A folder of histories, still empty."""
+    folder = world.folder / "histories"
+    folder.mkdir()
+    return folder
+
+
+def test_a_history_is_followed_until_ctrl_c(world: World, folder: Path) -> None:
+    content = SAMPLE.read_bytes()
+    half = content.index(b"\n", len(content) // 2) + 1
+    history = folder / "a.jsonl"
+    history.write_bytes(content[:half])
+    with watching(world, str(folder), "--json") as process:
+        first = next_change(process)
+        assert (first["session"], first["format"], first["skipped"]) == (SAMPLE_ID, "pi", 0)
+        with history.open("ab") as file:
+            file.write(content[half : half + 50])  # the beginning of a line
+            file.flush()
+            file.write(content[half + 50 :])
+        second = next_change(process)
+        assert (second["session"], second["skipped"]) == (SAMPLE_ID, 0)
+        assert first["messages"] + second["messages"] == 35
+        history.unlink()
+        assert next_change(process) == {"file": str(history), "gone": True}
+        assert stopped(process) == (0, "")
+    assert world.ok("export", SAMPLE_ID, "--format", "pi").out.encode() == content
+
+
+def test_a_person_reads_a_line_a_change(world: World, folder: Path) -> None:
+    (folder / "a.jsonl").write_bytes(SAMPLE.read_bytes())
+    (folder / "b.jsonl").write_bytes(b"no session\n")
+    with watching(world, str(folder)) as process:
+        line = out(process).readline().decode()
+        assert line.startswith(f"{SAMPLE_ID}  pi: ")
+        assert line.endswith("a.jsonl\n")
+        code, err = stopped(process)
+    assert code == 0
+    assert "b.jsonl" in err or not err  # told if there was time before Ctrl-C
+    assert "Traceback" not in err
+
+
+def test_its_own_output_is_no_history(world: World, folder: Path) -> None:
+    log = folder / "log.jsonl"
+    (folder / "z.jsonl").write_bytes(SAMPLE.read_bytes())
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [PERDURE, "import", "--watch", str(folder), "--json"],
+            env=world.environment,
+            stdout=file,
+            stderr=subprocess.PIPE,
+            cwd=world.folder,
+        )
+    with process:
+        try:
+            wait_for(log)
+            assert stopped(process) == (0, "")
+        finally:
+            process.kill()
+    (report,) = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert report["session"] == SAMPLE_ID
+
+
+def test_what_is_not_there_cannot_be_followed(world: World) -> None:
+    ended = world.run("import", "--watch", "nowhere", "--json")
+    assert (ended.code, ended.error["code"]) == (3, "path_not_found")
+    assert not world.file.exists()
