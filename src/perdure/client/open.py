@@ -69,8 +69,8 @@ async def open(
     """The store at `address` for the length of an ``async with``.
 
     Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder``,
-    ``postgresql://user@host/database`` or ``memory:``; None is `default_address` of this process. `key` is 32 bytes or 64 hexadecimal
-    digits; without it `perdure.client.keys` looks for one.
+    ``postgresql://user@host/database`` or ``memory:``; None is `default_address` of this process.
+    `key` is 32 bytes or 64 hexadecimal digits; without it `perdure.client.keys` looks for one.
     Raises: ConfigError for another address; NotAStore, StoreTooNew, StoreCorrupt, StoreReadOnly,
     StoreUnavailable, KeyMissing, KeyWrong, StoreNotEncrypted when what is there cannot be opened,
     in which case it was left untouched; Unsupported for a `key` where nothing can be encrypted;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,11 +50,20 @@ async def test_a_file_is_made_and_found_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["agents.db", "postgresql://host/db", "jsonl:///dir", "SQLITE:///x.db", "C:\\agents.db"],
+    ["agents.db", "mysql://host/db", "SQLITE:///x.db", "C:\\agents.db"],
 )
 async def test_other_addresses_are_refused_with_what_there_is(address: str) -> None:
-    with pytest.raises(ConfigError, match=r"sqlite:///FILE or memory:"):
+    with pytest.raises(ConfigError, match=r"use sqlite:///FILE, "):
         async with open_store(address):
+            raise AssertionError("it was opened")
+
+
+async def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("perdure.stores.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ConfigError, match=r"psycopg.*perdure\[pg\]"):
+        async with open_store("postgresql://host/db"):
             raise AssertionError("it was opened")
 
 
