@@ -1,0 +1,41 @@
+"""What a backend declares it cannot do it refuses, and says so; it never pretends."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import SessionNotFound, Unsupported
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import Capabilities, Commit, SessionStore, Write
+from tests.conformance.store.building import S, create, header, said
+from tests.fakes.clock import START_MS
+
+TWO = (
+    Write(stream=StreamId("a"), create=header("a"), entries=(said("in a"),)),
+    Write(stream=S, entries=(said("in s"),)),
+)
+
+
+async def test_every_backend_declares_what_it_can_do(store: SessionStore) -> None:
+    assert isinstance(store.capabilities, Capabilities)
+    if (await store.info()).is_encrypted:
+        assert store.capabilities.encryption
+
+
+async def test_a_commit_to_several_streams_is_made_or_refused_whole(store: SessionStore) -> None:
+    await create(store)
+
+    if store.capabilities.multi_stream_commit:
+        await store.commit(Commit(writes=TWO, at=START_MS))
+        assert await store.position() > 0
+        return
+    with pytest.raises(Unsupported) as refused:
+        await store.commit(Commit(writes=TWO, at=START_MS, blobs=(b"never",)))
+
+    error = refused.value
+    assert (error.capability, error.code) == ("multi_stream_commit", "unsupported")
+    assert error.backend == (await store.info()).backend
+    assert "sqlite" in str(error)
+    assert (await store.entries(S), await store.position()) == ([], 0)
+    with pytest.raises(SessionNotFound):
+        await store.state(StreamId("a"))

@@ -1,0 +1,52 @@
+"""Real folders for the tests of the store of session files, in both dialects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from perdure.stores.jsonl.store import DialectName, Durability, JsonlStore
+from tests.fakes.clock import ManualClock, SeededRandom
+
+Opener = Callable[..., Awaitable[JsonlStore]]
+
+
+@pytest.fixture(params=["operator", "pi"])
+def dialect(request: pytest.FixtureRequest) -> DialectName:
+    return request.param
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "sessions"
+
+
+@pytest.fixture
+async def open_store(folder: Path, dialect: DialectName) -> AsyncIterator[Opener]:
+    """Opens handles on `folder`, or on another one, and closes them after the test."""
+    opened: list[JsonlStore] = []
+
+    async def opener(
+        at: Path = folder, durability: Durability = "normal", namespace: str = "default"
+    ) -> JsonlStore:
+        store = await JsonlStore.open(
+            at,
+            dialect=dialect,
+            namespace=namespace,
+            durability=durability,
+            clock=ManualClock(),
+            random=SeededRandom(len(opened)),
+        )
+        opened.append(store)
+        return store
+
+    yield opener
+    for store in opened:
+        await store.close()
+
+
+@pytest.fixture
+async def store(open_store: Opener) -> JsonlStore:
+    return await open_store()
