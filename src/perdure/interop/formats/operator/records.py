@@ -66,11 +66,16 @@ _ID_DIGITS = 8
 
 
 class Writing(msgspec.Struct, frozen=True):
-    """What records are made with: Operator's ids of entries, media, compactions taken back."""
+    """What records are made with: Operator's ids of entries, and the media they refer to.
+
+    `undone` are compactions that were taken back, `kept_over` those that a later one keeps from
+    before of: what they retained would be in its context.
+    """
 
     ids: Mapping[EntryId, str]
     media: Mapping[str, bytes]
     undone: frozenset[EntryId] = frozenset()
+    kept_over: frozenset[EntryId] = frozenset()
 
 
 def written_id(entry: EntryId, ordinal: int = 0, attempt: int = 0) -> str:
@@ -241,7 +246,7 @@ def _compaction(entry: Entry, body: Compaction, writing: Writing) -> list[Record
     """
     if entry.id in writing.undone:
         return [_custom(OUR_TYPES + entry.kind, _plain(entry.body))]
-    retained = body.retained or ()
+    retained = () if entry.id in writing.kept_over else body.retained or ()
     records = [_message_record(each, entry, n, writing) for n, each in enumerate(retained)]
     kept = written_id(entry.id, 1) if retained else None
     if body.retained is None and body.first_kept is not None:

@@ -43,6 +43,7 @@ from perdure.session.notes import (
     LeafMoved,
     SessionInfoChanged,
 )
+from perdure.session.tree import branch_to
 from perdure.stores.chain import blob_hash
 
 _HELD_NOTES = frozenset(
@@ -107,7 +108,8 @@ class _Writer:
         self._fresh = [entry for entry in self._tree if entry.id not in self._in_base]
         ids = self._named()
         media = {HANDLE + blob_hash(content): content for content in bundle.blobs}
-        self._writing = Writing(ids, media, self._standing.undone)
+        kept_over = _kept_over(self._tree, self._standing.undone)
+        self._writing = Writing(ids, media, self._standing.undone, kept_over)
         self._last = {entry: ids[entry] for entry in self._in_base if entry in ids}
         self._lost: Counter[str] = Counter()
         self._models = _models_in_force(self._tree)
@@ -184,10 +186,7 @@ class _Writer:
         return records.line_of(record, self._free_id(note.id), parent, note.at)
 
     def _is_of_base(self, entry: Entry) -> bool:
-        if self._base is None:
-            return False
-        source = source_of(entry.body)
-        return source is not None and source.part in self._base.parts
+        return entry.id in self._in_base
 
     def _labels(self) -> list[tuple[Entry, RecordFields]]:
         """A record for every label that the file does not say yet, or says otherwise."""
@@ -237,6 +236,8 @@ class _Writer:
             case Compaction():
                 for message in body.retained or ():
                     self._note_parts(message.parts)
+                if entry.id in self._writing.kept_over and body.retained:
+                    self._lost["compaction, what it kept verbatim"] += 1
                 self._lost["usage of a summary"] += body.usage is not None
             case _:
                 pass
@@ -278,6 +279,24 @@ def _models_in_force(tree: Iterable[Entry]) -> dict[EntryId, str]:
         elif entry.parent_id is not None and entry.parent_id in found:
             found[entry.id] = found[entry.parent_id]
     return found
+
+
+def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[EntryId]:
+    """The compactions that stand among what a later one on their branch keeps."""
+    by_id = {entry.id: entry for entry in tree}
+    found: set[EntryId] = set()
+    for entry in by_id.values():
+        body = readable(entry) if entry.kind == Compaction.kind else None
+        if not isinstance(body, Compaction) or entry.id in undone or body.first_kept is None:
+            continue
+        passed: list[EntryId] = []
+        for above in reversed(branch_to(entry.parent_id, by_id)):
+            if above.id == body.first_kept:
+                found.update(passed)
+                break
+            if above.kind == Compaction.kind:
+                passed.append(above.id)
+    return frozenset(found)
 
 
 def _is_left_out(entry: Entry) -> bool:
