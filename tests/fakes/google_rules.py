@@ -46,9 +46,8 @@ def _content_faults(content: Json) -> Iterator[str]:
         kinds = [kind for kind in _KINDS if kind in part]
         if len(kinds) != 1:
             yield f"a part has exactly one of its kinds, not {sorted(part)}"
-        if "inlineData" in part and not (
-            part["inlineData"].get("mimeType") and part["inlineData"].get("data")
-        ):
+        inline: Json = part.get("inlineData", {"mime_type": "-", "data": "-"})
+        if not inline.get("mime_type") or not inline.get("data"):
             yield "inline data without type or data"
 
 

@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "export": "perdure.apps.cli.transfer",
     "inbox": "perdure.apps.cli.inbox",
     "store": "perdure.apps.cli.stores",
+    "models": "perdure.apps.cli.models",
     "doctor": "perdure.apps.cli.doctor",
 }
 """Command -> module that adds it, in the order of the help."""

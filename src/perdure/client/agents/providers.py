@@ -66,7 +66,9 @@ def provider_states(
     environment: Mapping[str, str], *, keyring: Lookup = in_keyring
 ) -> tuple[ProviderState, ...]:
     """What is there of every provider, in the order of the catalogue; calls nobody."""
-    return tuple(_state(provider, environment, keyring) for provider in PROVIDERS.values())
+    offline = ProviderState("scripted", "Scripted (offline)", "configured", "offline", None, "")
+    found = [_state(provider, environment, keyring) for provider in PROVIDERS.values()]
+    return (offline, *found)
 
 
 def _state(provider: Provider, environment: Mapping[str, str], keyring: Lookup) -> ProviderState:
@@ -96,7 +98,10 @@ def _client(provider: Provider, environment: Mapping[str, str], keyring: Lookup)
     address = provider.address(environment)
     key = find_key(provider, environment, keyring)
     if key is None and provider.wants_key(address):
-        raise ConfigError(f"{provider.name} models are not set up: {provider.remedy}")
+        raise ConfigError(
+            f"{provider.name} models are not set up: {_remedy(provider, 'missing key')} "
+            f"({provider.url_variables[0]} for another server that speaks its protocol)"
+        )
     module, name = _CLIENTS[provider.wire]
     try:
         make = getattr(importlib.import_module(module), name)

@@ -99,7 +99,7 @@ def test_states_say_what_is_there_and_what_is_missing() -> None:
     environment = {"OPENAI_API_KEY": SECRET, "OLLAMA_BASE_URL": "http://big:1/v1"}
     keyring = {"anthropic": SECRET}.get
     found = {state.name: state for state in provider_states(environment, keyring=keyring)}
-    assert list(found) == list(PROVIDERS)
+    assert list(found) == ["scripted", *PROVIDERS]
     assert (found["openai"].status, found["openai"].key) == ("configured", "OPENAI_API_KEY")
     assert (found["anthropic"].status, found["anthropic"].key) == ("configured", "keyring")
     assert (found["google"].status, found["google"].key) == ("missing key", None)
@@ -110,7 +110,8 @@ def test_states_say_what_is_there_and_what_is_missing() -> None:
 
 def test_a_missing_package_comes_before_a_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType] - any name
-    states = provider_states({}, keyring=nothing)
+    offline, *states = provider_states({}, keyring=nothing)
+    assert offline.status == "configured"
     assert {state.status for state in states} == {"missing package"}
     assert "pip install 'perdure[anthropic]'" in states[2].remedy
 

@@ -1,0 +1,83 @@
+"""``perdure models``: what is set up, and one small call to a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.acceptance.cli.conftest import Ended, World
+from tests.fakes.model_server import failing
+from tests.fakes.openai_server import ServerAnswer, answering, openai_server
+
+SECRET = "sk-test-0123456789abcdef"
+
+
+async def tried(folder: Path, url: str, *words: str) -> Ended:
+    """``perdure models test`` against the server at `url`, which runs in this process."""
+    world = World(folder, {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": SECRET})
+    return await asyncio.to_thread(world.run, "models", "test", "openai:m", *words)
+
+
+def test_every_provider_is_listed_with_what_it_lacks(tmp_path: Path) -> None:
+    world = World(tmp_path, {"ANTHROPIC_API_KEY": SECRET, "OLLAMA_BASE_URL": "http://big:1/v1"})
+    listed = world.ok("models")
+    rows = {line.split()[0]: line for line in listed.out.splitlines()[1:]}
+    assert "configured" in rows["anthropic"]
+    assert "ANTHROPIC_API_KEY" in rows["anthropic"]
+    assert "missing key" in rows["google"]
+    assert "set GEMINI_API_KEY" in rows["google"]
+    assert "http://big:1/v1" in rows["ollama"]
+    assert SECRET not in listed.out + listed.err
+
+
+def test_the_list_is_also_json(world: World) -> None:
+    found = {state["name"]: state for state in world.ok("models", "--json").json}
+    assert found["scripted"]["status"] == "configured"
+    assert found["openai"] == {
+        "name": "openai",
+        "title": "OpenAI (chat completions)",
+        "status": "missing key",
+        "address": "https://api.openai.com/v1",
+        "key": None,
+        "remedy": "set OPENAI_API_KEY, or `keyring set perdure openai`",
+    }
+
+
+async def test_a_model_that_answers_is_told_with_its_time_and_tokens(tmp_path: Path) -> None:
+    async with openai_server() as server:
+        server.will(answering(ServerAnswer(text="ready")))
+        told = await tried(tmp_path, server.url)
+        data = (await tried(tmp_path, server.url, "--json")).json
+        assert server.refused == []
+    assert told.code == 0
+    assert told.out.splitlines()[0] == "ok  openai:m said 'ready' (stop)"
+    assert "12 tokens in, 5 out; nobody knows the price" in told.out
+    assert (data["text"], data["usage"]["output_tokens"]) == ("ready", 5)
+    assert 0 <= data["first_ms"] <= data["total_ms"]
+
+
+async def test_a_model_that_refuses_is_an_error_without_the_key(tmp_path: Path) -> None:
+    async with openai_server() as server:
+        server.will(failing(401, f"the key {SECRET} is wrong"))
+        told = await tried(tmp_path, server.url)
+        error = (await tried(tmp_path, server.url, "--json")).error
+    assert told.code == 1
+    assert told.err.startswith("perdure: openai:m: HTTP 401: the key [redacted] is wrong")
+    assert (error["code"], error["status"]) == ("model_refused", 401)
+    assert SECRET not in f"{told} {error}"
+
+
+def test_a_provider_that_is_not_set_up_says_what_to_do(world: World) -> None:
+    ended = world.run("models", "test", "openai:m")
+    assert ended.code == 2
+    assert "set OPENAI_API_KEY" in ended.err
+
+
+def test_options_before_the_command_are_a_mistake(world: World) -> None:
+    ended = world.run("models", "--json", "test", "scripted:echo")
+    assert ended.code == 2
+    assert "after the command" in ended.err
+
+
+def test_the_offline_model_can_be_tried_too(world: World) -> None:
+    assert "ok  scripted:echo said" in world.ok("models", "test", "scripted:echo").out
