@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Literal
 
 import apsw
@@ -39,26 +40,40 @@ class _File(apsw.VFSFile):
         super().xTruncate(newsize)
 
 
+_NAME = "faulty"
+_CIPHER = "multipleciphers-"
+"""SQLite3 Multiple Ciphers puts a layer that encrypts above one that is opened under this name."""
+
+
 class FaultyVfs(apsw.VFS):
-    """The default file layer while it is registered. `plan` may be replaced at any time."""
+    """The file layer below encryption. `plan` may be replaced at any time."""
 
     def __init__(self) -> None:
-        self.below = apsw.vfs_names()[0]
+        self.below = next(name for name in apsw.vfs_names() if not name.startswith(_CIPHER))
         self.plan: Plan = nothing
-        super().__init__("faulty", self.below, makedefault=True)
+        super().__init__(_NAME, self.below)
+        apsw.Connection(":memory:", vfs=_CIPHER + _NAME).close()
 
     def xOpen(self, name: Any, flags: list[int]) -> _File:  # noqa: N802 - SQLite's name
         return _File(self, name if isinstance(name, str) else name.filename(), flags)
 
 
+@cache
+def _layer() -> FaultyVfs:
+    """Registered once: the layer above it keeps a pointer to it for ever."""
+    return FaultyVfs()
+
+
 @contextmanager
 def faulty_vfs() -> Generator[FaultyVfs]:
     """The layer, under every database that is opened inside."""
-    layer = FaultyVfs()
+    layer, before = _layer(), apsw.vfs_names()[0]
+    apsw.set_default_vfs(_CIPHER + _NAME)
     try:
         yield layer
     finally:
-        layer.unregister()
+        apsw.set_default_vfs(before)
+        layer.plan = nothing
 
 
 def failing_from(number: int, error: type[apsw.Error], operation: Operation | None = None) -> Plan:

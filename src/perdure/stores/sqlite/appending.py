@@ -26,6 +26,7 @@ from perdure.stores.admission import Admission, Shared, admit, advanced, is_curr
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import EMPTY, Commit, Committed, Lease, StreamState, Write
 from perdure.stores.sqlite.branches import node_seen
+from perdure.stores.sqlite.packing.contents import Packed
 from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Node, Stream, Tables
 
 MOST_STANDING = 1_000
@@ -72,7 +73,8 @@ INSERT INTO idempotency (namespace, key, fingerprint, first, at) VALUES (?, ?, ?
 """
 
 _KEEP_BLOB = """
-INSERT INTO blob (namespace, digest, size, content) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+INSERT INTO blob (namespace, digest, size, packing, content) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
 """
 
 _INSERT_COMMIT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?)"
@@ -89,14 +91,14 @@ ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, content = excluded.conten
 class Request:
     """A commit with what was prepared before it waited for its turn.
 
-    `asked` is its fingerprint, `salts` holds one for every entry, `blobs` its contents by name.
+    `asked` is its fingerprint, `salts` holds one for every entry, `blobs` its contents packed.
     """
 
     namespace: str
     commit: Commit
     asked: bytes
     salts: bytes
-    blobs: Sequence[tuple[str, bytes]]
+    blobs: Sequence[Packed]
 
 
 # ---------------------------------------------------------------- commits
@@ -187,9 +189,9 @@ def _append_to_one(
     return admission.entries
 
 
-def _keep_blobs(tables: Tables, namespace: int, blobs: Sequence[tuple[str, bytes]]) -> None:
-    for digest, content in blobs:
-        tables.run(_KEEP_BLOB, (namespace, digest, len(content), content))
+def _keep_blobs(tables: Tables, namespace: int, blobs: Sequence[Packed]) -> None:
+    for blob in blobs:
+        tables.run(_KEEP_BLOB, (namespace, *blob))
 
 
 # ---------------------------------------------------------------- new streams

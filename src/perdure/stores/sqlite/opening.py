@@ -92,7 +92,7 @@ def opened(
     site = located(path, is_created=is_created, key=key)
     db: Connection | None = None
     try:
-        db = _bare_connection(site, seed())
+        db = bare_connection(site, seed())
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         _bring_up_to_date(db, site)
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
@@ -110,7 +110,7 @@ def connection(site: Site, seed: bytes) -> Connection:
     Raises: apsw.Error; KeyMissing or KeyWrong when the key was changed since the store was opened;
     StoreUnavailable when another file has taken its place.
     """
-    db = _bare_connection(site, seed)
+    db = bare_connection(site, seed)
     try:
         db.pragma("schema_version")  # the first look at the file, after whoever had it alone
         if identity_of(site.path) != site.identity:
@@ -152,7 +152,8 @@ def identity_of(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _bare_connection(site: Site, seed: bytes) -> Connection:
+def bare_connection(site: Site, seed: bytes) -> Connection:
+    """A connection that can read the file, or will say so, and waits for others; nothing else."""
     if site.is_immutable:
         db = _immutable_connection(site.path, site.key)
     else:
@@ -250,7 +251,7 @@ def _check_plain(path: Path, header: bytes, key: StoreKey | None) -> None:
 def _header(path: Path) -> bytes:
     flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
     try:
-        file = apsw.VFSFile("", str(path), flags)
+        file = apsw.VFSFile("", str(path.resolve()), flags)
         try:
             return file.xRead(_HEADER_BYTES, 0)
         finally:

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
 
-from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFound
+from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.info import Origin, SessionInfo
-from perdure.stores.chain import blob_hash
-from perdure.stores.protocol import EMPTY, Positioned, SessionScope, StreamState
+from perdure.stores.protocol import Positioned, SessionScope, StreamState
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.migrate import version_of
+from perdure.stores.sqlite.packing.contents import Packed, content_in
 from perdure.stores.sqlite.rows import (
     ENTRY_COLUMNS,
     INFO_COLUMNS,
@@ -72,7 +72,7 @@ _ALIAS = "SELECT name, seq FROM alias WHERE stream = ? AND name = ?"
 _ALIASES_LIKE = "SELECT name, seq FROM alias WHERE stream = ? AND name >= ? AND name < ?"
 
 _BLOB = """
-SELECT content FROM blob
+SELECT digest, size, packing, content FROM blob
 WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND digest = ?
 """
 
@@ -284,12 +284,10 @@ def position(tables: Tables, namespace: str) -> int:
 
 def blob(tables: Tables, namespace: str, digest: str) -> bytes:
     """The content of that name."""
-    content = tables.value(_BLOB, namespace, digest) if is_text(digest) else None
-    if content is None:
+    row = tables.row(_BLOB, namespace, digest) if is_text(digest) else None
+    if row is None:
         raise EntryNotFound(digest, namespace)
-    if blob_hash(content) != digest:
-        raise CorruptLog(digest, EMPTY, "its content is not what its name says")
-    return bytes(content)
+    return content_in(Packed(*row))
 
 
 def figures(tables: Tables, namespace: str) -> tuple[int, int, int, int, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar, get_args
 
@@ -23,7 +23,7 @@ from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
 from perdure.stores.admission import check_commit
-from perdure.stores.chain import SALT_BYTES, blob_hash, fingerprint
+from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import (
     EMPTY,
@@ -40,9 +40,13 @@ from perdure.stores.protocol import (
 from perdure.stores.sqlite import appending, reading, verify
 from perdure.stores.sqlite.database import Database, attach, detach
 from perdure.stores.sqlite.packing.cipher import cipher_of
+from perdure.stores.sqlite.packing.contents import Packed, packed
 from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.upkeep import collecting
+from perdure.stores.sqlite.upkeep.collecting import batched
 from perdure.stores.sqlite.watching import Changes
 from perdure.stores.sqlite.writer import Durability
+from perdure.stores.upkeep import Vacuumed
 
 SCHEME = "sqlite:///"
 
@@ -99,9 +103,9 @@ class _Writing(_Handle):
 
     async def commit(self, commit: Commit) -> Committed:
         check_commit(commit)
-        blobs: list[tuple[str, bytes]] = []
+        blobs: list[Packed] = []
         if commit.blobs:
-            blobs = await asyncio.to_thread(_named, commit.blobs)
+            blobs = await asyncio.to_thread(_all_packed, commit.blobs)
         count = sum(len(write.entries) for write in commit.writes)
         request = appending.Request(
             namespace=self.namespace,
@@ -144,8 +148,8 @@ class _Writing(_Handle):
         )
 
 
-def _named(contents: Sequence[bytes]) -> list[tuple[str, bytes]]:
-    return [(blob_hash(content), content) for content in contents]
+def _all_packed(contents: Sequence[bytes]) -> list[Packed]:
+    return [packed(content) for content in contents]
 
 
 class _Reading(_Handle):
@@ -222,8 +226,24 @@ class _Namespace(_Handle):
         return await self._read(reading.blob, digest)
 
 
-class SqliteStore(_Writing, _Reading, _Namespace):
-    """A namespace of sessions in an SQLite file; implements `SessionStore`."""
+class _Upkeep(_Handle):
+    """`Vacuuming`: in steps, between which others write."""
+
+    async def vacuum(self) -> Vacuumed:
+        database = self._open_database()
+        found = await self._read(collecting.unreferenced)
+        blobs = blob_bytes = 0
+        for part in batched(found.blobs):
+            removed = await database.write(partial(collecting.remove, found, part), self.durability)
+            blobs, blob_bytes = blobs + len(removed), blob_bytes + sum(removed)
+        freed = 0
+        while step := await database.write(collecting.give_back, self.durability):
+            freed += step
+        return Vacuumed(blobs, blob_bytes, freed)
+
+
+class SqliteStore(_Writing, _Reading, _Namespace, _Upkeep):
+    """A namespace of sessions in an SQLite file; a `SessionStore`, `Vacuuming`."""
 
     @classmethod
     async def open(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import apsw
 
-from perdure.errors import StoreError
+from perdure.errors import CorruptLog, StoreError
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, info_after, info_of
@@ -20,11 +20,11 @@ from perdure.session.messages import MESSAGE
 from perdure.stores.chain import genesis_hash
 from perdure.stores.protocol import EMPTY, Problem, Verification
 from perdure.stores.sqlite.branches import Fork, fork_of, node_seen
+from perdure.stores.sqlite.packing.contents import Packed, content_in
 from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
 from perdure.stores.verification import (
     StoredCommit,
     StoredEntry,
-    blob_problems,
     origin_hash_of,
     stream_problems,
 )
@@ -45,7 +45,8 @@ WHERE e.stream = ? ORDER BY e.seq
 """
 
 _BLOBS = """
-SELECT digest, content FROM blob WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
+SELECT digest, size, packing, content FROM blob
+WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
 """
 
 _LOST_ALIASES = """
@@ -97,8 +98,11 @@ def _streams(
 
 def _blob_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
     try:
-        for digest, content in tables.rows(_BLOBS, namespace):
-            yield from blob_problems(digest, content)
+        for row in tables.rows(_BLOBS, namespace):
+            try:
+                content_in(Packed(*row))
+            except CorruptLog:
+                yield Problem(None, None, f"the content {row[0]} is damaged")
     except _UNREADABLE as error:
         yield Problem(None, None, f"some contents cannot be read ({error})")
 

@@ -1,0 +1,1 @@
+"""What is done to a store as a whole: another key, another schema, space given back."""

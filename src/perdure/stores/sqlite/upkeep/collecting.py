@@ -1,0 +1,104 @@
+"""Contents that nothing refers to are removed, and free pages given back, in small transactions.
+
+First a reader looks through the whole namespace for names of contents. Then the writer removes what
+it did not find, in parts, each time after looking at what was appended since: a commit that refers
+to a content again brings it along, and whoever comes first, it is there afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from perdure.stores.sqlite.rows import Tables
+
+BATCH = 64
+"""Contents removed in one transaction."""
+
+STEP_PAGES = 1_000
+"""Pages given back in one transaction: 4 MB."""
+
+_NAME = re.compile(rb"sha256-[0-9a-f]{64}")
+
+_BODIES_AFTER = """
+SELECT e.body FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
+WHERE e.n > ? AND s.namespace = ?
+"""
+
+_HEADERS = """
+SELECT b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no WHERE s.namespace = ?
+"""
+
+_PARTIALS = """
+SELECT p.content FROM stream AS s CROSS JOIN partial AS p ON p.stream = s.no WHERE s.namespace = ?
+"""
+
+
+class Blob(NamedTuple):
+    """A content: its number, name and size."""
+
+    no: int
+    digest: str
+    size: int
+
+
+class Found(NamedTuple):
+    """Contents of a namespace that nothing up to the position `upto` refers to."""
+
+    namespace: int
+    upto: int
+    blobs: tuple[Blob, ...]
+
+
+def unreferenced(tables: Tables, namespace: str) -> Found:
+    """What `remove` may remove. Reads every body of the namespace, if it holds any content."""
+    number = int(tables.value("SELECT no FROM namespace WHERE name = ?", namespace) or 0)
+    rows = tables.rows("SELECT no, digest, size FROM blob WHERE namespace = ?", number)
+    blobs = {blob.digest: blob for blob in (Blob(*row) for row in rows)}
+    upto = int(tables.value("SELECT coalesce(max(n), 0) FROM entry"))
+    if blobs:
+        _leave_out(blobs, _texts(tables, number, after=0))
+    return Found(number, upto, tuple(blobs.values()))
+
+
+def remove(found: Found, part: Sequence[Blob], tables: Tables) -> list[int]:
+    """Remove those of `part` that are still not referred to; their sizes. Within a transaction."""
+    blobs = {blob.digest: blob for blob in part}
+    _leave_out(blobs, _texts(tables, found.namespace, after=found.upto))
+    for blob in blobs.values():
+        tables.run("DELETE FROM blob WHERE no = ? AND digest = ?", (blob.no, blob.digest))
+    return [blob.size for blob in blobs.values()]
+
+
+def give_back(tables: Tables) -> int:
+    """Give some free pages at the end of the file back; bytes. Within a transaction."""
+    before = tables.value("PRAGMA freelist_count")
+    if before == 0:
+        return 0
+    tables.run(f"PRAGMA incremental_vacuum({STEP_PAGES})").fetchall()
+    pages = before - tables.value("PRAGMA freelist_count")
+    return int(pages * tables.value("PRAGMA page_size"))
+
+
+def batched(blobs: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
+    """`blobs` in parts that are removed in one transaction each."""
+    return (blobs[at : at + BATCH] for at in range(0, len(blobs), BATCH))
+
+
+def _texts(tables: Tables, namespace: int, *, after: int) -> Iterator[bytes]:
+    """Whatever may hold a content's name: entries after a position; headers, partial answers."""
+    for sql, values in (
+        (_BODIES_AFTER, (after, namespace)),
+        (_HEADERS, (namespace,)),
+        (_PARTIALS, (namespace,)),
+    ):
+        for row in tables.rows(sql, *values):
+            yield row[0]
+
+
+def _leave_out(blobs: dict[str, Blob], texts: Iterable[bytes]) -> None:
+    """Take every content that one of `texts` names out of `blobs`."""
+    for text in texts:
+        for name in _NAME.findall(text):
+            blobs.pop(name.decode(), None)

@@ -1,0 +1,55 @@
+"""A rehearsal of the migrations: what opening the store would do to it, done and taken back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import apsw
+
+from perdure.stores.key import StoreKey
+from perdure.stores.sqlite.migrate import latest_version, migrations, version_of
+from perdure.stores.sqlite.opening import bare_connection, check_version, located, refusal
+from perdure.stores.sqlite.rows import Connection
+from perdure.stores.upkeep import MigrationPlan
+
+
+def rehearsed(path: Path, key: StoreKey | None = None) -> MigrationPlan:
+    """What brings the store at `path` to this program's schema; it was tried and rolled back.
+
+    A store that cannot be written is only looked at. Blocks.
+    Raises: as ``SqliteStore.open``; StoreCorrupt when a step fails.
+    """
+    site = located(path, is_created=False, key=key)
+    db: Connection | None = None
+    try:
+        db = bare_connection(site, os.urandom(16))
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        current = version_of(db)
+        check_version(site, db, current)
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        missing = {version: sql for version, sql in migrations().items() if version > current}
+        if missing and site.is_writable:
+            _try(db, "\n".join(missing.values()))
+    except apsw.Error as error:
+        raise refusal(error, site, db.system_errno if db else 0) from error
+    finally:
+        if db is not None:
+            db.close()
+    steps = tuple(f"schema {version}: {_purpose(sql)}" for version, sql in missing.items())
+    return MigrationPlan(str(path), current, latest_version(), steps)
+
+
+def _try(db: Connection, sql: str) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        db.execute(sql)
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _purpose(sql: str) -> str:
+    """The first line of a migration, which says what it is for."""
+    first = sql.partition("\n")[0].removeprefix("-- ")
+    return first.partition(": ")[2] or first

@@ -1,0 +1,178 @@
+"""Another key for a store, or its first, or none: a copy takes its place in one step.
+
+The copy is written beside the store, checked and synced; then it takes the store's name. Killed at
+any moment, there is the whole store, under the old key or under the new one, and perhaps a copy
+that the next rekey removes. Meanwhile the store is held alone: it is taken out of write-ahead mode,
+which only succeeds when nobody else has it open, and stays locked. Whoever waited for that lock
+finds a file without a name and without a log, which SQLite refuses to write to, and which
+`opening.connection` recognises.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import cast
+
+import apsw
+
+from perdure.errors import (
+    KeyMissing,
+    StoreCorrupt,
+    StoreInUse,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from perdure.stores.key import StoreKey
+from perdure.stores.sqlite.database import is_attached
+from perdure.stores.sqlite.migrate import version_of
+from perdure.stores.sqlite.opening import (
+    Patience,
+    Site,
+    bare_connection,
+    check_version,
+    identity_of,
+    located,
+    refusal,
+    sync_folder,
+)
+from perdure.stores.sqlite.packing.cipher import copy_into, unlock
+from perdure.stores.sqlite.rows import Connection
+
+ALONE_LIMIT_S = 2.0
+"""How long others may take to let go of the store."""
+
+PROGRESS_STEPS = 1_000
+"""Instructions of SQLite between two reports."""
+
+_COPY = "-rekey"
+
+Report = Callable[[int, int], None]
+"""Told how many bytes of how many are written."""
+
+
+def is_encrypted(path: Path) -> bool:
+    """Whether the store at `path` needs a key. Raises: as ``SqliteStore.open``."""
+    try:
+        located(path, is_created=False, key=None)
+    except KeyMissing:
+        return True
+    return False
+
+
+def unfinished_copy(path: Path) -> Path:
+    """Where a rekey of the store at `path` that was killed leaves its copy."""
+    return path.with_name(path.name + _COPY)
+
+
+def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Report) -> None:
+    """Encrypt the store at `path`, which opens with `key`, with `new_key` instead; None: plain.
+
+    Durable: on return; before that the old key opens it. Blocks.
+    Raises: as ``SqliteStore.open``; StoreInUse while anybody has it open; StoreFull when there is
+    no room for a copy. Whatever is raised, the store is whole, and under the old key unless the
+    disk failed in the very last step.
+    """
+    site = located(path.resolve(), is_created=False, key=key)
+    if not site.is_writable:
+        raise StoreReadOnly(str(site.path))
+    if is_attached(site.path):
+        raise StoreInUse(str(site.path))
+    db: Connection | None = None
+    try:
+        db = _connection(site)
+        _take_alone(db, site)
+        check_version(site, db, version_of(db))
+        copy = _copied(db, site, new_key, report)
+        _check(db, copy, new_key)
+        _put_in_place(copy, site)
+    except apsw.Error as error:
+        raise refusal(error, site, db.system_errno if db else 0) from error
+    except OSError as error:
+        raise StoreUnavailable(str(site.path), error.strerror or type(error).__name__) from error
+    finally:
+        if db is not None:
+            db.close()
+
+
+def _connection(site: Site) -> Connection:
+    """A connection that takes addresses, which say the key of a copy."""
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
+    db = cast("Connection", apsw.Connection(site.path.as_uri(), flags=flags))
+    unlock(db, site.key)
+    db.pragma("temp_store", "MEMORY")
+    return db
+
+
+def _take_alone(db: Connection, site: Site) -> None:
+    patience = Patience(b"", ALONE_LIMIT_S)
+    db.pragma("locking_mode", "EXCLUSIVE")
+    for attempt in count():
+        try:
+            mode = db.pragma("journal_mode", "DELETE")
+            db.execute("BEGIN EXCLUSIVE; COMMIT")
+        except apsw.BusyError as error:
+            if not patience(attempt):
+                raise StoreInUse(str(site.path)) from error
+        else:
+            if mode != "delete" or identity_of(site.path) != site.identity:
+                raise StoreInUse(str(site.path))
+            return
+
+
+def _copied(db: Connection, site: Site, new_key: StoreKey | None, report: Report) -> Path:
+    copy = unfinished_copy(site.path)
+    copy.unlink(missing_ok=True)
+    os.close(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR))
+    total = db.pragma("page_count") * db.pragma("page_size")
+
+    def tell() -> bool:
+        report(min(copy.stat().st_size, total), total)
+        return False
+
+    db.set_progress_handler(tell, PROGRESS_STEPS)
+    try:
+        copy_into(db, copy, new_key)
+    except BaseException:
+        copy.unlink(missing_ok=True)
+        raise
+    finally:
+        db.set_progress_handler(None, 0)
+    report(total, total)
+    return copy
+
+
+def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:
+    """The copy opens with the new key, is sound, and holds as much as the store."""
+    site = Site(copy, (0, 0), is_writable=True, key=new_key)
+    copied = bare_connection(site, b"")
+    try:
+        sound = [row[0] for row in copied.execute("PRAGMA quick_check(1)")] == ["ok"]
+        if not sound or _counts(copied) != _counts(db):
+            raise StoreCorrupt(str(copy), "the copy is not what it was copied from")
+    finally:
+        copied.close()
+
+
+def _counts(db: Connection) -> list[object]:
+    """How many rows each table has."""
+    names = [row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    tables = sorted(name for name in names if not name.startswith("sqlite_"))
+    return [
+        (name, db.execute(f'SELECT count(*) FROM "{name}"').fetchone())  # noqa: S608 - names of tables, out of the schema itself
+        for name in tables
+    ]
+
+
+def _put_in_place(copy: Path, site: Site) -> None:
+    descriptor = os.open(copy, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    sync_folder(site.path.parent)
+    copy.replace(site.path)
+    sync_folder(site.path.parent)

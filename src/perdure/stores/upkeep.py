@@ -1,0 +1,43 @@
+"""What some backends do for a store as a whole besides keeping it: values and protocols."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+
+class Vacuumed(msgspec.Struct, frozen=True):
+    """What `Vacuuming.vacuum` did.
+
+    Units: `blob_bytes` are those of the contents removed, `freed_bytes` of the file given back.
+    """
+
+    blobs: int
+    blob_bytes: int
+    freed_bytes: int
+
+
+@runtime_checkable
+class Vacuuming(Protocol):
+    """A store whose file can become smaller."""
+
+    async def vacuum(self) -> Vacuumed:
+        """Remove contents that nothing in the namespace refers to, and give free space back.
+
+        A content is referred to when its name is anywhere in a body, a header or a partial answer
+        of the namespace, whatever it says there. Others may write meanwhile.
+        """
+        ...
+
+
+class MigrationPlan(msgspec.Struct, frozen=True):
+    """How a store comes to the schema of this program.
+
+    Shape: `steps` say what each missing migration is for; () when the store is up to date.
+    """
+
+    store: str
+    current: int
+    latest: int
+    steps: tuple[str, ...]

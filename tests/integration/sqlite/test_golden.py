@@ -1,0 +1,83 @@
+"""Databases as every released schema left them: they open, and hold what they held, for ever.
+
+``schema-N.sqlite`` was written by the release that made schema N; ``schema-N.jsonl`` is what could
+be read of it then. Neither is ever changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import StoreReadOnly
+from perdure.stores.sqlite.migrate import latest_version
+from perdure.stores.sqlite.upkeep.migrating import rehearsed
+from tests.fakes.planted import content_of
+from tests.fakes.raw_database import raw_database
+from tests.integration.sqlite.conftest import Opener
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "sqlite"
+SCHEMAS = sorted(GOLDEN.glob("schema-*.sqlite"))
+WORD = "canary"
+
+
+@pytest.fixture(params=SCHEMAS, ids=lambda file: file.stem)
+def golden(request: pytest.FixtureRequest, path: Path) -> Path:
+    """A golden database, copied to `path`."""
+    shutil.copyfile(request.param, path)
+    return Path(request.param)
+
+
+def schema_in(path: Path) -> int:
+    with raw_database(path) as db:
+        return int(db.pragma("user_version"))
+
+
+async def test_a_store_of_any_schema_opens_with_all_it_held(
+    golden: Path, open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+
+    assert await content_of(store, WORD) == golden.with_suffix(".jsonl").read_bytes()
+    assert (await store.verify()).problems == ()
+    assert (await store.info()).schema_version == latest_version()
+    await store.close()
+    assert schema_in(path) == latest_version()
+
+
+async def test_the_first_release_had_schema_1() -> None:
+    assert schema_in(GOLDEN / "schema-1.sqlite") == 1
+
+
+def test_a_rehearsal_tells_the_steps_and_leaves_the_store_as_it_was(
+    golden: Path, path: Path
+) -> None:
+    before = path.read_bytes()
+
+    plan = rehearsed(path)
+
+    assert (plan.current, plan.latest) == (schema_in(golden), latest_version())
+    assert len(plan.steps) == plan.latest - plan.current
+    assert plan.steps[0] == "schema 2: contents may be kept compressed."
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+async def test_a_store_that_is_up_to_date_needs_no_step(open_store: Opener, path: Path) -> None:
+    await (await open_store()).close()
+    assert rehearsed(path).steps == ()
+
+
+async def test_an_old_store_that_cannot_be_written_is_not_opened_and_can_be_rehearsed(
+    golden: Path, open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def may_read(_path: Path, mode: int) -> bool:
+        return mode == os.R_OK
+
+    monkeypatch.setattr("os.access", may_read)  # modes do not keep root from writing
+    with pytest.raises(StoreReadOnly):
+        await open_store()
+    assert rehearsed(path).current == schema_in(golden)

@@ -1,0 +1,265 @@
+"""Another key for a store: what it takes, what it leaves, and who may be there meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import apsw
+import pytest
+
+from perdure.errors import (
+    KeyMissing,
+    KeyWrong,
+    NotAStore,
+    StoreFull,
+    StoreInUse,
+    StoreNotEncrypted,
+    StoreUnavailable,
+)
+from perdure.stores.key import StoreKey
+from perdure.stores.sqlite.opening import connection, located
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.upkeep.rekey import is_encrypted, rekey, unfinished_copy
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.faulty_vfs import failing_from, faulty_vfs
+from tests.fakes.planted import content_of, plant
+from tests.fakes.raw_database import raw_database
+from tests.fakes.streams import S, create, say
+
+FIRST, SECOND = StoreKey(b"\x01" * 32), StoreKey(b"\x02" * 32)
+WORD = "canary"
+HOLDER = Path(__file__).parent / "children" / "hold.py"
+
+
+async def opened(path: Path, key: StoreKey | None) -> SqliteStore:
+    return await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(1), key=key)
+
+
+async def planted(path: Path, key: StoreKey | None) -> bytes:
+    """A store with something of everything; what can be read of it."""
+    store = await opened(path, key)
+    await plant(store, WORD)
+    content = await content_of(store, WORD)
+    await store.close()
+    return content
+
+
+async def content(path: Path, key: StoreKey | None) -> bytes:
+    store = await opened(path, key)
+    try:
+        assert (await store.verify()).problems == ()
+        return await content_of(store, WORD)
+    finally:
+        await store.close()
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def bytes_of(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def quietly(_done: int, _total: int) -> None:
+    """Report to nobody."""
+
+
+@pytest.mark.parametrize(
+    ("key", "new_key"), [(None, FIRST), (FIRST, SECOND), (FIRST, None), (FIRST, FIRST)]
+)
+async def test_a_store_takes_another_key_with_all_it_holds(
+    path: Path, key: StoreKey | None, new_key: StoreKey | None
+) -> None:
+    before = await planted(path, key)
+    assert is_encrypted(path) == (key is not None)
+
+    rekey(path, key, new_key, quietly)
+
+    assert await content(path, new_key) == before
+    assert is_encrypted(path) == (new_key is not None)
+    assert names_in(path.parent) == [path.name]
+    assert mode_of(path) == 0o600
+    assert (WORD.encode() in bytes_of(path)) == (new_key is None)
+    if key != new_key:
+        with pytest.raises((KeyWrong, KeyMissing, StoreNotEncrypted)):
+            await opened(path, key)
+
+
+async def test_the_store_is_written_to_as_before(path: Path) -> None:
+    await planted(path, None)
+    rekey(path, None, FIRST, quietly)
+
+    store = await opened(path, FIRST)
+    await create(store)
+    await say(store, "hello")
+    await store.close()
+
+    store = await opened(path, FIRST)
+    assert (await store.state(S)).head == 0
+    info = await store.info()
+    assert (info.is_encrypted, info.cipher) == (True, "AEGIS-256")
+    await store.close()
+
+
+async def test_progress_is_told_to_the_end(path: Path) -> None:
+    store = await opened(path, None)
+    await create(store)
+    for _ in range(40):
+        await say(store, *(f"{number} " * 1_000 for number in range(50)))
+    await store.close()
+    told: list[tuple[int, int]] = []
+
+    rekey(path, None, FIRST, lambda done, total: told.append((done, total)))
+
+    assert len(told) > 2
+    assert all(earlier <= later for earlier, later in pairwise(told))
+    assert told[-1][0] == told[-1][1] > 1_000_000
+
+
+async def test_the_wrong_key_changes_nothing(path: Path) -> None:
+    await planted(path, FIRST)
+    before = bytes_of(path)
+
+    with pytest.raises(KeyWrong):
+        rekey(path, SECOND, FIRST, quietly)
+    with pytest.raises(KeyMissing):
+        rekey(path, None, FIRST, quietly)
+    assert bytes_of(path) == before
+    assert names_in(path.parent) == [path.name]
+
+
+async def test_what_is_no_store_is_left_alone(path: Path) -> None:
+    with pytest.raises(NotAStore):
+        rekey(path, None, FIRST, quietly)
+    write(path, b"dear diary")
+    with pytest.raises(NotAStore):
+        rekey(path, None, FIRST, quietly)
+    assert bytes_of(path) == b"dear diary"
+
+
+async def test_a_store_that_this_process_has_open_is_refused(path: Path) -> None:
+    before = await planted(path, None)
+    store = await opened(path, None)
+
+    with pytest.raises(StoreInUse):
+        rekey(path, None, FIRST, quietly)
+
+    assert await content_of(store, WORD) == before
+    await store.close()
+
+
+def refused_while_held(path: Path, key: StoreKey | None) -> None:
+    """Another process opens the store, is not disturbed by a rekey, and goes on writing."""
+    command = [sys.executable, str(HOLDER), str(path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        holder.stdin.write((key.reveal() if key else "plain") + "\n")
+        assert holder.stdout.readline() == "open\n"
+        with pytest.raises(StoreInUse):
+            rekey(path, key, SECOND, quietly)
+        holder.stdin.write("go on\n")
+        assert holder.stdout.readline() == "written\n"
+    assert holder.returncode == 0
+
+
+@pytest.mark.parametrize("key", [None, FIRST])
+async def test_a_store_that_another_process_has_open_is_refused(
+    path: Path, key: StoreKey | None
+) -> None:
+    await planted(path, key)
+    refused_while_held(path, key)
+
+    before = await content(path, key)
+    rekey(path, key, SECOND, quietly)
+    assert await content(path, SECOND) == before
+
+
+async def test_whoever_opened_it_before_learns_that_it_was_replaced(path: Path) -> None:
+    await planted(path, None)
+    site = located(path, is_created=False, key=None)
+
+    rekey(path, None, FIRST, quietly)
+    with pytest.raises(KeyMissing):
+        connection(site, b"")
+
+
+async def test_a_file_that_takes_the_name_of_another_is_told_from_it(path: Path) -> None:
+    await planted(path, None)
+    site = located(path, is_created=False, key=None)
+    with raw_database(path) as db:  # so that the system does not give its number away again
+        db.pragma("user_version")
+        shutil.copyfile(path, path.with_name("copy.db")).replace(path)
+
+    with pytest.raises(StoreUnavailable, match="replaced"):
+        connection(site, b"")
+
+
+async def test_whoever_waited_for_it_cannot_write_to_the_old_file(path: Path) -> None:
+    await planted(path, None)
+    with raw_database(path) as waiting:
+        rekey(path, None, FIRST, quietly)
+
+        for statement in ("PRAGMA journal_mode = WAL", "DELETE FROM entry"):
+            with pytest.raises(apsw.ReadOnlyError):
+                waiting.execute(statement)
+
+
+async def test_no_room_for_a_copy_leaves_the_store_and_no_copy(path: Path) -> None:
+    before = await planted(path, FIRST)
+    with faulty_vfs() as layer:
+        layer.plan = failing_from(20, apsw.FullError, "write")
+        with pytest.raises(StoreFull):
+            rekey(path, FIRST, SECOND, quietly)
+
+    assert not unfinished_copy(path).exists()
+    assert await content(path, FIRST) == before
+
+
+async def test_a_copy_that_a_killed_rekey_left_is_written_anew(path: Path) -> None:
+    before = await planted(path, None)
+    write(unfinished_copy(path), b"half a copy")
+
+    rekey(path, None, FIRST, quietly)
+
+    assert await content(path, FIRST) == before
+    assert not unfinished_copy(path).exists()
+
+
+async def test_a_link_to_a_store_stays_a_link(path: Path) -> None:
+    before = await planted(path, None)
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+
+    rekey(link, None, FIRST, quietly)
+
+    assert link.is_symlink()
+    assert await content(link, FIRST) == await content(path, FIRST) == before
+
+
+async def test_no_error_holds_a_key(path: Path) -> None:
+    await planted(path, FIRST)
+    with faulty_vfs() as layer:
+        layer.plan = failing_from(1, apsw.IOError)
+        with pytest.raises(StoreUnavailable) as refused:
+            rekey(path, FIRST, SECOND, quietly)
+    error: BaseException | None = refused.value
+    while error is not None:
+        for key in (FIRST, SECOND):
+            assert key.reveal() not in f"{error!r} {error} {vars(error)}"
+        error = error.__cause__ or error.__context__
