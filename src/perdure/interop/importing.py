@@ -14,7 +14,15 @@ from typing import Literal
 
 import msgspec
 
-from perdure.errors import FormatError, HeadConflict, SessionExists, SessionNotFound, TurnOpen
+from perdure.errors import (
+    FormatError,
+    HeadConflict,
+    InvalidEntry,
+    InvalidParent,
+    SessionExists,
+    SessionNotFound,
+    TurnOpen,
+)
 from perdure.interop.formats import native, recognise
 from perdure.interop.formats.claude_code import reading as claude_code
 from perdure.interop.formats.codex import reading as codex
@@ -60,13 +68,15 @@ FormatName = Literal["auto", "perdure", "pi", "claude-code", "operator", "codex"
 IMPORT = "import"
 """Key in a session's metadata under which its source is described."""
 
-_ATTEMPTS = 10  # each failed one means that another import, or a turn, got its commit in between
-_PARSERS: Mapping[str, Callable[[bytes, Progress | None], ParsedSource]] = {
+PARSERS: Mapping[str, Callable[[bytes, Progress | None], ParsedSource]] = {
     pi.FORMAT: pi.parse,
     claude_code.FORMAT: claude_code.parse,
     operator_records.FORMAT: operator.parse,
     codex.FORMAT: codex.parse,
 }
+"""Format -> what reads a file of it, but for our own (``formats.native``)."""
+
+_ATTEMPTS = 10  # each failed one means that another import, or a turn, got its commit in between
 _WRITTEN_HERE = (pi.FORMAT, operator_records.FORMAT)
 """Formats in which sessions of ours are written, with ids made of ours."""
 
@@ -96,9 +106,12 @@ async def import_source(
         raise FormatError(name, "it is no session of perdure, pi, Operator, Claude Code or Codex")
     if known == native.FORMAT:
         bundle = await asyncio.to_thread(native.parse, content, name)
-        return await restore(store, bundle, clock=clock, random=random)
+        try:
+            return await restore(store, bundle, clock=clock, random=random)
+        except (InvalidEntry, InvalidParent) as error:
+            raise FormatError(name, f"it is no log: {error}") from error
     try:
-        parsed = await asyncio.to_thread(_PARSERS[known], content, progress)
+        parsed = await asyncio.to_thread(PARSERS[known], content, progress)
     except (RecursionError, MemoryError) as error:
         raise FormatError(name, f"reading it takes too much ({type(error).__name__})") from error
     if not parsed.items and not parsed.header_lines:

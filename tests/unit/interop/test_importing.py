@@ -141,6 +141,16 @@ async def test_what_is_no_session_is_refused() -> None:
     assert (await store.info()).streams == 0
 
 
+async def test_a_file_of_ours_that_no_store_would_take_is_refused_as_a_file() -> None:
+    store = empty_store()
+    report = await imported(store, pi_file("v3.jsonl"))
+    content = (await export_session(store, report.session)).content
+    spoilt = content.replace(b'"parent_id":"%b/1"' % V3.encode(), b'"parent_id":"elsewhere/1"')
+    assert spoilt != content
+    with pytest.raises(FormatError, match="no log"):
+        await imported(empty_store(), spoilt)
+
+
 async def test_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
     content = pi_file("v3.jsonl")

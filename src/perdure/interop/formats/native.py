@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import get_args
 
 import msgspec
 
-from perdure.errors import FormatError
+from perdure.errors import CorruptLog, FormatError, UnsupportedVersion
 from perdure.interop.formats.lines import Line, lines_of
-from perdure.session.codec import BODIES, encode, entry_of_line, line_of
+from perdure.session.codec import BODIES, body_of, encode, entry_of_line, line_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.info import StreamHeader
@@ -26,6 +27,7 @@ from perdure.stores.chain import blob_hash
 FORMAT = "perdure"
 VERSION = 1
 
+_LARGEST = 2**63 - 1
 _BLOB_NAME = re.compile(rb"sha256-[0-9a-f]{64}")
 
 
@@ -106,6 +108,8 @@ def _read_header(line: Line, name: str) -> StreamHeader:
         raise FormatError(name, "its first line is no header of a perdure export")
     if header.version > VERSION:
         raise FormatError(name, f"it has version {header.version}; this perdure knows {VERSION}")
+    if not -_LARGEST <= header.stream.created_at <= _LARGEST:
+        raise FormatError(name, "its first line is damaged: it was made at no time there is")
     return header.stream
 
 
@@ -128,13 +132,17 @@ class _Reader:
                 self._take_closing(_closing.decode(line.content))
             else:
                 self._take_entry(entry_of_line(line.content))
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError, CorruptLog) as error:
             raise FormatError(self._name, f"line {line.number} is damaged ({error})") from error
 
     def _take_entry(self, entry: Entry) -> None:
         expected = entry_id(self._header.id, len(self._entries))
         if entry.id != expected:
             raise ValueError(f"entry {entry.id} where {expected} should be")
+        if not (-_LARGEST <= entry.at <= _LARGEST and 0 < entry.v <= _LARGEST):
+            raise ValueError(f"entry {entry.id} has a number that no log can hold")
+        with suppress(UnsupportedVersion):  # of a newer perdure: kept as it is
+            body_of(entry)
         self._entries.append(entry)
 
     def _take_closing(self, record: _Aliases | _Blob | _End) -> None:

@@ -81,6 +81,9 @@ def test_a_file_begins_with_its_header_and_ends_with_its_end() -> None:
         (b'"base64":"', b'"base64":"AAAA', "line 5"),
         (b'{"type":"aliases"', b'{"type":"novelty"', "line 4"),
         (b'{"seq":1', b'\xff{"seq":1', "line 3"),
+        (b'"at":1', b'"at":99999999999999999999', "line 3"),
+        (b'"parts":[]', b'"parts":7', "line 2"),
+        (b'"created_at":1', b'"created_at":9999999', "first line"),
     ],
 )
 def test_a_damaged_file_is_refused_with_its_line(old: bytes, new: bytes, told: str) -> None:

@@ -1,0 +1,38 @@
+"""What mutations begin with: the fixtures, and the recordings where they are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from perdure.interop.exporting import export_session
+from tests.conftest import REPOSITORY
+from tests.fakes.sources import FIXTURES, empty_store, every_file, imported
+
+FORMATS = ("pi", "operator", "claude-code", "codex", "perdure")
+"""Every format that is read."""
+
+LARGEST_BYTES = 200_000
+"""Of a longer file only the beginning is used, so that a case takes milliseconds."""
+
+
+def corpus(format: str) -> list[bytes]:
+    """The files of `format`."""
+    if format == "perdure":
+        return asyncio.run(_exports())
+    folders = [FIXTURES / format.replace("-", "_"), _recordings() / format]
+    paths = sorted(path for folder in folders for path in folder.glob("*.jsonl"))
+    return [path.read_bytes()[:LARGEST_BYTES] for path in paths]
+
+
+def _recordings() -> Path:
+    named = os.environ.get("PERDURE_RECORDINGS")
+    return Path(named) if named else REPOSITORY.parent / "shared" / "data" / "recordings"
+
+
+async def _exports() -> list[bytes]:
+    """Our own files, of every fixture."""
+    store = empty_store()
+    sessions = [(await imported(store, content)).session for content in every_file()]
+    return [(await export_session(store, session)).content for session in sessions]

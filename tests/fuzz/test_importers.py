@@ -1,0 +1,33 @@
+"""A short run of every fuzzer; `python -m tests.fuzz FORMAT --seconds N` runs them for long."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+
+import pytest
+
+from tests.fuzz.checking import check
+from tests.fuzz.corpus import FORMATS, corpus
+from tests.fuzz.mutation import mutated
+
+CASES = 40
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_no_mutated_file_crashes_an_importer_or_loses_a_line(format: str) -> None:
+    files = corpus(format)
+    first = int(os.environ.get("FUZZ_SEED", random.randrange(10**9)))
+    for seed in range(first, first + CASES):
+        try:
+            asyncio.run(check(mutated(files, seed), seed))
+        except BaseException as error:
+            error.add_note(f"python -m tests.fuzz {format} --seed {seed} --seconds 1")
+            raise
+
+
+def test_a_case_follows_from_its_seed() -> None:
+    files = corpus("pi")
+    assert mutated(files, 7) == mutated(files, 7)
+    assert len({mutated(files, seed) for seed in range(20)}) > 15
