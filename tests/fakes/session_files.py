@@ -22,6 +22,11 @@ def file_of(folder: Path, session: str) -> Path:
     return path
 
 
+def files_below(folder: Path, pattern: str = "*") -> list[Path]:
+    """What is in `folder` and the folders below it."""
+    return sorted(folder.rglob(pattern))
+
+
 async def context_of(store: SessionStore, session: str) -> list[Piece]:
     """What the store's context says, piece by piece, without the words around summaries."""
     stream = StreamId(session)

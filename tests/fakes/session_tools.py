@@ -11,7 +11,7 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 Record = dict[str, Any]
 Piece = tuple[str, str]
@@ -217,7 +217,7 @@ class Pi:
             yield from self._texts("user", record["content"])
         elif record["type"] == "message":
             message = record["message"]
-            role = {"toolResult": "tool"}.get(message["role"], message["role"])
+            role: str = "tool" if message["role"] == "toolResult" else message["role"]
             yield from self._texts(role, message["content"])
 
     def _texts(self, role: str, content: str | list[Record]) -> Iterator[Piece]:
@@ -276,4 +276,4 @@ def parsed(line: str) -> Record | None:
         value = json.loads(line)
     except ValueError:
         return None
-    return value if isinstance(value, dict) else None
+    return cast("Record", value) if isinstance(value, dict) else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,18 @@ from perdure.stores.jsonl.store import DialectName, Durability, JsonlStore
 from tests.fakes.clock import ManualClock, SeededRandom
 
 Opener = Callable[..., Awaitable[JsonlStore]]
+
+
+@asynccontextmanager
+async def opened(folder: Path, dialect: DialectName) -> AsyncGenerator[JsonlStore]:
+    """A handle on `folder` for the length of an ``async with``."""
+    store = await JsonlStore.open(
+        folder, dialect=dialect, durability="normal", clock=ManualClock(), random=SeededRandom()
+    )
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 @pytest.fixture(params=["operator", "pi"])

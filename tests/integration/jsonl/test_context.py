@@ -34,7 +34,7 @@ from perdure.stores.jsonl.store import DialectName, JsonlStore
 from tests.conformance.store.building import append, create
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.session_files import context_of, file_of
-from tests.fakes.session_tools import Tool, tool
+from tests.fakes.session_tools import Record, Tool, tool
 
 S = StreamId("s")
 
@@ -137,9 +137,8 @@ def _is_end(entry: Entry) -> bool:
     return message is not None and message.role in ("user", "assistant") and not message.tool_calls
 
 
-def _is_asked(record: dict[str, object]) -> bool:
-    message = record.get("message")
-    return isinstance(message, dict) and message.get("role") == "user"
+def _is_asked(record: Record) -> bool:
+    return record["type"] == "message" and record["message"]["role"] == "user"
 
 
 @settings(max_examples=max(10, settings().max_examples // 2))

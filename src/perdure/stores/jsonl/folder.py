@@ -54,9 +54,8 @@ class Folder:
         Raises: StoreReadOnly, StoreFull, StoreUnavailable.
         """
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name in ("locks", "leases", "partials", "keys", "blobs", "new"):
-                (self.inner / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+                _make(self.inner / name)
         except OSError as error:
             self.fail(error)
 
@@ -209,6 +208,13 @@ def namespace_folder(root: Path, namespace: str) -> Path:
     )
     name = name if len(name) < 200 else f"%%{hashed(namespace)}"
     return root / f"{INNER}-namespaces" / (name or "%")
+
+
+def _make(path: Path) -> None:
+    """Make the folder `path` and those above it that are missing, for their owner only."""
+    if not path.is_dir():
+        _make(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _here() -> str:

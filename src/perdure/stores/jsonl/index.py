@@ -259,6 +259,7 @@ class Log:
             return []
         late = run.lines[-count:]
         del self.rows[first:], run.hashed[-count:], run.lines[-count:]
+        run.at = self.rows[-1].at if run.hashed else 0
         self.aliases = [pair for pair in self.aliases if entry_place(pair[1])[1] < first]
         return [line for line, after in zip(late, [*late[1:], None], strict=True) if line != after]
 
