@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from perdure.errors import InvalidArguments as InvalidArguments
     from perdure.errors import InvalidEntry as InvalidEntry
     from perdure.errors import InvalidParent as InvalidParent
+    from perdure.errors import InvalidQuery as InvalidQuery
     from perdure.errors import InvalidTransition as InvalidTransition
     from perdure.errors import KeyMissing as KeyMissing
     from perdure.errors import KeyWrong as KeyWrong
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from perdure.session.messages import tool_call as tool_call
     from perdure.session.messages import tool_result as tool_result
     from perdure.session.messages import user as user
+    from perdure.session.search.values import Hit as Hit
     from perdure.session.tree import TreeNode as TreeNode
     from perdure.tools.declare import tool as tool
     from perdure.tools.spec import ToolCall as ToolCall
@@ -144,6 +146,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "InvalidArguments",
         "InvalidEntry",
         "InvalidParent",
+        "InvalidQuery",
         "InvalidTransition",
         "KeyMissing",
         "KeyWrong",
@@ -213,6 +216,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "tool_result",
         "user",
     ),
+    "perdure.session.search.values": ("Hit",),
     "perdure.session.tree": ("TreeNode",),
     "perdure.tools.declare": ("tool",),
     "perdure.tools.spec": (

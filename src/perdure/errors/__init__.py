@@ -6,6 +6,7 @@
     ├ StoreError     SessionNotFound · SessionExists · HeadConflict · LeafConflict · LeaseHeld
     │                LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew · NotAStore
     │                StoreCorrupt · StoreReadOnly · StoreFull · StoreUnavailable · Unsupported
+    │                InvalidQuery
     │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
     │                MalformedResponse
@@ -51,6 +52,7 @@ from perdure.errors.root import PerdureError
 from perdure.errors.stores import (
     HeadConflict,
     IdempotencyMismatch,
+    InvalidQuery,
     KeyMissing,
     KeyWrong,
     LeafConflict,
@@ -92,6 +94,7 @@ __all__ = [
     "InvalidArguments",
     "InvalidEntry",
     "InvalidParent",
+    "InvalidQuery",
     "InvalidTransition",
     "KeyMissing",
     "KeyWrong",

@@ -254,3 +254,15 @@ class Unsupported(StoreError):
         )
         self.capability = capability
         self.backend = backend
+
+
+class InvalidQuery(StoreError):
+    """A search query looks for nothing, or for what cannot be looked for."""
+
+    code = "invalid_query"
+
+    def __init__(self, query: str, reason: str) -> None:
+        shown = query if len(query) <= 60 else query[:59] + "…"
+        super().__init__(f"cannot search for {shown!r}: {reason}")
+        self.query = query
+        self.reason = reason

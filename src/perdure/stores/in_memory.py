@@ -28,6 +28,8 @@ from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
+from perdure.session.search.query import sought_in
+from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import is_current
 from perdure.stores.chain import blob_hash
 from perdure.stores.heap import (
@@ -44,6 +46,7 @@ from perdure.stores.heap import (
     window_in,
 )
 from perdure.stores.heap_append import append
+from perdure.stores.heap_search import hits_in, searchable_texts
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
@@ -104,7 +107,7 @@ class _Handle:
     """A namespace of a memory, until it is closed."""
 
     address = ADDRESS
-    capabilities = Capabilities()
+    capabilities = Capabilities(search=True)
 
     def __init__(self, namespace: str, memory: Memory) -> None:
         self.namespace = namespace
@@ -291,8 +294,18 @@ def _is_listed(info: SessionInfo, scope: SessionScope, cwd: str | None, query: s
     return sought in info.name.casefold() or sought in info.id.casefold()
 
 
-class MemoryStore(_Writing, _Reading, _Namespace):
-    """A namespace of sessions in this process's memory; implements `SessionStore`."""
+class _Searching(_Handle):
+    """`Searching`: each search reads the whole log."""
+
+    async def search(self, query: SearchQuery) -> list[Hit]:
+        return hits_in(self._heap, query, sought_in(query.text))
+
+    async def reindex(self) -> int:
+        return sum(1 for _ in searchable_texts(self._heap))
+
+
+class MemoryStore(_Writing, _Reading, _Namespace, _Searching):
+    """A namespace of sessions in this process's memory; implements `SessionStore`, `Searching`."""
 
     def __init__(
         self,

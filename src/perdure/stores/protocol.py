@@ -20,7 +20,7 @@ The rules of an append, the same in every backend:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -28,6 +28,7 @@ from perdure.session.entries import Entry, NewEntry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, StreamHeader
+from perdure.session.search.values import Hit, SearchQuery
 
 EMPTY = -1
 """Head of a stream without entries."""
@@ -148,13 +149,14 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     its origin's entries, under their ids; without it a fork gets copies, entries of its own with
     ids of its own, and its header has a `parent` and no `fork`. `encryption`: the store can be
     encrypted at rest. `erase`: content can be taken out of a stream that stays; without it a
-    stream can only be removed whole.
+    stream can only be removed whole. `search`: the store is also `Searching`.
     """
 
     multi_stream_commit: bool = True
     pointer_fork: bool = True
     encryption: bool = False
     erase: bool = False
+    search: bool = False
 
 
 class Positioned(msgspec.Struct, frozen=True):
@@ -347,6 +349,28 @@ class NamespaceReading(Protocol):
         """The content whose `blob_hash` is `digest`.
 
         Raises: EntryNotFound when it is not here; CorruptLog when it no longer has that hash.
+        """
+        ...
+
+
+@runtime_checkable
+class Searching(Protocol):
+    """Full text over the namespace: what a backend with the capability ``search`` has besides."""
+
+    async def search(self, query: SearchQuery) -> list[Hit]:
+        """What fits `query`, in every branch of every session, the best first.
+
+        Everything committed before the call is looked at; nothing of another namespace is, or
+        counts in any way. What can be found is ``session.search.searchable``, what fits
+        ``session.search.query``; every backend gives the same hits with the same scores.
+        Raises: InvalidQuery.
+        """
+        ...
+
+    async def reindex(self) -> int:
+        """Build what `search` needs anew from the log; how many texts can now be found.
+
+        A search gives the same before, meanwhile and afterwards, unless the index was damaged.
         """
         ...
 

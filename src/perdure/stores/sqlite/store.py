@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar, get_args
@@ -22,6 +23,8 @@ from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
+from perdure.session.search.query import sought_in
+from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.key import StoreKey
@@ -42,6 +45,7 @@ from perdure.stores.sqlite.database import Database, attach, detach
 from perdure.stores.sqlite.packing.cipher import cipher_of
 from perdure.stores.sqlite.packing.contents import Packed, packed
 from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.search import indexing, querying
 from perdure.stores.sqlite.upkeep import collecting
 from perdure.stores.sqlite.upkeep.collecting import batched
 from perdure.stores.sqlite.watching import Changes
@@ -57,7 +61,7 @@ T = TypeVar("T")
 class _Handle:
     """A namespace of a database, until it is closed."""
 
-    capabilities = Capabilities(encryption=True)
+    capabilities = Capabilities(encryption=True, search=True)
 
     def __init__(
         self,
@@ -226,6 +230,33 @@ class _Namespace(_Handle):
         return await self._read(reading.blob, digest)
 
 
+class _Searching(_Handle):
+    """`Searching`: an index that is brought up to date before it is asked, in steps."""
+
+    async def search(self, query: SearchQuery) -> list[Hit]:
+        sought = sought_in(query.text)
+        progress = await self._read(indexing.progress)
+        if progress.behind > indexing.SCANNED:
+            # Where the file cannot be written, the search reads what is not indexed.
+            with suppress(StoreReadOnly, StoreFull):
+                await self._index(progress)
+        return await self._read(querying.hits, query, sought)
+
+    async def reindex(self) -> int:
+        await self._write_index(indexing.clear)
+        await self._index(await self._read(indexing.progress))
+        return await self._read(indexing.texts)
+
+    async def _index(self, progress: indexing.Progress) -> None:
+        """Index all that was there at `progress`, in transactions that keep nobody waiting long."""
+        while not progress.is_reached(await self._write_index(indexing.index_some)):
+            pass
+
+    async def _write_index(self, work: Callable[[Tables], T]) -> T:
+        # At durability "normal", whatever the handle's: the log can tell it again.
+        return await self._open_database().write(work, "normal", is_composite=True)
+
+
 class _Upkeep(_Handle):
     """`Vacuuming`: in steps, between which others write."""
 
@@ -242,8 +273,8 @@ class _Upkeep(_Handle):
         return Vacuumed(blobs, blob_bytes, freed)
 
 
-class SqliteStore(_Writing, _Reading, _Namespace, _Upkeep):
-    """A namespace of sessions in an SQLite file; a `SessionStore`, `Vacuuming`."""
+class SqliteStore(_Writing, _Reading, _Namespace, _Searching, _Upkeep):
+    """A namespace of sessions in an SQLite file; a `SessionStore`, `Searching`, `Vacuuming`."""
 
     @classmethod
     async def open(

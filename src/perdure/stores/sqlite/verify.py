@@ -22,6 +22,7 @@ from perdure.stores.protocol import EMPTY, Problem, Verification
 from perdure.stores.sqlite.branches import Fork, fork_of, node_seen
 from perdure.stores.sqlite.packing.contents import Packed, content_in
 from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
+from perdure.stores.sqlite.search.checking import index_problems, look_again
 from perdure.stores.verification import (
     StoredCommit,
     StoredEntry,
@@ -73,10 +74,12 @@ def verification(tables: Tables, namespace: str) -> Verification:
         streams += 1
         entries += check.count
     problems += _blob_problems(tables, namespace)
+    problems += index_problems(tables, namespace)
     return Verification(streams, entries, tuple(problems))
 
 
 def _file_problems(tables: Tables) -> Iterator[Problem]:
+    look_again(tables)
     try:
         found = [str(row[0]) for row in tables.rows("PRAGMA quick_check(100)")]
     except apsw.Error as error:

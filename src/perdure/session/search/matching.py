@@ -1,0 +1,42 @@
+"""Whether words fit a query, and how often each of its phrases occurs in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from perdure.session.search.query import Phrase, Sought
+
+
+def counts_in(terms: Sequence[str], sought: Sought) -> tuple[int, ...] | None:
+    """How often each of ``sought.phrases`` occurs in `terms`; None where `terms` do not fit."""
+    if any(count(terms, phrase) for phrase in sought.unwanted):
+        return None
+    counts: list[int] = []
+    for clause in sought.clauses:
+        found = [count(terms, phrase) for phrase in clause]
+        if not any(found):
+            return None
+        counts += found
+    return tuple(counts)
+
+
+def count(terms: Sequence[str], phrase: Phrase) -> int:
+    """How often `phrase` occurs in `terms`; occurrences may overlap."""
+    if len(phrase.terms) == 1 and not phrase.is_prefix:
+        return terms.count(phrase.terms[0])
+    return sum(1 for _ in places(terms, phrase))
+
+
+def places(terms: Sequence[str], phrase: Phrase) -> Iterator[int]:
+    """Where in `terms` `phrase` begins."""
+    *before, last = phrase.terms
+    for place in _places_of(terms, before[0]) if before else range(len(terms)):
+        end = place + len(before)
+        if end >= len(terms) or list(terms[place:end]) != before:
+            continue
+        if terms[end] == last or (phrase.is_prefix and terms[end].startswith(last)):
+            yield place
+
+
+def _places_of(terms: Sequence[str], term: str) -> Iterable[int]:
+    return (place for place, each in enumerate(terms) if each == term)

@@ -1,0 +1,134 @@
+"""From what somebody typed to what is sought.
+
+The language: words are sought all together, in any order, in one entry. ``"some words"`` in quotes
+are sought in that order, side by side. ``word*`` is every word that begins so. ``a OR b`` takes
+either; it binds closer than the rest: ``x a OR b`` is x, and a or b. ``NOT a`` (or ``AND NOT a``)
+leaves out what holds a. The operators are in capitals. Everything else is a separator as in any
+text, so code and paths can be typed as they are; a quote without its second is left out, and an
+operator with nothing to stand between is a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import chain
+from typing import Literal
+
+import msgspec
+
+from perdure.errors import InvalidQuery
+from perdure.session.search.words import terms
+
+MOST_PHRASES = 64
+MOST_TERMS = 512
+
+Operator = Literal["AND", "OR", "NOT"]
+
+_ITEM = re.compile(r'"([^"]*)"(\*?)|([^\s"]+)')
+_OPERATORS: dict[str, Operator] = {"AND": "AND", "OR": "OR", "NOT": "NOT"}
+
+
+class Phrase(msgspec.Struct, frozen=True):
+    """Words in a row, at least one. `is_prefix`: the last one may go on."""
+
+    terms: tuple[str, ...]
+    is_prefix: bool = False
+
+
+class Sought(msgspec.Struct, frozen=True):
+    """What an entry must hold: of each of `clauses` at least one phrase; and none `unwanted`."""
+
+    clauses: tuple[tuple[Phrase, ...], ...]
+    unwanted: tuple[Phrase, ...] = ()
+
+    @property
+    def phrases(self) -> tuple[Phrase, ...]:
+        """The phrases that are wanted, in order."""
+        return tuple(chain.from_iterable(self.clauses))
+
+
+def sought_in(text: str) -> Sought:
+    """What the query `text` looks for.
+
+    Raises: InvalidQuery when it looks for nothing, only says what not to find, joins OR with NOT,
+    or is too long.
+    """
+    reader = _Reader(text)
+    for item in _items(text):
+        reader.take(item)
+    return reader.end()
+
+
+def _items(text: str) -> list[Phrase | Operator]:
+    """Phrases and operators in turn; an operator without a phrase on its sides is a word."""
+    found: list[Phrase | Operator] = []
+    for quoted, star, word in _ITEM.findall(text):
+        operator = _OPERATORS.get(word)
+        if operator is not None:
+            found.append(operator)
+            continue
+        is_prefix = star == "*" or (len(word) > 1 and word.endswith("*"))
+        phrase = Phrase(tuple(terms(quoted or word)), is_prefix)
+        if phrase.terms:
+            found.append(phrase)
+    while found and isinstance(found[-1], str):
+        found[-1] = _word(found[-1])
+    if found and isinstance(found[0], str) and found[0] != "NOT":
+        found[0] = _word(found[0])
+    return found
+
+
+def _word(operator: str) -> Phrase:
+    return Phrase((operator.lower(),))
+
+
+class _Reader:
+    """Takes phrases and operators one by one."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._clauses: list[tuple[Phrase, ...]] = []
+        self._unwanted: list[Phrase] = []
+        self._waiting: Sequence[Operator] = ()
+        self._was_unwanted = False
+
+    def take(self, item: Phrase | Operator) -> None:
+        """The next phrase or operator."""
+        if not isinstance(item, Phrase):
+            self._waiting = (*self._waiting, item)
+            return
+        self._place(item)
+        self._waiting = ()
+
+    def _place(self, phrase: Phrase) -> None:
+        match self._waiting:
+            case () | ("AND",):
+                self._clauses.append((phrase,))
+                self._was_unwanted = False
+            case ("NOT",) | ("AND", "NOT"):
+                self._unwanted.append(phrase)
+                self._was_unwanted = True
+            case ("OR",) if not self._was_unwanted:
+                self._clauses[-1] = (*self._clauses[-1], phrase)
+            case ("OR",) | ("OR", "NOT"):
+                raise self._refusal("OR cannot be joined with NOT; search twice instead")
+            case _:
+                raise self._refusal(f"{' '.join(self._waiting)} needs a word on both sides")
+
+    def end(self) -> Sought:
+        """What was taken, as a whole."""
+        sought = Sought(tuple(self._clauses), tuple(self._unwanted))
+        if not sought.clauses:
+            nothing = "it only says what not to find; add what to find"
+            raise self._refusal(nothing if sought.unwanted else "it holds no word to look for")
+        everything = (*sought.phrases, *sought.unwanted)
+        if len(everything) > MOST_PHRASES or sum(len(p.terms) for p in everything) > MOST_TERMS:
+            raise self._refusal(
+                f"it is too long: at most {MOST_PHRASES} words and phrases of {MOST_TERMS} words "
+                "in all"
+            )
+        return sought
+
+    def _refusal(self, reason: str) -> InvalidQuery:
+        return InvalidQuery(self._text, reason)

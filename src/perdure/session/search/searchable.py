@@ -1,0 +1,133 @@
+"""What of an entry can be found: its words' text, who said it, and the tools it names.
+
+Found are messages (text, reasoning that was shown, names and arguments of tool calls, results,
+errors), summaries of compactions and branches, messages of extensions, titles and labels. Not
+found are the turn ledger, which says nothing that the messages do not, system prompts kept with a
+session's start, media, the state of extensions, redacted reasoning, and bodies that cannot be read.
+
+A change here changes what an index holds: raise ``words.VERSION``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+import msgspec
+
+from perdure.errors import CorruptLog, UnsupportedVersion
+from perdure.session.codec import Body, body_of
+from perdure.session.entries import Entry
+from perdure.session.info import StreamHeader
+from perdure.session.kinds import MESSAGE, BranchSummary, Compaction, CustomMessage
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+from perdure.session.notes import Label, SessionInfoChanged
+from perdure.session.search.values import SearchRole
+
+KINDS: tuple[str, ...] = (
+    MESSAGE,
+    *(body.kind for body in (Compaction, BranchSummary, CustomMessage)),
+    *(body.kind for body in (SessionInfoChanged, Label)),
+)
+"""The kinds of entries that can be found."""
+
+_KINDS = frozenset(KINDS)
+
+
+class Searchable(msgspec.Struct, frozen=True):
+    """What can be found of an entry. `tools` are the names of the tools it calls or answers for."""
+
+    role: SearchRole
+    text: str
+    tools: tuple[str, ...] = ()
+
+
+def searchable_of(entry: Entry) -> Searchable | None:
+    """What can be found of `entry`; None where that is nothing."""
+    if entry.kind not in _KINDS:
+        return None
+    try:
+        found = _of_body(body_of(entry))
+    except (CorruptLog, UnsupportedVersion):
+        return None
+    return found if found is not None and found.text else None
+
+
+def searchable_title(header: StreamHeader) -> Searchable | None:
+    """The title a stream was created with, which no entry says; None where there is none."""
+    if header.kind != "session" or not header.title:
+        return None
+    return Searchable("title", header.title)
+
+
+def _of_body(body: Body) -> Searchable | None:
+    match body:
+        case Message():
+            return Searchable(body.role, _text_of_message(body), _tools_of(body.parts))
+        case CustomMessage():
+            return Searchable("custom", _text_of(body.parts), _tools_of(body.parts))
+        case Compaction() | BranchSummary():
+            return Searchable("summary", body.summary)
+        case SessionInfoChanged(title=str(title)):
+            return Searchable("title", title)
+        case Label(text=str(text)):
+            return Searchable("label", text)
+        case _:
+            return None
+
+
+def _text_of_message(message: Message) -> str:
+    text = _text_of(message.parts)
+    return "\n".join(filter(None, (text, message.error)))
+
+
+def _text_of(parts: Iterable[Part]) -> str:
+    return "\n".join(text for part in parts for text in _texts_of(part) if text)
+
+
+def _texts_of(part: Part) -> Iterator[str]:
+    match part:
+        case TextPart():
+            yield part.text
+        case ThinkingPart():
+            if not part.is_redacted:
+                yield part.text
+        case ToolCallPart():
+            yield part.name
+            yield from _plain_texts(part.args)
+        case ToolResultPart():
+            yield part.text
+        case MediaPart():
+            yield part.name or ""
+        case UnknownPart():
+            return
+
+
+def _plain_texts(value: object) -> Iterator[str]:
+    """The keys and values in plain data, in order; however deep it goes."""
+    waiting: list[object] = [value]
+    while waiting:
+        below = waiting.pop()
+        if isinstance(below, dict):
+            fields = cast("dict[str, object]", below)
+            waiting.extend(each for key in reversed(fields) for each in (fields[key], key))
+        elif isinstance(below, list):
+            waiting.extend(reversed(cast("list[object]", below)))
+        elif isinstance(below, str):
+            yield below
+        elif below is not None and not isinstance(below, bool):
+            yield str(below)
+
+
+def _tools_of(parts: Iterable[Part]) -> tuple[str, ...]:
+    named = (part.name for part in parts if isinstance(part, ToolCallPart | ToolResultPart))
+    return tuple(dict.fromkeys(name for name in named if name))

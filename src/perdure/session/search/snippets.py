@@ -1,0 +1,125 @@
+"""The stretch of a text that shows best why it fits a query, and where in it the query fits."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+from perdure.session.search.matching import places
+from perdure.session.search.query import Phrase
+from perdure.session.search.words import words
+
+LENGTH = 160
+"""Characters of a snippet, not counting what says that it was cut."""
+
+_LEAD = 40
+"""Characters before the first place that fits."""
+
+_MOST_PLACES = 1_000
+"""Places of a phrase that are looked at."""
+
+_SPACE = re.compile(r"\s+")
+
+Span = tuple[int, int]
+
+
+class Snippet(NamedTuple):
+    """A stretch on one line; `marks` as in ``values.Hit``."""
+
+    text: str
+    marks: tuple[Span, ...]
+
+
+def snippet_of(text: str, phrases: Sequence[Phrase]) -> Snippet:
+    """The stretch of `text` with the most different phrases; its start, where none occurs."""
+    spans = sorted(_spans(text, phrases))
+    start = _best_start(spans)
+    begin = _word_start(text, max(start - _LEAD, 0), start)
+    end = min(begin + LENGTH, len(text))
+    shown = _merged([(first, min(last, end)) for first, last, _ in spans if begin <= first < end])
+    return _on_one_line(text, begin, end, shown)
+
+
+def _best_start(spans: Sequence[tuple[int, int, int]]) -> int:
+    """Where the place stands behind which the most different phrases follow closely."""
+    best, most = 0, 0
+    starts = [span[0] for span in spans]
+    for number, start in enumerate(starts):
+        behind = spans[number : bisect_right(starts, start + LENGTH - 2 * _LEAD)]
+        different = len({which for _, _, which in behind})
+        if different > most:
+            best, most = start, different
+    return best
+
+
+def _word_start(text: str, begin: int, start: int) -> int:
+    """The first beginning of a word at or after `begin`, `start` at the latest."""
+    if begin == 0 or text[begin - 1].isspace():
+        return begin
+    space = _SPACE.search(text, begin, start)
+    return begin if space is None else space.end()
+
+
+def _merged(spans: Sequence[Span]) -> list[Span]:
+    """`spans`, in order, where they overlap as one."""
+    merged: list[Span] = []
+    for first, last in spans:
+        if merged and first < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def _on_one_line(text: str, begin: int, end: int, shown: Sequence[Span]) -> Snippet:
+    line = "…" if begin > 0 else ""
+    marks: list[Span] = []
+    at = begin
+    for first, last in shown:
+        line += _SPACE.sub(" ", text[at:first])
+        marked = _SPACE.sub(" ", text[first:last])
+        marks.append((len(line), len(line) + len(marked)))
+        line += marked
+        at = last
+    line += _SPACE.sub(" ", text[at:end])
+    is_cut = end < len(text) and not text[end:].isspace()
+    return Snippet(line + ("…" if is_cut else ""), tuple(marks))
+
+
+# ---------------------------------------------------------------- where phrases occur
+
+
+def _spans(text: str, phrases: Sequence[Phrase]) -> Iterator[tuple[int, int, int]]:
+    """Where in `text` which phrase begins and ends."""
+    left = [(which, phrase) for which, phrase in enumerate(phrases)]
+    if text.isascii():
+        for which, phrase in enumerate(phrases):
+            found = list(islice(_pattern(phrase).finditer(text), _MOST_PLACES))
+            if found:
+                left.remove((which, phrase))
+            yield from ((match.start(), match.end(), which) for match in found)
+        left = [pair for pair in left if _may_be_in(text, pair[1])]
+    if left:
+        standing = list(words(text))
+        terms = [word.term for word in standing]
+        for which, phrase in left:
+            for place in islice(places(terms, phrase), _MOST_PLACES):
+                last = standing[place + len(phrase.terms) - 1]
+                yield standing[place].start, last.end, which
+
+
+def _may_be_in(text: str, phrase: Phrase) -> bool:
+    """Whether it is worth a closer look: only in a very long word the pattern misses a phrase."""
+    return len(text) > 0 and any(len(term) >= 64 for term in phrase.terms)
+
+
+@lru_cache(maxsize=256)
+def _pattern(phrase: Phrase) -> re.Pattern[str]:
+    """Finds `phrase` in ASCII text much faster than looking at each word."""
+    inside = "[^A-Za-z0-9]+".join(re.escape(term) for term in phrase.terms)
+    end = "[A-Za-z0-9]*" if phrase.is_prefix else "(?![A-Za-z0-9])"
+    return re.compile(f"(?<![A-Za-z0-9]){inside}{end}", re.IGNORECASE | re.ASCII)

@@ -1,0 +1,150 @@
+"""How text becomes words that can be found: where they begin and end, and how they are folded.
+
+Every backend indexes and matches the words made here, and nothing else splits or folds text, so
+that all of them find the same. The rules:
+
+- A word is a stretch of letters, digits and their marks; anything else separates, ``_`` too:
+  ``foo_bar`` and ``src/foo.py`` are words in a row, which a query of the same form finds as such.
+- Letter case, accents and vowel points do not count; neither do ligatures and widths of letters.
+- Scripts that put no spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese)
+  and emoji are one word a character, so a query finds them anywhere in a line.
+- A word is at most `LONGEST` characters; a longer one is several in a row.
+
+A change here changes what an index holds: raise `VERSION`, and stores build theirs anew.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+VERSION = 1
+"""Of the words an index holds, and of what they are made of (``searchable``)."""
+
+LONGEST = 64
+
+
+class Word(NamedTuple):
+    """A word as it is compared, and where in the text it stands."""
+
+    term: str
+    start: int
+    end: int
+
+
+_PLAIN = "\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
+"""Characters that are words and fold to themselves."""
+
+_SYMBOLS = ((0x2300, 0x23FF), (0x2600, 0x27BF), (0x2B00, 0x2BFF), (0x1F000, 0x1FBFF))
+"""Emoji, those of later Unicode versions included: an index must not depend on the interpreter."""
+
+_SINGLE = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007"
+    "\u3021-\u3029\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f"
+    "\U00020000-\U0003ffff" + "".join(f"{chr(first)}-{chr(last)}" for first, last in _SYMBOLS)
+)
+"""Characters that are words, in the form of a class of a regular expression."""
+
+_DROPPED = "\u00ad\u0640\u200b-\u200d\u2060\ufe00-\ufe0f\U0001f3fb-\U0001f3ff"
+"""Soft hyphens, joiners, variants, the Arabic stretcher, skin tones: as if they were not there."""
+
+_VOICED = "\u3099\u309a\uff9e\uff9f"
+
+_ASCII_WORD = re.compile(f"[a-z0-9]{{1,{LONGEST}}}")
+_RUN = re.compile("[A-Za-z0-9\x80-\U0010ffff]+")
+_LONG = re.compile(f"[A-Za-z0-9]{{{LONGEST + 1}}}")
+_PIECE = re.compile(f"[{_SINGLE}][{_VOICED}{_DROPPED}]*|[^ {_SINGLE}]+")
+_PLAIN_RUN = re.compile(f"[{_PLAIN}]+")
+_CHUNK = re.compile(f"[{_SINGLE}]|[^ {_SINGLE}]{{1,{LONGEST}}}")
+_IS_DROPPED = re.compile(f"[{_DROPPED}]+")
+
+
+class _Separated(dict[int, int]):
+    """For ``str.translate``: a character of a word stays, any other becomes a space."""
+
+    def __missing__(self, code: int) -> int:
+        kept = self[code] = code if _is_part_of_word(code) else 0x20
+        return kept
+
+
+def _is_part_of_word(code: int) -> bool:
+    if any(first <= code <= last for first, last in _SYMBOLS):
+        return True
+    character = chr(code)
+    is_letter = unicodedata.category(character)[0] in "LNM"
+    return is_letter or _IS_DROPPED.match(character) is not None
+
+
+_SEPARATED = _Separated()
+
+
+def terms(text: str) -> list[str]:
+    """The words of `text` as they are compared, in order."""
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    return [term for run in _RUN.findall(text) for term, _, _ in _pieces(run)]
+
+
+def words(text: str) -> Iterator[Word]:
+    """The words of `text` with their places, in order."""
+    for found in _RUN.finditer(text):
+        start = found.start()
+        for term, first, last in _pieces(found.group()):
+            yield Word(term, start + first, start + last)
+
+
+def spaced(text: str) -> str:
+    """A text whose stretches of ASCII letters, digits and other characters are `terms` of `text`.
+
+    It is `text` itself where that already is one but for letter case.
+    """
+    if text.isascii() and _LONG.search(text) is None:
+        return text
+    return " ".join(terms(text))
+
+
+def _pieces(run: str) -> tuple[Word, ...]:
+    """The words of a stretch without ASCII separators."""
+    return _short_pieces(run) if len(run) <= LONGEST else tuple(_found_in(run))
+
+
+@lru_cache(maxsize=20_000)
+def _short_pieces(run: str) -> tuple[Word, ...]:
+    return tuple(_found_in(run))
+
+
+def _found_in(run: str) -> Iterator[Word]:
+    if run.isascii():
+        for found in _ASCII_WORD.finditer(run.lower()):
+            yield Word(found.group(), found.start(), found.end())
+        return
+    if _PLAIN_RUN.fullmatch(run):
+        for place, character in enumerate(run):
+            yield Word(character, place, place + 1)
+        return
+    for piece in _PIECE.finditer(run.translate(_SEPARATED)):
+        for chunk in _CHUNK.findall(_folded(piece.group()).translate(_SEPARATED)):
+            yield Word(chunk, piece.start(), piece.end())
+
+
+def _folded(piece: str) -> str:
+    """`piece` as it is compared; it may fall into several words then (``½`` is ``1`` and ``2``)."""
+    if piece.isascii():
+        return piece.lower()
+    decomposed = unicodedata.normalize("NFKD", piece).casefold()
+    decomposed = unicodedata.normalize("NFKD", decomposed)
+    kept = "".join(character for character in decomposed if not _is_accent(character))
+    return unicodedata.normalize("NFC", _IS_DROPPED.sub("", kept))
+
+
+def _is_accent(character: str) -> bool:
+    """A mark that words are compared without: Latin accents, Hebrew and Arabic vowel points.
+
+    Marks that make another letter stay: the Japanese voicing, the Indic nukta and virama, tones.
+    """
+    place = unicodedata.combining(character)
+    return 10 <= place <= 35 or place >= 200

@@ -1,0 +1,215 @@
+"""The index of a file against a plain scan: on random logs both find the same, always.
+
+"Always" is: whenever the index was brought up to date in between, after it was built anew, and for
+the part of the log that it does not hold yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import cast
+
+import apsw
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.errors import InvalidQuery
+from perdure.session.codec import new_tree
+from perdure.session.entries import LEAF, NewEntry
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.messages import assistant, tool_call, tool_result, user
+from perdure.session.search.matching import counts_in
+from perdure.session.search.query import MOST_PHRASES, sought_in
+from perdure.session.search.snippets import snippet_of
+from perdure.session.search.values import SearchQuery, SearchRole
+from perdure.session.search.words import spaced, terms, words
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.sqlite.rows import Connection
+from perdure.stores.sqlite.search import indexing
+from perdure.stores.sqlite.store import SqliteStore
+from tests.fakes.clock import ManualClock, SeededRandom
+
+
+def means_something(text: str) -> bool:
+    try:
+        sought_in(text)
+    except InvalidQuery:
+        return False
+    return True
+
+
+WORDS = (
+    *(
+        "tide",
+        "tides",
+        "Tide",
+        "moon",
+        "a",
+        "a",
+        "foo_bar",
+        "foo",
+        "bar",
+        "été",
+        "ete",
+        "e\u0301te",
+    ),
+    *(
+        "酒店",
+        "店",
+        "ガラス",
+        "👍🏽",
+        "x" * 70,
+        "src/a.py",
+        "3.14",
+        "ﬁn",
+        "OR",
+        "NOT",
+        "-",
+        "\x00",
+        "½",
+    ),
+)
+texts = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join) | st.text(max_size=20)
+sought_texts = st.lists(
+    st.sampled_from(
+        [*WORDS, "ti*", '"tide moon"', '"a foo"*', "moon OR a", "NOT moon", '"a a"', "酒*"]
+    ),
+    min_size=1,
+    max_size=4,
+).map(" ".join)
+roles: st.SearchStrategy[tuple[SearchRole, ...]] = st.sampled_from(
+    [(), (), (), ("user",), ("tool", "title"), ("assistant",)]
+)
+queries = st.builds(
+    SearchQuery,
+    text=sought_texts.filter(means_something),
+    roles=roles,
+    sessions=st.sampled_from([(), (), (StreamId("one"),), (StreamId("two"), StreamId("no"))]),
+    tools=st.sampled_from([(), (), (), ("grep",)]),
+    since=st.sampled_from([None, None, 3]),
+    until=st.sampled_from([None, None, 6]),
+    is_on_branch=st.sampled_from([None, None, True, False]),
+    limit=st.sampled_from([50, 50, 3]),
+)
+
+
+def entry(text: str, kind: str, chance: int, at: int) -> NewEntry:
+    message = {
+        "user": user(text),
+        "assistant": assistant(text),
+        "call": assistant(tool_call("c", "grep", {"for": text})),
+        "result": tool_result("c", text, name="grep"),
+    }[kind]
+    return new_tree(message, None if chance == 0 else LEAF, at=at)
+
+
+entries = st.builds(
+    entry,
+    texts,
+    st.sampled_from(["user", "assistant", "call", "result"]),
+    st.integers(0, 5),
+    st.integers(0, 9),
+)
+commits = st.lists(
+    st.tuples(st.sampled_from(["one", "two"]), st.lists(entries, min_size=1, max_size=4)),
+    min_size=1,
+    max_size=6,
+)
+
+
+async def write(store: SessionStore, stream: str, *new: NewEntry, title: str | None = None) -> None:
+    header = StreamHeader(StreamId(stream), 4, title=title) if title is not None else None
+    write = Write(stream=StreamId(stream), create=header, entries=new)
+    await store.commit(Commit(writes=(write,), at=5))
+
+
+async def compare(
+    path: Path, script: list[tuple[str, list[NewEntry]]], wanted: list[SearchQuery], index: set[int]
+) -> None:
+    clock = ManualClock()
+    plain = MemoryStore(clock=clock, random=SeededRandom(1))
+    indexed = await SqliteStore.open(path, durability="normal", clock=clock, random=SeededRandom(1))
+    try:
+        for store in (plain, indexed):
+            await write(store, "one", title="tide table")
+            await write(store, "two", title="")
+        for number, (stream, new) in enumerate(script):
+            for store in (plain, indexed):
+                await write(store, stream, *new)
+            if number in index:
+                await index_more(indexed)
+        await check_alike(plain, indexed, wanted)
+        assert await indexed.reindex() == await plain.reindex()
+        await check_alike(plain, indexed, wanted)
+    finally:
+        await indexed.close()
+
+
+async def index_more(store: SqliteStore) -> None:
+    step = store._write_index(indexing.index_some)  # pyright: ignore[reportPrivateUsage] - a search takes this step for more entries than these logs have
+    await step
+
+
+async def check_alike(plain: MemoryStore, indexed: SqliteStore, wanted: list[SearchQuery]) -> None:
+    for query in wanted:
+        assert await indexed.search(query) == await plain.search(query)
+    assert (await indexed.verify()).problems == ()
+
+
+@settings(max_examples=30)
+@given(commits, st.lists(queries, min_size=1, max_size=6), st.sets(st.integers(0, 5)))
+def test_the_index_finds_what_a_scan_finds(
+    script: list[tuple[str, list[NewEntry]]], wanted: list[SearchQuery], index: set[int]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(compare(Path(folder, "s.db"), script, wanted, index))
+
+
+@given(st.lists(texts | st.text(), max_size=5))
+def test_fts5_splits_what_is_indexed_into_the_same_words(given_texts: list[str]) -> None:
+    db = cast("Connection", apsw.Connection(":memory:"))
+    db.execute("CREATE VIRTUAL TABLE s USING fts5 (text, content = '', tokenize = 'ascii')")
+    db.execute("CREATE VIRTUAL TABLE v USING fts5vocab (s, instance)")
+    expected: set[tuple[int, int, str]] = set()
+    for row, text in enumerate(given_texts):
+        db.execute("INSERT INTO s (rowid, text) VALUES (?, ?)", (row, spaced(text)))
+        expected |= {(row, place, term) for place, term in enumerate(terms(text))}
+    assert set(db.execute("SELECT doc, offset, term FROM v")) == expected
+    db.close()
+
+
+@given(st.text() | texts)
+def test_words_stand_where_they_say(text: str) -> None:
+    found = list(words(text))
+
+    assert [word.term for word in found] == terms(text)
+    assert all(0 <= word.start < word.end <= len(text) for word in found)
+    assert [word.start for word in found] == sorted(word.start for word in found)
+    for word in found:
+        assert word.term in terms(text[word.start : word.end])
+
+
+@given(st.text() | texts)
+def test_words_are_words_of_themselves(text: str) -> None:
+    """Whatever is copied from a hit into a query finds it again."""
+    for term in terms(text):
+        assert terms(term) == [term]
+
+
+@given(texts, st.text() | sought_texts)
+def test_every_query_has_a_meaning_or_is_refused_and_a_fit_can_be_shown(
+    text: str, query: str
+) -> None:
+    if not means_something(query):
+        return
+    sought = sought_in(query)
+    assert 1 <= len(sought.phrases) <= MOST_PHRASES
+    counts = counts_in(terms(text), sought)
+    snippet = snippet_of(text, sought.phrases)
+    assert all(0 <= first < last <= len(snippet.text) for first, last in snippet.marks)
+    if counts is not None:
+        assert snippet.marks
