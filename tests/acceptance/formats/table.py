@@ -1,0 +1,98 @@
+"""The table of `docs/formats.md`: what is kept, by format.
+
+`python -m tests.acceptance.formats.table` writes it there. Every cell is a test of `test_table.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.acceptance.formats.features import FEATURES
+from tests.conftest import REPOSITORY
+
+READ = ("pi", "operator", "claude-code", "codex", "perdure")
+WRITTEN = ("pi", "operator", "perdure")
+TITLES = {
+    "pi": "pi",
+    "operator": "Operator",
+    "claude-code": "Claude Code",
+    "codex": "Codex",
+    "perdure": "perdure",
+}
+
+YES, PARTLY, NO = "yes", "partly", "no"
+
+_CELLS: dict[str, tuple[str, str]] = {
+    # feature: (read from pi, Operator, Claude Code, Codex; written to pi, Operator)
+    "what was said, by whom": ("yyyy", "yy"),
+    "reasoning that can be read": ("yyyy", "yy"),
+    "tool calls with their arguments": ("yyyy", "yy"),
+    "tool results, failures told apart": ("yyyy", "yy"),
+    "several calls at once, all answered": ("yyyy", "yy"),
+    "images, as blobs": ("yyyy", "yp"),
+    "sound, as blobs": ("-y--", "yy"),
+    "the model of each answer": ("y-yy", "y-"),
+    "changes of the model": ("yy-y", "yy"),
+    "changes of the thinking level": ("yy-y", "yy"),
+    "tokens used": ("yyyy", "yy"),
+    "what it cost": ("yy--", "yy"),
+    "how each answer ended": ("yyyy", "yy"),
+    "errors of answers": ("yyy-", "yy"),
+    "branches": ("yyyy", "yy"),
+    "going back, as an entry": ("-y-y", "py"),
+    "labels": ("yy--", "yy"),
+    "the title": ("yyyy", "yy"),
+    "compactions and what they keep": ("yyyy", "yy"),
+    "messages kept verbatim by a compaction": ("y--y", "y-"),
+    "summaries of branches": ("yy--", "yp"),
+    "files read and modified, of summaries": ("yy--", "yy"),
+    "state of extensions": ("yyy-", "yy"),
+    "messages of extensions": ("yyyy", "yy"),
+    "what a gateway said of a message": ("-y--", "-y"),
+    "which agent a call started": ("--y-", "--"),
+    "the session an agent belongs to": ("--yy", "--"),
+    "the working directory": ("yyyy", "yy"),
+    "times": ("yyyy", "yy"),
+    "ids that can be looked up": ("yyy-", "yy"),
+    "records beside the conversation": ("y-yy", "p-"),
+}
+_WORDS = {"y": YES, "p": PARTLY, "-": NO}
+
+BEGIN = "<!-- table: written by `python -m tests.acceptance.formats.table` -->"
+END = "<!-- table end -->"
+DOCUMENT: Path = REPOSITORY / "docs" / "formats.md"
+
+
+def read_cell(feature: str, format: str) -> str:
+    """What the table says of reading `feature` from `format`."""
+    return YES if format == "perdure" else _WORDS[_CELLS[feature][0][READ.index(format)]]
+
+
+def written_cell(feature: str, format: str) -> str:
+    """What the table says of writing `feature` in `format`."""
+    return YES if format == "perdure" else _WORDS[_CELLS[feature][1][WRITTEN.index(format)]]
+
+
+def rendered() -> str:
+    """The table, in Markdown."""
+    heads = [
+        *(f"from {TITLES[name]}" for name in READ),
+        *(f"to {TITLES[name]}" for name in WRITTEN),
+    ]
+    lines = ["| What is kept | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+    for feature in FEATURES:
+        cells = [read_cell(feature, name) for name in READ]
+        cells += [written_cell(feature, name) for name in WRITTEN]
+        lines.append(f"| {feature} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def with_table(document: str) -> str:
+    """`document` with the table in its place."""
+    before, _, rest = document.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{rendered()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(with_table(DOCUMENT.read_text("utf-8")), "utf-8")
