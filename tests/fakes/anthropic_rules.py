@@ -66,20 +66,29 @@ def _message_faults(message: Json) -> Iterator[str]:
 
 
 def _block_faults(block: Json, role: str) -> Iterator[str]:
-    kind = block.get("type")
+    kind = str(block.get("type"))
     if kind == "text":
         if not str(block.get("text", "")).strip():
             yield "text content blocks must contain non-whitespace text"
-    elif kind == "thinking" and role == "assistant":
-        if not is_signed(block.get("thinking", ""), block.get("signature", "")):
-            yield "Invalid `signature` in `thinking` block"
-    elif kind == "tool_use" and role == "assistant":
-        if not _ID.fullmatch(block.get("id", "")) or not isinstance(block.get("input"), dict):
-            yield "tool_use: id or input is invalid"
     elif kind in ("image", "document") and role == "user":
         yield from _source_faults(block)
-    elif kind != "tool_result" or role != "user":
+    elif role == "assistant":
+        yield from _answer_faults(block, kind)
+    elif kind != "tool_result":
         yield f"{kind!r} is not possible in a message of the {role}"
+
+
+def _answer_faults(block: Json, kind: str) -> Iterator[str]:
+    if kind == "thinking":
+        if not is_signed(block.get("thinking", ""), block.get("signature", "")):
+            yield "Invalid `signature` in `thinking` block"
+    elif kind == "redacted_thinking":
+        if not block.get("data"):
+            yield "redacted_thinking: data is required"
+    elif kind != "tool_use":
+        yield f"{kind!r} is not possible in a message of the assistant"
+    elif not _ID.fullmatch(block.get("id", "")) or not isinstance(block.get("input"), dict):
+        yield "tool_use: id or input is invalid"
 
 
 def _source_faults(block: Json) -> Iterator[str]:

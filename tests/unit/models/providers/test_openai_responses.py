@@ -1,0 +1,30 @@
+"""How the client is made, and what it knows without calling; calls are in tests/conformance."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import ConfigError
+from perdure.models.protocol import ModelInfo
+from perdure.models.providers.openai_responses import OpenAIResponses
+from tests.fakes.wires import KEY
+
+
+def test_openai_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The environment is the caller's to read: a key found there would be sent without being asked.
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")
+    with pytest.raises(ConfigError, match="openai-responses needs a key: set OPENAI_API_KEY"):
+        OpenAIResponses()
+
+
+async def test_windows_of_known_models_are_known() -> None:
+    client = OpenAIResponses(api_key=KEY)
+    known = "openai-responses:gpt-4o"
+    assert client.info(known) == ModelInfo(known, 128_000)
+    await client.aclose()
+
+
+async def test_a_window_can_be_told_and_a_server_of_ones_own_needs_no_key() -> None:
+    client = OpenAIResponses(base_url="http://127.0.0.1:9/v1", context_window=32_000)
+    assert client.info("openai-responses:my-model").context_window == 32_000
+    await client.aclose()
