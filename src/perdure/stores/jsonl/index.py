@@ -36,13 +36,12 @@ from perdure.stores.jsonl.lines import (
     FORMAT,
     Batch,
     Envelope,
-    Ours,
     batch_info,
     envelope_of,
     fields_of,
     number_in,
 )
-from perdure.stores.jsonl.rows import Key, Row, header_of, lost_row, place
+from perdure.stores.jsonl.rows import Key, Row, header_of, is_sound, lost_row, place
 from perdure.stores.verification import StoredCommit
 
 _TRAIL_BYTES = 256
@@ -232,6 +231,8 @@ class Log:
 
     def _take_batch(self, line: Line, batch: Batch) -> None:
         start = line.offset - batch.size
+        if not is_sound(batch, len(self._pending)):
+            return  # its line is damaged: what it covers is missed when the next batch comes
         if batch.first < self.run.first:
             self.faults.append((batch.first, "lines of ours stand in the file twice"))
             self._pending = []
@@ -270,9 +271,9 @@ class Log:
             if line.offset >= start and line.envelope.ours and line.envelope.ours.seq == seq
         ]
         ours = lines[-1][1] if lines else None
-        if ours is None or ours.more or not self._is_possible(ours, seq):
+        if ours is None or ours.more or not -1 < (ours.parent or 0) < max(seq, 1):
             self.faults.append((seq, "its line is damaged"))
-            self.rows.append(lost_row(self.leaf))
+            self.rows.append(lost_row(self.rows[-1].anchor if self.rows else None))
             return
         first, last = lines[0][0], lines[-1][0]
         at = self.dialect.time_of(last.envelope.timestamp) if ours.at is None else ours.at
@@ -287,15 +288,15 @@ class Log:
             about=None if ours.about is None else EntryId(ours.about),
             record=last.envelope.id,
         )
-        parent = self.anchor_of(first.envelope.parent) if ours.side else ours.parent
+        parent = self.anchor_of(first.envelope.parent) if ours.side else self._near(ours.parent)
         place(row, self.rows, parent)
         self.ids |= {line.envelope.id: seq for line, _ in lines if line.envelope.id is not None}
         if ours.alias is not None:
             self.aliases.append((ours.alias, entry_id(self.header.id, seq)))
 
-    def _is_possible(self, ours: Ours, seq: int) -> bool:
-        parent = ours.parent
-        return parent is None or (0 <= parent < seq and self.rows[parent].lane == "tree")
+    def _near(self, seq: int | None) -> int | None:
+        """The tree entry `seq`, or where it is lost what stands before it."""
+        return None if seq is None else self.rows[seq].anchor
 
     def _settle(self, batch: Batch, line: Line) -> None:
         """The stream stands where `batch` says."""
@@ -310,7 +311,7 @@ class Log:
         self._hash = chain
         self.run = Run(first=len(self.rows))
         self._pending = []
-        self.leaf, self.open_turn = batch.leaf, batch.turn
+        self.leaf, self.open_turn = self._near(batch.leaf), batch.turn
         self.payload = batch.payload
         self.info = batch_info(self.header, batch)
         self.end = line.end

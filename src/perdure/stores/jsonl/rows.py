@@ -12,8 +12,9 @@ from perdure.session.ids import EntryId, StreamId, stream_id
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE, Compaction, ModelChange, ThinkingChange
 from perdure.session.messages import MESSAGE
+from perdure.stores.chain import HASH_BYTES
 from perdure.stores.jsonl.dialects.form import Dialect
-from perdure.stores.jsonl.lines import Envelope, Fields, name_in
+from perdure.stores.jsonl.lines import Batch, Envelope, Fields, name_in
 
 HEADERS = ("session", "session_header")
 """Types of a header record: what the tools write, and what Operator's documentation says."""
@@ -76,6 +77,22 @@ def place(row: Row, rows: list[Row], parent: int | None) -> None:
     row.compaction = seq if row.kind == Compaction.kind else above.compaction
     row.model = seq if row.kind == ModelChange.kind else above.model
     row.thinking = seq if row.kind == ThinkingChange.kind else above.thinking
+
+
+def is_sound(batch: Batch, lines: int) -> bool:
+    """Whether a batch over at most `lines` lines can be one, as far as it says itself."""
+    end = batch.first + batch.count
+    try:
+        chains = [bytes.fromhex(chain) for chain in (batch.hash, batch.foreign or batch.hash)]
+    except ValueError:
+        return False
+    places = (batch.leaf or 0, batch.turn or 0)
+    return (
+        0 <= batch.first <= end
+        and batch.count <= lines
+        and all(0 <= place < max(end, 1) for place in places)
+        and all(len(chain) == HASH_BYTES for chain in chains)
+    )
 
 
 def header_of(envelope: Envelope, fields: Fields, dialect: Dialect) -> StreamHeader | None:

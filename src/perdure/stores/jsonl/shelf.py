@@ -21,7 +21,7 @@ from perdure.stores.jsonl.dialects.form import Dialect
 from perdure.stores.jsonl.folder import Folder, Stamp, session_in
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.lines import FORMAT, Batch, batch_info, envelope_of, fields_of
-from perdure.stores.jsonl.rows import header_of
+from perdure.stores.jsonl.rows import header_of, is_sound
 
 MOST_LOGS = 64
 """Indexes kept in memory; the one unused for longest makes room."""
@@ -201,4 +201,6 @@ def _last_line(file: BinaryIO) -> bytes:
 def _batch(line: bytes, header: StreamHeader) -> Batch | None:
     envelope = envelope_of(line) if line else None
     ours = None if envelope is None else envelope.ours
-    return ours.batch if ours is not None and ours.of == header.id else None
+    if ours is None or ours.batch is None or ours.of != header.id:
+        return None
+    return ours.batch if is_sound(ours.batch, ours.batch.count) else None
