@@ -16,7 +16,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import append, context, disk, fork, importing
+from benchmarks import append, context, disk, fork, importing, reading
 from benchmarks.figures import Benchmark, Figure, Run
 from benchmarks.machine import facts
 
@@ -26,6 +26,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "context": context.measure,
     "disk": disk.measure,
     "import": importing.measure,
+    "reading": reading.measure,
 }
 RESULTS = Path(__file__).parent / "results"
 SEED = 20_261_120

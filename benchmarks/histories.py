@@ -1,0 +1,122 @@
+"""The same conversation as each program would have recorded it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from benchmarks.figures import CLOCK
+from benchmarks.workload import turns
+from perdure.client.clock import system_random
+from perdure.interop.exporting import ExportFormat, export_session
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.messages import (
+    Message,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    decode_message,
+)
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import Commit, Write
+
+Record = dict[str, object]
+
+_AT = "2026-04-01T10:00:00.500Z"
+_SESSION = StreamId("0f6f3f0e-7d55-4c83-9d0a-6f3ad2b7b003")
+_USAGE = {
+    "input_tokens": 4,
+    "cache_creation_input_tokens": 250,
+    "cache_read_input_tokens": 50_000,
+    "output_tokens": 300,
+    "service_tier": "standard",
+}
+
+
+async def histories(seed: int, count: int) -> dict[str, bytes]:
+    """A session of `count` turns, by format."""
+    messages = [decode_message(entry.body) for turn in turns(seed, count) for entry in turn]
+    return {
+        "pi": await _exported(seed, count, "pi"),
+        "operator": await _exported(seed, count, "operator"),
+        "claude-code": _lines(_claude_code(messages)),
+        "codex": _lines(_codex(messages)),
+    }
+
+
+async def _exported(seed: int, count: int, format: ExportFormat) -> bytes:
+    store = MemoryStore(clock=CLOCK, random=system_random)
+    entries = tuple(entry for turn in turns(seed, count) for entry in turn)
+    header = StreamHeader(_SESSION, CLOCK.now_ms())
+    write = Write(stream=_SESSION, create=header, entries=entries)
+    await store.commit(Commit(writes=(write,), at=CLOCK.now_ms()))
+    return (await export_session(store, _SESSION, format)).content
+
+
+def _lines(records: Iterator[Record]) -> bytes:
+    return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+
+
+def _claude_code(messages: list[Message]) -> Iterator[Record]:
+    for number, message in enumerate(messages):
+        is_answer = message.role == "assistant"
+        said: Record = {
+            "role": "assistant" if is_answer else "user",
+            "content": [_block(part) for part in message.parts],
+        }
+        if is_answer:
+            said |= {"id": f"msg_{number}", "model": "claude-sonnet-4-5", "usage": _USAGE}
+        yield {
+            "parentUuid": f"0f6f3f0e-7d55-4c83-{number - 1:012}" if number else None,
+            "isSidechain": False,
+            "userType": "external",
+            "cwd": "/home/ana/orchard",
+            "sessionId": _SESSION,
+            "version": "2.1.40",
+            "gitBranch": "main",
+            "type": said["role"],
+            "message": said,
+            "uuid": f"0f6f3f0e-7d55-4c83-{number:012}",
+            "timestamp": _AT,
+        }
+
+
+def _block(part: object) -> Record:
+    match part:
+        case ToolCallPart():
+            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.args}
+        case ToolResultPart():
+            return {"type": "tool_result", "tool_use_id": part.call_id, "content": part.text}
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case _:
+            raise TypeError(part)
+
+
+def _codex(messages: list[Message]) -> Iterator[Record]:
+    yield _line("session_meta", {"id": _SESSION, "timestamp": _AT, "cwd": "/home/ana/orchard"})
+    for message in messages:
+        for part in message.parts:
+            yield _line("response_item", _item(message, part))
+
+
+def _line(kind: str, payload: Record) -> Record:
+    return {"timestamp": _AT, "type": kind, "payload": payload}
+
+
+def _item(message: Message, part: object) -> Record:
+    match part:
+        case ToolCallPart():
+            arguments = msgspec.json.encode(part.args).decode()
+            call = {"name": part.name, "arguments": arguments, "call_id": part.id}
+            return {"type": "function_call", **call}
+        case ToolResultPart():
+            return {"type": "function_call_output", "call_id": part.call_id, "output": part.text}
+        case TextPart():
+            kind = "output_text" if message.role == "assistant" else "input_text"
+            content = [{"type": kind, "text": part.text}]
+            return {"type": "message", "role": message.role, "content": content}
+        case _:
+            raise TypeError(part)

@@ -1,0 +1,92 @@
+"""Claim: histories are parsed at 50 MB/s on one core at least, whatever program recorded them.
+
+Parsing is everything from bytes to items; beside it, msgspec decoding the same lines and nothing
+else. Times are of the processor, not of the wall. Memory is the peak of what Python allocates
+while a file is parsed, its bytes among it. Files into a store are on the wall, durability "full".
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.figures import CLOCK, Figure, Run, opened
+from benchmarks.histories import histories
+from perdure.client.clock import system_random
+from perdure.interop.batches import import_files
+from perdure.interop.importing import PARSERS
+
+TURNS = 1_500
+FILES = 2_000
+REPEATS = 5
+MS_PER_MB = 20.0
+"""50 MB/s."""
+BYTES_PER_BYTE = 3.0
+
+
+async def measure(run: Run) -> list[Figure]:
+    """Time and memory of each format, and a folder of small files into a store."""
+    figures: list[Figure] = []
+    for format, content in (await histories(run.seed, run.count(TURNS))).items():
+        claim = f"parse {format}, {len(content) / 1e6:.0f} MB"
+        parsing = _ms_per_mb(content, lambda it, name=format: PARSERS[name](it, None))
+        decoding = _ms_per_mb(content, _decode)
+        peak = _peak_bytes(content, format) / len(content)
+        figures += [
+            Figure(claim, "time a MB", parsing, "ms", decoding, MS_PER_MB),
+            Figure(claim, "memory / file", peak, "x", limit=BYTES_PER_BYTE),
+        ]
+    return [*figures, await _folder(run)]
+
+
+def _ms_per_mb(content: bytes, work: Callable[[bytes], object]) -> float:
+    best_s = float("inf")
+    for _ in range(REPEATS):
+        began = time.process_time()
+        work(content)
+        best_s = min(best_s, time.process_time() - began)
+    return best_s * 1000 / (len(content) / 1e6)
+
+
+def _decode(content: bytes) -> None:
+    decode = msgspec.json.Decoder().decode
+    for line in content.splitlines():
+        decode(line)
+
+
+def _peak_bytes(content: bytes, format: str) -> int:
+    tracemalloc.start()
+    try:
+        PARSERS[format](content, None)
+        return tracemalloc.get_traced_memory()[1] + len(content)
+    finally:
+        tracemalloc.stop()
+
+
+async def _folder(run: Run) -> Figure:
+    count = run.count(FILES)
+    paths = await _written(run, count)
+    store = await opened(run.folder / "reading.db", "full")
+    began = time.perf_counter()
+    outcomes = import_files(store, paths, clock=CLOCK, random=system_random)
+    done = [outcome async for outcome in outcomes if outcome.error is None]
+    took_ms = (time.perf_counter() - began) * 1000
+    await store.close()
+    return Figure(f"import {len(done):,} files", "time a file", took_ms / count, "ms")
+
+
+async def _written(run: Run, count: int) -> list[Path]:
+    """Files of five turns each, in all formats by turns."""
+    made = list((await histories(run.seed, 5)).items())
+    paths: list[Path] = []
+    for number in range(count):
+        format, content = made[number % len(made)]
+        path = run.folder / f"{number:05}-{format}.jsonl"
+        own = f"0f6f3f0e-7d55-4c83-9d0a-{number:012}".encode()
+        path.write_bytes(content.replace(b"0f6f3f0e-7d55-4c83-9d0a-6f3ad2b7b003", own))
+        paths.append(path)
+    return paths
