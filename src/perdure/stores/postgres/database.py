@@ -38,6 +38,15 @@ STATEMENT_S = 60
 LOCK_S = 30
 IDLE_IN_TRANSACTION_S = 10
 
+# A server that vanished without a word is noticed within half a minute.
+_DEFAULTS = {
+    "application_name": "perdure",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "4",
+    "tcp_user_timeout": "30000",
+}
+
 _SET_NAMESPACE: LiteralString = "SELECT set_config('perdure.namespace', %s, true)"
 
 # Plans of prepared statements outlive the moment they were made at, when a table may have been
@@ -223,7 +232,9 @@ def conninfo_of(address: str) -> str:
     Raises: ConfigError when it is none.
     """
     try:
-        return make_conninfo(address, application_name="perdure", client_encoding="UTF8")
+        chosen = conninfo_to_dict(address)
+        defaults = {name: value for name, value in _DEFAULTS.items() if name not in chosen}
+        return make_conninfo(address, client_encoding="UTF8", **defaults)
     except psycopg.Error as error:
         raise ConfigError(
             "this is no address of a PostgreSQL database: use postgresql://USER@HOST/DATABASE"

@@ -1,0 +1,367 @@
+"""A server that dies, a connection that is cut, a lock that is held: nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from perdure.client.clock import SystemClock, system_random
+from perdure.errors import (
+    InvalidEntry,
+    PerdureError,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from perdure.session.ids import StreamId
+from perdure.stores.postgres.faults import meaning_of
+from perdure.stores.postgres.store import PostgresStore
+from perdure.stores.protocol import Commit, Committed, Write
+from tests.conformance.store.building import S, append, create, header, said, texts
+from tests.fakes.postgres import PostgresServer, name_of, serving
+from tests.integration.postgres.conftest import Database, Open
+
+ROUNDS = 3
+WRITERS = 4
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[PostgresServer]:
+    """A server that may be killed."""
+    with serving(is_own=True) as server:
+        yield server
+
+
+# ---------------------------------------------------------------- kill -9 of the server
+
+
+def keyed(writer: int, number: int) -> Commit:
+    """A commit to two streams, or to one, that may be repeated."""
+    streams = [StreamId(f"w{writer}"), S][: number % 2 + 1]
+    writes = tuple(
+        Write(stream=stream, entries=(said(f"{writer} {number}"), said("more")))
+        for stream in streams
+    )
+    return Commit(writes=writes, at=1, idempotency_key=f"{writer} {number}")
+
+
+def each_went_on(done: list[int], before: list[int]) -> bool:
+    """Every writer made some commits more."""
+    return all(now >= was + 5 for now, was in zip(done, before, strict=True))
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for something, but not for ever."""
+    clock = SystemClock()
+    deadline = clock.steady_s() + DEADLINE_S
+    while not is_so():
+        assert clock.steady_s() < deadline
+        await asyncio.sleep(0.01)
+
+
+async def committed_at_last(store: PostgresStore, commit: Commit) -> Committed:
+    """Repeat `commit` until the store is back."""
+    clock = SystemClock()
+    until = clock.steady_s() + DEADLINE_S
+    while True:
+        try:
+            return await store.commit(commit)
+        except StoreUnavailable:
+            assert clock.steady_s() < until
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.slow
+async def test_a_server_killed_in_mid_commit_loses_and_doubles_nothing(
+    own_server: PostgresServer, open_store: Open
+) -> None:
+    address = own_server.new_database()
+    stores = [await open_store(address) for _ in range(WRITERS)]
+    await create(stores[0], S)
+    for writer in range(WRITERS):
+        await create(stores[writer], StreamId(f"w{writer}"))
+    done = [0] * WRITERS
+    is_over = asyncio.Event()
+
+    async def write(writer: int) -> None:
+        while not is_over.is_set():
+            await committed_at_last(stores[writer], keyed(writer, done[writer]))
+            done[writer] += 1
+
+    writing = asyncio.gather(*(write(writer) for writer in range(WRITERS)))
+    for _ in range(ROUNDS):
+        before = list(done)
+        await until(partial(each_went_on, done, before))
+        await asyncio.to_thread(own_server.kill)
+        await asyncio.to_thread(own_server.start)
+    is_over.set()
+    await writing
+
+    reader = await open_store(address)
+    for writer in range(WRITERS):
+        said_by = texts(await reader.entries(StreamId(f"w{writer}")))[::2]
+        assert said_by == [f"{writer} {number}" for number in range(done[writer])]
+    shared = texts(await reader.entries(S))[::2]
+    expected = {f"{w} {n}" for w in range(WRITERS) for n in range(done[w]) if n % 2}
+    assert sorted(shared) == sorted(expected)
+    assert (await reader.verify()).problems == ()
+
+
+@pytest.mark.slow
+async def test_watchers_find_their_way_back_to_a_server_that_was_killed(
+    own_server: PostgresServer, open_store: Open
+) -> None:
+    address = own_server.new_database()
+    here, there = await open_store(address), await open_store(address)
+    await create(here, S, said("before"))
+    changes = there.changes()
+    await asyncio.wait_for(anext(changes), 20)
+    after = (await there.feed(0))[-1].position
+
+    await asyncio.to_thread(own_server.kill)
+    await asyncio.to_thread(own_server.start)
+    commit = Commit(writes=(Write(stream=S, entries=(said("after"),)),), at=1, idempotency_key="k")
+    await committed_at_last(here, commit)
+
+    async def heard() -> list[str]:
+        while True:
+            with suppress(StoreUnavailable):
+                found = await there.feed(after)
+                if found:
+                    return texts([item.entry for item in found])
+            await anext(changes)
+
+    assert await asyncio.wait_for(heard(), DEADLINE_S) == ["after"]
+
+
+async def test_a_commit_that_waits_in_a_server_that_dies_is_told_so(
+    own_server: PostgresServer, open_store: Open
+) -> None:
+    address = own_server.new_database()
+    store = await open_store(address)
+    await create(store, S, said("a"))
+    with closing(psycopg.connect(address)) as blocker:
+        blocker.execute("SELECT FROM perdure.stream FOR UPDATE")
+        commit = Commit(writes=(Write(stream=S, entries=(said("b"),)),), at=1, idempotency_key="k")
+        waiting = asyncio.ensure_future(store.commit(commit))
+        await until_somebody_waits(address)
+        await asyncio.to_thread(own_server.kill)
+        with pytest.raises(StoreUnavailable):
+            await waiting
+    await asyncio.to_thread(own_server.start)
+
+    first = await committed_at_last(store, commit)
+    again = await store.commit(commit)
+    assert (again.entries, again.is_replay) == (first.entries, True)
+    assert texts(await store.entries(S)) == ["a", "b"]
+
+
+async def until_somebody_waits(address: str) -> None:
+    """Until a statement waits for a lock."""
+    with psycopg.connect(address, autocommit=True) as db:
+        await until(lambda: db.execute("SELECT FROM pg_locks WHERE NOT granted").rowcount > 0)
+
+
+# ---------------------------------------------------------------- cut connections
+
+
+class Cutter:
+    """Stands between the store and its server; can keep back the answers, and cut."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._writers: list[asyncio.StreamWriter] = []
+        self.is_silent = False
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection of the store's."""
+        near, far = await asyncio.open_unix_connection(str(self._socket))
+        self._writers += [writer, far]
+        await asyncio.gather(self._pass(reader, far), self._pass(near, writer, is_answer=True))
+
+    async def _pass(
+        self, source: asyncio.StreamReader, to: asyncio.StreamWriter, *, is_answer: bool = False
+    ) -> None:
+        with suppress(OSError):
+            while data := await source.read(65_536):
+                if not (is_answer and self.is_silent):
+                    to.write(data)
+        to.close()
+
+    def cut(self) -> None:
+        """End every connection."""
+        for writer in self._writers:
+            writer.close()
+        self._writers.clear()
+        self.is_silent = False
+
+
+@asynccontextmanager
+async def between(address: str) -> AsyncGenerator[tuple[Cutter, str]]:
+    """A cutter, and the address of the same database through it."""
+    folder = address.partition("host=")[2]
+    with tempfile.TemporaryDirectory(prefix="perdure-cut-") as own:
+        cutter = Cutter(Path(folder, ".s.PGSQL.5432"))
+        socket = str(Path(own, ".s.PGSQL.5432"))
+        async with await asyncio.start_unix_server(cutter.serve, socket):
+            try:
+                yield cutter, address.replace(folder, own)
+            finally:
+                cutter.cut()
+
+
+@pytest.fixture
+async def cut(postgres: PostgresServer, address: str) -> AsyncIterator[tuple[Cutter, str]]:
+    if not postgres.is_ours:
+        pytest.skip("the named server may have no socket here")
+    async with between(address) as made:
+        yield made
+
+
+async def test_a_commit_whose_answer_is_lost_is_found_by_its_key(
+    store: PostgresStore, address: str, cut: tuple[Cutter, str]
+) -> None:
+    cutter, through = cut
+    far = await PostgresStore.open(through, random=system_random)
+    await create(far, S)
+    await append(far, S, said("a"))  # the statement is prepared now: one message, one answer
+    commit = Commit(writes=(Write(stream=S, entries=(said("b"),)),), at=1, idempotency_key="k")
+    watcher = far._watcher  # pyright: ignore[reportPrivateUsage] - until it has told of the creation
+    await until(lambda: watcher._telling is None)  # pyright: ignore[reportPrivateUsage] - likewise
+    cutter.is_silent = True
+    waiting = asyncio.ensure_future(far.commit(commit))
+    with psycopg.connect(address, autocommit=True) as db:
+        await until(lambda: db.execute("SELECT FROM perdure.entry WHERE seq = 1").rowcount == 1)
+    cutter.cut()
+    with pytest.raises(StoreUnavailable):
+        await waiting
+
+    again = await far.commit(commit)
+
+    assert again.is_replay
+    assert texts(await store.entries(S)) == ["a", "b"]
+    await far.close()
+
+
+async def test_a_read_over_a_connection_that_was_cut_is_asked_again(
+    cut: tuple[Cutter, str],
+) -> None:
+    cutter, through = cut
+    far = await PostgresStore.open(through, random=system_random)
+    await create(far, S, said("a"))
+    cutter.cut()
+
+    assert texts(await far.entries(S)) == ["a"]
+    await far.close()
+
+
+async def test_a_handle_that_wrote_before_the_cut_goes_on_after_it(
+    cut: tuple[Cutter, str],
+) -> None:
+    cutter, through = cut
+    far = await PostgresStore.open(through, random=system_random)
+    await create(far, S, said("a"))
+    cutter.cut()
+    with suppress(StoreUnavailable):
+        await append(far, S, said("b"), key="b")
+    await append(far, S, said("b"), key="b")
+
+    assert texts(await far.entries(S)) == ["a", "b"]
+    assert (await far.verify()).problems == ()
+    await far.close()
+
+
+# ---------------------------------------------------------------- waiting too long
+
+
+async def test_a_row_that_somebody_keeps_locked_times_out(
+    store: PostgresStore, db: Database, address: str, open_store: Open
+) -> None:
+    await create(store, S, said("a"))
+    hasty = await open_store(f"{address}&options=-c%20lock_timeout%3D50")
+    with psycopg.connect(db.info.dsn) as blocker:
+        blocker.execute("SELECT FROM perdure.stream FOR UPDATE")
+        with pytest.raises(StoreUnavailable, match="locked for too long"):
+            await append(hasty, S, said("b"))
+
+    await append(hasty, S, said("b"))
+    assert texts(await store.entries(S)) == ["a", "b"]
+
+
+async def test_a_cancelled_commit_happened_whole_or_not_at_all(
+    store: PostgresStore, db: Database
+) -> None:
+    await create(store, S, said("a"))
+    with psycopg.connect(db.info.dsn) as blocker:
+        blocker.execute("SELECT FROM perdure.stream FOR UPDATE")
+        waiting = asyncio.ensure_future(append(store, S, said("b"), said("c")))
+        await until_somebody_waits(db.info.dsn)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    await append(store, S, said("d"))
+    assert texts(await store.entries(S)) in (["a", "d"], ["a", "b", "c", "d"])
+    assert (await store.verify()).problems == ()
+
+
+async def test_writers_of_two_streams_in_opposite_order_both_succeed(open_store: Open) -> None:
+    left, right = await open_store(), await open_store()
+    ids = (StreamId("a"), StreamId("b"))
+    for id_ in ids:
+        await create(left, header(id_))
+
+    async def write(store: PostgresStore, order: tuple[StreamId, ...]) -> None:
+        for number in range(30):
+            writes = tuple(Write(stream=id_, entries=(said(str(number)),)) for id_ in order)
+            await store.commit(Commit(writes=writes, at=1))
+
+    await asyncio.gather(write(left, ids), write(right, ids[::-1]))
+
+    assert [(await left.state(id_)).head for id_ in ids] == [59, 59]
+
+
+# ---------------------------------------------------------------- the table
+
+
+TABLE: list[tuple[psycopg.Error, type[PerdureError]]] = [
+    (errors.ReadOnlySqlTransaction("x"), StoreReadOnly),
+    (errors.DiskFull("x"), StoreFull),
+    (errors.DataCorrupted("x"), StoreCorrupt),
+    (errors.UndefinedTable("x"), StoreCorrupt),
+    (errors.ProgramLimitExceeded("x"), InvalidEntry),
+    (errors.InsufficientPrivilege("x"), StoreUnavailable),
+    (errors.AdminShutdown("x"), StoreUnavailable),
+    (psycopg.OperationalError("server closed the connection\nin mid-air"), StoreUnavailable),
+    (psycopg.Error(), StoreUnavailable),
+]
+
+
+@pytest.mark.parametrize(("error", "meaning"), TABLE)
+def test_every_error_of_the_driver_has_a_meaning(
+    error: psycopg.Error, meaning: type[PerdureError]
+) -> None:
+    told = meaning_of(error, "postgresql:///x")
+
+    assert type(told) is meaning
+    assert "\n" not in str(told)
+
+
+async def test_a_foreign_id_too_long_for_a_key_is_refused(store: PostgresStore) -> None:
+    await create(store)
+    digits = system_random(5_000).hex()
+
+    with pytest.raises(InvalidEntry):
+        await append(store, S, said("a", alias=digits))
+    assert await store.entries(S) == []
+    assert name_of(store.address)

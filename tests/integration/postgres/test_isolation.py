@@ -1,0 +1,206 @@
+"""Row-level security: whoever sets another namespace sees nothing of this one, whatever he asks."""
+
+from __future__ import annotations
+
+from typing import LiteralString
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from perdure.errors import StoreUnavailable
+from perdure.session.codec import new_side, new_tree
+from perdure.session.ids import StreamId
+from perdure.session.kinds import ModelChange
+from perdure.session.ledger import TurnStarted
+from perdure.stores.postgres.store import PostgresStore
+from perdure.stores.protocol import Commit, Write
+from tests.conformance.store.building import S, append, create, header, said
+from tests.fakes.clock import START_MS
+from tests.fakes.postgres import PostgresServer, name_of
+from tests.integration.postgres.conftest import Database, Open
+
+TABLES: tuple[LiteralString, ...] = (
+    "stream",
+    "birth",
+    "entry",
+    "state",
+    "alias",
+    "idempotency",
+    "blob",
+    "partial",
+)
+
+
+async def fill(store: PostgresStore) -> None:
+    """Something in every table."""
+    new = (said("secret", alias="a"), new_tree(ModelChange("m:1")))
+    write = Write(stream=S, create=header("s"), entries=new)
+    await store.commit(Commit(writes=(write,), at=START_MS, blobs=(b"blob",)))
+    lease = await store.acquire_lease(S, "me", 60_000)
+    await append(store, S, new_side(TurnStarted(1, "agent")), lease=lease, key="k")
+    await store.put_partial(lease, 2, b"half")
+
+
+def counts(db: Database) -> dict[str, int]:
+    """How many rows of each table the session sees."""
+    found: dict[str, int] = {}
+    for table in TABLES:
+        row = db.execute(f"SELECT count(*) FROM perdure.{table}").fetchone()
+        assert row is not None
+        found[table] = row[0]
+    return found
+
+
+async def test_every_table_is_bound_by_row_level_security_its_owner_included(db: Database) -> None:
+    rows = db.execute(
+        "SELECT relname, relrowsecurity, relforcerowsecurity FROM pg_class "
+        "WHERE relnamespace = 'perdure'::regnamespace AND relkind IN ('r', 'p')"
+    ).fetchall()
+
+    assert {row[0] for row in rows} == {*TABLES, "schema_version"}
+    assert all(row[1:] == (True, True) for row in rows)
+
+
+async def test_the_store_works_as_a_role_that_cannot_bypass_it(store: PostgresStore) -> None:
+    async with store._db.connection() as db:  # pyright: ignore[reportPrivateUsage] - who are we
+        row = await (
+            await db.execute(
+                "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+            )
+        ).fetchone()
+    assert row == (False,)
+
+
+async def test_a_session_of_another_namespace_sees_nothing_even_with_raw_sql(
+    store: PostgresStore, db: Database
+) -> None:
+    await fill(store)
+    db.execute("SET ROLE perdure_app")
+
+    db.execute("SET perdure.namespace = 'default'")
+    assert min(counts(db).values()) >= 1
+    db.execute("SET perdure.namespace = 'other'")
+    assert set(counts(db).values()) == {0}
+    db.execute("RESET perdure.namespace")
+    assert set(counts(db).values()) == {0}
+
+
+async def test_nothing_can_be_written_into_another_namespace(
+    store: PostgresStore, db: Database
+) -> None:
+    await fill(store)
+    db.execute("SET ROLE perdure_app")
+    db.execute("SET perdure.namespace = 'other'")
+
+    with pytest.raises(errors.InsufficientPrivilege):
+        db.execute("INSERT INTO perdure.blob VALUES ('default', 'x', 1, 'x')")
+    changed = db.execute("UPDATE perdure.stream SET epoch = 9 WHERE namespace = 'default'")
+    assert changed.rowcount == 0
+    removed = db.execute("DELETE FROM perdure.partial WHERE namespace = 'default'")
+    assert removed.rowcount == 0
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE perdure.entry SET body = ''",
+        "DELETE FROM perdure.entry",
+        "DELETE FROM perdure.stream",
+        "UPDATE perdure.birth SET origin = NULL",
+        "ALTER TABLE perdure.entry DISABLE ROW LEVEL SECURITY",
+        "DROP TABLE perdure.blob",
+    ],
+)
+async def test_the_log_is_append_only_for_the_role_of_programs(
+    db: Database, statement: LiteralString
+) -> None:
+    db.execute("SET ROLE perdure_app")
+    db.execute("SET perdure.namespace = 'default'")
+
+    with pytest.raises(errors.InsufficientPrivilege):
+        db.execute(statement)
+
+
+async def test_a_connection_carries_no_namespace_from_one_transaction_to_the_next(
+    store: PostgresStore,
+) -> None:
+    await fill(store)
+    async with store._db.connection() as db:  # pyright: ignore[reportPrivateUsage] - used last above
+        row = await (
+            await db.execute("SELECT current_setting('perdure.namespace', true)")
+        ).fetchone()
+        assert row in ((None,), ("",))
+
+
+async def test_streams_of_two_namespaces_on_one_database_stay_apart(open_store: Open) -> None:
+    ours, theirs = await open_store(namespace="a"), await open_store(namespace="b")
+    await create(ours, S, said("ours"))
+    await create(theirs, S, said("theirs"))
+    await create(theirs, StreamId("t"), said("only theirs"))
+
+    assert [item.entry.id for item in await ours.feed(0)] == ["s/0"]
+    assert (await ours.info()).streams == 1
+
+
+async def test_a_login_of_the_role_needs_no_more_than_membership(
+    store: PostgresStore, db: Database, address: str, open_store: Open, postgres: PostgresServer
+) -> None:
+    if not postgres.is_ours:
+        pytest.skip("the named server may ask for passwords")
+    await create(store, S, said("here"))
+    name = "perdure_test_login"
+    db.execute(f"DROP ROLE IF EXISTS {name}")
+    db.execute(f"CREATE ROLE {name} LOGIN IN ROLE perdure_app")
+    try:
+        login = address.replace("postgres@", f"{name}@")
+        there = await open_store(login)
+        assert await there.entries(S) == await store.entries(S)
+        await append(there, S, said("there"))
+        await there.close()
+        with (
+            psycopg.connect(login, autocommit=True) as plain,
+            pytest.raises(errors.InsufficientPrivilege),
+        ):
+            plain.execute("DELETE FROM perdure.entry")
+    finally:
+        db.execute(f"DROP ROLE {name}")
+
+
+async def test_an_owner_without_special_rights_makes_the_schema_and_is_bound_by_it(
+    postgres: PostgresServer, open_store: Open
+) -> None:
+    if not postgres.is_ours:
+        pytest.skip("the named server may ask for passwords")
+    fresh, name = postgres.new_database(), "perdure_test_owner"
+    with psycopg.connect(fresh, autocommit=True) as db:
+        db.execute(f"DROP ROLE IF EXISTS {name}")
+        db.execute(f"CREATE ROLE {name} LOGIN")
+        statement = sql.SQL("ALTER DATABASE {} OWNER TO {}")
+        db.execute(statement.format(sql.Identifier(name_of(fresh)), sql.Identifier(name)))
+    owner = fresh.replace("postgres@", f"{name}@")
+    await create(await open_store(owner), S, said("here"))
+
+    with psycopg.connect(owner, autocommit=True) as plain:
+        assert plain.execute("SELECT count(*) FROM perdure.entry").fetchone() == (0,)
+        plain.execute("SET perdure.namespace = 'default'")
+        assert plain.execute("SELECT count(*) FROM perdure.entry").fetchone() == (1,)
+
+
+async def test_a_login_without_membership_is_told_what_to_grant(
+    store: PostgresStore,
+    db: Database,
+    address: str,
+    open_store: Open,
+    postgres: PostgresServer,
+) -> None:
+    if not postgres.is_ours:
+        pytest.skip("the named server may ask for passwords")
+    assert store.address
+    db.execute("DROP ROLE IF EXISTS perdure_test_stranger")
+    db.execute("CREATE ROLE perdure_test_stranger LOGIN")
+    try:
+        with pytest.raises(StoreUnavailable, match="perdure_app"):
+            await open_store(address.replace("postgres@", "perdure_test_stranger@"))
+    finally:
+        db.execute("DROP ROLE perdure_test_stranger")

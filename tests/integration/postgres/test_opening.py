@@ -1,0 +1,167 @@
+"""What a database may be, and who may open it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+from perdure.client.clock import SystemClock, system_random
+from perdure.client.open import open as open_by_address
+from perdure.errors import (
+    ConfigError,
+    NotAStore,
+    StoreCorrupt,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from perdure.stores.postgres.database import conninfo_of, public_address
+from perdure.stores.postgres.migrate import latest_version
+from perdure.stores.postgres.store import PostgresStore, open_postgres
+from tests.conformance.store.building import S, append, create, said
+from tests.fakes.clock import START_MS, ManualClock
+from tests.fakes.postgres import PostgresServer, name_of
+from tests.integration.postgres.conftest import Database, Open
+
+
+@pytest.fixture
+def fresh(postgres: PostgresServer) -> str:
+    """A database in which no store was yet."""
+    return postgres.new_database()
+
+
+async def test_many_that_open_a_new_database_at_once_make_one_store(
+    fresh: str, open_store: Open
+) -> None:
+    stores = await asyncio.gather(*(open_store(fresh) for _ in range(4)))
+
+    await create(stores[0], S, said("a"))
+    for store in stores:
+        assert (await store.info()).schema_version == latest_version()
+        assert len(await store.entries(S)) == 1
+
+
+async def test_a_schema_of_another_program_is_left_alone(fresh: str, open_store: Open) -> None:
+    with psycopg.connect(fresh, autocommit=True) as db:
+        db.execute("CREATE SCHEMA perdure CREATE TABLE theirs (x int)")
+        with pytest.raises(NotAStore, match="another program"):
+            await open_store(fresh)
+        names = db.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'perdure'::regnamespace"
+        ).fetchall()
+    assert names == [("theirs",)]
+
+
+async def test_an_empty_schema_made_beforehand_is_used(fresh: str, open_store: Open) -> None:
+    with psycopg.connect(fresh, autocommit=True) as db:
+        db.execute("CREATE SCHEMA perdure")
+
+    await create(await open_store(fresh), S, said("a"))
+
+
+async def test_a_store_of_a_newer_perdure_is_left_alone(db: Database, open_store: Open) -> None:
+    db.execute("INSERT INTO perdure.schema_version VALUES (999)")
+    try:
+        with pytest.raises(StoreTooNew) as refused:
+            await open_store()
+    finally:
+        db.execute("DELETE FROM perdure.schema_version WHERE version = 999")
+    assert (refused.value.version, refused.value.supported) == (999, latest_version())
+
+
+async def test_a_read_only_database_can_be_read(
+    store: PostgresStore, db: Database, address: str, open_store: Open
+) -> None:
+    await create(store, S, said("a"))
+    reader = await open_store(f"{address}&options=-c%20default_transaction_read_only%3Don")
+
+    assert len(await reader.entries(S)) == 1
+    with pytest.raises(StoreReadOnly):
+        await append(reader, S, said("b"))
+
+
+async def test_a_read_only_database_cannot_become_a_store(fresh: str, open_store: Open) -> None:
+    with pytest.raises(StoreReadOnly):
+        await open_store(f"{fresh}&options=-c%20default_transaction_read_only%3Don")
+
+
+async def test_a_server_that_is_not_there_is_unavailable(open_store: Open) -> None:
+    with pytest.raises(StoreUnavailable):
+        await open_store("postgresql://postgres@/none?host=/nowhere")
+
+
+async def test_a_database_that_is_not_there_is_named(address: str, open_store: Open) -> None:
+    with pytest.raises(StoreUnavailable, match="no_such_database"):
+        await open_store(address.replace(name_of(address), "no_such_database"))
+
+
+async def test_a_schema_that_lost_a_table_is_damaged(fresh: str, open_store: Open) -> None:
+    store = await open_store(fresh)
+    await create(store, S, said("a"))
+    with psycopg.connect(fresh, autocommit=True) as db:
+        db.execute("DROP TABLE perdure.alias")
+
+    with pytest.raises(StoreCorrupt):
+        await store.aliases(S)
+
+
+@pytest.mark.parametrize("namespace", ["a\0b", "\ud800"])
+async def test_a_namespace_that_postgresql_cannot_hold_is_refused(
+    open_store: Open, namespace: str
+) -> None:
+    with pytest.raises(ConfigError):
+        await open_store(namespace=namespace)
+
+
+async def test_wrong_words_in_an_address_or_durability_are_refused(address: str) -> None:
+    for where, durability in (("postgresql://a b c", "full"), (address, "high")):
+        with pytest.raises(ConfigError):
+            await open_postgres(
+                where,
+                namespace="n",
+                durability=durability,
+                clock=SystemClock(),
+                random=system_random,
+            )
+
+
+async def test_perdure_opens_it_by_its_address(address: str) -> None:
+    for where in (address, address.replace("postgresql:", "postgres:", 1)):
+        async with open_by_address(where, durability="normal") as store:
+            session = await store.create(title="by address")
+            assert (await store.open(session.id)).id == session.id
+
+
+def test_no_password_is_ever_shown() -> None:
+    shown = public_address(
+        conninfo_of("postgresql://me:secret@db.example:5433/name?sslmode=disable")
+    )
+
+    assert shown == "postgresql://me@db.example:5433/name"
+
+
+async def test_leases_go_by_the_clock_of_the_server_unless_one_is_given(
+    store: PostgresStore, open_store: Open, db: Database
+) -> None:
+    await create(store)
+    row = db.execute("SELECT perdure.now_ms()").fetchone()
+    assert row is not None
+
+    lease = await store.acquire_lease(S, "me", 1_000)
+    assert 1_000 <= lease.until - row[0] <= 60_000
+    await store.release_lease(lease)
+
+    by_hand = await open_store(clock=ManualClock())
+    assert (await by_hand.acquire_lease(S, "me", 1_000)).until == START_MS + 1_000
+
+
+async def test_timeouts_are_set_unless_the_administrator_chose_others(
+    store: PostgresStore, address: str, open_store: Open
+) -> None:
+    other = await open_store(f"{address}&options=-c%20statement_timeout%3D7s")
+    for one, expected in ((store, "1min"), (other, "7s")):
+        async with one._db.connection() as db:  # pyright: ignore[reportPrivateUsage] - its settings
+            row = await (await db.execute("SHOW statement_timeout")).fetchone()
+            assert row == (expected,)
