@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.fakes.postgres import PostgresServer, serving
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 NO_RECORDINGS = "recordings are not here"
+NO_CHROMIUM = "there is no chromium"
 
 # Random on purpose: each run looks somewhere new. A failure prints the `@reproduce_failure` line
 # that repeats it. No deadline: a shared machine stalls for longer than any useful one.
@@ -41,6 +43,21 @@ def recordings() -> Path:
 
 
 @pytest.fixture(scope="session")
+def chromium() -> str:
+    """The program Chromium; the test is skipped, and counted, where there is none.
+
+    One named by $PERDURE_CHROMIUM must exist: who names one wants these tests to run.
+    """
+    named = os.environ.get("PERDURE_CHROMIUM")
+    found = shutil.which(named or "chromium")
+    if found:
+        return found
+    if named:
+        pytest.fail(f"PERDURE_CHROMIUM names no program: {named}")
+    pytest.skip(f"{NO_CHROMIUM} (apt-get install chromium, or set PERDURE_CHROMIUM)")
+
+
+@pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server for this test process, or the one $PERDURE_TEST_POSTGRES names."""
     with serving() as server:
@@ -48,12 +65,19 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests did not run for want of the recordings."""
+    """Say how many tests did not run for want of the recordings, or of a browser."""
     reports = terminalreporter.getreports("skipped")
     missing = sum(NO_RECORDINGS in str(report.longrepr) for report in reports)
     if missing:
         terminalreporter.write_line(
             f"RECORDINGS MISSING: {missing} tests skipped; set PERDURE_RECORDINGS to their folder",
+            yellow=True,
+            bold=True,
+        )
+    unseen = sum(NO_CHROMIUM in str(report.longrepr) for report in reports)
+    if unseen:
+        terminalreporter.write_line(
+            f"CHROMIUM MISSING: {unseen} tests skipped; apt-get install chromium",
             yellow=True,
             bold=True,
         )

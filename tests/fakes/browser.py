@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -32,11 +31,6 @@ _FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
-
-
-def chromium() -> str | None:
-    """The program, if there is one: $PERDURE_CHROMIUM, else Debian's."""
-    return os.environ.get("PERDURE_CHROMIUM") or shutil.which("chromium")
 
 
 class Page:

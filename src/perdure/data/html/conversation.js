@@ -49,7 +49,7 @@ const call = (piece, result) => {
   ];
   return fold(`tool ${state[0]}`, head, () => {
     const out = document.createDocumentFragment();
-    out.append(codeBlock(piece.args, "Arguments"));
+    out.append(codeBlock(piece.args, "Arguments", true));
     if (result) out.append(resultBody(result));
     return out;
   });
@@ -192,6 +192,8 @@ const drawBranch = () => {
 
 const fillAll = () => drawn.forEach((_, index) => fillPiece(index));
 
+let settling = 0; // the newest wish to scroll; older ones give way
+
 // Bring an entry to the top. What is filled above it while it comes may push it: look again.
 const reveal = (number, { focus = false } = {}) => {
   const place = placeOf.get(number);
@@ -200,7 +202,10 @@ const reveal = (number, { focus = false } = {}) => {
   [index - 1, index, index + 1].forEach(fillPiece);
   const node = document.getElementById(`e${blocks[place].line.number}`);
   if (!node) return;
+  settling += 1;
+  const own = settling;
   const settle = (tries) => {
+    if (own !== settling) return;
     node.scrollIntoView({ block: "start" });
     if (tries) requestAnimationFrame(() => settle(tries - 1));
   };

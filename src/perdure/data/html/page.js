@@ -100,7 +100,7 @@ const unfoldOne = () => {
 };
 const KEYS = {
   j: () => step(1), k: () => step(-1), "[": () => turnBranch(-1), "]": () => turnBranch(1), o: unfoldOne, e: unfoldAll,
-  b: toggleSide, t: nextTheme, "?": () => keys.showModal(), g: () => { current = 0; scrollTo(0, 0); step(0); scrollTo(0, 0); },
+  b: toggleSide, t: nextTheme, "?": () => keys.showModal(), g: () => { settling += 1; if (blocks.length) markCurrent(0); scrollTo(0, 0); },
   G: () => { if (blocks.length) reveal(blocks[blocks.length - 1].line.number, { focus: true }); },
   "/": () => { if (!isSideShown()) toggleSide(); findBox.focus(); findBox.select(); },
 };

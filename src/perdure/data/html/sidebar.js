@@ -75,7 +75,7 @@ const drawRow = (row, index) => {
   },
     el("span", { class: "dot", "aria-hidden": "true" }),
     el("span", { class: "row-name" }, nameOf(line)),
-    line.label ? el("span", { class: "label" }, line.label) : null,
+    line.label && !isFinding() ? el("span", { class: "label" }, line.label) : null,
     el("span", { class: "row-text", dir: "auto" }, isFinding() ? marked(snippet(line)) : gist(line) || "(nothing said)"));
   node.style.setProperty("top", `${index * rowHeight()}px`);
   node.style.setProperty("--depth", row.depth || 0);

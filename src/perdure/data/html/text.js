@@ -45,7 +45,7 @@ const inline = (text, depth = 0) => {
   return out;
 };
 
-const codeBlock = (text, name) => {
+const codeBlock = (text, name, isWrapped) => {
   const copy = el("button", { class: "copy", type: "button", "aria-label": "Copy" }, "Copy");
   copy.addEventListener("click", () => {
     navigator.clipboard?.writeText(text).then(
@@ -53,7 +53,7 @@ const codeBlock = (text, name) => {
       () => { copy.textContent = "Not allowed"; },
     );
   });
-  const code = el("pre", { class: "code", tabindex: "0", role: "region", "aria-label": name || "Code" }, el("code", {}, text));
+  const code = el("pre", { class: isWrapped ? "code wraps" : "code", tabindex: "0", role: "region", "aria-label": name || "Code" }, el("code", {}, text));
   return el("div", { class: "code-box" }, name ? el("span", { class: "code-name" }, name) : null, copy, code);
 };
 

@@ -1,0 +1,69 @@
+"""Pictures of the bundled sample's HTML export for the documentation, taken in Chromium.
+
+Run it from the repository after a change to the page: `python -m scripts.make_screenshots`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.acceptance.export.conftest import SAMPLE, page_of
+from tests.fakes.browser import Page, browsing
+
+IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
+STILL = "new Promise(done => setTimeout(done, 400))"
+
+
+def main() -> int:
+    """Take every picture; 1 if there is no browser."""
+    program = shutil.which("chromium")
+    if program is None:
+        print("there is no chromium: apt-get install chromium")
+        return 1
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, browsing(program) as page:
+        file = asyncio.run(page_of(SAMPLE, Path(folder)))
+        desk(page, file)
+        phone(page, file)
+    for image in sorted(IMAGES.glob("export-*.png")):
+        print(f"{image.name}: {image.stat().st_size:,} bytes")
+    return 0
+
+
+def desk(page: Page, file: Path) -> None:
+    """The page as a wide window shows it, light and dark."""
+    page.sized(1280, 860)
+    page.show(file)
+    keep(page, "export-light")
+    page.sized(1280, 860, is_dark=True)
+    page.show(file, "#e26")
+    page.value("document.querySelectorAll('#e27 .fold.tool')[1].open = true")
+    keep(page, "export-dark")
+    page.sized(1280, 860)
+    page.show(file, "#e5")
+    page.press("/")
+    page.write("tide table")
+    page.until("document.querySelectorAll('.row.hit').length > 1")
+    page.value("document.querySelector('.block.current .fold.tool').open = true")
+    keep(page, "export-search")
+
+
+def phone(page: Page, file: Path) -> None:
+    """The page and its tree on a phone."""
+    page.sized(390, 780, scale=2)
+    page.show(file, "#e26")
+    keep(page, "export-phone")
+
+
+def keep(page: Page, name: str) -> None:
+    """Save what the window shows, once it stands still."""
+    page.value(STILL)
+    (IMAGES / f"{name}.png").write_bytes(page.picture())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Exported pages in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from perdure.interop.exporting import Selection, export_session
+from tests.fakes.browser import Page, browsing
+from tests.fakes.sources import empty_store, imported
+
+SAMPLE = Path(__file__).resolve().parents[3] / "src" / "perdure" / "data" / "sample.jsonl"
+
+
+async def page_of(source: bytes | Path, folder: Path, selection: Selection | None = None) -> Path:
+    """The HTML export of a recorded session, as a file in `folder`."""
+    store = empty_store()
+    report = await imported(store, source)
+    exported = await export_session(store, report.session, "html", selection or Selection())
+    file = folder / "session.html"
+    file.write_bytes(exported.content)
+    return file
+
+
+@pytest.fixture(scope="module")
+def tab(chromium: str) -> Generator[Page]:
+    """A tab for the tests of a module, one after the other."""
+    with browsing(chromium) as page:
+        yield page
+
+
+@pytest.fixture
+def page(tab: Page) -> Page:
+    """The tab as it was: a wide window in a light world, nothing to complain about yet."""
+    tab.events.clear()
+    tab.sized(1280, 900)
+    return tab

@@ -1,0 +1,218 @@
+"""The HTML export as somebody reads it: in a browser, by mouse and keys, in any colour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.interop.exporting import Selection
+from tests.acceptance.export.conftest import SAMPLE, page_of
+from tests.fakes.browser import Page
+
+CONVERSATION = "document.getElementById('conversation').innerText"
+CURRENT = "document.querySelector('.block.current')?.id"
+HITS = "document.querySelectorAll('.row.hit').length"
+
+
+@pytest.fixture
+async def sample(page: Page, tmp_path: Path) -> Page:
+    """The sample session, open."""
+    page.show(await page_of(SAMPLE, tmp_path))
+    return page
+
+
+def test_the_page_shows_the_branch_and_loads_nothing_from_anywhere(sample: Page) -> None:
+    assert sample.value("document.title") == "The tide table that lost an hour"
+    assert sample.value("document.querySelector('h1').textContent") == sample.value(
+        "document.title"
+    )
+    assert sample.value("document.querySelectorAll('.block.user').length") == 5
+    assert "16 passed" not in sample.value("document.body.innerText")  # folded
+    addresses = [each for each in sample.requested() if not each.startswith("about:")]
+    assert len(addresses) == 1
+    assert addresses[0].startswith("file:")
+    assert sample.complaints() == []
+
+
+def test_a_tool_call_unfolds_to_its_arguments_and_result(sample: Page) -> None:
+    fold = "document.querySelectorAll('#e3 .fold.tool')[0]"
+    assert sample.value(f"{fold}.open") is False
+    sample.value(f"{fold}.querySelector('summary').click()")
+    sample.until(f"{fold}.querySelectorAll('pre').length === 2")
+    assert sample.value(f"{fold}.querySelectorAll('pre')[0].textContent").startswith("{")
+    assert "The tide table of one day." in sample.value(f"{fold}.textContent")
+
+
+def test_a_failed_call_says_so(sample: Page) -> None:
+    assert "failed" in sample.value(
+        "[...document.querySelectorAll('.state.bad')].map(e => e.textContent)"
+    )
+
+
+def test_a_compaction_says_what_it_hides_and_leads_there(sample: Page) -> None:
+    note = "document.querySelector('.block.compaction .hides')"
+    assert "in place of 20 entries above, 10,572 tokens before it" in sample.value(
+        f"{note}.textContent"
+    )
+    hidden = sample.value("document.querySelectorAll('.block.unseen').length")
+    assert hidden == 13  # with the results of their tools, which are shown with the calls, twenty
+    sample.value(f"{note}.querySelector('button').click()")
+    sample.until(f"{CURRENT} === 'e0'")
+
+
+def test_other_branches_are_a_click_away_and_back(sample: Page) -> None:
+    switch = "document.querySelector('.switch')"
+    assert "2 / 2" in sample.value(f"{switch}.textContent")
+    sample.value(f"{switch}.querySelectorAll('button')[0].click()")
+    sample.until(f"{switch}.textContent.includes('1 / 2')")
+    assert "Quick one first please" in sample.value(
+        "document.getElementById('conversation').innerText"
+    )
+    assert "OK, thorough it is" not in sample.value(
+        "document.getElementById('conversation').innerText"
+    )
+    sample.press("]")
+    sample.until(f"{CONVERSATION}.includes('OK, thorough it is')")
+
+
+def test_the_tree_has_every_branch_and_goes_where_one_clicks(sample: Page) -> None:
+    assert sample.value("document.getElementById('count').textContent") == "43 entries, 2 branches"
+    talk = sample.value("document.querySelectorAll('.row').length")
+    sample.value("document.getElementById('every').click()")
+    sample.until(f"document.querySelectorAll('.row').length > {talk}")
+    sample.value(
+        "[...document.querySelectorAll('.row')]"
+        ".find(row => row.textContent.includes('Quick one')).click()"
+    )
+    sample.until(f"{CONVERSATION}.includes('Quick one first')")
+    assert sample.value("document.querySelectorAll('.row.shown').length") == 1
+
+
+def test_a_search_finds_words_of_every_branch_even_inside_tools(sample: Page) -> None:
+    sample.press("/")
+    sample.write("october earns")
+    sample.until("document.getElementById('count').textContent === 'Nothing found'")
+    sample.press("Escape")
+    sample.until(f"{HITS} === 0 && document.querySelectorAll('.row').length > 5")
+    sample.press("/")
+    sample.write('"timedelta adds" OR')
+    sample.press("Escape")
+    sample.press("/")
+    sample.write("NameError utc")
+    sample.until(f"{HITS} >= 1")
+    assert sample.value("document.querySelector('.row.hit mark').textContent.toLowerCase()") in (
+        "nameerror",
+        "utc",
+    )
+    sample.press("Enter")
+    sample.until(f"{CURRENT} !== 'e0'")
+
+
+def test_keys_go_from_message_to_message(sample: Page) -> None:
+    for key in "jjjk":
+        sample.press(key)
+    sample.until(f"{CURRENT} === 'e2'")
+    assert sample.value("document.activeElement.id") == "e2"
+    sample.press("G")
+    sample.until(f"{CURRENT} === 'e42'")
+    sample.press("g")
+    sample.until("scrollY === 0")
+    sample.press("e")
+    sample.until("[...document.querySelectorAll('details')].every(e => e.open)")
+    sample.press("e")
+    sample.until("[...document.querySelectorAll('details')].every(e => !e.open)")
+    sample.press("?")
+    sample.until("document.getElementById('keys').open")
+
+
+async def test_a_link_to_an_entry_opens_there_on_its_own_branch(page: Page, tmp_path: Path) -> None:
+    file = await page_of(SAMPLE, tmp_path)
+    page.show(file, "#e10")
+    page.until(f"{CURRENT} !== undefined")
+    assert "Quick one first please" in page.value(
+        "document.getElementById('conversation').innerText"
+    )
+
+
+LUMINANCE = """
+(() => {
+  let node = document.querySelector(SELECTOR);
+  let color = getComputedStyle(node).color;
+  if (IS_BEHIND) {
+    do { color = getComputedStyle(node).backgroundColor; node = node.parentElement; }
+    while (node && color === 'rgba(0, 0, 0, 0)');
+  }
+  const canvas = document.createElement('canvas').getContext('2d');
+  canvas.fillStyle = color;
+  canvas.fillRect(0, 0, 1, 1);
+  const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3)
+    .map(c => c / 255).map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+})()
+"""
+
+
+def luminance(page: Page, selector: str, *, is_behind: bool) -> float:
+    """Relative luminance of an element's text, or of what is behind it."""
+    script = LUMINANCE.replace("SELECTOR", repr(selector))
+    return page.value(script.replace("IS_BEHIND", "true" if is_behind else "false"))
+
+
+@pytest.mark.parametrize("is_dark", [False, True])
+async def test_words_stand_out_in_both_themes(page: Page, tmp_path: Path, *, is_dark: bool) -> None:
+    page.sized(1280, 900, is_dark=is_dark)
+    page.show(await page_of(SAMPLE, tmp_path))
+    for selector in (
+        ".user .name", ".assistant .name", ".compaction .name", ".prose p", ".time", ".glimpse",
+        ".tool-name", ".fold.tool .tool-name", ".hides", ".label", ".state.bad", ".row-text",
+        ".side-line", "dt", ".word", ".day", ".prose code",
+    ):  # fmt: skip
+        text = luminance(page, selector, is_behind=False)
+        back = luminance(page, selector, is_behind=True)
+        contrast = (max(text, back) + 0.05) / (min(text, back) + 0.05)
+        assert contrast >= 4.5, (selector, contrast)
+
+
+def test_the_theme_follows_the_system_until_one_chooses(sample: Page) -> None:
+    back = "getComputedStyle(document.body).backgroundColor"
+    light = sample.value(back)
+    sample.sized(1280, 900, is_dark=True)
+    dark = sample.value(back)
+    assert light != dark
+    sample.press("t")
+    assert sample.value(back) == light
+    sample.press("t")
+    assert sample.value(back) == dark
+    sample.press("t")
+    assert sample.value("document.getElementById('theme').textContent") == "Auto"
+
+
+async def test_a_phone_has_the_tree_in_a_drawer_and_nothing_wider_than_itself(
+    page: Page, tmp_path: Path
+) -> None:
+    page.sized(360, 740)
+    page.show(await page_of(SAMPLE, tmp_path))
+    assert page.value("document.documentElement.scrollWidth") <= 360
+    shown = "document.getElementById('side').getBoundingClientRect().right > 100"
+    assert page.value(shown) is False
+    page.value("document.getElementById('menu').click()")
+    page.until(shown)
+    page.value("document.querySelectorAll('.row')[3].click()")
+    page.until(f"!({shown})")
+
+
+async def test_a_redacted_page_says_what_was_replaced(page: Page, tmp_path: Path) -> None:
+    page.show(await page_of(SAMPLE, tmp_path, Selection(redact=("secrets", "paths"))))
+    about = page.value("document.getElementById('about').innerText")
+    assert "[cwd-1]" in about
+    assert "1 cwd" in about
+    assert "mira" not in page.value("document.documentElement.innerHTML")
+
+
+async def test_a_real_recording_opens(page: Page, tmp_path: Path, recordings: Path) -> None:
+    page.show(await page_of(recordings / "pi" / "large-session.jsonl", tmp_path))
+    page.press("G")
+    page.until("scrollY > 10000")
+    page.press("e")
+    assert page.complaints() == []

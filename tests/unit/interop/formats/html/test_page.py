@@ -1,0 +1,100 @@
+"""The page as bytes: nothing in it but its own script, whatever the transcript holds."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.interop.formats.html import page
+from perdure.interop.formats.transcript import transcript_of
+from perdure.session.codec import encode
+from perdure.session.messages import Message, TextPart, user
+from perdure.session.notes import SessionInfoChanged
+from tests.fakes.bundles import Making
+
+_texts = st.text(st.characters(codec="utf-8")) | st.sampled_from(
+    ["</script>", "<!--", "]]>", "{{script}}{{data}}", "</title><script>", "\u2028\x00&amp;"]
+)
+
+
+class Elements(HTMLParser):
+    """The elements of a page, with the text of scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {"script": [], "style": [], "title": []}
+        self._open = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._open = tag
+        if tag in self.texts:
+            self.texts[tag].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self._open in self.texts:
+            self.texts[self._open][-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = ""
+
+
+def written(text: str) -> bytes:
+    making = Making()
+    making.note(SessionInfoChanged(title=text))
+    making.say(user(text), Message("assistant", (TextPart(text),), model=text))
+    return page.written(transcript_of(making.made()))
+
+
+@given(_texts)
+def test_no_text_adds_an_element_or_gets_out_of_the_data(text: str) -> None:
+    plain, evil = Elements(written("x").decode()), Elements(written(text).decode())
+    assert [tag for tag, _ in evil.found] == [tag for tag, _ in plain.found]
+    making = Making()
+    making.say(user(text))
+    transcript = transcript_of(making.made())
+    embedded = page.embedded(transcript)
+    assert not re.search("[<>&\u2028\u2029]", embedded)
+    assert json.loads(embedded) == json.loads(encode(transcript))
+
+
+def test_the_policy_allows_the_page_s_own_script_and_style_and_nothing_else() -> None:
+    elements = Elements(written("x").decode())
+    policy = next(
+        attributes["content"] or ""
+        for tag, attributes in elements.found
+        if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    script, style = elements.texts["script"][-1], elements.texts["style"][0]
+    for kind, text in (("script-src", script), ("style-src", style)):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind} 'sha256-{digest}'" in policy
+    for part in ("default-src 'none'", "base-uri 'none'", "form-action 'none'", "img-src data:"):
+        assert part in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+
+
+def test_the_page_names_no_address_to_load_and_makes_no_markup_of_strings() -> None:
+    elements = Elements(written("x").decode())
+    for tag, attributes in elements.found:
+        assert "src" not in attributes, tag
+        assert (attributes.get("href") or "#").startswith("#"), tag
+        assert not any(name.startswith("on") or name == "style" for name in attributes), tag
+    script = elements.texts["script"][-1]
+    makers = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|srcdoc"
+    assert re.search(makers, script) is None
+    assert re.search(r"fetch\(|XMLHttpRequest|WebSocket|import\(|sendBeacon", script) is None
+
+
+def test_the_same_session_gives_the_same_page() -> None:
+    assert written("x") == written("x")
+    assert Elements(written("a <b> & c").decode()).texts["title"] == ["a <b> & c"]
