@@ -1,0 +1,120 @@
+"""Small lives of a store of session files, each killed at one of its writes, fsyncs or renames.
+
+session_file_writer.py each FOLDER DIALECT   one life killed at its first operation, then one killed
+                                             at its second, and so on until one survives; stores and
+                                             acknowledgements stay in FOLDER
+session_file_writer.py append FOLDER DIALECT commits until it is killed; one line on standard output
+                                             for each commit that was acknowledged
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from perdure.client.clock import SystemClock, system_random
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import NewEntry
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.messages import user
+from perdure.stores.jsonl.store import JsonlStore
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.faulty_files import killing_at, planned
+
+S = StreamId("s")
+SIZE = 3
+"""Entries of one commit."""
+
+FILLER = "x" * 300
+MOST_OPERATIONS = 500
+KEPT = (0.0, 0.3, 0.97, 1.0)
+"""Shares of a killed write that reach the file; each life takes the next."""
+
+
+async def opened(folder: Path, dialect: str) -> JsonlStore:
+    return await JsonlStore.open(
+        folder,
+        dialect="pi" if dialect == "pi" else "operator",
+        clock=SystemClock(),
+        random=system_random,
+    )
+
+
+def numbered(number: int) -> tuple[NewEntry, ...]:
+    return tuple(new_tree(user(f"{number} {index} {FILLER}")) for index in range(SIZE))
+
+
+async def create(store: JsonlStore) -> None:
+    """Commit number 0, which makes the session."""
+    write = Write(stream=S, create=StreamHeader(S, 1), entries=numbered(0))
+    await store.commit(Commit(writes=(write,), at=0, idempotency_key="commit 0"))
+
+
+async def append(store: JsonlStore, number: int) -> None:
+    """Commit number `number`: every entry says which it is."""
+    write = Write(stream=S, entries=numbered(number))
+    blob = f"blob {number}".encode()
+    key = f"commit {number}"
+    await store.commit(Commit(writes=(write,), at=number, idempotency_key=key, blobs=(blob,)))
+
+
+async def live_once(folder: Path, acks: Path, dialect: str) -> None:
+    """A whole life: made, written to, a turn led, closed. Acknowledgements stand in `acks`."""
+    file = os.open(acks, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def acknowledge(what: object) -> None:
+        os.pwrite(file, f"{what}\n".encode(), os.fstat(file).st_size)
+
+    store = await opened(folder, dialect)
+    await create(store)
+    acknowledge(0)
+    for number in (1, 2):
+        await append(store, number)
+        acknowledge(number)
+    lease = await store.acquire_lease(S, "me", 60_000)
+    acknowledge("lease")
+    start = Write(stream=S, entries=(new_side(TurnStarted(1, "a")),), lease=lease)
+    await store.commit(Commit(writes=(start,), at=3))
+    await store.put_partial(lease, 9, b"half")
+    end = Write(stream=S, entries=(new_side(TurnFinished("stop")),), lease=lease)
+    await store.commit(Commit(writes=(end,), at=4))
+    acknowledge("turn")
+    await store.close()
+
+
+def kill_at_each(folder: Path, dialect: str) -> None:
+    for operation in range(1, MOST_OPERATIONS):
+        child = os.fork()
+        if child == 0:
+            kept = KEPT[operation % len(KEPT)]
+            with planned(killing_at(operation, kept)):
+                life = folder / f"{operation}"
+                asyncio.run(live_once(life, folder / f"{operation}.acks", dialect))
+            os._exit(0)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+            return
+    raise AssertionError("a small life of a store should end")
+
+
+async def append_for_ever(folder: Path, dialect: str) -> None:
+    store = await opened(folder, dialect)
+    if await store.position() == 0:
+        await create(store)
+    number = (await store.state(S)).head // SIZE + 1
+    while True:
+        await append(store, number)
+        os.write(1, f"{number}\n".encode())
+        number += 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "append":
+        asyncio.run(append_for_ever(Path(sys.argv[2]), sys.argv[3]))
+    else:
+        kill_at_each(Path(sys.argv[2]), sys.argv[3])

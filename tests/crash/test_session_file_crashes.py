@@ -1,0 +1,106 @@
+"""``kill -9`` of a process that writes session files: at each write, fsync, link and rename."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import SessionNotFound
+from perdure.session.codec import new_side
+from perdure.session.ledger import TurnFinished
+from perdure.stores.chain import blob_hash
+from perdure.stores.jsonl.store import JsonlStore
+from perdure.stores.protocol import Commit, Write
+from tests.crash.children.session_file_writer import SIZE, S, append, opened
+from tests.fakes.session_files import context_of, file_of
+from tests.fakes.session_tools import tool
+
+CHILD = Path(__file__).parent / "children" / "session_file_writer.py"
+ROUNDS = 8
+
+
+async def whole_commits(store: JsonlStore) -> set[int]:
+    """The commits whose entries are here; each must be here whole, in one piece."""
+    try:
+        entries = await store.entries(S)
+    except SessionNotFound:
+        return set()
+    numbers = [int(e.message.text.split()[0]) for e in entries if e.message is not None]
+    assert numbers == sorted(numbers)
+    found = set(numbers)
+    assert all(numbers.count(number) == SIZE for number in found)
+    return found
+
+
+async def end_turn(store: JsonlStore) -> None:
+    """Finish the turn of the process that was killed, if it had one open."""
+    state = await store.state(S)
+    if state.open_turn is not None:
+        assert state.epoch == 1
+        lease = await store.acquire_lease(S, "recovery", 60_000, dead_owner="me")
+        assert await store.partial(S) in (None, (9, b"half"))
+        end = Write(stream=S, entries=(new_side(TurnFinished("interrupted")),), lease=lease)
+        await store.commit(Commit(writes=(end,), at=5))
+
+
+async def check(folder: Path, dialect: str, acknowledged: set[int]) -> None:
+    """What was acknowledged is there, what is there is whole, and the store goes on."""
+    store = await opened(folder, dialect)
+    try:
+        problems = [problem.problem for problem in (await store.verify()).problems]
+        assert all("were never committed" in problem for problem in problems)
+        found = await whole_commits(store)
+        assert acknowledged <= found
+        if not found:
+            return
+        await end_turn(store)
+        number = max(found)
+        before = await store.position()
+        await append(store, number)  # the same key again: at most once
+        await append(store, number + 1)
+        assert await whole_commits(store) == found | {number, number + 1}
+        assert await store.position() > before
+        feed = [item.entry for item in await store.feed(0)]
+        assert feed == await store.entries(S)
+        assert await store.blob(blob_hash(f"blob {number + 1}".encode()))
+        assert (await store.verify()).problems == ()
+        assert tool(dialect, file_of(folder, S)).context() == await context_of(store, S)
+    finally:
+        await store.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", ["operator", "pi"])
+def test_killed_at_any_write_nothing_acknowledged_is_lost_and_nothing_is_half_there(
+    tmp_path: Path, dialect: str
+) -> None:
+    subprocess.run([sys.executable, str(CHILD), "each", str(tmp_path), dialect], check=True)
+
+    lives = sorted(tmp_path.glob("*.acks"))
+    for acks in lives:
+        acknowledged = {int(line) for line in acks.read_text().split() if line.isdigit()}
+        asyncio.run(check(acks.with_suffix(""), dialect, acknowledged))
+    assert len(lives) > 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", ["operator", "pi"])
+def test_killed_at_any_moment_again_and_again_it_goes_on(tmp_path: Path, dialect: str) -> None:
+    acknowledged: set[int] = set()
+    chance = random.Random()
+    for _ in range(ROUNDS):
+        command = [sys.executable, str(CHILD), "append", str(tmp_path), dialect]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            for _ in range(chance.randrange(1, 40)):
+                line = child.stdout.readline()
+                acknowledged.add(int(line))
+            child.kill()
+            acknowledged |= {int(line) for line in child.stdout.read().split(b"\n")[:-1]}
+
+    asyncio.run(check(tmp_path, dialect, acknowledged))

@@ -1,0 +1,75 @@
+"""The system calls that write files, made to fail or to kill this process at one of choice.
+
+For what writes files itself; `faulty_vfs` is for what writes through SQLite.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Literal
+from unittest import mock
+
+Operation = Literal["write", "fsync", "link", "replace", "unlink", "mkdir"]
+OPERATIONS: tuple[Operation, ...] = ("write", "fsync", "link", "replace", "unlink", "mkdir")
+Plan = Callable[[Operation, tuple[Any, ...]], None]
+"""Called before each operation with its arguments; what it raises is what the caller gets."""
+
+
+@contextmanager
+def planned(plan: Plan) -> Generator[None]:
+    """Every write, fsync, link, replace, unlink and mkdir of this process goes by `plan` first."""
+    real: dict[Operation, Callable[..., Any]] = {name: getattr(os, name) for name in OPERATIONS}
+
+    def wrapped(name: Operation) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            plan(name, args)
+            return real[name](*args, **kwargs)
+
+        return call
+
+    patches = {name: wrapped(name) for name in OPERATIONS}
+    with mock.patch.multiple(os, **patches):
+        yield
+
+
+def killing_at(number: int, kept: float) -> Plan:
+    """Kill this process, as ``kill -9`` does, at the operation of that number (from 1).
+
+    A write has then put the share `kept` of its bytes into the file.
+    """
+    seen = 0
+    real_write = os.write
+
+    def plan(operation: Operation, args: tuple[Any, ...]) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            if operation == "write":
+                file, content = args
+                real_write(file, bytes(content)[: round(kept * len(content))])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return plan
+
+
+def failing_at(number: int, error: int, operation: Operation, kept: float = 0.0) -> Plan:
+    """Fail with the errno `error` at the `operation` of that number (from 1).
+
+    A write that fails has put the share `kept` of its bytes into the file.
+    """
+    seen = 0
+    real_write = os.write
+
+    def plan(current: Operation, args: tuple[Any, ...]) -> None:
+        nonlocal seen
+        seen += current == operation
+        if current == operation and seen == number:
+            if operation == "write":
+                file, content = args
+                real_write(file, bytes(content)[: round(kept * len(content))])
+            raise OSError(error, os.strerror(error))
+
+    return plan
