@@ -235,27 +235,56 @@ def inert(text: str) -> str:
     Only where no renderer can see it otherwise is something taken for code and left as it is: a
     fence at the beginning of a line, a span that ends on its own line.
     """
+    lines = re.split(r"\r\n|\r|\n", text)
     out: list[str] = []
     stretch: list[str] = []  # lines without a blank one between them, outside code
-    fence = ""
-    for line in re.split(r"\r\n|\r|\n", text):
-        found = _FENCE.match(line)
-        if fence:
-            out.append(line)
-            if found and found[1].startswith(fence) and not line[found.end() :].strip():
-                fence = ""
-        elif found and not found.start(1) and "`" not in line[found.end() :]:
-            out += [*_inert_stretch(stretch), line]
-            stretch, fence = [], found[1]
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        length = _code_length(lines, at)
+        if length or not line.strip():
+            out += _inert_stretch(stretch)
+            stretch = []
+        if length:
+            out += _closed(lines[at : at + length])
         elif line.strip():
             stretch.append(line)
         else:
-            out += [*_inert_stretch(stretch), ""]
-            stretch = []
+            out.append("")
+        at += length or 1
     out += _inert_stretch(stretch)
-    if fence:
-        out.append(fence)
     return "\n".join(out).strip("\n")
+
+
+def _code_length(lines: Sequence[str], at: int) -> int:
+    """How many lines the fenced code that begins at `at` has; 0 where none begins.
+
+    One at the margin goes on to its end, or the text's. An indented one may be part of a list or
+    not: it counts only if it ends at the same place either way.
+    """
+    opened = _FENCE.match(lines[at])
+    if opened is None or "`" in lines[at][opened.end() :]:
+        return 0
+    for n, line in enumerate(lines[at + 1 :], 2):
+        closed = _FENCE.match(line)
+        if closed and closed[1].startswith(opened[1]) and not line[closed.end() :].strip():
+            return n if not opened[0][0].isspace() or closed[0] == opened[0] else 0
+        is_inside = line.startswith(opened[0][: opened.start(1) - opened.start()])
+        if opened[0][0].isspace() and (
+            (line.strip() and not is_inside) or "```" in line or "~~~" in line
+        ):
+            return 0
+    return 0 if opened[0][0].isspace() else len(lines) - at
+
+
+def _closed(code: Sequence[str]) -> list[str]:
+    """Fenced `code` with its end, which the text may be missing."""
+    opened = _FENCE.match(code[0])
+    assert opened is not None
+    closed = _FENCE.match(code[-1]) if len(code) > 1 else None
+    is_closed = closed is not None and closed[1].startswith(opened[1])
+    is_closed = is_closed and closed is not None and not code[-1][closed.end() :].strip()
+    return [*code] if is_closed else [*code, opened[1]]
 
 
 def _inert_stretch(lines: Sequence[str]) -> list[str]:
@@ -273,7 +302,7 @@ def _inert_line(line: str, *, has_spans: bool) -> str:
     if heading:
         marks = "#" * min(_DEEPEST_HEADING, len(heading[2]) + _LOWER_BY)
         line = heading[1] + marks + line[heading.end() :]
-    elif _UNDERLINE.match(line):
+    elif _UNDERLINE.match(line) or _FENCE.match(line):
         line = "\\" + line.lstrip()
     pieces: list[str] = []
     at = 0

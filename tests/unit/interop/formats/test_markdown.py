@@ -1,0 +1,163 @@
+"""Markdown that stays in its place: no text ends its message, opens another or becomes HTML."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from perdure.interop.formats import markdown
+from perdure.interop.formats.transcript import transcript_of
+from perdure.session.kinds import Compaction, CustomMessage, ModelChange
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    TextPart,
+    ToolResultPart,
+    UnknownPart,
+    assistant,
+    thinking,
+    tool_call,
+    tool_result,
+    user,
+)
+from perdure.session.notes import CompactionUndone, Label, LeafMoved, SessionStarted
+from tests.fakes.bundles import Making
+
+
+def written(making: Making, *, has_all_branches: bool = False) -> str:
+    transcript = transcript_of(making.made())
+    return markdown.written(transcript, has_all_branches=has_all_branches).decode()
+
+
+def test_a_conversation_reads_from_top_to_bottom() -> None:
+    making = Making()
+    making.say(ModelChange("a:b"))
+    asked = making.say(user("Mend the *table*."))
+    making.note(Label("start"), asked)
+    making.say(assistant("On it.", thinking("hm"), tool_call("c", "read", {"path": "t.py"})))
+    making.say(tool_result("c", "1\n2"))
+    making.say(assistant("# Done\nAll green."))
+    assert written(making) == (
+        "# Tides\n\n"
+        "- **Begun:** 2025-06-15 15:06 UTC\n- **Folder:** /srv/tides\n- **Size:** 4 messages\n"
+        "- **Session:** s\n\n---\n\n"
+        "*The model is now a:b.*\n\n"
+        "## 1 · User · 15:06:42 · start\n\n> Mend the *table*.\n\n"
+        "## 2 · Assistant · 15:06:44\n\nOn it.\n\n"
+        "<details>\n<summary>Thinking</summary>\n\n> hm\n\n</details>\n\n"
+        "<details>\n<summary>read t.py</summary>\n\n"
+        '```json\n{\n  "path": "t.py"\n}\n```\n\n```text\n1\n2\n```\n\n</details>\n\n'
+        "## 4 · Assistant · 15:06:46\n\n### Done\nAll green.\n"
+    )
+
+
+def test_failures_media_and_strange_parts_are_named() -> None:
+    making = Making()
+    making.note(SessionStarted(system_prompt="Be kind."))
+    picture = MediaPart("image/png", "media://sha256-" + "0" * 64, 1_234, "a.png")
+    making.say(user("see", picture))
+    making.say(Message("assistant", (), stop_reason="error", error="it <broke>"))
+    making.say(assistant(tool_call("c", "run"), tool_call("d", "run")))
+    making.say(Message("tool", (ToolResultPart("c", "no", is_error=True, media=(picture,)),)))
+    making.say(tool_result("lost", "", name="old"))
+    making.say(Message("assistant", (UnknownPart(msgspec.Raw(b'{"type":"x"}')),)))
+    making.say(CustomMessage("note", (TextPart("n"),), in_context=False), assistant())
+    text = written(making)
+    for piece in (
+        "<summary>Instructions</summary>",
+        "*[a.png, 1,234 bytes, not in this file]*",
+        "**Error:** it \\<broke\\>",
+        "<summary>run · failed</summary>",
+        "<summary>run · no result</summary>\n\n(no arguments)",
+        "<summary>Result of old</summary>\n\n(no output)",
+        "<summary>Data</summary>",
+        "*note, never sent to a model*",
+        "*(nothing said)*",
+    ):
+        assert piece in text
+    assert markdown.losses_of(transcript_of(making.made())) == ["2 media are named, not shown"]
+
+
+def test_a_compaction_says_what_it_stands_for() -> None:
+    making = Making()
+    kept = making.say(user("one"))
+    making.say(Compaction("all"), Compaction("some", kept))
+    making.note(CompactionUndone(), making.say(Compaction("none")))
+    text = written(making)
+    assert "in place of everything before it.*" in text
+    assert "in place of everything before entry 0.*" in text
+    assert "*Taken back: it hides nothing.*" in text
+
+
+def test_other_branches_follow_when_asked_for() -> None:
+    making = Making()
+    first = making.say(user("one"))
+    making.say(assistant("left"))
+    making.say(assistant("right"), parent=first)
+    making.say(user("second root"), parent=None)
+    making.note(LeafMoved(first))
+    assert "left" not in written(making)
+    text = written(making, has_all_branches=True)
+    assert text.count("# Another branch, after entry 0") == 2
+    assert "# Another branch, from the beginning" in text
+    assert all(text.count(said) == 1 for said in ("left", "right", "second root"))
+
+
+@pytest.mark.parametrize(
+    ("text", "inert"),
+    [
+        ("<script>x</script>", "&lt;script>x&lt;/script>"),
+        ("a < b and `List<int>`", "a < b and `List<int>`"),
+        ("## A\nx", "#### A\nx"),
+        ("###### A", "###### A"),
+        ("A\n===\nB\n---", "A\n\\===\nB\n\\---"),
+        ("```py\n<b>\n", "```py\n<b>\n\n```"),
+        ("````\n```\n<b>\n````\n<b>", "````\n```\n<b>\n````\n&lt;b>"),
+        ("- x\n  ```\n<b>", "- x\n\\```\n&lt;b>"),
+        ("1. x\n   ```py\n   <b>\n   ```\n<b>", "1. x\n   ```py\n   <b>\n   ```\n&lt;b>"),
+        ("a ` b\nc ` <b> ` d", "a ` b\nc ` &lt;b> ` d"),
+        ("\\` <b> `", "\\` &lt;b> `"),
+        ("| ` | <b> ` |", "| ` | &lt;b> ` |"),
+        ("`a `` <b> `", "`a `` <b> `"),
+        ("x\r\n<b>\r<i>", "x\n&lt;b>\n&lt;i>"),
+        ("<!-- x", "&lt;!-- x"),
+    ],
+)
+def test_text_is_made_inert_and_no_more_than_that(text: str, inert: str) -> None:
+    assert markdown.inert(text) == inert
+
+
+_lines = st.sampled_from(
+    ["```", "~~~~", "   ```", "<script>", "</details>", "# User", "## 3 · User · 10:00:00", "===",
+     "`", "``", "> x", "- a", "  ```", "    <b>", "\\`", "|", "text", "", "<!--", "`<i>`"]
+)  # fmt: skip
+
+
+_renderer = MarkdownIt("commonmark", {"html": True}).enable("table")
+_OURS = re.compile(r"<details>\n<summary>[^<>]*</summary>\n?|</details>\n?")
+
+
+@given(st.lists(_lines, max_size=8), st.lists(_lines, max_size=8))
+def test_a_renderer_sees_our_headings_and_folds_and_no_other(
+    said: list[str], given_back: list[str]
+) -> None:
+    making = Making()
+    making.say(user("\n".join(said)), assistant("\n".join(said), tool_call("c", "t")))
+    making.say(tool_result("c", "\n".join(given_back)), user("end"))
+    tokens = _renderer.parse(written(making))
+    headings = [
+        f"{token.tag} {tokens[n + 1].content.partition(' · 1')[0]}"
+        for n, token in enumerate(tokens)
+        if token.type == "heading_open" and token.tag in ("h1", "h2")
+    ]
+    assert headings == ["h1 Tides", "h2 0 · User", "h2 1 · Assistant", "h2 3 · User"]
+    every = [*tokens, *(child for token in tokens for child in token.children or ())]
+    html = [token.content for token in every if token.type in ("html_block", "html_inline")]
+    assert [each for each in html if not _OURS.fullmatch(each)] == []
+    assert len(html) == 2
+    assert [token.content for token in tokens if token.type == "inline"][-1] == "end"
