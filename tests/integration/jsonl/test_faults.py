@@ -1,0 +1,94 @@
+"""A disk that is full, fails, or may not be written: what the caller is told, and what is left."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
+from perdure.session.ids import StreamId
+from perdure.stores.jsonl.store import JsonlStore
+from perdure.stores.protocol import Commit, Write
+from tests.conformance.store.building import append, create, header, said, texts
+from tests.fakes.faulty_files import failing_at, planned
+from tests.fakes.session_files import files_below
+from tests.integration.jsonl.conftest import Opener
+
+S = StreamId("s")
+
+ERRORS = {
+    errno.ENOSPC: StoreFull,
+    errno.EDQUOT: StoreFull,
+    errno.EROFS: StoreReadOnly,
+    errno.EACCES: StoreReadOnly,
+    errno.EIO: StoreUnavailable,
+}
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.4, 0.99])
+@pytest.mark.parametrize("error", ERRORS)
+async def test_a_write_that_fails_is_refused_and_the_next_one_succeeds(
+    store: JsonlStore, error: int, kept: float
+) -> None:
+    await create(store, S, said("before"))
+
+    with planned(failing_at(1, error, "write", kept)), pytest.raises(ERRORS[error]):
+        await append(store, S, said("lost"), said("lost too"))
+
+    assert texts(await store.entries(S)) == ["before"]
+    (entry,) = await append(store, S, said("after"))
+    assert entry.seq == 1
+    assert (await store.verify()).problems == ()
+
+
+async def test_a_session_that_could_not_be_made_is_not_there(
+    store: JsonlStore, folder: Path
+) -> None:
+    for operation in ("write", "link"):
+        with planned(failing_at(1, errno.ENOSPC, operation)), pytest.raises(StoreFull):
+            await create(store, S, said("lost"))
+
+    assert files_below(folder, "*.jsonl") == []
+    await create(store, S, said("made"))
+    assert texts(await store.entries(S)) == ["made"]
+
+
+async def test_after_a_failed_fsync_nobody_claims_to_know(open_store: Opener) -> None:
+    store = await open_store(durability="full")
+    await create(store, S, said("before"))
+
+    with planned(failing_at(1, errno.EIO, "fsync")), pytest.raises(StoreUnavailable):
+        await append(store, S, said("perhaps"), key="k")
+
+    again = await append(store, S, said("perhaps"), key="k")
+    assert texts(await store.entries(S)) == ["before", "perhaps"]
+    assert again == (await store.entries(S))[1:]
+    assert (await store.verify()).problems == ()
+
+
+async def test_a_content_that_could_not_be_kept_refuses_its_commit(store: JsonlStore) -> None:
+    await create(store)
+    write = Write(stream=S, entries=(said("with it"),))
+
+    with planned(failing_at(1, errno.ENOSPC, "write", 0.5)), pytest.raises(StoreFull):
+        await store.commit(Commit(writes=(write,), at=1, blobs=(b"content",)))
+
+    assert await store.entries(S) == []
+    assert (await store.verify()).problems == ()
+    assert (await store.info()).payload_bytes == 0
+
+
+async def test_a_commit_reaches_the_disk_before_it_returns_and_a_new_file_with_its_name(
+    open_store: Opener,
+) -> None:
+    synced: list[int] = []
+    store = await open_store(durability="full")
+
+    with planned(lambda operation, _: synced.append(1) if operation == "fsync" else None):
+        await create(store, header("s"), said("a"))
+        made = len(synced)
+        await append(store, S, said("b"))
+
+    assert (made, len(synced)) == (2, 3)  # the file and its folder; then the file alone

@@ -1,0 +1,57 @@
+"""Addresses of session folders, through the library's front door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import assistant, user
+from perdure.errors import ConfigError, EntryNotFound
+from tests.fakes.session_files import files_below
+from tests.fakes.session_tools import Operator, Pi
+
+
+@pytest.mark.parametrize(("query", "tool"), [("", Operator), ("?dialect=pi", Pi)])
+async def test_a_folder_is_opened_by_its_address(
+    tmp_path: Path, query: str, tool: type[Operator | Pi]
+) -> None:
+    async with perdure.open(f"jsonl:///{tmp_path}/my%20sessions{query}") as store:
+        session = await store.create(title="Trip", cwd=str(tmp_path), lazy=True)
+        first = await session.append(user("Hello"))
+        assert files_below(tmp_path, "*.jsonl") == []  # nothing before the assistant speaks
+        await session.append(assistant("Hi"))
+        await session.branch(first.id)
+        await session.label(first.id, "start")
+        copy = await session.fork(at=first.id)
+        await copy.append(user("in the copy"))
+        with pytest.raises(EntryNotFound):
+            await copy.branch(first.id)
+
+        path, _ = files_below(tmp_path / "my sessions", "*.jsonl")
+
+        assert tool(path).context() == [("user", "Hello")]
+        assert session.id in path.name
+
+
+async def test_a_relative_folder_is_made_where_the_program_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with perdure.open("jsonl:///here", namespace="team") as store:
+        session = await store.create()
+        await session.append(assistant("Hi"))
+
+    (path,) = files_below(tmp_path / "here", "*.jsonl")
+    assert path.parent.name == "team"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["jsonl:", "jsonl:///", "jsonl:dir", "jsonl:///d?dialect=cobol", "jsonl:///d?other=1"],
+)
+async def test_an_address_that_is_not_understood_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError):
+        async with perdure.open(address):
+            pass
