@@ -87,6 +87,7 @@ async def _imported(
 ) -> int:
     outside = store.outside
     total = _Total()
+    later: list[Outcome] = []  # a bar and lines in one place would spoil each other
     with _progress(files, is_shown=not as_json) as told:
         outcomes = import_files(
             store.backend,
@@ -98,7 +99,12 @@ async def _imported(
         )
         async for outcome in outcomes:
             total.add(outcome)
-            _tell(outcome, as_json=as_json)
+            if told is None:
+                _tell(outcome, as_json=as_json)
+            else:
+                later.append(outcome)
+    for outcome in later:
+        _tell(outcome, as_json=as_json)
     if not as_json and len(files) > 1:
         show(total.summary())
     if not files:
