@@ -69,6 +69,7 @@ TESTED_IN = {
     "apps/cli/": ("tests/acceptance", "the command line is tested as a process"),
     "apps/chat/": ("tests/acceptance", "likewise"),
     "apps/demo/": ("tests/acceptance", "likewise"),
+    "apps/upkeep/": ("tests/acceptance", "likewise"),
 }
 
 # What no file may hold --------------------------------------------------------------------------

@@ -17,8 +17,16 @@ Plan = Callable[[Operation, str, int], None]
 SQLite gets."""
 
 
+Witness = Callable[[str, bytes], None]
+"""Sees what is written to the file of that name."""
+
+
 def nothing(_operation: Operation, _name: str, _offset: int) -> None:
     """Let everything pass."""
+
+
+def unseen(_name: str, _data: bytes) -> None:
+    """Look at nothing."""
 
 
 class _File(apsw.VFSFile):
@@ -29,6 +37,7 @@ class _File(apsw.VFSFile):
 
     def xWrite(self, data: Any, offset: int) -> None:  # noqa: N802 - SQLite's name
         self._layer.plan("write", self._name, offset)
+        self._layer.witness(self._name, bytes(data))
         super().xWrite(data, offset)  # pyright: ignore[reportUnknownMemberType] - apsw's annotation
 
     def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
@@ -46,11 +55,12 @@ _CIPHER = "multipleciphers-"
 
 
 class FaultyVfs(apsw.VFS):
-    """The file layer below encryption. `plan` may be replaced at any time."""
+    """The file layer below encryption. `plan` and `witness` may be replaced at any time."""
 
     def __init__(self) -> None:
         self.below = next(name for name in apsw.vfs_names() if not name.startswith(_CIPHER))
         self.plan: Plan = nothing
+        self.witness: Witness = unseen
         super().__init__(_NAME, self.below)
         apsw.Connection(":memory:", vfs=_CIPHER + _NAME).close()
 
@@ -73,7 +83,7 @@ def faulty_vfs() -> Generator[FaultyVfs]:
         yield layer
     finally:
         apsw.set_default_vfs(before)
-        layer.plan = nothing
+        layer.plan, layer.witness = nothing, unseen
 
 
 def failing_from(number: int, error: type[apsw.Error], operation: Operation | None = None) -> Plan:

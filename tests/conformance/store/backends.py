@@ -7,6 +7,7 @@ from typing import Protocol
 
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.in_memory import MemoryStore
+from perdure.stores.key import KEY_BYTES, StoreKey
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import SessionStore
 from perdure.stores.sqlite.store import SqliteStore
@@ -14,7 +15,8 @@ from tests.conformance.store.jsonl_data import DIALECTS, JsonlData
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.postgres import PostgresServer
 
-BACKENDS = ("memory", "sqlite", "postgres", *DIALECTS)
+ENCRYPTED = "sqlite-encrypted"
+BACKENDS = ("memory", "sqlite", ENCRYPTED, "postgres", *DIALECTS)
 
 
 class Data(Protocol):
@@ -55,8 +57,11 @@ class SqliteData:
 
     is_durable = True
 
-    def __init__(self, path: Path, clock: Clock, random: RandomSource) -> None:
+    def __init__(
+        self, path: Path, clock: Clock, random: RandomSource, key: StoreKey | None = None
+    ) -> None:
         self._path = path
+        self._key = key
         self._clock = clock
         self._random = random
         self._opened: list[SessionStore] = []
@@ -68,6 +73,7 @@ class SqliteData:
             durability="normal",
             clock=self._clock,
             random=self._random,
+            key=self._key,
         )
         self._opened.append(store)
         return store
@@ -129,4 +135,5 @@ class Backend:
             return JsonlData(folder, DIALECTS[self.name], self.clock, random)
         if self._server is not None:
             return PostgresData(self._server, self.clock, random)
-        return SqliteData(self._folder / f"{self._made}.db", self.clock, random)
+        key = StoreKey(random(KEY_BYTES)) if self.name == ENCRYPTED else None
+        return SqliteData(self._folder / f"{self._made}.db", self.clock, random, key)

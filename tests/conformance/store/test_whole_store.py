@@ -14,7 +14,7 @@ from perdure.session.kinds import OPAQUE, Compaction
 from perdure.session.notes import CompactionUndone
 from perdure.stores.chain import blob_hash, genesis_hash
 from perdure.stores.protocol import EMPTY, Commit, Lease, SessionStore, Verification, Write
-from tests.conformance.store.backends import Data
+from tests.conformance.store.backends import ENCRYPTED, Backend, Data
 from tests.conformance.store.building import (
     S,
     append,
@@ -112,7 +112,7 @@ async def test_a_fork_is_chained_to_its_origin(store: SessionStore) -> None:
     assert (await store.verify()).problems == ()
 
 
-async def test_the_info_tells_how_much_is_there(store: SessionStore) -> None:
+async def test_the_info_tells_how_much_is_there(backend: Backend, store: SessionStore) -> None:
     empty = await store.info()
     await filled(store)
     full = await store.info()
@@ -127,7 +127,7 @@ async def test_the_info_tells_how_much_is_there(store: SessionStore) -> None:
     assert full.durability
     assert full.engine
     assert full.schema_version >= 1
-    assert not full.is_encrypted
+    assert full.is_encrypted == (backend.name == ENCRYPTED) == (full.cipher is not None)
 
 
 # ---------------------------------------------------------------- closing

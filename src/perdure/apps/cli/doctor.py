@@ -25,6 +25,7 @@ from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import safe
 from perdure.errors import PerdureError
 from perdure.stores.protocol import StoreInfo, Verification
+from perdure.stores.sqlite.upkeep.rekey import unfinished_copy
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -107,6 +108,7 @@ def _place(store: str | None) -> Iterator[Check]:
         yield Check("store", "ok", address)
         yield _privacy(file)
         yield _journal(file)
+        yield from _leftover(unfinished_copy(file))
     yield from _folder(_nearest(file.parent))
 
 
@@ -133,6 +135,12 @@ def _journal(file: Path) -> Check:
             "journal", "ok", "write-ahead log: readers and writers do not wait for another"
         )
     return Check("journal", "warn", "no write-ahead log", "the next command that writes sets it")
+
+
+def _leftover(copy: Path) -> Iterator[Check]:
+    if copy.exists():
+        detail = f"a rekey that was cut off left a copy of the store: {copy}"
+        yield Check("rekey", "warn", detail, "run it again, or delete the copy")
 
 
 def _folder(folder: Path) -> Iterator[Check]:
@@ -185,8 +193,10 @@ def _durability(facts: StoreInfo) -> Check:
 
 def _encryption(facts: StoreInfo) -> Check:
     if facts.is_encrypted:
-        return Check("encryption", "ok", "the store is encrypted")
-    advice = "keep it on an encrypted disk; this version does not encrypt stores itself"
+        return Check("encryption", "ok", f"the store is encrypted with {facts.cipher}")
+    advice = "keep it on an encrypted disk: this kind of store is not encrypted itself"
+    if facts.backend == "sqlite":
+        advice = "`perdure store rekey --generate` encrypts it, with a key in the system's keyring"
     return Check(
         "encryption", "warn", "the store is plain: who can read the file reads it all", advice
     )

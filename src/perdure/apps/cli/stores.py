@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 
 import msgspec
@@ -19,6 +20,8 @@ store_commands = typer.Typer(help="Look at a store as a whole.", no_args_is_help
 
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure store`` known."""
+    # By name: its options are those of this package.
+    importlib.import_module("perdure.apps.upkeep.commands").add_to(store_commands)
     program.add_typer(store_commands, name="store")
 
 
@@ -45,7 +48,9 @@ def info(
 
 def _info_lines(facts: StoreInfo) -> Iterator[str]:
     style = out_style()
-    encryption = "encrypted" if facts.is_encrypted else "plain: anybody who can read it can"
+    encryption = "plain: anybody who can read the file can read it all"
+    if facts.is_encrypted:
+        encryption = f"encrypted with {facts.cipher}"
     overhead = f", {facts.size_bytes / facts.payload_bytes:.2f} x" if facts.payload_bytes else ""
     rows = (
         ("store", facts.address),

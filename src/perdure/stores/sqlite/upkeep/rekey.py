@@ -125,7 +125,7 @@ def _take_alone(db: Connection, site: Site) -> None:
 
 def _copied(db: Connection, site: Site, new_key: StoreKey | None, report: Report) -> Path:
     copy = unfinished_copy(site.path)
-    copy.unlink(missing_ok=True)
+    _remove(copy)
     os.close(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR))
     total = db.pragma("page_count") * db.pragma("page_size")
 
@@ -137,12 +137,17 @@ def _copied(db: Connection, site: Site, new_key: StoreKey | None, report: Report
     try:
         copy_into(db, copy, new_key)
     except BaseException:
-        copy.unlink(missing_ok=True)
+        _remove(copy)
         raise
     finally:
         db.set_progress_handler(None, 0)
     report(total, total)
     return copy
+
+
+def _remove(copy: Path) -> None:
+    copy.unlink(missing_ok=True)
+    copy.with_name(copy.name + "-journal").unlink(missing_ok=True)
 
 
 def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:

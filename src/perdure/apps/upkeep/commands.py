@@ -1,0 +1,81 @@
+"""``perdure store vacuum`` and ``migrate``, and where ``rekey`` is made known."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.opening import NAMESPACE, writable_store
+from perdure.apps.terminal.output import counted, show, show_json, size
+from perdure.apps.terminal.text import safe
+from perdure.apps.upkeep.rekeying import existing_address, rekey
+from perdure.client.upkeep import planned_migration
+from perdure.client.upkeep import vacuum as vacuumed
+from perdure.stores.upkeep import MigrationPlan
+
+
+def add_to(store_commands: typer.Typer) -> None:
+    """Make the commands known."""
+    store_commands.command("rekey")(rekey)
+    store_commands.command("vacuum")(vacuum)
+    store_commands.command("migrate")(migrate)
+
+
+def vacuum(
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Remove media and import originals that nothing refers to, and give free space back."""
+    address = existing_address(store)
+
+    async def work() -> None:
+        async with writable_store(address, namespace) as opened:
+            done = await vacuumed(opened)
+        if as_json:
+            show_json(msgspec.structs.asdict(done))
+            return
+        show(f"removed {counted(done.blobs, 'unused content')}, {size(done.blob_bytes)}")
+        show(f"gave {size(done.freed_bytes)} back")
+
+    return run(work)
+
+
+def migrate(
+    *,
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Try it and take it back; change nothing.")
+    ] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Bring the store to the schema of this program, as any command that opens it does."""
+    address = existing_address(store)
+
+    async def work() -> None:
+        plan = await planned_migration(address)
+        if not is_dry_run:
+            async with writable_store(address):
+                pass
+        if as_json:
+            show_json({**msgspec.structs.asdict(plan), "is_done": not is_dry_run})
+        else:
+            _tell(plan, is_dry_run=is_dry_run)
+
+    return run(work)
+
+
+def _tell(plan: MigrationPlan, *, is_dry_run: bool) -> None:
+    if not plan.steps:
+        show(f"{safe(plan.store)} has schema {plan.current}, the newest: nothing to do")
+        return
+    verb = "would go" if is_dry_run else "went"
+    show(f"{safe(plan.store)} {verb} from schema {plan.current} to {plan.latest}")
+    for step in plan.steps:
+        show(f"  {safe(step)}")
+    if is_dry_run:
+        show("Every step was tried and taken back: nothing was changed.")

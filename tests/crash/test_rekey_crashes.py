@@ -1,0 +1,85 @@
+"""``kill -9`` in the middle of a rekey: the store is whole, and one of the two keys opens it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import KeyMissing, KeyWrong, StoreNotEncrypted
+from perdure.stores.key import StoreKey
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.upkeep.rekey import rekey
+from tests.crash.children.rekeyer import KEYS
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.planted import content_of, plant
+
+CHILD = Path(__file__).parent / "children" / "rekeyer.py"
+WORD = "canary"
+
+
+async def opened(path: Path, key: StoreKey | None) -> SqliteStore:
+    return await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(1), key=key)
+
+
+async def content(path: Path, key: StoreKey | None) -> bytes:
+    store = await opened(path, key)
+    try:
+        assert (await store.verify()).problems == ()
+        return await content_of(store, WORD)
+    finally:
+        await store.close()
+
+
+async def key_of(path: Path, names: tuple[str, str]) -> str:
+    """Which of the keys opens the store."""
+    fitting: list[str] = []
+    for name in names:
+        try:
+            await (await opened(path, KEYS[name])).close()
+        except (KeyMissing, KeyWrong, StoreNotEncrypted):
+            continue
+        fitting.append(name)
+    (only,) = fitting
+    return only
+
+
+def files_in(folder: Path) -> set[str]:
+    return {file.name for file in folder.iterdir()}
+
+
+def places_in(folder: Path) -> list[Path]:
+    return sorted(place for place in folder.iterdir() if place.is_dir())
+
+
+def kill_at_each(folder: Path, names: tuple[str, str]) -> None:
+    subprocess.run([sys.executable, str(CHILD), str(folder), *names], check=True, timeout=100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [("plain", "first"), ("first", "second"), ("first", "plain")])
+async def test_a_kill_at_each_step_of_a_rekey(tmp_path: Path, names: tuple[str, str]) -> None:
+    old, new = names
+    original = tmp_path / "original.db"
+    store = await opened(original, KEYS[old])
+    await plant(store, WORD)
+    before = await content_of(store, WORD)
+    await store.close()
+
+    kill_at_each(tmp_path, names)
+
+    found: list[str] = []
+    places = places_in(tmp_path)
+    for place in places:
+        path = place / "store.db"
+        found.append(await key_of(path, names))
+        assert await content(path, KEYS[found[-1]]) == before
+        if found[-1] == old:
+            rekey(path, KEYS[old], KEYS[new], lambda _done, _total: None)
+            assert await content(path, KEYS[new]) == before
+        assert files_in(place) == {"store.db"}
+    assert len(places) > 20
+    assert found == sorted(found, key=names.index)  # first only the old key fits, then the new one
+    assert found[-1] == new

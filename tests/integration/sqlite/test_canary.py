@@ -1,0 +1,160 @@
+"""A word that is in everything an encrypted store holds is in no byte that reaches the disk.
+
+A layer below the encryption sees every write to every file: database, log, shared memory, journal,
+temporary file, copy. What lies in the folder afterwards is looked through as well.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from perdure.session.codec import new_tree
+from perdure.session.messages import user
+from perdure.stores.key import StoreKey
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.upkeep.migrating import rehearsed
+from perdure.stores.sqlite.upkeep.rekey import rekey
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.faulty_vfs import faulty_vfs
+from tests.fakes.planted import FIRST, content_of, plant
+
+WORD = "canary7f3a9c"
+KEY, OTHER = StoreKey(b"\x0a" * 32), StoreKey(b"\x0b" * 32)
+WRITER = Path(__file__).parent / "children" / "plant.py"
+SPILL_BYTES = 20_000_000
+"""More than the cache of the writer holds: the transaction reaches the disk before its commit."""
+
+
+@dataclass
+class Seen:
+    """What was written, and where the word was in it."""
+
+    files: set[str] = field(default_factory=set[str])
+    leaks: list[str] = field(default_factory=list[str])
+
+    def look(self, name: str, data: bytes) -> None:
+        self.files.add(Path(name).name)
+        if any(form in data for form in FORMS):
+            self.leaks.append(name)
+
+
+FORMS = (
+    WORD.encode(),
+    WORD.encode("utf-16-le"),
+    WORD.encode().hex().encode(),
+    KEY.reveal().encode(),
+)
+"""The word as it may be written; and the key, which must not be."""
+
+
+@contextmanager
+def watched() -> Generator[Seen]:
+    """Every write of SQLite, seen below the encryption."""
+    seen = Seen()
+    with faulty_vfs() as layer:
+        layer.witness = seen.look
+        yield seen
+
+
+def leaks_in(folder: Path) -> list[str]:
+    """Files of `folder` that hold the word."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return [str(file) for file in files if any(form in file.read_bytes() for form in FORMS)]
+
+
+async def opened(path: Path, key: StoreKey | None = KEY) -> SqliteStore:
+    return await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(1), key=key)
+
+
+async def a_large_commit(store: SqliteStore) -> None:
+    texts = (WORD + os.urandom(500_000).hex() for _ in range(SPILL_BYTES // 1_000_000))
+    entries = tuple(new_tree(user(text)) for text in texts)
+    write = Write(stream=FIRST, entries=entries)
+    blobs = (WORD.encode() + os.urandom(2_000_000),)
+    await store.commit(Commit(writes=(write,), at=START_MS, blobs=blobs))
+
+
+def quietly(_done: int, _total: int) -> None:
+    """Report to nobody."""
+
+
+async def test_the_word_is_found_in_a_plain_store(path: Path) -> None:
+    with watched() as seen:
+        store = await opened(path, None)
+        await plant(store, WORD)
+        assert leaks_in(path.parent)
+        await store.close()
+    assert seen.leaks
+
+
+async def test_the_word_is_nowhere_in_the_life_of_an_encrypted_store(path: Path) -> None:
+    with watched() as seen:
+        store = await opened(path)
+        await plant(store, WORD)
+        before = await content_of(store, WORD)
+        assert leaks_in(path.parent) == []
+        await a_large_commit(store)
+        assert leaks_in(path.parent) == []
+        assert (await store.verify()).problems == ()
+        assert (await store.vacuum()).blobs == 1
+        await store.close()
+        rehearsed(path, KEY)
+        rekey(path, KEY, OTHER, quietly)
+        assert leaks_in(path.parent) == []
+        store = await opened(path, OTHER)
+        assert len(await content_of(store, WORD)) > len(before)
+        await store.close()
+
+    assert seen.leaks == []
+    assert seen.files >= {path.name, path.name + "-wal"}
+    endings = ("", "-wal", "-shm", "-journal", "-rekey", "-rekey-journal")
+    assert seen.files <= {path.name + end for end in endings}
+    assert leaks_in(path.parent) == []
+
+
+async def test_encrypting_a_plain_store_leaves_the_word_nowhere(path: Path) -> None:
+    store = await opened(path, None)
+    await plant(store, WORD)
+    await store.close()
+    assert leaks_in(path.parent)
+
+    with watched() as seen:
+        rekey(path, None, KEY, quietly)
+
+    assert leaks_in(path.parent) == []
+    assert [name for name in seen.leaks if name.endswith("-rekey")] == []
+
+
+@pytest.mark.parametrize("moment", ["committed", "writing"])
+def test_a_killed_process_leaves_the_word_nowhere(path: Path, moment: str) -> None:
+    command = [sys.executable, str(WRITER), str(path), moment, WORD]
+    subprocess.run(command, input=KEY.reveal(), text=True, check=False, timeout=60)
+
+    left = sorted(file.name for file in path.parent.iterdir())
+    assert path.name + "-wal" in left
+    assert path.with_name(path.name + "-wal").stat().st_size > 100_000
+    assert leaks_in(path.parent) == []
+
+
+async def test_what_a_killed_process_had_committed_is_there(path: Path) -> None:
+    killed(path)
+
+    store = await opened(path)
+    assert b'"first_text":"user ' + WORD.encode() in await content_of(store, WORD)
+    assert (await store.verify()).problems == ()
+    await store.close()
+    assert leaks_in(path.parent) == []
+
+
+def killed(path: Path) -> None:
+    command = [sys.executable, str(WRITER), str(path), "committed", WORD]
+    subprocess.run(command, input=KEY.reveal(), text=True, check=False, timeout=60)
