@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, World
-from tests.fakes.sources import every_file
+from tests.fakes.sources import claude_file, every_file
 
 COUNT = 60
 
@@ -58,6 +58,25 @@ def test_a_bar_is_on_the_terminal_and_the_lines_are_where_they_were_sent(
     assert len(out.decode().splitlines()) >= COUNT + 1
     assert "importing" in shown
     assert "005a.jsonl" in shown
+
+
+def test_a_projects_folder_of_claude_code_is_imported_with_its_agents(world: World) -> None:
+    project = world.folder / ".claude" / "projects" / "-home-ana-orchard"
+    session = "5a1d0c9e-0000-4000-8000-00000000c005"
+    agents = project / session / "subagents"
+    agents.mkdir(parents=True)
+    (project / f"{session}.jsonl").write_bytes(claude_file("agents.jsonl"))
+    (agents / "agent-ae267a1.jsonl").write_bytes(claude_file("agent-ae267a1.jsonl"))
+    (agents / "agent-ae267a1.meta.json").write_text("{}", encoding="utf-8")
+    snapshot = b'{"type":"file-history-snapshot","messageId":"m","snapshot":{}}\n'
+    (project / "0a1d0c9e-0000-4000-8000-00000000c009.jsonl").write_bytes(snapshot)
+    ended = world.ok("import", str(project.parent), "--json")
+    reports = {report["session"]: report for report in ended.lines}
+    agent = reports[f"{session}:agent-ae267a1"]
+    assert (reports[session]["messages"], agent["messages"], len(reports)) == (4, 4, 3)
+    listed = [each["id"] for each in world.ok("sessions", "list", "--json").json]
+    assert session in listed
+    assert agent["session"] not in listed
 
 
 def _all_of(terminal: int) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+from perdure.interop.formats.claude_code.reading import QUIET
 from perdure.interop.formats.codex.reading import ENVELOPES as CODEX_ENVELOPES
 from perdure.interop.formats.fields import (
     Fields,
     fields_of,
+    list_in,
     name_in,
     number_in,
     object_in,
@@ -35,8 +37,12 @@ _PI_TYPES = frozenset(
     }
 )
 _OPERATOR_TYPES = frozenset({*_PI_TYPES, "leaf", "channel"})
-_CODEX_BARE_TYPES = frozenset({"message", "reasoning", "function_call", "function_call_output"})
-_CODEX_BARE_FIELDS = ("role", "summary", "call_id")
+_CODEX_BARE_FIELDS = {
+    "reasoning": "encrypted_content",
+    "function_call": "call_id",
+    "function_call_output": "call_id",
+}
+_CODEX_CONTENT = frozenset({"input_text", "output_text", "input_image"})
 _CLAUDE_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress"})
 
 
@@ -83,6 +89,8 @@ def _is_operator(fields: Fields, kind: str | None) -> bool:
         return name_in(fields, "role") is not None and "contents" in fields
     if kind == "session_header":
         return name_in(fields, "id") is not None
+    if kind == "message" and object_in(fields, "message") is None:
+        return False
     is_snake = "parent_id" in fields or number_in(fields, "timestamp") is not None
     return is_snake and name_in(fields, "id") is not None and kind in {*_OPERATOR_TYPES, "session"}
 
@@ -95,15 +103,19 @@ def _is_codex(fields: Fields, kind: str | None) -> bool:
         return name_in(fields, "record_type") == "state" or (
             has_header and ("instructions" in fields or "git" in fields)
         )
-    is_item = kind in _CODEX_BARE_TYPES and any(key in fields for key in _CODEX_BARE_FIELDS)
-    return is_item and "uuid" not in fields and "timestamp" not in fields
+    if kind == "message":
+        parts = (fields_of(part) or {} for part in list_in(fields, "content") or ())
+        return any(name_in(part, "type") in _CODEX_CONTENT for part in parts)
+    return kind in _CODEX_BARE_FIELDS and _CODEX_BARE_FIELDS[kind] in fields
 
 
 def _is_claude_code(fields: Fields, kind: str | None) -> bool:
     if kind is None:
         return False
-    if "sessionId" in fields and ("uuid" in fields or "parentUuid" in fields):
+    if "sessionId" in fields and ("uuid" in fields or "parentUuid" in fields or kind in QUIET):
         return True
+    if kind == "file-history-snapshot":
+        return object_in(fields, "snapshot") is not None
     if kind in _CLAUDE_TYPES and ("uuid" in fields or "parentUuid" in fields):
         return True
     return kind == "summary" and "leafUuid" in fields

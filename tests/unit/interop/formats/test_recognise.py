@@ -48,6 +48,19 @@ def test_a_codex_file_that_lost_its_header_is_still_codex(name: str) -> None:
     assert recognised(codex_file(name).partition(b"\n")[2]) == "codex"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"queue-operation","operation":"enqueue","sessionId":"s","content":"x"}',
+        b'{"type":"file-history-snapshot","messageId":"m","snapshot":{"trackedFileBackups":{}}}',
+        b'{"type":"custom-title","customTitle":"x","sessionId":"s"}',
+        b'{"type":"summary","summary":"x","leafUuid":"l"}',
+    ],
+)
+def test_a_file_of_claude_code_may_hold_nothing_but_notes(line: bytes) -> None:
+    assert recognised(line + b"\n") == "claude-code"
+
+
 async def test_our_own_exports_are_recognised_in_both_formats() -> None:
     store = empty_store()
     report = await imported(store, claude_file("tools.jsonl"))
@@ -76,6 +89,8 @@ def test_a_pi_file_that_lost_its_header_is_still_pi() -> None:
         b'{"type":"message","timestamp":"2026-01-01T00:00:00Z","payload":{}}\n',
         b'{"type":"session_meta","timestamp":"2026-01-01T00:00:00Z"}\n',
         b'{"id":"x","timestamp":"2026-01-01T00:00:00Z"}\n',
+        b'{"type":"message","role":"assistant","content":[{"type":"text","text":"x"}]}\n',
+        b'{"type":"message","id":"x","parent_id":null,"text":"x"}\n',
         b'{"type":42}\n{"kind":"user"}\n',
     ],
 )

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.build import build_context
+from perdure.interop.exporting import export_session
 from perdure.interop.formats.items import Item, ParsedSource, meta_of
 from perdure.interop.formats.operator.reading import parse
 from perdure.session.kinds import (
@@ -81,6 +82,13 @@ async def test_the_context_of_the_documented_sample_is_what_came_before_its_leaf
     context = build_context(await store.context_window(report.session, state.leaf))
     expected = ["How many apples are there?", "Nine."]
     assert [each.message.text for each in context.messages] == expected
+
+
+async def test_the_documented_sample_comes_out_as_it_went_in() -> None:
+    store = empty_store()
+    report = await imported(store, operator_file("sample.jsonl"))
+    exported = await export_session(store, report.session, "operator")
+    assert exported.content == operator_file("sample.jsonl")
 
 
 # -- the current form
