@@ -1,0 +1,102 @@
+"""Claim: encryption costs at most 1.6 times the plain append and 1.3 times the plain resume.
+
+Each turn is appended to a plain and to an encrypted store, each reading is of both, in an order
+left to chance, so that both meet the same machine at the same moment. A resume opens the file
+anew, reads and decodes the newest messages of the session, or all of them, and closes it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.figures import CLOCK, Figure, Run, Stopwatch, append, create, median, size_of
+from benchmarks.workload import turns
+from perdure.client.clock import system_random
+from perdure.session.ids import StreamId
+from perdure.stores.key import KEY_BYTES, StoreKey
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.writer import Durability
+
+TURNS = 3_000
+RESUMES = 200
+LOADS = 20
+NEWEST = 50
+APPEND_RATIO = 1.6
+RESUME_RATIO = 1.3
+STREAM = StreamId("benchmark")
+
+Keys = Mapping[Path, StoreKey | None]
+
+
+async def measure(run: Run) -> list[Figure]:
+    """Appends at both durabilities, resumes of a long session, bytes on disk."""
+    figures: list[Figure] = []
+    await _append(run, _keys(run.folder / "full"), "full", figures)
+    keys = _keys(run.folder / "normal")
+    await _append(run, keys, "normal", figures)
+    await _resume(run, keys, NEWEST, run.count(RESUMES), figures)
+    await _resume(run, keys, None, max(run.count(LOADS) // 5, 5), figures)
+    plain, encrypted = (size_of(path) for path in keys)
+    figures.append(Figure("encryption", "file, over plain", encrypted / plain, "x"))
+    return figures
+
+
+def _keys(folder: Path) -> Keys:
+    """Two places, the plain one first."""
+    folder.mkdir()
+    return {
+        folder / "plain.db": None,
+        folder / "encrypted.db": StoreKey(system_random(KEY_BYTES)),
+    }
+
+
+async def _opened(path: Path, key: StoreKey | None, durability: Durability) -> SqliteStore:
+    return await SqliteStore.open(
+        path, durability=durability, clock=CLOCK, random=system_random, key=key
+    )
+
+
+async def _append(run: Run, keys: Keys, durability: Durability, figures: list[Figure]) -> None:
+    stores = {path: await _opened(path, key, durability) for path, key in keys.items()}
+    watches = {path: Stopwatch() for path in keys}
+    for store in stores.values():
+        await create(store, STREAM)
+    chance = random.Random(run.seed)
+    for turn in turns(run.seed, run.count(TURNS)):
+        for path in chance.sample(list(keys), 2):
+            with watches[path]:
+                await append(stores[path], STREAM, turn)
+    for store in stores.values():
+        await store.close()
+    _compare(f"append a turn, {durability}", watches, APPEND_RATIO, figures)
+
+
+async def _resume(
+    run: Run, keys: Keys, newest: int | None, count: int, figures: list[Figure]
+) -> None:
+    watches = {path: Stopwatch() for path in keys}
+    chance = random.Random(run.seed)
+    for _ in range(count):
+        for path in chance.sample(list(keys), 2):
+            with watches[path]:
+                await _resume_once(path, keys[path], newest)
+    what = "all" if newest is None else f"the newest {newest}"
+    _compare(f"resume with {what} messages", watches, RESUME_RATIO, figures)
+
+
+async def _resume_once(path: Path, key: StoreKey | None, newest: int | None) -> None:
+    store = await _opened(path, key, "normal")
+    leaf = (await store.state(STREAM)).leaf
+    entries = await store.branch(STREAM, leaf, limit=newest, kind="message")
+    assert all(entry.message for entry in entries)
+    await store.close()
+
+
+def _compare(
+    claim: str, watches: Mapping[Path, Stopwatch], limit: float, figures: list[Figure]
+) -> None:
+    plain, encrypted = (median(watch.laps_ms) for watch in watches.values())
+    figures.append(Figure(claim, "p50 encrypted, raw: plain", encrypted, "ms", plain))
+    figures.append(Figure(claim, "encrypted / plain", encrypted / plain, "x", limit=limit))
