@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 from unittest import mock
 
@@ -30,8 +30,9 @@ def planned(plan: Plan) -> Generator[None]:
 
         return call
 
-    patches = {name: wrapped(name) for name in OPERATIONS}
-    with mock.patch.multiple(os, **patches):
+    with ExitStack() as stack:
+        for name in OPERATIONS:
+            stack.enter_context(mock.patch.object(os, name, wrapped(name)))
         yield
 
 

@@ -41,14 +41,14 @@ from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.bodies import Recorded, recorded
 from perdure.stores.jsonl.contents import entries_of
 from perdure.stores.jsonl.dialects.form import OURS, Writing, record_id
-from perdure.stores.jsonl.feed import Feed
-from perdure.stores.jsonl.folder import hashed
+from perdure.stores.jsonl.disk.feed import Feed
+from perdure.stores.jsonl.disk.folder import hashed
+from perdure.stores.jsonl.disk.sidefiles import blob_of, lease_of, put_blob
 from perdure.stores.jsonl.forking import Copied, copied
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.lines import Batch, Fields, Ours, written
 from perdure.stores.jsonl.rows import Key
 from perdure.stores.jsonl.shelf import Shelf
-from perdure.stores.jsonl.sidefiles import blob_of, lease_of, put_blob
 from perdure.stores.protocol import Commit, Committed, StreamState, Write
 
 BACKEND = "jsonl"

@@ -19,7 +19,8 @@ from perdure.session.messages import Message
 from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl.bodies import restored
 from perdure.stores.jsonl.dialects.form import Said
-from perdure.stores.jsonl.index import Log, entry_at, foreign_body, tool_digest
+from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.indexed import entry_at, foreign_body, tool_digest
 from perdure.stores.jsonl.lines import Ours, envelope_of, fields_of
 from perdure.stores.verification import StoredEntry
 

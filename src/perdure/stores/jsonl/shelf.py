@@ -18,7 +18,7 @@ from perdure.errors import StoreTooNew, StoreUnavailable
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo, StreamHeader
 from perdure.stores.jsonl.dialects.form import Dialect
-from perdure.stores.jsonl.folder import Folder, Stamp, session_in
+from perdure.stores.jsonl.disk.folder import Folder, Stamp, session_in
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.lines import FORMAT, Batch, batch_info, envelope_of, fields_of
 from perdure.stores.jsonl.rows import header_of, is_sound

@@ -33,19 +33,20 @@ from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
 from perdure.stores.admission import check_commit
-from perdure.stores.jsonl import reading, sidefiles
+from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.appending import BACKEND, Appender
 from perdure.stores.jsonl.contents import entries_of, media_of
 from perdure.stores.jsonl.dialects.form import Dialect
 from perdure.stores.jsonl.dialects.operator import Operator
 from perdure.stores.jsonl.dialects.pi import Pi
-from perdure.stores.jsonl.feed import Feed
-from perdure.stores.jsonl.folder import Folder, namespace_folder
+from perdure.stores.jsonl.disk import sidefiles
+from perdure.stores.jsonl.disk.feed import Feed
+from perdure.stores.jsonl.disk.folder import Folder, namespace_folder
+from perdure.stores.jsonl.disk.watching import Changes, Watcher
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.lines import FORMAT
 from perdure.stores.jsonl.shelf import Shelf, Standing
 from perdure.stores.jsonl.verify import verification
-from perdure.stores.jsonl.watching import Changes, Watcher
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,

@@ -14,11 +14,11 @@ from perdure.session.ids import StreamId
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.appending import state_of
 from perdure.stores.jsonl.contents import stored_of
-from perdure.stores.jsonl.feed import Feed
-from perdure.stores.jsonl.folder import Folder
+from perdure.stores.jsonl.disk.feed import Feed
+from perdure.stores.jsonl.disk.folder import Folder
+from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.shelf import Shelf
-from perdure.stores.jsonl.sidefiles import blobs_in
 from perdure.stores.protocol import Problem, Verification
 from perdure.stores.verification import blob_problems, stream_problems
 

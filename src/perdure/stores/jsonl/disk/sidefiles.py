@@ -15,7 +15,7 @@ import msgspec
 from perdure.errors import CorruptLog, LeaseLost, StoreUnavailable
 from perdure.session.ids import StreamId
 from perdure.stores.chain import blob_hash
-from perdure.stores.jsonl.folder import Folder
+from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.protocol import EMPTY, Lease
 
 _DIGEST = re.compile(r"sha256-[0-9a-f]{64}")

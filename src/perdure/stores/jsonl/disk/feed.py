@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from perdure.session.ids import StreamId
-from perdure.stores.jsonl.folder import Folder, Stamp
+from perdure.stores.jsonl.disk.folder import Folder, Stamp
 
 NAME = "feed"
 GAP = 2**20

@@ -1,0 +1,1 @@
+"""What lies on the disk: the folder, its side files, the feed, and who waits for changes."""
