@@ -1,32 +1,103 @@
+"""Every format out: what is exported, from which leaf, with what replaced and what told."""
+
 from __future__ import annotations
 
 import pytest
 
-from perdure.errors import SessionNotFound
-from perdure.interop.exporting import export_session
-from perdure.session.ids import StreamId
+from perdure.errors import EntryNotFound
+from perdure.interop.exporting import ExportFormat, Selection, export_session
+from perdure.interop.redaction.replacing import REDACTIONS, Redaction
+from perdure.session.ids import EntryId, StreamId
+from perdure.stores.in_memory import MemoryStore
+from tests.fakes import operator_reader
 from tests.fakes.sources import empty_store, imported, pi_file
 
+FORMATS: tuple[ExportFormat, ...] = ("perdure", "pi", "operator", "markdown", "html")
 
-async def test_perdure_is_the_format_unless_another_is_named() -> None:
+
+async def stored(name: str = "v3.jsonl") -> tuple[MemoryStore, StreamId]:
+    """A store with an imported pi session in it."""
     store = empty_store()
-    stream = (await imported(store, pi_file("v3.jsonl"))).session
-    native = await export_session(store, stream)
-    assert (native.session, native.format, native.warnings) == (stream, "perdure", ())
-    assert native.content.startswith(b'{"type":"perdure"')
-    foreign = await export_session(store, stream, "pi")
-    assert (foreign.session, foreign.format) == (stream, "pi")
-    assert foreign.content == pi_file("v3.jsonl")
+    return store, (await imported(store, pi_file(name))).session
 
 
-async def test_the_same_session_gives_the_same_bytes() -> None:
-    store = empty_store()
-    stream = (await imported(store, pi_file("v1.jsonl"))).session
-    assert await export_session(store, stream) == await export_session(store, stream)
+@pytest.mark.parametrize("format", FORMATS)
+async def test_the_same_session_gives_the_same_bytes(format: ExportFormat) -> None:
+    store, session = await stored()
+    first, second = [await export_session(store, session, format) for _ in range(2)]
+    assert first == second
+    assert (first.session, first.format, first.redacted) == (session, format, {})
+    assert first.content.endswith(b"\n")
 
 
-async def test_a_session_that_is_not_there_cannot_be_exported() -> None:
-    with pytest.raises(SessionNotFound):
-        await export_session(empty_store(), StreamId("s"))
-    with pytest.raises(SessionNotFound):
-        await export_session(empty_store(), StreamId("s"), "pi")
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("sort", [*REDACTIONS, None])
+async def test_a_redacted_export_is_never_the_file_that_was_imported(
+    format: ExportFormat, sort: Redaction | None
+) -> None:
+    store, session = await stored()
+    sorts = REDACTIONS if sort is None else (sort,)
+    whole = await export_session(store, session, format)
+    exported = await export_session(store, session, format, Selection(redact=sorts))
+    if format in ("perdure", "pi") or "paths" in sorts:
+        assert exported.content != whole.content
+    assert pi_file("v3.jsonl").splitlines()[1] not in exported.content
+
+
+@pytest.mark.parametrize("format", FORMATS)
+async def test_a_leaf_alone_gives_its_branch(format: ExportFormat) -> None:
+    store, session = await stored()
+    tree = await store.tree(session)
+    first = next(entry for entry in tree if entry.kind == "message")
+    exported = await export_session(store, session, format, Selection(first.id))
+    again = empty_store()
+    if format in ("perdure", "pi"):
+        report = await imported(again, exported.content)
+        assert len(await again.tree(report.session)) == len(await store.branch(session, first.id))
+    if format == "operator":
+        path = operator_reader.read(exported.content).branch()
+        assert len(path) == len(await store.branch(session, first.id))
+    state = await store.state(session)
+    if first.id != state.leaf:
+        assert exported.content != (await export_session(store, session, format)).content
+
+
+@pytest.mark.parametrize("format", FORMATS)
+async def test_a_leaf_with_all_branches_gives_everything_standing_there(
+    format: ExportFormat,
+) -> None:
+    store, session = await stored()
+    tree = await store.tree(session)
+    exported = await export_session(
+        store, session, format, Selection(tree[0].id, has_all_branches=True)
+    )
+    if format == "operator":
+        there = operator_reader.read(exported.content)
+        assert len(there.branch()) == 1
+        assert len(there.records) > len(tree)
+    if format in ("perdure", "pi"):
+        again = empty_store()
+        report = await imported(again, exported.content)
+        assert len(await again.tree(report.session)) == len(tree)
+        state = await again.state(report.session)
+        assert state.leaf is not None
+        assert len(await again.branch(report.session, state.leaf)) == 1
+
+
+async def test_a_leaf_that_is_no_entry_is_not_found() -> None:
+    store, session = await stored()
+    for leaf in ("nowhere/1", f"{session}/0"):  # the second is a side entry
+        with pytest.raises(EntryNotFound):
+            await export_session(store, session, "html", Selection(EntryId(leaf)))
+
+
+async def test_what_a_format_cannot_hold_is_told() -> None:
+    store, session = await stored()
+    markdown = await export_session(store, session, "markdown")
+    everything = await export_session(store, session, "markdown", Selection(has_all_branches=True))
+    assert len(everything.content) >= len(markdown.content)
+    assert not any("other branches" in warning for warning in everything.warnings)
+    state = await store.state(session)
+    path = await store.branch(session, state.leaf)
+    left = len(await store.tree(session)) - len(path)
+    assert any(f"{left} entries of other branches" in w for w in markdown.warnings) == bool(left)

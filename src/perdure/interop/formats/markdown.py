@@ -45,6 +45,8 @@ _MICROCENTS_PER_DOLLAR = 100_000_000
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r"( {0,3})(#{1,6})(?=\s|$)")
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-+)\s*$")
+_LEADING_SPACE = re.compile(r"^[ \t]+")
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&])")
@@ -225,8 +227,15 @@ def folded(title: str, inside: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """`text`, made `inert`, as a block quote: nothing in it can reach beyond its end."""
-    return "\n".join(f"> {line}".rstrip() for line in inert(text).split("\n"))
+    """`text`, made `inert`, as a block quote: nothing in it can reach beyond its end.
+
+    Tabs at the beginnings of its lines become spaces: behind a ``>`` they would be narrower.
+    """
+    lines = (
+        _LEADING_SPACE.sub(lambda found: found[0].expandtabs(4), line)
+        for line in _LINE_END.split(text)
+    )
+    return "\n".join(f"> {line}".rstrip() for line in inert("\n".join(lines)).split("\n"))
 
 
 def inert(text: str) -> str:
@@ -235,7 +244,7 @@ def inert(text: str) -> str:
     Only where no renderer can see it otherwise is something taken for code and left as it is: a
     fence at the beginning of a line, a span that ends on its own line.
     """
-    lines = re.split(r"\r\n|\r|\n", text)
+    lines = _LINE_END.split(text)
     out: list[str] = []
     stretch: list[str] = []  # lines without a blank one between them, outside code
     at = 0

@@ -77,10 +77,11 @@ def redacted(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
     values = [_Value.of(entry) for entry in bundle.entries]
     kept = _vocabulary() | {entry.id for entry in bundle.entries}
     redactor = Redactor(chosen, _folders(bundle), kept)
-    header = msgspec.to_builtins(bundle.header)
-    for value in (header, *(each.plain for each in values)):
+    plain_header = msgspec.to_builtins(bundle.header)
+    for value in (plain_header, *(each.plain for each in values)):
         _learn(redactor, value)
     redactor.settle()
+    header = _header(redactor, bundle.header, chosen)
     entries = tuple(
         _redacted_entry(redactor, entry, value)
         for entry, value in zip(bundle.entries, values, strict=True)
@@ -89,7 +90,7 @@ def redacted(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
     shown = [blob for blob in media if not _holds_some(redactor, blob)]
     aliases = {name: id for name, id in bundle.aliases.items() if redactor.replaced(name) == name}
     return Redacted(
-        bundle=Bundle(_header(redactor, bundle.header, chosen), entries, aliases, tuple(shown)),
+        bundle=Bundle(header, entries, aliases, tuple(shown)),
         counts=redactor.counts,
         places=redactor.places,
         unseen=sum(_text(blob) is None for blob in shown),

@@ -134,7 +134,7 @@ def test_text_is_made_inert_and_no_more_than_that(text: str, inert: str) -> None
 
 _lines = st.sampled_from(
     ["```", "~~~~", "   ```", "<script>", "</details>", "# User", "## 3 · User · 10:00:00", "===",
-     "`", "``", "> x", "- a", "  ```", "    <b>", "\\`", "|", "text", "", "<!--", "`<i>`"]
+     "`", "``", "> x", "- a", "- ```", "> ```", "1. a", "   x", "\t```", "+ <b>", "    ```", "  ```", "    <b>", "\\`", "|", "text", "", "<!--", "`<i>`"]
 )  # fmt: skip
 
 

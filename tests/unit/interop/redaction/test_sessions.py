@@ -1,0 +1,164 @@
+"""A whole session without its secrets: text, tools, titles, metadata, files; the tree as it was."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.interop.formats import native
+from perdure.interop.formats.bundles import readable, standing_of
+from perdure.interop.formats.items import source_of, with_source
+from perdure.interop.redaction.sessions import REDACTED, redacted
+from perdure.session.codec import encode
+from perdure.session.ids import EntryId
+from perdure.session.kinds import Compaction, Custom
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    ToolResultPart,
+    assistant,
+    thinking,
+    tool_call,
+    tool_result,
+    user,
+)
+from perdure.session.notes import (
+    ImportedRecord,
+    ImportSource,
+    Label,
+    SessionInfoChanged,
+    SessionStarted,
+    Source,
+)
+from perdure.stores.chain import blob_hash
+from tests.fakes.bundles import HEADER, Making, bundle_of_log
+from tests.fakes.random_logs import random_logs
+from tests.fakes.tree_log import TreeLog
+
+KEY = "ghp_Ab3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6"
+HOME = "/home/alice"
+EVERYTHING = f"{KEY} {HOME}/src/app/x alice"
+CLEAN = "[github-token-1] [cwd-1]/x [user-1]"
+
+
+def everywhere() -> Making:
+    """A session that says its secret in every place there is."""
+    header = msgspec.structs.replace(
+        HEADER, cwd=f"{HOME}/src/app", title=EVERYTHING, metadata={"token": KEY, "by": EVERYTHING}
+    )
+    making = Making(header)
+    making.note(SessionStarted(system_prompt=EVERYTHING, workspace={"working_dir": f"{HOME}/w"}))
+    first = making.say(user(EVERYTHING))
+    making.note(Label(EVERYTHING), first)
+    making.note(SessionInfoChanged(title=EVERYTHING))
+    args: dict[str, object] = {EVERYTHING: [EVERYTHING, {"password": "sw0rdfish", "n": 1}]}
+    making.say(assistant(EVERYTHING, thinking(EVERYTHING), tool_call("c", "run", args)))
+    making.say(tool_result("c", EVERYTHING), Custom("x", {"data": EVERYTHING, "api_key": "abcd"}))
+    making.say(Compaction(EVERYTHING, first, read_files=(EVERYTHING,)))
+    making.raw("opaque", b'\xff{"x": "' + EVERYTHING.encode() + b'"')
+    making.raw("hologram", encode({"deep": {"er": EVERYTHING}}))
+    return making
+
+
+def test_nothing_of_it_is_left_anywhere() -> None:
+    result = redacted(everywhere().made(), ("secrets", "paths"))
+    written = native.written(result.bundle)
+    for secret in (KEY, "alice", HOME, "sw0rdfish", '"abcd"'):
+        assert secret.encode() not in written
+    assert result.counts == {"cwd": 2, "github-token": 1, "secret": 2, "user": 1}
+    assert result.places > 20
+    assert standing_of(result.bundle).title == CLEAN
+    assert result.bundle.header.cwd == "[cwd-1]"
+    metadata = {"token": "[github-token-1]", "by": CLEAN, REDACTED: ["secrets", "paths"]}
+    assert result.bundle.header.metadata == metadata
+
+
+def test_the_tree_its_ids_and_references_are_as_they_were() -> None:
+    before = everywhere().made()
+    after = redacted(before, ("secrets", "paths")).bundle
+    for old, new in zip(before.entries, after.entries, strict=True):
+        assert (old.id, old.parent_id, old.about, old.kind, old.at) == (
+            (new.id, new.parent_id, new.about, new.kind, new.at)
+        )
+        assert type(readable(old)) is type(readable(new))
+    compaction = next(b for e in after.entries if isinstance(b := readable(e), Compaction))
+    assert compaction.first_kept == before.entries[1].id
+
+
+def test_only_what_was_asked_for_is_replaced() -> None:
+    result = redacted(everywhere().made(), ("secrets",))
+    assert result.bundle.header.cwd == f"{HOME}/src/app"
+    assert result.bundle.header.metadata is not None
+    assert result.bundle.header.metadata[REDACTED] == ["secrets"]
+    assert KEY.encode() not in native.written(result.bundle)
+
+
+def test_originals_are_never_exported_and_nothing_points_into_them() -> None:
+    making = Making()
+    original = f'{{"text":"{KEY}"}}\n'.encode()
+    making.blobs = [original]
+    digest = blob_hash(original)
+    making.note(ImportSource("pi", EVERYTHING, digest, 0, len(original), 1, 1))
+    making.say(user("harmless"))
+    source = Source(part=0, offset=0, length=9)
+    entry = making.entries[1]
+    making.entries[1] = msgspec.structs.replace(entry, body=with_source(entry.body, source))
+    after = redacted(making.made(), ("secrets",)).bundle
+    assert after.blobs == ()
+    assert readable(after.entries[0]) == ImportedRecord("pi", REDACTED)
+    assert source_of(after.entries[1].body) is None
+    assert KEY.encode() not in native.written(after)
+    again = native.parse(native.written(after), "x")
+    assert again.entries == after.entries
+
+
+def test_files_that_hold_some_are_left_out_and_pictures_are_doubted() -> None:
+    making = Making()
+    making.blobs = [b"\x89PNG\x00", b"harmless", f"key {KEY}".encode()]
+    media = tuple(
+        MediaPart("text/plain", f"media://{blob_hash(blob)}", len(blob)) for blob in making.blobs
+    )
+    making.say(Message("tool", (ToolResultPart("c", "", media=media),)))
+    result = redacted(making.made(), ("secrets",))
+    assert result.bundle.blobs == (b"\x89PNG\x00", b"harmless")
+    assert (result.unseen, result.dropped) == (1, 1)
+    assert native.parse(native.written(result.bundle), "x").entries == result.bundle.entries
+
+
+def test_foreign_ids_stay_unless_they_say_something() -> None:
+    making = Making()
+    first = making.say(user("one"))
+    making.aliases = {"0a1b2c3d": first, KEY: first}
+    assert redacted(making.made(), ("secrets",)).bundle.aliases == {"0a1b2c3d": first}
+
+
+def test_words_that_a_log_is_made_of_are_no_names() -> None:
+    making = Making()
+    making.say(user("/home/parts/x /home/message/x /home/assistant/x"))
+    making.say(assistant("parts of a message"))
+    after = redacted(making.made(), ("paths",)).bundle
+    assert [type(readable(entry)) for entry in after.entries] == [Message, Message]
+
+
+def test_a_session_whose_id_holds_a_name_still_hangs_together() -> None:
+    making = Making(msgspec.structs.replace(HEADER, id="alice"))
+    first = making.say(user("/home/alice/x"))
+    making.say(Compaction("s", first))
+    after = redacted(making.made(), ("paths",)).bundle
+    compaction = readable(after.entries[1])
+    assert isinstance(compaction, Compaction)
+    assert compaction.first_kept == EntryId("alice/0")
+
+
+@settings(max_examples=50)
+@given(st.data(), random_logs(16))
+def test_any_log_comes_through_and_a_second_time_changes_nothing(
+    data: st.DataObject, log: TreeLog
+) -> None:
+    bundle = bundle_of_log(log, data.draw(st.sampled_from([None, *log.by_id])))
+    once = redacted(bundle, ("secrets", "paths"))
+    assert once.counts in ({}, {"cwd": 1})
+    assert [entry.id for entry in once.bundle.entries] == [entry.id for entry in bundle.entries]
+    again = redacted(once.bundle, ("secrets", "paths"))
+    assert again.bundle.entries == once.bundle.entries
