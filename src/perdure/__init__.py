@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from perdure.errors import NotAStore as NotAStore
     from perdure.errors import PerdureError as PerdureError
     from perdure.errors import RateLimited as RateLimited
+    from perdure.errors import SearchIndexDamaged as SearchIndexDamaged
     from perdure.errors import SessionError as SessionError
     from perdure.errors import SessionExists as SessionExists
     from perdure.errors import SessionNotFound as SessionNotFound
@@ -160,6 +161,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "NotAStore",
         "PerdureError",
         "RateLimited",
+        "SearchIndexDamaged",
         "SessionError",
         "SessionExists",
         "SessionNotFound",

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from perdure.client.clock import Outside, absolute
 from perdure.client.session import Session
 from perdure.client.watching import Watch, watch_namespace
-from perdure.errors import SessionExists, SessionNotFound
+from perdure.errors import SessionExists, SessionNotFound, Unsupported
 from perdure.events.bus import LiveBus
 from perdure.session.info import Origin, SessionInfo, StreamHeader
+from perdure.session.search.values import HITS, Hit, SearchQuery, SearchRole
 from perdure.stores.draft import Backing, Draft, Stored
 from perdure.stores.protocol import (
     Commit,
+    Searching,
     SessionScope,
     SessionStore,
     StoreInfo,
@@ -93,6 +96,50 @@ class Store:
         """Sessions, newest activity first; of a folder, or whose name or id contains `query`."""
         return await self.backend.sessions(limit=limit, scope=scope, cwd=absolute(cwd), query=query)
 
+    async def search(
+        self,
+        text: str,
+        *,
+        roles: Sequence[SearchRole] = (),
+        sessions: Sequence[str] = (),
+        tools: Sequence[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        on_branch: bool | None = None,
+        limit: int = HITS,
+    ) -> list[Hit]:
+        """What fits `text` in every branch of every session, the best first; docs/guides/search.md.
+
+        Each filter that is given must fit: one of `roles`, one of `sessions` (by id, or how it
+        begins), one of `tools`, not before `since` and before `until` (local time where they name
+        no zone), on its session's current branch or not.
+        Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound, AmbiguousId; Unsupported.
+        """
+        query = SearchQuery(
+            text=text,
+            roles=tuple(roles),
+            sessions=tuple([await self.backend.find(session) for session in sessions]),
+            tools=tuple(tools),
+            since=None if since is None else _ms(since),
+            until=None if until is None else _ms(until),
+            is_on_branch=on_branch,
+            limit=limit,
+        )
+        return await self._searching.search(query)
+
+    async def reindex(self) -> int:
+        """Build the index of `search` anew from the log; how many texts can now be found.
+
+        Raises: StoreReadOnly, StoreFull; Unsupported.
+        """
+        return await self._searching.reindex()
+
+    @property
+    def _searching(self) -> Searching:
+        if not self.backend.capabilities.search or not isinstance(self.backend, Searching):
+            raise Unsupported("search", self.backend.address.partition(":")[0])
+        return self.backend
+
     def watch(self, after: int | None = None) -> Watch:
         """The events of every session after position `after` (default: from now on; 0: all).
 
@@ -139,3 +186,7 @@ class Store:
 
     async def _handle(self, header: StreamHeader, backing: Backing) -> Session:
         return Session(backing, await backing.log.state(header.id), self.outside, self.bus)
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)

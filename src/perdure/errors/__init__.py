@@ -6,7 +6,7 @@
     ├ StoreError     SessionNotFound · SessionExists · HeadConflict · LeafConflict · LeaseHeld
     │                LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew · NotAStore
     │                StoreCorrupt · StoreReadOnly · StoreFull · StoreUnavailable · Unsupported
-    │                InvalidQuery
+    │                InvalidQuery · SearchIndexDamaged
     │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
     │                MalformedResponse
@@ -59,6 +59,7 @@ from perdure.errors.stores import (
     LeaseHeld,
     LeaseLost,
     NotAStore,
+    SearchIndexDamaged,
     SessionExists,
     SessionNotFound,
     StoreCorrupt,
@@ -108,6 +109,7 @@ __all__ = [
     "NotAStore",
     "PerdureError",
     "RateLimited",
+    "SearchIndexDamaged",
     "SessionError",
     "SessionExists",
     "SessionNotFound",

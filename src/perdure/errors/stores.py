@@ -256,6 +256,19 @@ class Unsupported(StoreError):
         self.backend = backend
 
 
+class SearchIndexDamaged(StoreError):
+    """The index of a store does not hold together; the log beside it is as it was."""
+
+    code = "search_index_damaged"
+
+    def __init__(self, store: str) -> None:
+        super().__init__(
+            f"the search index of {store} is damaged; `perdure store reindex` builds it anew from "
+            "the log, which it is no part of"
+        )
+        self.store = store
+
+
 class InvalidQuery(StoreError):
     """A search query looks for nothing, or for what cannot be looked for."""
 

@@ -363,7 +363,7 @@ class Searching(Protocol):
         Everything committed before the call is looked at; nothing of another namespace is, or
         counts in any way. What can be found is ``session.search.searchable``, what fits
         ``session.search.query``; every backend gives the same hits with the same scores.
-        Raises: InvalidQuery.
+        Raises: InvalidQuery; SearchIndexDamaged.
         """
         ...
 

@@ -10,6 +10,7 @@ import typer
 from perdure.apps.cli import changes
 from perdure.apps.cli.options import JsonOption, NamespaceOption, SessionArgument, StoreOption, run
 from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.search import command as search
 from perdure.apps.terminal.contexts import context_data, context_lines
 from perdure.apps.terminal.drawing import drawn
 from perdure.apps.terminal.outline import Line, Row, lines_of
@@ -38,6 +39,7 @@ sessions = typer.Typer(help="Look at sessions, and change where they go on.", no
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure sessions`` known."""
     changes.add_to(sessions)
+    search.add_to(sessions)
     program.add_typer(sessions, name="sessions")
 
 

@@ -11,7 +11,7 @@ import typer
 from perdure.apps.cli.exits import DONE, FAILED, StoreNotFound
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.opening import NAMESPACE, existing_store, is_missing, store_address
-from perdure.apps.terminal.output import counted, out_style, show_json, show_lines, size
+from perdure.apps.terminal.output import counted, out_style, show, show_json, show_lines, size
 from perdure.apps.terminal.text import safe
 from perdure.stores.protocol import StoreInfo, Verification
 
@@ -89,6 +89,27 @@ def verify(
         else:
             show_lines(_verification_lines(found))
         return DONE if found.is_ok else FAILED
+
+    return run(work)
+
+
+@store_commands.command("reindex")
+def reindex(
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Build the search index anew from the log. Searches find the same before and afterwards."""
+
+    async def work() -> None:
+        _require(store)
+        async with existing_store(store, namespace) as opened:
+            count = await opened.reindex()
+        if as_json:
+            show_json({"texts": count})
+        else:
+            show(f"{counted(count, 'text')} can be found.")
 
     return run(work)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Self, overload
 
@@ -30,6 +31,7 @@ from perdure.session.entries import LEAF, Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import Origin, SessionInfo
 from perdure.session.messages import Message
+from perdure.session.search.values import HITS, Hit, SearchRole
 from perdure.session.tree import TreeNode
 from perdure.stores.protocol import EMPTY, SessionScope, StoreInfo, Verification
 
@@ -302,6 +304,45 @@ class Store(Handle[AsyncStore]):
     ) -> list[SessionInfo]:
         """Sessions, newest activity first; of a folder, or whose name or id contains `query`."""
         return self.portal.call(self.asynchronous.recent(limit, scope=scope, cwd=cwd, query=query))
+
+    def search(
+        self,
+        text: str,
+        *,
+        roles: Sequence[SearchRole] = (),
+        sessions: Sequence[str] = (),
+        tools: Sequence[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        on_branch: bool | None = None,
+        limit: int = HITS,
+    ) -> list[Hit]:
+        """What fits `text` in every branch of every session, the best first; docs/guides/search.md.
+
+        Each filter that is given must fit: one of `roles`, one of `sessions` (by id, or how it
+        begins), one of `tools`, not before `since` and before `until` (local time where they name
+        no zone), on its session's current branch or not.
+        Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound, AmbiguousId; Unsupported.
+        """
+        return self.portal.call(
+            self.asynchronous.search(
+                text,
+                roles=roles,
+                sessions=sessions,
+                tools=tools,
+                since=since,
+                until=until,
+                on_branch=on_branch,
+                limit=limit,
+            )
+        )
+
+    def reindex(self) -> int:
+        """Build the index of `search` anew from the log; how many texts can now be found.
+
+        Raises: StoreReadOnly, StoreFull; Unsupported.
+        """
+        return self.portal.call(self.asynchronous.reindex())
 
     def watch(self, after: int | None = None) -> Watch:
         """The events of every session after position `after` (default: from now on; 0: all).

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import apsw
 import msgspec
 
-from perdure.errors import StoreCorrupt
+from perdure.errors import SearchIndexDamaged
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
@@ -131,7 +131,7 @@ def _newest(tables: Tables) -> Mark:
 def index_some(tables: Tables) -> Mark:
     """Index what stands next behind the mark; where the mark is now.
 
-    Raises: StoreCorrupt when the index is damaged.
+    Raises: SearchIndexDamaged.
     """
     try:
         if tables.value("SELECT version FROM search_mark") != VERSION:
@@ -274,9 +274,8 @@ def tool_word(tool: str) -> str:
     return f"t{tool.encode(errors='surrogatepass').hex()}"
 
 
-def damaged(tables: Tables, error: apsw.Error) -> StoreCorrupt | apsw.Error:
+def damaged(tables: Tables, error: apsw.Error) -> SearchIndexDamaged | apsw.Error:
     """What `error` means: where only the index is damaged, the log goes on being written."""
     if getattr(error, "extendedresult", 0) != apsw.SQLITE_CORRUPT_VTAB:
         return error
-    reason = "its search index is damaged; `perdure store reindex` builds it anew"
-    return StoreCorrupt(str(tables.db.filename), reason)
+    return SearchIndexDamaged(tables.value("SELECT file FROM pragma_database_list LIMIT 1"))

@@ -23,6 +23,7 @@ from perdure.stores.sqlite.branches import is_on_branch
 from perdure.stores.sqlite.rows import Tables, is_text
 from perdure.stores.sqlite.search.counting import NAME
 from perdure.stores.sqlite.search.indexing import (
+    NO_END,
     Document,
     Mark,
     damaged,
@@ -35,8 +36,6 @@ from perdure.stores.sqlite.search.indexing import (
     titles,
     tool_word,
 )
-
-_NO_END = 2**62
 
 _MATCHES = f"""
 SELECT search.rowid, {NAME}(search, ?, ?) FROM search
@@ -111,13 +110,12 @@ class _Search:
         span = (first, first + len(self._sought.phrases))
         match = _match(filters, self._sought)
         since, until = self._query.since, self._query.until
-        if since is None and until is None:
-            rows = self._tables.rows(_MATCHES, *span, match, MOST_RANKED)
-        else:
-            time = (-_NO_END if since is None else since, _NO_END if until is None else until)
-            rows = self._tables.rows(_MATCHES_IN_TIME, *span, match, *time, MOST_RANKED)
+        sql, time = _MATCHES, ()
+        if since is not None or until is not None:
+            first_ms = -NO_END if since is None else since
+            sql, time = _MATCHES_IN_TIME, (first_ms, NO_END if until is None else until)
         try:
-            for row, told in rows:
+            for row, told in self._tables.rows(sql, *span, match, *time, MOST_RANKED):
                 length, *counts = map(int, told.split())
                 yield Candidate(row, tuple(counts), length)
         except apsw.CorruptError as error:

@@ -1,0 +1,1 @@
+"""``perdure sessions search``: the command, and hits as text and as JSON."""

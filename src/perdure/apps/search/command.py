@@ -1,0 +1,94 @@
+"""``perdure sessions search QUERY``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, get_args
+
+import typer
+
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.search.showing import hit_data, hit_lines
+from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
+from perdure.session.search.values import HITS, SearchRole
+
+MomentOption = Annotated[
+    datetime | None,
+    typer.Option(
+        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"], help="Local date or time."
+    ),
+]
+
+
+ROLES: tuple[SearchRole, ...] = get_args(SearchRole)
+
+
+def add_to(sessions: typer.Typer) -> None:
+    """Add the command to ``perdure sessions``."""
+    sessions.command("search")(search)
+
+
+def search(  # noqa: PLR0913 - a parameter for each option
+    query: Annotated[str, typer.Argument(metavar="QUERY", help='Words, "phrases", begin*.')],
+    *,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROLE", help=f"Only {', '.join(ROLES)}; may be repeated."),
+    ] = None,
+    session: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Only in this session; may be repeated."),
+    ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only calls and results of this tool; may be repeated."),
+    ] = None,
+    since: MomentOption = None,
+    until: MomentOption = None,
+    on_branch: Annotated[
+        bool | None,
+        typer.Option(
+            "--on-branch/--off-branch", help="Only what is on its session's branch, or is not."
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = HITS,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Search every branch of every session, the best hits first.
+
+    Words are sought all together; "words in quotes" side by side; begin* finds all words that
+    begin so; OR takes either; NOT leaves out. Letter case and accents do not count.
+    """
+    roles = [_known(name) for name in role or ()]
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            found = await opened.search(
+                query,
+                roles=roles,
+                sessions=session or (),
+                tools=tool or (),
+                since=since,
+                until=until,
+                on_branch=on_branch,
+                limit=limit,
+            )
+        if as_json:
+            show_json([hit_data(hit) for hit in found])
+        elif found:
+            show_lines(hit_lines(found, width(), out_style()))
+        else:
+            remark("Nothing found.")
+
+    return run(work)
+
+
+def _known(name: str) -> SearchRole:
+    for role in ROLES:
+        if role == name:
+            return role
+    raise UsageMistake(f"there is no role {name!r}: use one of {', '.join(ROLES)}")

@@ -1,0 +1,101 @@
+"""``perdure sessions search`` and ``perdure store reindex``, as processes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+from tests.acceptance.cli.conftest import PERDURE, SAMPLE_ID, World
+
+KEYS = {
+    *("session", "entry_id", "role", "snippet", "score", "on_branch"),
+    *("at", "about", "marks"),
+}
+
+
+def test_a_search_gives_the_promised_json(imported: World) -> None:
+    hits = imported.ok("sessions", "search", "tide table", "--json").json
+
+    assert hits
+    for hit in hits:
+        assert set(hit) == KEYS
+        assert hit["session"] == SAMPLE_ID
+        assert hit["marks"]
+        for first, last in hit["marks"]:
+            assert re.match("tide|table", hit["snippet"][first:last], re.IGNORECASE)
+    assert [hit["score"] for hit in hits] == sorted((h["score"] for h in hits), reverse=True)
+    assert {hit["on_branch"] for hit in hits} <= {True, False}
+
+
+def test_hits_are_shown_with_what_fits_in_brackets(imported: World) -> None:
+    out = imported.ok("sessions", "search", "tide", "--limit", "3").out
+
+    assert out.count(SAMPLE_ID + "/") <= 3
+    assert re.search(r"\[[Tt]ide\]", out)
+    assert "\x1b" not in out
+    assert all(len(line) <= 100 for line in out.splitlines())
+
+
+def test_a_search_that_finds_nothing_has_done_its_work(imported: World, world: World) -> None:
+    for where in (imported, world):  # a store, and none
+        ended = where.ok("sessions", "search", "zzyzx")
+        assert (ended.out, ended.err) == ("", "Nothing found.\n")
+        assert where.ok("sessions", "search", "zzyzx", "--json").json == []
+    assert not world.file.exists()
+
+
+def test_filters_narrow_a_search(imported: World) -> None:
+    def found(*options: str) -> int:
+        return len(
+            imported.ok("sessions", "search", "tide", "--json", "--limit", "500", *options).json
+        )
+
+    every = found()
+    assert every > found("--role", "user") > 0
+    assert found("--role", "user", "--role", "assistant") > found("--role", "user")
+    assert found("--on-branch") + found("--off-branch") == every
+    assert found("--session", SAMPLE_ID[:8]) == every
+    assert found("--since", "2001-01-01", "--until", "2100-01-01T12:00") == every
+    assert found("--until", "2001-01-01") == 0
+    assert found("--tool", "no_such_tool") == 0
+
+
+def test_a_query_or_filter_that_makes_no_sense_says_so(imported: World) -> None:
+    ended = imported.run("sessions", "search", "NOT tide", "--json")
+    assert (ended.code, ended.error["code"]) == (2, "invalid_query")
+    assert ended.error["query"] == "NOT tide"
+    assert imported.run("sessions", "search", "").code == 2
+    assert imported.run("sessions", "search", "tide", "--role", "nobody").code == 2
+    assert imported.run("sessions", "search", "tide", "--since", "yesterday").code == 2
+    assert imported.run("sessions", "search", "tide", "--session", "zzyzx").code == 3
+
+
+def test_the_index_is_built_anew_on_request(sample: World) -> None:
+    before = sample.ok("sessions", "search", "tide OR table", "--json").json
+
+    told = sample.ok("store", "reindex", "--json").json
+
+    assert told["texts"] >= len(before)
+    assert "can be found" in sample.ok("store", "reindex").out
+    assert sample.ok("sessions", "search", "tide OR table", "--json").json == before
+    assert sample.ok("store", "verify", "--json").json["ok"]
+
+
+def test_what_another_process_just_wrote_is_found(sample: World) -> None:
+    sample.ok("sessions", "rename", SAMPLE_ID, "A wholly unheard name")
+
+    (hit,) = sample.ok("sessions", "search", '"wholly unheard"', "--json").json
+
+    assert (hit["role"], hit["on_branch"]) == ("title", True)
+
+
+def test_two_processes_may_index_at_once(sample: World) -> None:
+    command = [str(PERDURE), "sessions", "search", "tide", "--json", "--limit", "500"]
+    started = [
+        subprocess.Popen(command, env=sample.environment, stdout=subprocess.PIPE) for _ in range(3)
+    ]
+    outs = [process.communicate(timeout=60)[0] for process in started]
+
+    assert [process.returncode for process in started] == [0, 0, 0]
+    assert outs[0] == outs[1] == outs[2] != b"[]\n"
+    assert sample.ok("store", "verify", "--json").json["ok"]

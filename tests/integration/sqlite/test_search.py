@@ -1,0 +1,257 @@
+"""The index in the file: how it follows the log, survives, is damaged, forgets and is checked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import apsw
+import pytest
+
+from perdure.errors import SearchIndexDamaged, StoreReadOnly
+from perdure.session.codec import new_tree
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.messages import user
+from perdure.session.search.query import sought_in
+from perdure.session.search.values import Hit, SearchQuery
+from perdure.session.search.words import VERSION
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.search import indexing, querying
+from perdure.stores.sqlite.search.counting import add_function
+from perdure.stores.sqlite.store import SqliteStore
+from tests.fakes.faulty_vfs import failing_from, faulty_vfs
+from tests.fakes.raw_database import raw_database
+from tests.fakes.streams import S, append, create
+from tests.integration.sqlite.conftest import Opener
+
+MANY = 400
+"""More entries than a search reads, or indexes in one step."""
+
+
+async def search(store: SqliteStore, text: str, limit: int = 10_000) -> list[Hit]:
+    return await store.search(SearchQuery(text=text, limit=limit))
+
+
+async def filled(store: SqliteStore, count: int = MANY) -> None:
+    await create(store)
+    await append(store, *[new_tree(user(f"word number{each}")) for each in range(count)])
+
+
+def mark(path: Path) -> tuple[int, int, int]:
+    with raw_database(path) as db:
+        row = db.execute("SELECT version, entry, stream FROM search_mark").fetchone()
+    assert row is not None
+    return row[0], row[1], row[2]
+
+
+async def test_nothing_is_indexed_before_somebody_searches(open_store: Opener, path: Path) -> None:
+    store = await open_store()
+    await filled(store)
+    assert mark(path) == (0, 0, 0)
+
+    assert len(await search(store, "word")) == MANY
+    assert mark(path) == (VERSION, MANY, 1)
+
+    await append(store, new_tree(user("word newest")))
+    assert len(await search(store, "newest")) == 1
+    assert mark(path) == (VERSION, MANY, 1)
+
+
+async def test_the_index_grows_in_steps_each_whole(open_store: Opener, path: Path) -> None:
+    store = await open_store()
+    await filled(store)
+    await append(store, *[new_tree(user("x" * 200_000 + " word")) for _ in range(3)])
+    for number in range(indexing.BATCH_ROWS + 2):
+        header = StreamHeader(StreamId(f"t{number}"), 1, title="word title")
+        await store.commit(Commit(writes=(Write(stream=header.id, create=header),), at=1))
+    expected = MANY + 3 + indexing.BATCH_ROWS + 2
+    steps = [mark(path)]
+    everything = SearchQuery(text="word", limit=1_000)
+    with raw_database(path) as db:
+        add_function(db)
+        tables = Tables(db)
+        while steps[-1] != (VERSION, MANY + 3, indexing.BATCH_ROWS + 3):
+            db.execute("BEGIN IMMEDIATE")
+            steps.append(indexing.index_some(tables))
+            db.execute("COMMIT")
+            assert steps[-1][1:] >= steps[-2][1:]
+            found = querying.hits(tables, "default", everything, sought_in("word"))
+            assert len(found) == expected
+            assert len({(hit.stream, hit.entry) for hit in found}) == expected
+    assert len(steps) > 5
+    assert (await store.verify()).problems == ()
+
+
+async def test_handles_that_index_and_write_at_once_stay_in_step(open_store: Opener) -> None:
+    one, other = await open_store(), await open_store()
+    await filled(one)
+
+    async def write() -> None:
+        for each in range(60):
+            await append(one, new_tree(user(f"later{each} word")))
+
+    await asyncio.gather(write(), *(search(store, "word") for store in (one, other, one, other)))
+
+    assert len(await search(other, "word")) == MANY + 60
+    assert (await other.verify()).problems == ()
+
+
+async def test_an_index_by_other_rules_is_built_anew(open_store: Opener, path: Path) -> None:
+    store = await open_store()
+    await filled(store)
+    expected = await search(store, "word number7")
+    with raw_database(path) as db:
+        db.execute("UPDATE search_mark SET version = 999")
+        db.execute("INSERT INTO search (search) VALUES ('delete-all')")
+        db.execute("INSERT INTO search (rowid, text, place) VALUES (1, 'old number7 word', 'n1')")
+    assert (await store.verify()).problems == ()
+
+    assert await search(store, "word number7") == expected
+    assert await search(store, "old") == []
+    assert mark(path)[0] == VERSION
+
+
+def may_read(_path: Path, mode: int) -> bool:
+    return mode == os.R_OK
+
+
+# ---------------------------------------------------------------- where the file cannot be written
+
+
+async def test_a_store_that_cannot_be_written_is_searched_all_the_same(
+    open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store()
+    await filled(store)
+    await store.close()
+    # As somebody who may only read; the tests may run as somebody who may do everything.
+    monkeypatch.setattr(os, "access", may_read)
+
+    reading = await open_store()
+
+    assert len(await search(reading, "word")) == MANY
+    with pytest.raises(StoreReadOnly):
+        await reading.reindex()
+    assert mark(path) == (0, 0, 0)
+
+
+async def test_a_full_disk_does_not_keep_anybody_from_searching(open_store: Opener) -> None:
+    with faulty_vfs() as layer:
+        store = await open_store()
+        await filled(store)
+        layer.plan = failing_from(1, apsw.FullError, "write")
+        assert len(await search(store, "word")) == MANY
+        layer.plan = failing_from(10**9, apsw.FullError, "write")
+        assert len(await search(store, "word")) == MANY
+        await append(store, new_tree(user("goes on")))
+        await store.close()
+
+
+# ---------------------------------------------------------------- damage
+
+
+async def indexed(open_store: Opener, path: Path, *alterations: str) -> SqliteStore:
+    """A store whose index was altered behind its back."""
+    store = await open_store()
+    await filled(store)
+    await search(store, "word")
+    assert (await store.verify()).problems == ()
+    await store.close()
+    with raw_database(path) as db:
+        for sql in alterations:
+            db.execute(sql)
+    return await open_store()
+
+
+PLACE = "n1 s1 ruser"
+DELETE = f"""
+INSERT INTO search (search, rowid, text, place) VALUES ('delete', 8, 'word number7', '{PLACE}')
+"""
+REORDER = f"INSERT INTO search (rowid, text, place) VALUES (8, 'number7 word', '{PLACE}')"
+MOVE = "INSERT INTO search (rowid, text, place) VALUES (8, 'word number7', 'n2 s1 ruser')"
+
+
+@pytest.mark.parametrize(
+    ("alterations", "seqs"),
+    [
+        ([DELETE], [7]),
+        ([DELETE, REORDER], [7]),
+        ([DELETE, MOVE], [7]),
+        (["UPDATE search_time SET at = at + 1 WHERE n = 8"], [7]),
+        (["DELETE FROM search_time WHERE n IN (8, 10)"], [7, 9]),
+        (["UPDATE search_mark SET entry = entry - 1"], [399]),
+    ],
+)
+async def test_an_index_that_differs_from_the_log_is_found_and_the_entry_named(
+    open_store: Opener, path: Path, alterations: list[str], seqs: list[int | None]
+) -> None:
+    store = await indexed(open_store, path, *alterations)
+
+    problems = (await store.verify()).problems
+
+    assert [problem.seq for problem in problems] == seqs
+    assert all("store reindex" in problem.problem for problem in problems)
+    assert {problem.stream for problem in problems} <= {S, None}
+    await store.reindex()
+    assert (await store.verify()).problems == ()
+    assert len(await search(store, "word")) == MANY
+
+
+async def test_a_damaged_index_is_refused_by_searches_only_and_can_be_built_anew(
+    open_store: Opener, path: Path
+) -> None:
+    store = await indexed(
+        open_store, path, "UPDATE search_data SET block = zeroblob(40) WHERE id > 100"
+    )
+
+    with pytest.raises(SearchIndexDamaged, match="store reindex"):
+        await search(store, "word")
+    await append(store, new_tree(user("goes on")))
+    assert not (await store.verify()).is_ok
+
+    await store.reindex()
+    assert len(await search(store, "word")) == MANY
+    assert (await store.verify()).problems == ()
+
+
+# ---------------------------------------------------------------- forgetting
+
+
+def forget(path: Path, seqs: tuple[int, int]) -> None:
+    """Forget entries as an erasure would, with the store's settings."""
+    with raw_database(path) as db:
+        db.execute("PRAGMA secure_delete = ON")
+        db.execute("BEGIN IMMEDIATE")
+        tables = Tables(db)
+        indexing.forget(tables, list(indexing.entries_of(tables, 1, *seqs)))
+        indexing.forget(tables, list(indexing.titles(tables, 0, 1)))
+        db.execute("COMMIT")
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+
+async def test_what_is_forgotten_leaves_no_byte_in_the_index(
+    open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    header = StreamHeader(S, 1, title="kanariengelb")
+    texts = [new_tree(user(f"word canary{each} kanarienvogel")) for each in range(200)]
+    await store.commit(Commit(writes=(Write(stream=S, create=header, entries=tuple(texts)),), at=1))
+    await append(store, *[new_tree(user("word stays")) for _ in range(50)])
+    await search(store, "word")
+    await store.close()
+
+    forget(path, (0, 199))
+
+    with raw_database(path) as db:
+        blocks = db.execute("SELECT group_concat(hex(block), '') FROM search_data").fetchone()
+    assert blocks is not None
+    for canary in (b"canary", b"kanarien", b"anarien"):
+        assert canary.hex().upper() not in blocks[0]
+    reopened = await open_store()
+    with raw_database(path) as db:
+        assert db.execute("SELECT count(*) FROM search('kanarienvogel')").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM search('stays')").fetchone() == (50,)
+    assert len(await search(reopened, "stays")) == 50
