@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import shutil
@@ -23,6 +22,7 @@ from perdure.apps.opening import NAMESPACE, database_file, existing_store, is_mi
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines, size
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import safe
+from perdure.client.agents.providers import provider_states
 from perdure.errors import PerdureError
 from perdure.stores.protocol import StoreInfo, Verification
 from perdure.stores.sqlite.upkeep.rekey import unfinished_copy
@@ -65,7 +65,7 @@ def doctor(
 
     async def work() -> int:
         checks = [*_installation(), *_place(store), *await _content(store, namespace)]
-        checks += _models(os.environ)
+        checks += _models()
         is_ok = all(check.status != "fail" for check in checks)
         if as_json:
             show_json({"ok": is_ok, "checks": checks})
@@ -205,15 +205,12 @@ def _encryption(facts: StoreInfo) -> Check:
 # ---------------------------------------------------------------- models
 
 
-def _models(environment: Mapping[str, str]) -> Iterator[Check]:
-    yield Check("scripted", "ok", "offline model, always there: -m scripted:echo")
-    is_installed = importlib.util.find_spec("pydantic_ai") is not None
-    is_set_up = bool(environment.get("OPENAI_API_KEY") or environment.get("OPENAI_BASE_URL"))
-    if is_set_up and not is_installed:
-        yield Check("openai", "fail", "set up, not installed", "pip install 'perdure[models]'")
-    elif is_set_up:
-        where = environment.get("OPENAI_BASE_URL") or "the provider's own server"
-        yield Check("openai", "ok", f"set up for {where}: -m openai:NAME")
-    else:
-        advice = "set OPENAI_API_KEY, or OPENAI_BASE_URL for another server of its protocol"
-        yield Check("openai", "ok", "not set up", advice)
+def _models() -> Iterator[Check]:
+    """Providers that are set up, and those whose key is here but whose package is not."""
+    states = provider_states(os.environ)
+    ready = [state.name for state in states if state.status == "configured"]
+    yield Check("models", "ok", f"set up: {', '.join(ready)}", "`perdure models` lists them all")
+    for state in states:
+        if state.status == "missing package" and state.key is not None:
+            detail = f"{state.name} has a key ({state.key}), and its package is not installed"
+            yield Check("models", "fail", detail, state.remedy)
