@@ -233,8 +233,6 @@ def _chat(provider: str) -> HttpMaker:
 HTTP_BACKENDS: dict[str, Callable[[], AbstractAsyncContextManager[HttpBackend]]] = {
     "openai-compatible": _http("openai:m", chat, chat.openai_server, _chat("openai")),
     "openrouter": _http("openrouter:a/m", chat, chat.openai_server, _chat("openrouter")),
-    "ollama": _http("ollama:m:8b", chat, chat.openai_server, _chat("ollama")),
-    "vllm": _http("vllm:m", chat, chat.openai_server, _chat("vllm")),
     "openai-responses": _http(
         responses.MODEL,
         responses,
@@ -254,6 +252,6 @@ HTTP_BACKENDS: dict[str, Callable[[], AbstractAsyncContextManager[HttpBackend]]]
         lambda url: GoogleGenerative(base_url=url, api_key=SECRET, idle_timeout_s=IDLE_TIMEOUT_S),
     ),
 }
-"""The clients of all wire formats, and of the servers with quirks of their own."""
+"""The clients of all wire formats, and of the one service that adds its own to another's."""
 
 BACKENDS: dict[str, BackendMaker] = {"scripted": scripted_backend, **HTTP_BACKENDS}

@@ -330,6 +330,37 @@ async def test_a_call_without_id_or_arguments_is_a_call(wire: Wire) -> None:
     assert made.id
 
 
+# Servers that speak it --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("provider", ["ollama", "vllm", "llamacpp", "lmstudio"])
+async def test_a_local_server_gets_what_it_can_take(provider: str) -> None:
+    async with openai_server() as server:
+        client = OpenAICompatible(base_url=server.url, provider=provider)
+        thought = ServerAnswer(thinking="I must.", calls=(("c1", "read_file", "{}"),))
+        server.will(answering(thought), answering(ANSWER))
+        model = f"{provider}:qwen3:8b"
+        pdf = MediaPart("application/pdf", "media://sha256-" + "b" * 64, 5, "x.pdf")
+        hello = (user("Hello", pdf),)
+        builder = AnswerBuilder(model)
+        media = {pdf.handle: b"%PDF-"}
+        async for delta in client.stream(
+            ModelRequest(model, hello, tools=(READ,), thinking_level="high", media=media)
+        ):
+            builder.add(delta)
+        message = builder.finished()
+        assert [type(part).__name__ for part in message.parts] == ["ThinkingPart", "ToolCallPart"]
+        rounds = (*hello, message, tool_result("c1", "content"))
+        async for _ in client.stream(ModelRequest(model, rounds, tools=(READ,), media=media)):
+            pass
+        await client.aclose()
+    first, second = server.requests
+    assert first.body["model"] == "qwen3:8b"
+    assert "cannot be shown to this model" in first.messages[0]["content"]
+    assert "I must." in str(second.messages[1])
+    assert server.refused == []
+
+
 # Time --------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from typing import get_args
 
 import pytest
 
@@ -71,32 +72,30 @@ async def failure(backend: HttpBackend, handler: Handler) -> ModelError:
 # Errors ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        (400, ModelRefused),
-        (401, ModelRefused),
-        (402, ModelRefused),
-        (403, ModelRefused),
-        (404, ModelRefused),
-        (408, ModelUnavailable),
-        (413, ContextOverflow),
-        (422, ModelRefused),
-        (429, RateLimited),
-        (500, ModelUnavailable),
-        (502, ModelUnavailable),
-        (503, ModelUnavailable),
-        (504, ModelUnavailable),
-        (529, ModelUnavailable),
-    ],
-)
-async def test_the_status_decides_and_the_call_is_made_once(
-    backend: HttpBackend, status: int, expected: type[ModelError]
-) -> None:
-    error = await failure(backend, failing(status, "so it is", retry_after="0"))
-    assert type(error) is expected
-    assert error.reason.startswith(f"HTTP {status}: so it is")
-    assert len(backend.server.requests) == 1
+STATUSES: dict[int, type[ModelError]] = {
+    400: ModelRefused,
+    401: ModelRefused,
+    402: ModelRefused,
+    403: ModelRefused,
+    404: ModelRefused,
+    408: ModelUnavailable,
+    413: ContextOverflow,
+    422: ModelRefused,
+    429: RateLimited,
+    500: ModelUnavailable,
+    502: ModelUnavailable,
+    503: ModelUnavailable,
+    504: ModelUnavailable,
+    529: ModelUnavailable,
+}
+
+
+async def test_the_status_decides_and_each_call_is_made_once(backend: HttpBackend) -> None:
+    for count, (status, expected) in enumerate(STATUSES.items(), start=1):
+        error = await failure(backend, failing(status, "so it is", retry_after="0"))
+        assert (status, type(error)) == (status, expected)
+        assert error.reason.startswith(f"HTTP {status}: so it is")
+        assert len(backend.server.requests) == count
 
 
 async def test_an_error_that_is_a_page_of_a_proxy_is_one_line(backend: HttpBackend) -> None:
@@ -117,12 +116,14 @@ async def test_a_key_is_in_no_error_and_in_no_log(
     assert SECRET not in caplog.text
 
 
-@pytest.mark.parametrize("content_type", ["text/html", "application/json", "text/event-stream"])
-async def test_what_is_no_answer_at_all_is_malformed(
-    backend: HttpBackend, content_type: str
-) -> None:
-    error = await failure(backend, plain(content_type, b"" if "stream" in content_type else b"{}"))
-    assert isinstance(error, MalformedResponse)
+async def test_what_is_no_answer_at_all_is_malformed(backend: HttpBackend) -> None:
+    for kind, body in (
+        ("text/html", b"{}"),
+        ("application/json", b"{}"),
+        ("text/event-stream", b""),
+    ):
+        error = await failure(backend, plain(kind, body))
+        assert (kind, type(error)) == (kind, MalformedResponse)
 
 
 async def test_a_server_that_hangs_up_before_it_says_a_word_is_unavailable(
@@ -186,22 +187,20 @@ async def test_a_huge_thought_and_huge_arguments_arrive(backend: HttpBackend) ->
     assert message.stop_reason == "tool_calls"
 
 
-async def test_an_answer_in_ten_thousand_pieces_arrives(backend: HttpBackend) -> None:
-    text = "0123456789" * 1_000
+async def test_an_answer_in_thousands_of_pieces_arrives(backend: HttpBackend) -> None:
+    text = "0123456789" * 200
     assert (await answer(backend, Plan(text=text, chunk_chars=1))).text == text
 
 
 # Requests ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", ["off", "minimal", "low", "medium", "high", "xhigh", "max"])
-async def test_every_level_of_thinking_is_accepted(
-    backend: HttpBackend, level: ThinkingLevel
-) -> None:
-    request = ModelRequest(
-        backend.model, HELLO, thinking_level=level, tools=(READ,), max_output_tokens=3_000
-    )
-    assert (await answer(backend, Plan(text="yes"), request)).text == "yes"
+async def test_every_level_of_thinking_is_accepted(backend: HttpBackend) -> None:
+    for level in get_args(ThinkingLevel):
+        request = ModelRequest(
+            backend.model, HELLO, thinking_level=level, tools=(READ,), max_output_tokens=3_000
+        )
+        assert (await answer(backend, Plan(text="yes"), request)).text == "yes"
     assert backend.server.refused == []
 
 
@@ -264,3 +263,12 @@ async def test_a_round_of_another_model_goes_on_without_its_reasoning(
     )
     assert (await answer(backend, Plan(text="Done."), request)).text == "Done."
     assert backend.server.refused == []
+
+
+async def test_the_servers_of_the_tests_refuse_what_the_services_refuse(
+    backend: HttpBackend,
+) -> None:
+    unanswered = (user("x"), assistant(tool_call("c1", "read_file")), user("y"))
+    with pytest.raises(ModelRefused, match="HTTP 400"):
+        await answer(backend, Plan(text="yes"), ModelRequest(backend.model, unanswered))
+    assert len(backend.server.refused) == 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from pydantic_ai.usage import RequestUsage
 
+from perdure.models.catalogue import ANTHROPIC_URL, GOOGLE_URL, OPENAI_URL, OPENROUTER_URL
 from perdure.models.providers.pricing import cost_microcents
 
 OPENAI = "https://api.openai.com/v1/"
@@ -13,6 +15,28 @@ def test_a_call_to_openai_has_a_price_in_microcents() -> None:
     million = RequestUsage(input_tokens=1_000_000)
     # 2.50 US dollars for a million tokens of input.
     assert cost_microcents(million, "gpt-4o", OPENAI) == 250_000_000
+
+
+@pytest.mark.parametrize(
+    ("model", "address"),
+    [
+        ("claude-haiku-4-5", ANTHROPIC_URL),
+        ("gemini-2.5-flash", GOOGLE_URL),
+        ("anthropic/claude-sonnet-4.5", OPENROUTER_URL),
+        ("gpt-5", OPENAI_URL),
+    ],
+)
+def test_every_paid_provider_has_prices_at_its_own_address(model: str, address: str) -> None:
+    million = RequestUsage(input_tokens=1_000_000, output_tokens=1_000_000)
+    assert (cost_microcents(million, model, address) or 0) > 100_000_000
+
+
+def test_each_class_of_tokens_has_its_own_price() -> None:
+    usage = RequestUsage(
+        input_tokens=1_000_000, cache_read_tokens=500_000, cache_write_tokens=100_000
+    )
+    # 400,000 at 1 dollar a million, 500,000 at 0.10, 100,000 at 1.25.
+    assert cost_microcents(usage, "claude-haiku-4-5", ANTHROPIC_URL) == 57_500_000
 
 
 def test_cached_input_costs_less() -> None:

@@ -1,0 +1,52 @@
+"""Whatever is in a log, every wire format makes of it a request that its service accepts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.context.build import build_context
+from perdure.models.protocol import ModelRequest, ThinkingLevel
+from perdure.session.messages import Message, user
+from tests.fakes.model_backends import HTTP_BACKENDS
+from tests.fakes.plans import Plan
+from tests.fakes.random_logs import PICTURE, random_logs
+from tests.fakes.tree_log import TreeLog
+
+FORMATS = ("openai-compatible", "openai-responses", "anthropic", "google")
+LEAVES = 4
+LEVELS: tuple[ThinkingLevel, ...] = ("off", "high")
+
+
+def histories(log: TreeLog) -> list[tuple[Message, ...]]:
+    """What a model is sent when the person goes on at one of the newest entries."""
+    found: list[tuple[Message, ...]] = []
+    for leaf in list(log.by_id)[-LEAVES:]:
+        prompted = TreeLog("prompted", origin=log)
+        prompted.undone = log.undone
+        prompted.append(user("go on"), parent=leaf)
+        context = build_context(prompted.window())
+        found.append(tuple(each.message for each in context.messages))
+    return found
+
+
+async def refused(name: str, log: TreeLog, level: ThinkingLevel) -> list[list[str]]:
+    """What the service finds wrong with the requests made of `log`."""
+    async with HTTP_BACKENDS[name]() as backend:
+        client = backend.client(Plan(text="yes"))
+        media = {PICTURE.handle: b"\x89PNG"}
+        for messages in histories(log):
+            request = ModelRequest(backend.model, messages, thinking_level=level, media=media)
+            async for _ in client.stream(request):
+                pass
+        return backend.server.refused
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=6, deadline=None)
+@given(log=random_logs(), level=st.sampled_from(LEVELS))
+def test_every_leaf_of_every_log_can_go_on(name: str, log: TreeLog, level: ThinkingLevel) -> None:
+    assert asyncio.run(refused(name, log, level)) == []
