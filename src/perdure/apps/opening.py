@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from perdure.apps.first_run import is_at_terminal, offered_key
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
@@ -57,7 +58,10 @@ async def writable_store(named: str | None, namespace: str = NAMESPACE) -> Async
 
     Raises: what `perdure.open` raises.
     """
-    async with open_store(store_address(named), namespace=namespace) as store:
+    address = store_address(named)
+    is_first = named is None and "PERDURE_STORE" not in os.environ and is_missing(address)
+    key = offered_key(address) if is_first and is_at_terminal() else None
+    async with open_store(address, namespace=namespace, key=key) as store:
         yield store
 
 

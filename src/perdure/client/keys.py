@@ -26,6 +26,13 @@ NEXT = " (next)"
 _SQLITE = "sqlite:///"
 
 
+class Backend(Protocol):
+    """What is used of a keyring itself: one that cannot keep anything has no priority."""
+
+    @property
+    def priority(self) -> float: ...
+
+
 class Keyring(Protocol):
     """What is used of the module ``keyring``."""
 
@@ -34,6 +41,8 @@ class Keyring(Protocol):
     def set_password(self, service_name: str, username: str, password: str) -> None: ...
 
     def delete_password(self, service_name: str, username: str) -> None: ...
+
+    def get_keyring(self) -> Backend: ...
 
 
 def configured_key(
@@ -120,6 +129,15 @@ def keyring_keys(address: str) -> tuple[StoreKey, ...]:
         except Exception:  # noqa: BLE001, S112 - no keyring here, a locked one, or not our key
             continue
     return tuple(found)
+
+
+def has_keyring() -> bool:
+    """Whether this system has a keyring that may keep a key; asks nobody."""
+    keyring = _keyring()
+    try:
+        return keyring is not None and keyring.get_keyring().priority > 0
+    except Exception:  # noqa: BLE001 - a backend that fails to load is none
+        return False
 
 
 def keep_next_key(address: str, key: StoreKey) -> bool:

@@ -62,7 +62,7 @@ async def open(
     *,
     namespace: str = "default",
     durability: Durability = "full",
-    key: bytes | str | None = None,
+    key: bytes | str | StoreKey | None = None,
     clock: Clock | None = None,
     random: RandomSource | None = None,
 ) -> AsyncGenerator[Store]:

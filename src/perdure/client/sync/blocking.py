@@ -18,6 +18,7 @@ from perdure.client.sync import handles
 from perdure.client.sync.handles import Chat, Runtime, Session, Turn, Watch
 from perdure.client.sync.portal import Portal
 from perdure.session.clock import Clock, RandomSource
+from perdure.stores.key import StoreKey
 
 __all__ = ["Chat", "Runtime", "Session", "Store", "Turn", "Watch", "open"]
 
@@ -47,7 +48,7 @@ def open(
     *,
     namespace: str = "default",
     durability: Durability = "full",
-    key: bytes | str | None = None,
+    key: bytes | str | StoreKey | None = None,
     clock: Clock | None = None,
     random: RandomSource | None = None,
 ) -> Store:

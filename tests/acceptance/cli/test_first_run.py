@@ -1,0 +1,91 @@
+"""The first run at a terminal: the store that nobody named is offered with a key."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.cli.conftest import PERDURE, SAMPLE, SAMPLE_ID, World
+from tests.acceptance.cli.test_upkeep import NO_KEYRING, with_keyring
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """Somebody with a home folder and nothing of perdure's in it."""
+
+    world: World
+
+    @property
+    def environment(self) -> dict[str, str]:
+        environment = dict(self.world.environment)
+        del environment["PERDURE_STORE"]
+        return environment
+
+    @property
+    def file(self) -> Path:
+        return self.world.folder / ".local" / "share" / "perdure" / "perdure.db"
+
+    def at_terminal(self, *words: str, answer: str = "") -> str:
+        """What ``perdure`` shows at a terminal at which `answer` is typed."""
+        mine, its = pty.openpty()
+        try:
+            os.write(mine, answer.encode())
+            done = subprocess.run(
+                [PERDURE, *words],
+                stdin=its,
+                stderr=its,
+                stdout=subprocess.PIPE,
+                env=self.environment,
+                timeout=60,
+                check=True,
+            )
+            os.write(its, b"\0")  # so that there is something to read
+            return os.read(mine, 10_000).decode() + done.stdout.decode()
+        finally:
+            os.close(mine)
+            os.close(its)
+
+
+def is_plain(file: Path) -> bool:
+    return file.read_bytes().startswith(b"SQLite format 3\0")
+
+
+@pytest.mark.parametrize(("answer", "is_encrypted"), [("\n", True), ("y\n", True), ("n\n", False)])
+def test_a_person_is_asked_once(world: World, answer: str, is_encrypted: bool) -> None:
+    newcomer = Newcomer(with_keyring(world))
+
+    told = newcomer.at_terminal("import", str(SAMPLE), answer=answer)
+
+    assert "Encrypt the store" in told
+    assert is_plain(newcomer.file) != is_encrypted
+    again = newcomer.at_terminal("sessions", "list")
+    assert "Encrypt the store" not in again
+    assert SAMPLE_ID in again
+
+
+def test_nobody_is_asked_without_a_keyring(world: World) -> None:
+    newcomer = Newcomer(World(world.folder, NO_KEYRING))
+    assert "Encrypt the store" not in newcomer.at_terminal("import", str(SAMPLE))
+    assert is_plain(newcomer.file)
+
+
+def test_a_program_is_never_asked(world: World) -> None:
+    newcomer = Newcomer(with_keyring(world))
+    command = [PERDURE, "import", str(SAMPLE)]
+    run = subprocess.run(
+        command, capture_output=True, env=newcomer.environment, check=True, input=b"", timeout=60
+    )
+    assert b"Encrypt" not in run.stdout + run.stderr
+    assert is_plain(newcomer.file)
+
+
+def test_a_store_that_is_named_is_not_asked_about(world: World) -> None:
+    newcomer = Newcomer(with_keyring(world))
+    named = f"sqlite:///{world.folder / 'named.db'}"
+    assert "Encrypt" not in newcomer.at_terminal("import", str(SAMPLE), "--store", named)
+    assert is_plain(world.folder / "named.db")

@@ -1,0 +1,82 @@
+"""The first run: who is asked, and what becomes of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import keyring
+import keyring.backends.fail
+import pytest
+
+from perdure.apps.first_run import offered_key
+from perdure.client.keys import keep_key, keyring_keys
+from perdure.stores.key import StoreKey
+from tests.fakes.memory_keyring import MemoryKeyring, memory_keyring
+
+ADDRESS = "sqlite:///x.db"
+
+
+@pytest.fixture(autouse=True)
+def no_key_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PERDURE_KEY", raising=False)
+    monkeypatch.delenv("PERDURE_KEY_FILE", raising=False)
+
+
+@pytest.fixture
+def kept() -> Iterator[MemoryKeyring]:
+    with memory_keyring() as made:
+        yield made
+
+
+def nobody() -> bool:
+    raise AssertionError("nobody should be asked")
+
+
+@pytest.mark.usefixtures("kept")
+def test_yes_makes_a_key_and_keeps_it() -> None:
+    key = offered_key(ADDRESS, lambda: True)
+
+    assert key is not None
+    assert keyring_keys(ADDRESS) == (key,)
+    assert offered_key("sqlite:///other.db", lambda: True) != key
+
+
+def test_no_keeps_nothing(kept: MemoryKeyring) -> None:
+    assert offered_key(ADDRESS, lambda: False) is None
+    assert kept.kept == {}
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_key_that_was_kept_for_the_store_is_not_replaced() -> None:
+    before = StoreKey(b"\x01" * 32)
+    keep_key(ADDRESS, before)
+    assert offered_key(ADDRESS, lambda: True) == before
+
+
+def test_nobody_is_asked_where_a_key_is_configured(
+    kept: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_KEY", "ab" * 32)
+    assert offered_key(ADDRESS, nobody) is None
+    assert kept.kept == {}
+
+
+def test_nobody_is_asked_where_no_keyring_works() -> None:
+    before = keyring.get_keyring()
+    keyring.set_keyring(keyring.backends.fail.Keyring())
+    try:
+        assert offered_key(ADDRESS, nobody) is None
+    finally:
+        keyring.set_keyring(before)
+
+
+def test_a_keyring_that_does_not_take_the_key_leaves_the_store_plain(
+    kept: MemoryKeyring, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def locked(_service: str, _user: str, _password: str) -> None:
+        raise RuntimeError("locked")
+
+    monkeypatch.setattr(kept, "set_password", locked)
+
+    assert offered_key(ADDRESS, lambda: True) is None
+    assert "plain" in capsys.readouterr().err
