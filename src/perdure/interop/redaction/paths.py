@@ -79,12 +79,16 @@ _NOBODY = frozenset(
         "example",
     ]
 )
+_HINTS = ("/home/", "users", "/root", "/var/folders/", "~")
+
 SHORTEST_NAME = 3
 """A shorter user name is replaced inside home directories only: it would be found in every text."""
 
 
 def homes(text: str) -> Iterator[Find]:
     """The home directories named in `text`."""
+    if not _may_have_home(text):
+        return
     for found in _home.finditer(text):
         yield Find(found.start(), found.end(), "home")
     for found in _temporary.finditer(text):
@@ -95,10 +99,18 @@ def homes(text: str) -> Iterator[Find]:
 
 def users(text: str) -> Iterator[str]:
     """The people's names among the home directories in `text`."""
+    if not _may_have_home(text):
+        return
     for found in _home.finditer(text):
         name = found[1] or found[2]
         if name and is_person(name):
             yield name
+
+
+def _may_have_home(text: str) -> bool:
+    """Whether it pays to look closer: most texts name no path of the kind."""
+    lowered = text.lower()
+    return any(hint in lowered for hint in _HINTS)
 
 
 def is_person(name: str) -> bool:

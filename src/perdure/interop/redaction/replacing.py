@@ -39,6 +39,7 @@ class Redactor:
         self._numbers: Counter[str] = Counter()
         self._secrets: dict[str, str] = {}  # value -> kind
         self._replaced: Counter[str] = Counter()
+        self._everywhere: list[str] = []
         self._seen: dict[str, tuple[Find, ...]] = {}
         self._folder_shape: re.Pattern[str] | None = None
         self._user_shape: re.Pattern[str] | None = None
@@ -59,9 +60,8 @@ class Redactor:
 
     def settle(self) -> None:
         """Everything was seen; from now on `replaced` gives what is asked."""
-        self._secrets = dict(
-            sorted(self._secrets.items(), key=lambda known: len(known[0]), reverse=True)
-        )
+        known = [value for value in self._secrets if shapes.is_unmistakable(value)]
+        self._everywhere = sorted(known, key=len, reverse=True)
         if "paths" in self._sorts:
             self._folder_shape = paths.folder_pattern(self._folders)
             self._user_shape = paths.user_pattern(self._users)
@@ -123,12 +123,10 @@ class Redactor:
         return self._seen[text]
 
     def _known_in(self, text: str) -> Iterable[Find]:
-        for value, kind in self._secrets.items():
-            if not shapes.is_unmistakable(value):
-                continue
+        for value in self._everywhere:
             at = text.find(value)
             while at >= 0:
-                yield Find(at, at + len(value), kind)
+                yield Find(at, at + len(value), self._secrets[value])
                 at = text.find(value, at + len(value))
 
     def _placeholder(self, value: str, find: Find) -> str:

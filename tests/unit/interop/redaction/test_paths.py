@@ -23,7 +23,7 @@ def homes(text: str) -> list[str]:
         ("/usr/home/alice", "/usr/home/alice"),
         ("C:\\Users\\Alice\\x", "C:\\Users\\Alice"),
         ("C:\\\\Users\\\\Alice B\\\\x", "C:\\\\Users\\\\Alice B"),
-        ("ls /root/x", "/root"),
+        ("ls /root", "/root"),
         ("PATH=/home/alice/bin:/usr/bin", "/home/alice"),
     ],
 )
