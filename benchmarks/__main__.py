@@ -16,7 +16,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import append, context, disk, encryption, fork, importing, reading
+from benchmarks import append, context, disk, encryption, fork, importing, reading, search
 from benchmarks.figures import Benchmark, Figure, Run
 from benchmarks.machine import facts
 
@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "fork": fork.measure,
     "context": context.measure,
     "disk": disk.measure,
+    "search": search.measure,
     "encryption": encryption.measure,
     "import": importing.measure,
     "reading": reading.measure,

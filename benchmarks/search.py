@@ -1,0 +1,122 @@
+"""Claim: 100,000 entries are searched in under 50 ms, and the index costs appends nothing.
+
+The raw query is FTS5's own: its index on the same words, its ranking, the rows' numbers and nothing
+else. The store's also filters by namespace, ranks by its own rules, reads the hits, cuts and marks
+their snippets, and looks up which branch they are on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import apsw
+import msgspec
+
+from benchmarks.figures import Figure, Run, Stopwatch, append, create, median, opened, size_of
+from benchmarks.workload import payload_bytes, turns
+from perdure.session.ids import StreamId
+from perdure.session.search.values import SearchQuery
+from perdure.stores.sqlite.rows import Connection
+from perdure.stores.sqlite.store import SqliteStore
+
+ENTRIES = 100_000
+TURNS_PER_SESSION = 200
+LIMIT_MS = 50.0
+REPEATS = 15
+
+
+class Query(msgspec.Struct, frozen=True):
+    """What is looked for; `raw` is the same for FTS5. `is_claimed`: the claim is about it."""
+
+    name: str
+    text: str
+    raw: str
+    is_claimed: bool = True
+
+
+QUERIES = (
+    Query("a rare word", "123456", '"123456"'),
+    Query("two frequent words", "session turn", '"session" "turn"'),
+    Query("a phrase", '"session and turn"', '"session and turn"'),
+    Query("a prefix", "1234*", '"1234" *'),
+    Query("either of two", "session OR model", '"session" OR "model"'),
+    Query("frequent and rare", "session 123456", '"session" "123456"'),
+    Query("a word not without another", "session NOT model", '"session" NOT "model"'),
+    Query("a very short prefix", "1*", '"1" *', is_claimed=False),
+)
+
+
+async def measure(run: Run) -> list[Figure]:
+    """Searches with a warm index; building it; the first search after a turn; the file's size."""
+    path = run.folder / "search.db"
+    store = await opened(path, "normal")
+    count, payload = await _fill(store, run)
+    began = time.perf_counter()
+    await store.search(SearchQuery(text="nothing"))
+    built_s = time.perf_counter() - began
+    raw = _raw(run.folder / "raw-search.db", path)
+    figures = [await _compared(store, raw, each) for each in QUERIES]
+    figures.append(await _after_a_turn(store, run))
+    await store.close()
+    raw.close()
+    per_entry_us = built_s * 1_000_000 / count
+    figures.append(Figure("search: build the index", "time per entry", per_entry_us, "us"))
+    figures.append(Figure("search: disk", "file / payload", size_of(path) / payload, "x", limit=2))
+    return figures
+
+
+async def _fill(store: SqliteStore, run: Run) -> tuple[int, int]:
+    """Sessions of 200 turns until there are enough entries; how many, and bytes of their bodies."""
+    most, count, payload = run.count(ENTRIES), 0, 0
+    stream = StreamId("")
+    for number, turn in enumerate(turns(run.seed, most)):
+        if number % TURNS_PER_SESSION == 0:
+            if count >= most:
+                break
+            stream = StreamId(f"session-{number // TURNS_PER_SESSION}")
+            await create(store, stream)
+        await append(store, stream, turn)
+        count, payload = count + len(turn), payload + payload_bytes(turn)
+    return count, payload
+
+
+def _raw(path: Path, filled: Path) -> Connection:
+    """FTS5 as it comes, on the texts of the store."""
+    db = cast("Connection", apsw.Connection(str(path)))
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("CREATE VIRTUAL TABLE words USING fts5 (text, content = '')")
+    db.execute("ATTACH ? AS filled", (str(filled),))
+    db.execute("INSERT INTO words (rowid, text) SELECT n, CAST(body AS TEXT) FROM filled.entry")
+    return db
+
+
+async def _compared(store: SqliteStore, raw: Connection, query: Query) -> Figure:
+    laps, raw_laps = Stopwatch(), Stopwatch()
+    for _ in range(REPEATS):
+        with laps:
+            await store.search(SearchQuery(text=query.text))
+        with raw_laps:
+            _searched(raw, query.raw)
+    p50, raw_p50 = median(laps.laps_ms), median(raw_laps.laps_ms)
+    limit = LIMIT_MS if query.is_claimed else None
+    return Figure(f"search: {query.name}", "p50", p50, "ms", raw_p50, limit)
+
+
+def _searched(raw: Connection, query: str) -> Sequence[object]:
+    sql = "SELECT rowid FROM words(?) ORDER BY rank LIMIT 20"
+    return raw.execute(sql, (query,)).fetchall()
+
+
+async def _after_a_turn(store: SqliteStore, run: Run) -> Figure:
+    """A search whenever a turn was appended: what it reads or indexes first is in it."""
+    laps = Stopwatch()
+    stream = StreamId("watched")
+    await create(store, stream)
+    for turn in turns(run.seed + 1, REPEATS * 5):
+        await append(store, stream, turn)
+        with laps:
+            await store.search(SearchQuery(text="session 12345"))
+    return Figure("search: after every turn", "p50", median(laps.laps_ms), "ms", limit=LIMIT_MS)

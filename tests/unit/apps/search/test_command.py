@@ -1,0 +1,17 @@
+"""The command's options, without a process; the rest is in tests/acceptance."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.search.command import ROLES, search
+
+
+def test_a_role_that_is_none_is_refused_before_anything_is_opened() -> None:
+    with pytest.raises(UsageMistake, match="there is no role 'nobody': use one of system, "):
+        search("word", role=["nobody"], store="nonsense:")
+
+
+def test_every_role_is_offered() -> None:
+    assert {"user", "assistant", "tool", "title", "label", "summary"} < set(ROLES)
