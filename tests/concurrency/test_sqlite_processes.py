@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,61 +14,11 @@ from perdure.session.info import StreamHeader
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.store import SqliteStore
 from tests.concurrency.children.many_writers import S
+from tests.fakes.processes import child, run_together
 
 CHILD = Path(__file__).parent / "children" / "many_writers.py"
 PROCESSES = 8
 COUNT = 1_000
-
-
-class Child:
-    """One process, up to the point where it waits to be told to begin."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.pid = process.pid
-        self._process = process
-        assert self.line() == "ready"
-
-    def tell(self) -> None:
-        """Let it go on."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-
-    def line(self) -> str:
-        """The next line it prints."""
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().rstrip("\n")
-
-    def last_line(self) -> str:
-        """What it prints at the end; it must end well."""
-        last = self.line()
-        assert self._process.wait(30) == 0
-        return last
-
-
-@contextmanager
-def child(role: str, path: Path, name: str, count: int) -> Generator[Child]:
-    command = [sys.executable, str(CHILD), role, str(path), name, str(count)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    )
-    with process:
-        try:
-            yield Child(process)
-        finally:
-            process.kill()
-
-
-def run_together(role: str, path: Path, processes: int, count: int) -> list[str]:
-    """What each process prints at its end, all begun at the same moment."""
-    with ExitStack() as stack:
-        children = [
-            stack.enter_context(child(role, path, f"w{number}", count))
-            for number in range(processes)
-        ]
-        for each in children:
-            each.tell()
-        return [each.last_line() for each in children]
 
 
 @pytest.fixture
@@ -96,7 +43,7 @@ async def texts(store: SqliteStore) -> list[list[str]]:
 
 @pytest.mark.slow
 async def test_eight_processes_append_a_thousand_times_each(store: SqliteStore, path: Path) -> None:
-    assert run_together("append", path, PROCESSES, COUNT) == ["done"] * PROCESSES
+    assert run_together(CHILD, "append", path, PROCESSES, COUNT) == ["done"] * PROCESSES
 
     entries = await store.entries(S)
     assert [entry.seq for entry in entries] == list(range(PROCESSES * COUNT))
@@ -109,7 +56,7 @@ async def test_eight_processes_append_a_thousand_times_each(store: SqliteStore, 
 
 @pytest.mark.slow
 async def test_eight_processes_race_for_a_thousand_heads(store: SqliteStore, path: Path) -> None:
-    outcomes = run_together("race", path, PROCESSES, COUNT)
+    outcomes = run_together(CHILD, "race", path, PROCESSES, COUNT)
 
     won = [int(head) for line in outcomes for head in line.split()]
     assert sorted(won) == list(range(COUNT))
@@ -121,7 +68,7 @@ async def test_eight_processes_race_for_a_thousand_heads(store: SqliteStore, pat
 
 
 async def test_two_processes_read_and_write_at_once(store: SqliteStore, path: Path) -> None:
-    assert run_together("mixed", path, 2, 100) == ["done"] * 2
+    assert run_together(CHILD, "mixed", path, 2, 100) == ["done"] * 2
 
     assert (await store.state(S)).head == 199
     assert (await store.verify()).problems == ()
@@ -131,7 +78,7 @@ async def test_processes_that_open_and_close_do_not_disturb_each_other(
     store: SqliteStore, path: Path
 ) -> None:
     await store.close()
-    assert run_together("visit", path, 4, 15) == ["done"] * 4
+    assert run_together(CHILD, "visit", path, 4, 15) == ["done"] * 4
 
     again = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
     assert (await again.verify()).problems == ()
@@ -142,11 +89,11 @@ async def test_processes_that_open_and_close_do_not_disturb_each_other(
 async def test_a_leader_that_slept_past_its_lease_is_refused(
     store: SqliteStore, path: Path
 ) -> None:
-    with child("hold", path, "sleeper", 100) as sleeper:
+    with child(CHILD, "hold", path, "sleeper", 100) as sleeper:
         sleeper.tell()
         assert sleeper.line() == "held"
         os.kill(sleeper.pid, signal.SIGSTOP)
-        with child("take", path, "successor", 60_000) as successor:
+        with child(CHILD, "take", path, "successor", 60_000) as successor:
             successor.tell()
             assert successor.last_line() == "epoch 2"
         os.kill(sleeper.pid, signal.SIGCONT)

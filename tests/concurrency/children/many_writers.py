@@ -1,15 +1,16 @@
 """One of several processes on one store.
 
-many_writers.py append PATH NAME COUNT    appends COUNT messages that say NAME and a number
-many_writers.py race PATH NAME COUNT      tries to be first at each of COUNT heads; prints its wins
-many_writers.py mixed PATH NAME COUNT     appends, and reads all there is to read in between
-many_writers.py visit PATH NAME COUNT     opens the store, appends and closes it, COUNT times
-many_writers.py hold PATH NAME MS         takes the lease for MS, begins a turn, says "held", waits
+many_writers.py append STORE NAME COUNT    appends COUNT messages that say NAME and a number
+many_writers.py race STORE NAME COUNT      tries to be first at each of COUNT heads; prints its wins
+many_writers.py mixed STORE NAME COUNT     appends, and reads all there is to read in between
+many_writers.py visit STORE NAME COUNT     opens the store, appends and closes it, COUNT times
+many_writers.py hold STORE NAME MS         takes the lease for MS, begins a turn, says "held", waits
                                           for a line on standard input, then goes on with its turn
-many_writers.py take PATH NAME MS         takes the lease for MS as soon as nobody holds it, and
+many_writers.py take STORE NAME MS         takes the lease for MS as soon as nobody holds it, and
                                           gives up the turn it finds open
 
-It begins when a line comes on standard input, so that all begin together.
+STORE is the path of an SQLite file, or the address of a PostgreSQL database. It begins when a line
+comes on standard input, so that all begin together.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import user
-from perdure.stores.protocol import Commit, Lease, Write
+from perdure.stores.postgres.store import PostgresStore
+from perdure.stores.protocol import Commit, Lease, SessionStore, Write
 from perdure.stores.sqlite.store import SqliteStore
 
 S = StreamId("shared")
@@ -37,20 +39,26 @@ def said(text: str) -> NewEntry:
     return new_tree(user(text))
 
 
+async def opened(where: str) -> SessionStore:
+    if where.startswith("postgresql:"):
+        return await PostgresStore.open(where, random=system_random)
+    return await SqliteStore.open(Path(where), clock=SystemClock(), random=system_random)
+
+
 async def commit(
-    store: SqliteStore, *entries: NewEntry, head: int | None = None, lease: Lease | None = None
+    store: SessionStore, *entries: NewEntry, head: int | None = None, lease: Lease | None = None
 ) -> None:
     write = Write(stream=S, entries=entries, expected_head=head, lease=lease)
     await store.commit(Commit(writes=(write,), at=1))
 
 
-async def append(store: SqliteStore, name: str, count: int) -> str:
+async def append(store: SessionStore, name: str, count: int) -> str:
     for number in range(count):
         await commit(store, said(f"{name} {number}"))
     return "done"
 
 
-async def race(store: SqliteStore, name: str, count: int) -> str:
+async def race(store: SessionStore, name: str, count: int) -> str:
     won: list[str] = []
     for head in range(-1, count - 1):
         try:
@@ -61,7 +69,7 @@ async def race(store: SqliteStore, name: str, count: int) -> str:
     return " ".join(won)
 
 
-async def mixed(store: SqliteStore, name: str, count: int) -> str:
+async def mixed(store: SessionStore, name: str, count: int) -> str:
     for number in range(count):
         await commit(store, said(f"{name} {number}"))
         state = await store.state(S)
@@ -72,18 +80,18 @@ async def mixed(store: SqliteStore, name: str, count: int) -> str:
     return "done"
 
 
-async def visit(store: SqliteStore, name: str, count: int) -> str:
-    path = Path(store.address.removeprefix("sqlite:///"))
+async def visit(store: SessionStore, name: str, count: int) -> str:
+    where = store.address.removeprefix("sqlite:///")
     await store.close()
     for number in range(count):
-        visited = await opened(path)
+        visited = await opened(where)
         await commit(visited, said(f"{name} {number}"))
         await visited.sessions()
         await visited.close()
     return "done"
 
 
-async def hold(store: SqliteStore, name: str, ttl_ms: int) -> str:
+async def hold(store: SessionStore, name: str, ttl_ms: int) -> str:
     lease = await store.acquire_lease(S, name, ttl_ms)
     await commit(store, new_side(TurnStarted(1, "agent")), said("begun"), lease=lease)
     say("held")
@@ -95,7 +103,7 @@ async def hold(store: SqliteStore, name: str, ttl_ms: int) -> str:
     return "not refused"
 
 
-async def take(store: SqliteStore, name: str, ttl_ms: int) -> str:
+async def take(store: SessionStore, name: str, ttl_ms: int) -> str:
     clock = SystemClock()
     while True:
         try:
@@ -112,12 +120,8 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def opened(path: Path) -> SqliteStore:
-    return await SqliteStore.open(path, clock=SystemClock(), random=system_random)
-
-
-async def main(role: str, path: Path, name: str, count: int) -> None:
-    store = await opened(path)
+async def main(role: str, where: str, name: str, count: int) -> None:
+    store = await opened(where)
     say("ready")
     sys.stdin.readline()
     work = WORK[role]
@@ -135,4 +139,4 @@ WORK = {
 }
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))

@@ -232,7 +232,7 @@ async def test_a_commit_whose_answer_is_lost_is_found_by_its_key(
     store: PostgresStore, address: str, cut: tuple[Cutter, str]
 ) -> None:
     cutter, through = cut
-    far = await PostgresStore.open(through, random=system_random)
+    far = await PostgresStore.open(through, random=system_random, max_connections=1)
     await create(far, S)
     await append(far, S, said("a"))  # the statement is prepared now: one message, one answer
     commit = Commit(writes=(Write(stream=S, entries=(said("b"),)),), at=1, idempotency_key="k")

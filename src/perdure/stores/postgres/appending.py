@@ -374,10 +374,16 @@ def _append_values(
     before, after = share.before.state, share.after.state
     return (
         *(namespace, before.header.id, before.hash, before.epoch),
-        *(before.head, after.leaf, share.after.tip, after.hash, after.open_turn),
+        *(before.head, after.leaf or "", _or_none(share.after.tip), after.hash),
+        _or_none(after.open_turn),
         *(after.info.updated_at, encode(after.info), request.commit.at, share.epoch),
-        *(key, request.asked, *share.columns.in_order()),
+        *(key or b"", request.asked, *share.columns.in_order()),
     )
+
+
+def _or_none(seq: int | None) -> int:
+    """A seq as ``perdure.append`` takes it."""
+    return -1 if seq is None else seq
 
 
 def _creation(namespace: str, stream: Stream) -> Question:

@@ -114,10 +114,12 @@ def share_of(stream: Stream, write: Write, at: int, salts: bytes, facts: Facts) 
         digest = body_digest(entry.body, salt)
         lines.append(header_line(entry, digest))
         growth.take(entry, salt, digest)
-    chain = commit_hash(stream.state.hash, at, admission.epoch, lines)
-    state = advanced(stream.state, admission, chain)
-    leaf = growth.leaf(admission.leaf)
-    after = Stream(state, leaf, growth.tip, stream.owner, stream.until)
+    after = stream
+    if lines:
+        chain = commit_hash(stream.state.hash, at, admission.epoch, lines)
+        state = advanced(stream.state, admission, chain)
+        leaf = growth.leaf(admission.leaf)
+        after = Stream(state, leaf, growth.tip, stream.owner, stream.until)
     return Share(
         before=stream,
         after=after,

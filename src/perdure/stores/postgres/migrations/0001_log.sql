@@ -405,7 +405,7 @@ $$;
 
 -- One stream's share of a commit, if the stream still stands where the writer saw it: at the hash
 -- `_was` and the epoch `_was_epoch`; otherwise error PD001. A key that is taken: PD002.
--- Of the arrays -1 and '' mean NULL, so that the types of the parameters never change.
+-- -1 and '' mean NULL, so that the types of the parameters, and the plan, never change.
 CREATE FUNCTION perdure.append(
     _namespace text, _stream text, _was bytea, _was_epoch bigint,
     _head bigint, _leaf text, _tip bigint, _hash bytea, _open_turn bigint,
@@ -422,7 +422,8 @@ DECLARE
 BEGIN
     PERFORM set_config('perdure.namespace', _namespace, true);
     UPDATE perdure.stream AS s
-    SET head = _head + _many, leaf = _leaf, tip = _tip, hash = _hash, open_turn = _open_turn,
+    SET head = _head + _many, leaf = nullif(_leaf, ''), tip = nullif(_tip, -1), hash = _hash,
+        open_turn = nullif(_open_turn, -1),
         updated_at = _updated_at, info = _info
     WHERE s.namespace = _namespace AND s.id = _stream
         AND s.hash = _was AND s.epoch = _was_epoch;
@@ -452,7 +453,7 @@ BEGIN
     ) WITH ORDINALITY AS e (
         kind, v, at, run, ref, far, depth, messages, state, state_far, salt, digest, body, i
     );
-    IF _key IS NOT NULL THEN
+    IF _key <> '' THEN
         PERFORM perdure.keep_key(_namespace, _key, _fingerprint, ARRAY[_head + 1], _at);
     END IF;
 END

@@ -1,0 +1,89 @@
+"""How a commit is made: at once while nobody else writes, with locks when others do."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import HeadConflict
+from perdure.session.codec import new_tree
+from perdure.session.ids import EntryId
+from perdure.session.kinds import ModelChange
+from perdure.stores.postgres import appending
+from perdure.stores.postgres.appending import Appender, Request
+from perdure.stores.postgres.store import PostgresStore
+from perdure.stores.protocol import Committed
+from tests.conformance.store.building import S, append, create, moved, said, texts
+from tests.integration.postgres.conftest import Open
+
+
+@pytest.fixture
+def locked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """The requests for which streams were locked."""
+    requests: list[Request] = []
+    real = Appender._locking  # pyright: ignore[reportPrivateUsage] - it is what is counted
+
+    async def counting(appender: Appender, request: Request) -> Committed:
+        requests.append(request)
+        return await real(appender, request)
+
+    monkeypatch.setattr(appending.Appender, "_locking", counting)
+    return requests
+
+
+async def test_the_only_writer_of_a_session_locks_nothing(
+    store: PostgresStore, locked: list[Request]
+) -> None:
+    await create(store)
+    locked.clear()
+
+    await append(store, S, said("a"), key="k")
+    await append(store, S, new_tree(ModelChange("m:1")), said("b", EntryId("s/0")))
+    await append(store, S, moved(EntryId("s/0")), said("c", alias="x"))
+    for number in range(20):
+        await append(store, S, said(str(number)), expected_head=4 + number)
+
+    assert locked == []
+    assert (await store.verify()).problems == ()
+
+
+async def test_who_finds_that_others_wrote_locks_until_they_stop(
+    open_store: Open, locked: list[Request]
+) -> None:
+    here, there = await open_store(), await open_store()
+    await create(here)
+    for number in range(4):
+        await append(here, S, said(f"here {number}"))
+        await append(there, S, said(f"there {number}"))
+    locked.clear()
+
+    for number in range(5):
+        await append(here, S, said(str(number)))
+
+    assert len(locked) == 2  # it finds that others wrote, then that they no longer do
+    assert texts(await there.entries(S))[-5:] == ["0", "1", "2", "3", "4"]
+    assert (await here.verify()).problems == ()
+
+
+async def test_a_repeated_key_is_found_after_the_attempt_to_append_again(
+    store: PostgresStore, locked: list[Request]
+) -> None:
+    await create(store)
+    first = await append(store, S, said("a"), key="k")
+    await append(store, S, said("b"))
+    locked.clear()
+
+    assert await append(store, S, said("a"), key="k") == first
+    assert len(locked) == 1
+    assert texts(await store.entries(S)) == ["a", "b"]
+
+
+async def test_nothing_is_refused_by_what_is_only_remembered(open_store: Open) -> None:
+    here, there = await open_store(), await open_store()
+    await create(here, S, said("a"))
+    await append(there, S, said("b"))
+
+    # `here` believes that the head is 0; by how it really stands the next line is right.
+    await append(here, S, said("c"), expected_head=1)
+    with pytest.raises(HeadConflict):
+        await append(here, S, said("d"), expected_head=0)
+    assert texts(await here.entries(S)) == ["a", "b", "c"]
