@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
 
-from perdure.errors import EntryNotFound
+from perdure.context.emission import emitted
+from perdure.errors import EntryNotFound, FormatError
 from perdure.interop.exporting import ExportFormat, Selection, export_session
 from perdure.interop.redaction.replacing import REDACTIONS, Redaction
+from perdure.session.codec import new_tree
 from perdure.session.ids import EntryId, StreamId
+from perdure.session.messages import user
 from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import Commit, Write
 from tests.fakes import operator_reader
-from tests.fakes.sources import empty_store, imported, pi_file
+from tests.fakes.sources import OPERATOR, empty_store, imported, operator_file, pi_file, spoilt
 
 FORMATS: tuple[ExportFormat, ...] = ("perdure", "pi", "operator", "markdown", "html")
 
@@ -101,3 +106,49 @@ async def test_what_a_format_cannot_hold_is_told() -> None:
     path = await store.branch(session, state.leaf)
     left = len(await store.tree(session)) - len(path)
     assert any(f"{left} entries of other branches" in w for w in markdown.warnings) == bool(left)
+
+
+@pytest.mark.parametrize("name", OPERATOR)
+async def test_an_unchanged_import_of_operator_gives_its_own_bytes(name: str) -> None:
+    store = empty_store()
+    content = operator_file(name)
+    report = await imported(store, content)
+    assert (await export_session(store, report.session, "operator")).content == content
+
+
+@settings(max_examples=60)
+@given(spoilt([operator_file(name) for name in OPERATOR]))
+async def test_so_does_one_whose_lines_are_damaged(content: bytes) -> None:
+    store = empty_store()
+    try:
+        report = await imported(store, content, "operator")
+    except FormatError:
+        return  # nothing in it was a record
+    assert (await export_session(store, report.session, "operator")).content == content
+
+
+@pytest.mark.parametrize("name", OPERATOR)
+async def test_what_is_said_after_an_import_of_operator_is_read_by_operator(name: str) -> None:
+    store = empty_store()
+    session = (await imported(store, operator_file(name))).session
+    write = Write(stream=session, entries=(new_tree(user("Go on.")),))
+    await store.commit(Commit(writes=(write,), at=1_800_000_000_000))
+    exported = (await export_session(store, session, "operator")).content
+    there = operator_reader.read(exported)
+    assert there.context()[-1] == ("user", (("text", "Go on."),))
+    if name == "legacy.jsonl":  # an older form, written anew
+        assert there.dropped == 0
+        return
+    before = operator_reader.read(operator_file(name))
+    assert exported.startswith(operator_file(name))
+    assert there.dropped == before.dropped
+    assert len(there.context()) == len(before.context()) + 1
+
+
+async def test_a_pi_session_says_the_same_to_operator() -> None:
+    store, session = await stored()
+    there = operator_reader.read((await export_session(store, session, "operator")).content)
+    state = await store.state(session)
+    here = emitted(await store.context_window(session, state.leaf)).messages
+    roles = ["user" if role in ("summary", "branch") else role for role, _ in there.context()]
+    assert roles == [each.message.role for each in here]

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import msgspec
 
+from perdure.interop.formats.items import meta_of
 from perdure.interop.formats.operator.spelling import written
 from perdure.session.codec import Body, Unknown
 from perdure.session.entries import Entry
@@ -28,6 +29,7 @@ from perdure.session.kinds import (
     ThinkingChange,
 )
 from perdure.session.messages import (
+    MESSAGE,
     MediaPart,
     Message,
     Part,
@@ -63,6 +65,8 @@ STOP_REASONS: Mapping[StopReason, str] = {
 RecordFields = dict[str, object]
 
 _ID_DIGITS = 8
+_META = ("reply_to", "channel_message_id", "attachments", "reactions")
+"""What a gateway says of a message."""
 
 
 class Writing(msgspec.Struct, frozen=True):
@@ -140,7 +144,13 @@ def _message_record(message: Message, entry: Entry, ordinal: int, writing: Writi
     if message.role == "context":  # Operator has no such role; it is the user's for a model
         content = [block for part in message.parts for block in _said(part, writing)]
         return _custom_message(OUR_TYPES + "context", content, is_displayed=False, details=None)
-    return {"type": "message", "message": message_fields(message, entry, ordinal, writing)}
+    fields: RecordFields = {
+        "type": "message",
+        "message": message_fields(message, entry, ordinal, writing),
+    }
+    known = meta_of(entry.body) if entry.kind == MESSAGE else {}
+    meta = {name: known[name] for name in _META if name in known}
+    return {**fields, "meta": meta} if meta else fields
 
 
 def message_fields(message: Message, entry: Entry, ordinal: int, writing: Writing) -> RecordFields:

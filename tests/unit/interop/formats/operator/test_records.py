@@ -74,6 +74,13 @@ def test_a_message_of_the_person_has_nothing_more_than_it_needs() -> None:
     assert list(message) == ["contents", "id", "timestamp", "role"]
 
 
+def test_what_a_gateway_said_of_a_message_goes_along() -> None:
+    body = b'{"role":"user","parts":[],"meta":{"reactions":["+1"],"subagent":"x"}}'
+    entry = Entry(StreamId("s"), 7, "tree", None, None, 1_500, "message", 1, body)
+    (record,) = records_of(entry, body_of(entry), WRITING)
+    assert record["meta"] == {"reactions": ["+1"]}
+
+
 def test_the_other_kinds_have_records_of_their_own() -> None:
     assert {k: v for k, v in line(ModelChange("anthropic:a:b")).items() if "_id" in k} == {
         "parent_id": "00000000",

@@ -1,0 +1,67 @@
+"""``perdure export`` in every format: what it writes, what it replaces, what it says on the way."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.acceptance.cli.conftest import SAMPLE_ID, World
+from tests.fakes import operator_reader
+
+FORMATS = ("perdure", "pi", "operator", "markdown", "html")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_goes_to_a_file_or_to_the_next_command(sample: World, format: str) -> None:
+    sample.ok("export", SAMPLE_ID, "--format", format, "-o", "out")
+    out = sample.ok("export", SAMPLE_ID, "--format", format).out
+    assert (sample.folder / "out").read_text("utf-8") == out
+    assert "tide" in out
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_to_be_replaced_is_nowhere_in_the_output(sample: World, format: str) -> None:
+    sample.ok("sessions", "rename", SAMPLE_ID, "of /home/mira and AKIAIOSFODNN7EXAMPLE")
+    ended = sample.ok("export", SAMPLE_ID, "--format", format, "--redact", "secrets,paths")
+    assert "mira" not in ended.out
+    assert "AKIA" not in ended.out
+    assert "[cwd-1]" in ended.out or "\\[cwd-1\\]" in ended.out
+    assert "replaced: aws-key 1, cwd 1, home 1" in ended.err
+    only = sample.ok("export", SAMPLE_ID, "--format", format, "--redact", "secrets")
+    assert "/home/mira" in only.out
+    assert "replaced: aws-key 1" in only.err
+
+
+def test_a_sort_that_there_is_not_is_wrong_usage(sample: World) -> None:
+    ended = sample.run("export", SAMPLE_ID, "--redact", "faces")
+    assert ended.code == 2
+    assert "'faces' is none of secrets, paths" in ended.err
+
+
+def test_a_leaf_gives_its_branch_and_all_branches_give_the_rest(sample: World) -> None:
+    branch = sample.ok("export", SAMPLE_ID, "--format", "markdown", "--leaf", "12")
+    assert "Quick one first please" in branch.out
+    assert "thorough" not in branch.out
+    usual = sample.ok("export", SAMPLE_ID, "--format", "markdown")
+    assert "Quick one first please" not in usual.out
+    assert "6 entries of other branches are left out; add --all-branches" in usual.err
+    whole = sample.ok("export", SAMPLE_ID, "--format", "markdown", "--all-branches")
+    assert "Quick one first please" in whole.out
+    assert "thorough" in whole.out
+    words = ("export", SAMPLE_ID, "--format", "operator", "--leaf", "12")
+    alone = operator_reader.read(sample.ok(*words).out.encode())
+    moved = operator_reader.read(sample.ok(*words, "--all-branches").out.encode())
+    assert alone.context() == moved.context()
+    assert len(alone.records) < len(moved.records)
+    assert sample.run("export", SAMPLE_ID, "--leaf", "9999").code == 3
+
+
+def test_a_redacted_copy_comes_in_beside_the_session_itself(sample: World) -> None:
+    sample.ok("export", SAMPLE_ID, "--redact", "paths", "-o", "clean.jsonl")
+    (report,) = sample.ok("import", "clean.jsonl", "--json").lines
+    assert report["session"] == f"{SAMPLE_ID}.2"
+    first = json.loads((sample.folder / "clean.jsonl").read_text("utf-8").splitlines()[0])
+    assert first["stream"]["metadata"]["redacted"] == ["paths"]
+    shown = sample.ok("sessions", "show", report["session"], "--json").out
+    assert "mira" not in shown
