@@ -26,7 +26,9 @@ def test_every_provider_is_listed_with_what_it_lacks(tmp_path: Path) -> None:
     assert "ANTHROPIC_API_KEY" in rows["anthropic"]
     assert "missing key" in rows["google"]
     assert "set GEMINI_API_KEY" in rows["google"]
+    assert "configured" in rows["ollama"]
     assert "http://big:1/v1" in rows["ollama"]
+    assert "default address" in rows["lmstudio"]
     assert SECRET not in listed.out + listed.err
 
 

@@ -91,6 +91,13 @@ async def test_a_model_that_does_not_reason_is_not_asked_to(wire: Wire) -> None:
     assert not wire.body.get("include")
 
 
+async def test_a_model_that_reasons_is_given_no_temperature(wire: Wire) -> None:
+    await wire.says(YES, ModelRequest(MODEL, HELLO, thinking_level="low", temperature=0.5))
+    assert "temperature" not in wire.body
+    await wire.says(YES, ModelRequest("openai-responses:gpt-4o", HELLO, temperature=0.5))
+    assert wire.body["temperature"] == 0.5
+
+
 async def test_the_reasoning_of_an_open_round_goes_back_encrypted(wire: Wire) -> None:
     message = await wire.says(events(CALL), wire.request(level="high"))
     assert signature_of("rs_1") not in repr(message)

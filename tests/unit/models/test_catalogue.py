@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from perdure.models.catalogue import ANTHROPIC_URL, PROVIDERS
@@ -54,3 +56,15 @@ def test_the_remedy_names_what_to_install_and_what_to_set() -> None:
         "(GEMINI_BASE_URL for another server that speaks its protocol)"
     )
     assert "http://localhost:11434/v1" in PROVIDERS["ollama"].remedy
+
+
+def test_the_guide_lists_every_provider_with_its_variables() -> None:
+    guide = Path(__file__).resolve().parents[3] / "docs" / "guides" / "models.md"
+    text = guide.read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+    for provider in PROVIDERS.values():
+        row = rows[provider.name]
+        names = (provider.extra, *provider.key_variables, *provider.url_variables)
+        assert [name for name in names if f"`{name}`" not in row] == []
+        if not provider.needs_key:
+            assert provider.default_url in row

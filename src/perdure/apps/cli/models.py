@@ -34,6 +34,7 @@ MICROCENTS_PER_DOLLAR = 100_000_000
 
 _MEANINGS: dict[Readiness, Meaning] = {
     "configured": "good",
+    "default address": "plain",
     "missing key": "warning",
     "missing package": "warning",
 }

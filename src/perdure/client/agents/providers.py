@@ -29,7 +29,8 @@ _CLIENTS: Mapping[Wire, tuple[str, str]] = {
 }
 """Wire format -> module and name of its client."""
 
-Readiness = Literal["configured", "missing key", "missing package"]
+Readiness = Literal["configured", "default address", "missing key", "missing package"]
+"""``default address``: nothing was set; a server of one's own is used where it usually runs."""
 
 
 class ProviderState(msgspec.Struct, frozen=True):
@@ -79,6 +80,8 @@ def _state(provider: Provider, environment: Mapping[str, str], keyring: Lookup) 
         status = "missing package"
     elif key is None and provider.wants_key(address):
         status = "missing key"
+    elif key is None and address == provider.default_url:
+        status = "default address"
     source = key.source if key is not None else None
     return ProviderState(
         provider.name, provider.title, status, address, source, _remedy(provider, status)

@@ -9,6 +9,7 @@ from openai import AsyncOpenAI, Timeout
 from pydantic_ai.models import Model
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.models.openrouter import OpenRouterModel
+from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers import Provider
 from pydantic_ai.providers.ollama import OllamaProvider
@@ -16,9 +17,11 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.providers.openrouter import OpenRouterProvider
 from pydantic_ai.providers.vllm import VLLMProvider
+from pydantic_ai.settings import ModelSettings
 
 from perdure.errors import ConfigError
 from perdure.models.catalogue import OPENAI_URL
+from perdure.models.protocol import ModelRequest
 from perdure.models.providers.calling import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, WireClient
 from perdure.models.providers.mapping import IMAGES, PDF
 
@@ -76,6 +79,10 @@ class OpenAICompatible(WireClient):
             return OpenRouterModel(name, provider=self._provider, profile=self._profile)
         return OpenAIChatModel(name, provider=self._provider, profile=self._profile)
 
+    def _settings(self, request: ModelRequest) -> ModelSettings:
+        settings = super()._settings(request)
+        return without_sampling(settings, self._model(request.model).profile)
+
 
 def openai_sdk(
     url: str, api_key: str | None, provider: str, connect_timeout_s: float, idle_timeout_s: float
@@ -94,6 +101,15 @@ def openai_sdk(
         max_retries=0,
         timeout=Timeout(idle_timeout_s, connect=connect_timeout_s),
     )
+
+
+def without_sampling(settings: ModelSettings, profile: ModelProfile) -> ModelSettings:
+    """`settings` without the temperature where the model reasons, which refuses one."""
+    can_stop = profile.get("openai_supports_reasoning_effort_none", False)
+    is_reasoning = settings.get("thinking") is not False or not can_stop
+    if profile.get("openai_supports_reasoning", False) and is_reasoning:
+        settings.pop("temperature", None)
+    return settings
 
 
 def is_openai(url: str) -> bool:

@@ -19,7 +19,7 @@ from perdure.models.catalogue import OPENAI_URL
 from perdure.models.protocol import ModelRequest
 from perdure.models.providers.calling import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, WireClient
 from perdure.models.providers.mapping import IMAGES, PDF
-from perdure.models.providers.openai_compatible import is_openai, openai_sdk
+from perdure.models.providers.openai_compatible import is_openai, openai_sdk, without_sampling
 
 
 class OpenAIResponses(WireClient):
@@ -65,7 +65,8 @@ class OpenAIResponses(WireClient):
         if request.thinking_level != "off" and _reasons(self._model(request.model)):
             # Without it nothing of the reasoning can be read.
             settings["openai_reasoning_summary"] = "auto"
-        return {**super()._settings(request), **settings}
+        profile = self._model(request.model).profile
+        return {**without_sampling(super()._settings(request), profile), **settings}
 
 
 def _reasons(model: Model[Any]) -> bool:

@@ -105,6 +105,7 @@ def test_states_say_what_is_there_and_what_is_missing() -> None:
     assert (found["google"].status, found["google"].key) == ("missing key", None)
     assert found["google"].remedy == "set GEMINI_API_KEY, or `keyring set perdure google`"
     assert (found["ollama"].status, found["ollama"].address) == ("configured", "http://big:1/v1")
+    assert found["vllm"].status == "default address"
     assert SECRET not in repr(found)
 
 

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from perdure.errors import ConfigError
-from perdure.models.protocol import ModelInfo
+from perdure.models.protocol import ModelInfo, ModelRequest, ThinkingLevel
 from perdure.models.providers.openai_compatible import OpenAICompatible
 from perdure.models.routing import ModelRouter
+from perdure.session.messages import user
+from tests.fakes.openai_server import openai_server
 
 
 @pytest.fixture
@@ -40,6 +42,31 @@ async def test_a_window_can_be_told() -> None:
     client = OpenAICompatible(base_url="http://127.0.0.1:9/v1", context_window=32_000)
     assert client.info("openai:my-model").context_window == 32_000
     await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("model", "level", "is_kept"),
+    [
+        ("gpt-4o", "off", True),
+        ("gpt-5", "off", False),
+        ("gpt-5", "high", False),
+        ("gpt-5.1", "off", True),
+        ("gpt-5.1", "low", False),
+        ("nobody-knows", "high", True),
+    ],
+)
+async def test_a_model_that_reasons_is_given_no_temperature(
+    model: str, level: ThinkingLevel, is_kept: bool
+) -> None:
+    async with openai_server() as server:
+        client = OpenAICompatible(base_url=server.url, api_key="sk-none")
+        request = ModelRequest(
+            f"openai:{model}", (user("x"),), temperature=0.5, thinking_level=level
+        )
+        async for _ in client.stream(request):
+            pass
+        await client.aclose()
+    assert ("temperature" in server.requests[0].body) is is_kept
 
 
 async def test_the_router_makes_it_when_it_is_needed() -> None:
