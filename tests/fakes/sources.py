@@ -23,6 +23,8 @@ CLAUDE_CODE = tuple(sorted(path.name for path in (FIXTURES / "claude_code").glob
 OPERATOR = tuple(sorted(path.name for path in (FIXTURES / "operator").glob("*.jsonl")))
 CODEX = tuple(sorted(path.name for path in (FIXTURES / "codex").glob("*.jsonl")))
 
+OPENCODE = tuple(sorted(path.name for path in (FIXTURES / "opencode").glob("*.json")))
+
 
 def pi_file(name: str) -> bytes:
     """A session as some version of pi leaves it."""
@@ -44,6 +46,17 @@ def codex_file(name: str) -> bytes:
     return (FIXTURES / "codex" / name).read_bytes()
 
 
+def opencode_file(name: str) -> bytes:
+    """A session as opencode exports it."""
+    return (FIXTURES / "opencode" / name).read_bytes()
+
+
+def growing_files() -> list[bytes]:
+    """The fixtures of those programs that add to their files."""
+    documents = {opencode_file(name) for name in OPENCODE}
+    return [content for content in every_file() if content not in documents]
+
+
 def every_file() -> list[bytes]:
     """All fixtures of all programs."""
     return [
@@ -51,6 +64,7 @@ def every_file() -> list[bytes]:
         *map(claude_file, CLAUDE_CODE),
         *map(operator_file, OPERATOR),
         *map(codex_file, CODEX),
+        *map(opencode_file, OPENCODE),
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from perdure.context.build import build_context
 from perdure.errors import FormatError
 from perdure.interop.exporting import export_session
@@ -61,12 +63,15 @@ async def _check_lines(store: SessionStore, report: ImportReport, content: bytes
     assert b"".join(kept) == content
     if newest:
         return  # what was rewritten is matched by id: its places are those of the former file
-    told = {source.offset for e in entries if (source := source_of(e.body)) is not None}
+    lines = list(lines_of(content))
+    begins = [line.offset for line in lines]
+    sources = (source_of(entry.body) for entry in entries)
+    told = {bisect_right(begins, each.offset) for each in sources if each is not None}
     malformed = {number for part in parts for number in part.malformed}
     opaque = {entry.body for entry in entries if entry.kind == "opaque"}
     headers = set(PARSERS[report.format](content, None).header_lines)
-    for line in lines_of(content):
-        is_told = line.offset in told or line.number in malformed or line.content in opaque
+    for line in lines:
+        is_told = line.number in told or line.number in malformed or line.content in opaque
         assert is_told or line.is_blank or line.number in headers, line.number
 
 

@@ -10,7 +10,7 @@ from perdure.interop.exporting import export_session
 from tests.conftest import REPOSITORY
 from tests.fakes.sources import FIXTURES, empty_store, every_file, imported
 
-FORMATS = ("pi", "operator", "claude-code", "codex", "perdure")
+FORMATS = ("pi", "operator", "claude-code", "codex", "opencode", "perdure")
 """Every format that is read."""
 
 LARGEST_BYTES = 200_000
@@ -22,7 +22,7 @@ def corpus(format: str) -> list[bytes]:
     if format == "perdure":
         return asyncio.run(_exports())
     folders = [FIXTURES / format.replace("-", "_"), _recordings() / format]
-    paths = sorted(path for folder in folders for path in folder.glob("*.jsonl"))
+    paths = sorted(path for folder in folders for path in folder.glob("*.json*"))
     return [path.read_bytes()[:LARGEST_BYTES] for path in paths]
 
 

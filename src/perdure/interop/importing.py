@@ -37,6 +37,7 @@ from perdure.interop.formats.items import (
     with_source,
 )
 from perdure.interop.formats.lines import lines_of
+from perdure.interop.formats.opencode import reading as opencode
 from perdure.interop.formats.operator import reading as operator
 from perdure.interop.formats.operator import records as operator_records
 from perdure.interop.formats.pi import ids as pi_ids
@@ -63,7 +64,7 @@ from perdure.session.notes import ImportSource, LeafMoved, Source
 from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import EMPTY, Commit, SessionStore, StreamState, Write
 
-FormatName = Literal["auto", "perdure", "pi", "claude-code", "operator", "codex"]
+FormatName = Literal["auto", "perdure", "pi", "claude-code", "operator", "codex", "opencode"]
 
 IMPORT = "import"
 """Key in a session's metadata under which its source is described."""
@@ -73,9 +74,11 @@ PARSERS: Mapping[str, Callable[[bytes, Progress | None], ParsedSource]] = {
     claude_code.FORMAT: claude_code.parse,
     operator_records.FORMAT: operator.parse,
     codex.FORMAT: codex.parse,
+    opencode.FORMAT: opencode.parse,
 }
 """Format -> what reads a file of it, but for our own (``formats.native``)."""
 
+_NO_SESSION = "it is no session of perdure, pi, Operator, Claude Code, Codex or opencode"
 _ATTEMPTS = 10  # each failed one means that another import, or a turn, got its commit in between
 _WRITTEN_HERE = (pi.FORMAT, operator_records.FORMAT)
 """Formats in which sessions of ours are written, with ids made of ours."""
@@ -103,7 +106,7 @@ async def import_source(
     name = name or own_name
     known = recognise.recognised(content) if format == "auto" else format
     if known is None:
-        raise FormatError(name, "it is no session of perdure, pi, Operator, Claude Code or Codex")
+        raise FormatError(name, _NO_SESSION)
     if known == native.FORMAT:
         bundle = await asyncio.to_thread(native.parse, content, name)
         try:

@@ -10,51 +10,52 @@ from pathlib import Path
 from tests.acceptance.formats.features import FEATURES
 from tests.conftest import REPOSITORY
 
-READ = ("pi", "operator", "claude-code", "codex", "perdure")
+READ = ("pi", "operator", "claude-code", "codex", "opencode", "perdure")
 WRITTEN = ("pi", "operator", "perdure")
 TITLES = {
     "pi": "pi",
     "operator": "Operator",
     "claude-code": "Claude Code",
     "codex": "Codex",
+    "opencode": "opencode",
     "perdure": "perdure",
 }
 
 YES, PARTLY, NO = "yes", "partly", "no"
 
 _CELLS: dict[str, tuple[str, str]] = {
-    # feature: (read from pi, Operator, Claude Code, Codex; written to pi, Operator)
-    "what was said, by whom": ("yyyy", "yy"),
-    "reasoning that can be read": ("yyyy", "yy"),
-    "tool calls with their arguments": ("yyyy", "yy"),
-    "tool results, failures told apart": ("yyyy", "yy"),
-    "several calls at once, all answered": ("yyyy", "yy"),
-    "images, as blobs": ("yyyy", "yp"),
-    "sound, as blobs": ("-y--", "yy"),
-    "the model of each answer": ("y-yy", "y-"),
-    "changes of the model": ("yy-y", "yy"),
-    "changes of the thinking level": ("yy-y", "yy"),
-    "tokens used": ("yyyy", "yy"),
-    "what it cost": ("yy--", "yy"),
-    "how each answer ended": ("yyyy", "yy"),
-    "errors of answers": ("yyy-", "yy"),
-    "branches": ("yyyy", "yy"),
-    "going back, as an entry": ("-y-y", "py"),
-    "labels": ("yy--", "yy"),
-    "the title": ("yyyy", "yy"),
-    "compactions and what they keep": ("yyyy", "yy"),
-    "messages kept verbatim by a compaction": ("y--y", "y-"),
-    "summaries of branches": ("yy--", "yp"),
-    "files read and modified, of summaries": ("yy--", "yy"),
-    "state of extensions": ("yyy-", "yy"),
-    "messages of extensions": ("yyyy", "yy"),
-    "what a gateway said of a message": ("-y--", "-y"),
-    "which agent a call started": ("--y-", "--"),
-    "the session an agent belongs to": ("--yy", "--"),
-    "the working directory": ("yyyy", "yy"),
-    "times": ("yyyy", "yy"),
-    "ids that can be looked up": ("yyy-", "yy"),
-    "records beside the conversation": ("y-yy", "p-"),
+    # feature: (read from pi, Operator, Claude Code, Codex, opencode; written to pi, Operator)
+    "what was said, by whom": ("yyyyy", "yy"),
+    "reasoning that can be read": ("yyyyy", "yy"),
+    "tool calls with their arguments": ("yyyyy", "yy"),
+    "tool results, failures told apart": ("yyyyy", "yy"),
+    "several calls at once, all answered": ("yyyyy", "yy"),
+    "images, as blobs": ("yyyyy", "yp"),
+    "sound, as blobs": ("-y---", "yy"),
+    "the model of each answer": ("y-yyy", "y-"),
+    "changes of the model": ("yy-y-", "yy"),
+    "changes of the thinking level": ("yy-y-", "yy"),
+    "tokens used": ("yyyyy", "yy"),
+    "what it cost": ("yy--y", "yy"),
+    "how each answer ended": ("yyyyy", "yy"),
+    "errors of answers": ("yyy-y", "yy"),
+    "branches": ("yyyy-", "yy"),
+    "going back, as an entry": ("-y-y-", "py"),
+    "labels": ("yy---", "yy"),
+    "the title": ("yyyyy", "yy"),
+    "compactions and what they keep": ("yyyyy", "yy"),
+    "messages kept verbatim by a compaction": ("y--y-", "y-"),
+    "summaries of branches": ("yy---", "yp"),
+    "files read and modified, of summaries": ("yy---", "yy"),
+    "state of extensions": ("yyy--", "yy"),
+    "messages of extensions": ("yyyyy", "yy"),
+    "what a gateway said of a message": ("-y---", "-y"),
+    "which agent a call started": ("--y-y", "--"),
+    "the session an agent belongs to": ("--yyy", "--"),
+    "the working directory": ("yyyyy", "yy"),
+    "times": ("yyyyy", "yy"),
+    "ids that can be looked up": ("yyy-y", "yy"),
+    "records beside the conversation": ("y-yyy", "p-"),
 }
 _WORDS = {"y": YES, "p": PARTLY, "-": NO}
 

@@ -23,6 +23,7 @@ from tests.acceptance.formats.table import (
 from tests.fakes.sources import (
     CLAUDE_CODE,
     CODEX,
+    OPENCODE,
     OPERATOR,
     PI,
     claude_file,
@@ -30,6 +31,7 @@ from tests.fakes.sources import (
     empty_store,
     every_file,
     imported,
+    opencode_file,
     operator_file,
     pi_file,
 )
@@ -39,6 +41,7 @@ FILES = {
     "operator": [operator_file(name) for name in OPERATOR],
     "claude-code": [claude_file(name) for name in CLAUDE_CODE],
     "codex": [codex_file(name) for name in CODEX],
+    "opencode": [opencode_file(name) for name in OPENCODE],
 }
 SIGNATURES = {
     "pi": b"ignature",
@@ -90,7 +93,7 @@ async def test_written(feature: str, format: ExportFormat) -> None:
         assert read_cell(feature, format) == cell
 
 
-@pytest.mark.parametrize("format", FILES)
+@pytest.mark.parametrize("format", SIGNATURES)
 async def test_signatures_of_providers_are_in_the_original_only(format: str) -> None:
     [content, *_] = [each for each in FILES[format] if SIGNATURES[format] in each]
     session = await read(content)

@@ -12,7 +12,7 @@ from perdure.interop.batches import Outcome, Told, import_files, in_order, size_
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, SessionStore
 from tests.fakes.clock import ManualClock, SeededRandom
-from tests.fakes.sources import CLAUDE_CODE, CODEX, OPERATOR, PI, empty_store, every_file, imported
+from tests.fakes.sources import empty_store, every_file, imported
 
 
 async def outcomes(
@@ -37,7 +37,7 @@ async def test_every_file_has_its_outcome_in_the_order_given(folder: list[Path])
     store = empty_store()
     found = await outcomes(store, folder)
     assert [outcome.path for outcome in found] == folder
-    assert len(folder) == len(PI) + len(CLAUDE_CODE) + len(OPERATOR) + len(CODEX) + 2
+    assert len(folder) == len(every_file()) + 2
     failed = [outcome for outcome in found if outcome.error is not None]
     assert [folder.index(outcome.path) for outcome in failed] == [2, len(folder) - 1]
     assert all(isinstance(outcome.error, FormatError) for outcome in failed)

@@ -20,7 +20,14 @@ from perdure.stores.chain import blob_hash
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, SessionStore, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
-from tests.fakes.sources import claude_file, empty_store, every_file, imported, pi_file
+from tests.fakes.sources import (
+    claude_file,
+    empty_store,
+    every_file,
+    growing_files,
+    imported,
+    pi_file,
+)
 from tests.fakes.streams import append
 
 V1 = StreamId("0f6f3f0e-7d55-4c83-9d0a-6f3ad2b7b001")
@@ -198,7 +205,7 @@ async def test_two_imports_at_once_make_one_session() -> None:
 # -- a file that grew
 
 
-@pytest.mark.parametrize("content", every_file())
+@pytest.mark.parametrize("content", growing_files())
 async def test_a_file_imported_in_pieces_is_the_file_imported_whole(content: bytes) -> None:
     whole, pieces = empty_store(), empty_store()
     count = content.count(b"\n")

@@ -50,7 +50,7 @@ def import_sessions(
 ) -> int:
     """Import recorded sessions.
 
-    Of perdure, pi, Operator, Claude Code or Codex. Importing a file again adds nothing.
+    Of perdure, pi, Operator, Claude Code, Codex or opencode. Importing again adds nothing.
 
     Every line is kept. A file that cannot be imported does not stop the others; the exit code is
     then 1. --json prints one object a session. --watch prints a line a change; a session that is

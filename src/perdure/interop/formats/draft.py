@@ -90,6 +90,13 @@ class Draft:
         if progress is not None:
             progress(len(content), len(content))
 
+    def count_lines(self, content: bytes) -> None:
+        """Account for the lines of a source that is not read line by line."""
+        for line in lines_of(content):
+            self._lines = line.number
+            if line.is_blank:
+                self._blank.append(line.number)
+
     def malformed(self, line: Line, reason: str) -> None:
         """Report that `line` could not be read, or not fully."""
         self._malformed.append(Malformed(line.number, reason))

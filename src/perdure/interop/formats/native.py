@@ -102,7 +102,7 @@ def parse(content: bytes, name: str) -> Bundle:
 def _read_header(line: Line, name: str) -> StreamHeader:
     try:
         header = _header.decode(line.content)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(name, "its first line is no header of a perdure export") from error
     if header.type != FORMAT:
         raise FormatError(name, "its first line is no header of a perdure export")

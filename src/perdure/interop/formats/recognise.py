@@ -16,9 +16,10 @@ from perdure.interop.formats.fields import (
     text_in,
 )
 from perdure.interop.formats.lines import lines_of, read_line
+from perdure.interop.formats.opencode.reading import BEGINNING as OPENCODE
 from perdure.interop.formats.operator.reading import LEGACY_HEADER
 
-Format = Literal["perdure", "pi", "claude-code", "operator", "codex"]
+Format = Literal["perdure", "pi", "claude-code", "operator", "codex", "opencode"]
 
 LINES_LOOKED_AT = 200
 """So many lines may come before the first one that tells the format."""
@@ -48,6 +49,8 @@ _CLAUDE_TYPES = frozenset({"user", "assistant", "system", "attachment", "progres
 
 def recognised(content: bytes) -> Format | None:
     """The format of the session in `content`; None when nothing in it tells."""
+    if OPENCODE.match(content):
+        return "opencode"
     for line in lines_of(content):
         if line.number > LINES_LOOKED_AT:
             break

@@ -83,6 +83,7 @@ def test_a_file_begins_with_its_header_and_ends_with_its_end() -> None:
         (b'{"seq":1', b'\xff{"seq":1', "line 3"),
         (b'"at":1', b'"at":99999999999999999999', "line 3"),
         (b'"parts":[]', b'"parts":7', "line 2"),
+        (b'"metadata":{"a":1}', b'"metadata":{"a":' + b"[" * 9_000 + b"]" * 9_000 + b"}", "header"),
         (b'"created_at":1', b'"created_at":9999999', "first line"),
     ],
 )

@@ -7,12 +7,14 @@ from perdure.interop.formats.recognise import LINES_LOOKED_AT, recognised
 from tests.fakes.sources import (
     CLAUDE_CODE,
     CODEX,
+    OPENCODE,
     OPERATOR,
     PI,
     claude_file,
     codex_file,
     empty_store,
     imported,
+    opencode_file,
     operator_file,
     pi_file,
 )
@@ -36,6 +38,11 @@ def test_every_form_of_operator_is_recognised(name: str) -> None:
 @pytest.mark.parametrize("name", CODEX)
 def test_every_form_of_codex_is_recognised(name: str) -> None:
     assert recognised(codex_file(name)) == "codex"
+
+
+@pytest.mark.parametrize("name", OPENCODE)
+def test_an_export_of_opencode_is_recognised(name: str) -> None:
+    assert recognised(opencode_file(name)) == "opencode"
 
 
 @pytest.mark.parametrize("name", ["current.jsonl", "sample.jsonl", "legacy.jsonl"])

@@ -1,0 +1,200 @@
+"""opencode's parts as perdure's messages.
+
+An answer there is one record with all its steps: what was thought and said, the calls with their
+results inside, and what each step took. Here each step is an answer and the message with its
+results. Left to the import original alone: snapshots, patches, metadata of parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perdure.interop.formats.fields import (
+    Fields,
+    count_in,
+    fields_of,
+    flag_in,
+    list_in,
+    name_in,
+    number_in,
+    object_in,
+    text_in,
+)
+from perdure.interop.formats.parts import Media, unknown_part
+from perdure.interop.formats.pi.messages import MICROCENTS_PER_DOLLAR, model_name
+from perdure.session.kinds import CustomMessage
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    Part,
+    StopReason,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+
+QUIET = frozenset(
+    {"step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction"}
+)
+"""Types of the parts that say nothing themselves."""
+
+_MEDIA = ("image/", "audio/", "video/", "application/pdf")
+_ABORTED = "MessageAbortedError"
+_STOP_REASONS: dict[str | None, StopReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool-calls": "tool_calls",
+    "content-filter": "content_filter",
+    "error": "error",
+}
+
+
+def said_by_person(parts: Iterable[object], media: Media) -> Message | CustomMessage | None:
+    """What the person said; None when there is nothing of it for a model."""
+    found: list[Part] = []
+    is_theirs = False
+    for item in parts:
+        fields = fields_of(item) or {}
+        if text_in(fields, "type") in QUIET or flag_in(fields, "ignored"):
+            continue
+        found.append(_part(item, fields, media))
+        is_theirs = is_theirs or not flag_in(fields, "synthetic")
+    if not found:
+        return None
+    if not is_theirs:
+        return CustomMessage("opencode:synthetic", tuple(found), is_displayed=False)
+    return Message("user", tuple(found))
+
+
+def summary_in(parts: Iterable[object]) -> str:
+    """The words among `parts`."""
+    found = (fields_of(part) or {} for part in parts)
+    return "\n\n".join(
+        text
+        for part in found
+        if text_in(part, "type") == "text" and (text := text_in(part, "text"))
+    )
+
+
+def steps_of(info: Fields, parts: list[object], media: Media) -> list[Message]:
+    """The answers of a record, each before the results of its calls.
+
+    Shape: at least one answer, without parts where nothing was said.
+    """
+    steps: list[Message] = []
+    step = _Step(info, media)
+    for item in parts:
+        fields = fields_of(item) or {}
+        if text_in(fields, "type") == "step-finish":
+            steps += step.messages(fields)
+            step = _Step(info, media)
+        else:
+            step.take(item, fields)
+    if not step.is_empty or not steps:
+        steps += step.messages(info if not steps else {}, is_last=True)
+    return steps
+
+
+class _Step:
+    """One call of the model, and what its tools gave back."""
+
+    def __init__(self, info: Fields, media: Media) -> None:
+        self._info = info
+        self._media = media
+        self._said: list[Part] = []
+        self._results: list[ToolResultPart] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was said in it."""
+        return not self._said
+
+    def take(self, item: object, fields: Fields) -> None:
+        """Take one part."""
+        match text_in(fields, "type"):
+            case "reasoning":
+                self._said.append(ThinkingPart(text_in(fields, "text") or ""))
+            case "tool" if name_in(fields, "callID") and name_in(fields, "tool"):
+                self._take_call(fields)
+            case str(kind) if kind in QUIET:
+                return
+            case _:
+                self._said.append(_part(item, fields, self._media))
+
+    def _take_call(self, fields: Fields) -> None:
+        call_id, name = fields["callID"], fields["tool"]
+        state = object_in(fields, "state") or {}
+        self._said.append(ToolCallPart(call_id, name, object_in(state, "input") or {}))
+        failure = text_in(state, "error")
+        text = text_in(state, "output") if failure is None else failure
+        if text is None:
+            return  # it was still running
+        attached = (fields_of(each) or {} for each in list_in(state, "attachments") or ())
+        media = tuple(part for each in attached if (part := _file(each, self._media)) is not None)
+        is_error = failure is not None
+        self._results.append(
+            ToolResultPart(call_id, text, is_error=is_error, name=name, media=media)
+        )
+
+    def messages(self, end: Fields, *, is_last: bool = False) -> list[Message]:
+        """Its messages. `end` tells what it took, and how it ended."""
+        info, error = self._info, None
+        reason = _STOP_REASONS.get(text_in(end, "reason") or text_in(end, "finish"))
+        failure = object_in(info, "error")
+        if is_last and failure is not None:
+            data = object_in(failure, "data") or {}
+            error = name_in(data, "message") or name_in(failure, "name")
+            reason = "aborted" if text_in(failure, "name") == _ABORTED else "error"
+        answer = Message(
+            "assistant",
+            tuple(self._said),
+            model=model_name(name_in(info, "providerID"), name_in(info, "modelID")),
+            stop_reason=reason,
+            usage=usage_of(end),
+            error=error,
+        )
+        return [answer, Message("tool", tuple(self._results))] if self._results else [answer]
+
+
+def usage_of(end: Fields) -> Usage | None:
+    """What a step took; None when nothing was counted."""
+    tokens = object_in(end, "tokens") or {}
+    cache = object_in(tokens, "cache") or {}
+    read, written = count_in(cache, "read"), count_in(cache, "write")
+    taken, total = count_in(tokens, "input"), count_in(tokens, "total")
+    # Whether reasoning is among the output changed between versions; the total tells.
+    output = max(count_in(tokens, "output"), total - taken - read - written)
+    dollars = number_in(end, "cost")
+    is_priced = dollars is not None and 0 < dollars < 10**7
+    cost = round(dollars * MICROCENTS_PER_DOLLAR) if dollars is not None and is_priced else None
+    usage = Usage(taken, output, read, written, cost)
+    return usage if usage.total_tokens else None
+
+
+def subagents_of(parts: Iterable[object]) -> Fields | None:
+    """Which session holds what the agent did that a call started."""
+    for item in parts:
+        state = object_in(fields_of(item) or {}, "state") or {}
+        session = name_in(object_in(state, "metadata") or {}, "sessionId")
+        if session is not None:
+            return {"subagent": session}
+    return None
+
+
+def _part(item: object, fields: Fields, media: Media) -> Part:
+    text = text_in(fields, "text")
+    if text_in(fields, "type") == "text" and text is not None:
+        return TextPart(text)
+    prompt = text_in(fields, "prompt")
+    if text_in(fields, "type") == "subtask" and prompt is not None:
+        return TextPart(prompt)
+    return _file(fields, media) or unknown_part(item)
+
+
+def _file(fields: Fields, media: Media) -> MediaPart | None:
+    kind, url = name_in(fields, "mime"), name_in(fields, "url")
+    if kind is None or url is None or not kind.startswith(_MEDIA):
+        return None
+    return media.addressed(url, kind) if url.startswith("data:") else None
