@@ -232,7 +232,7 @@ def test_a_session_that_is_not_there_is_not_found(world: World) -> None:
     assert world.run("chat", "-m", "nonsense", "-p", "hi").code == 2
     ended = world.run("chat", "-m", "openai:gpt", "-p", "hi", "--json")
     assert ended.code == 2
-    assert "pip install 'perdure[" in ended.error["message"]
+    assert "OPENAI_API_KEY" in ended.error["message"]
 
 
 UNSURE = """
