@@ -75,13 +75,16 @@ class Base(msgspec.Struct, frozen=True):
 
 
 def is_current(content: bytes) -> bool:
-    """Whether records of version 3 can be added to the file `content`."""
+    """Whether records of version 3 can be added to the file `content`.
+
+    A header that names no version is that of Operator's documentation.
+    """
     for line in lines_of(content):
         fields = fields_of(read_line(line.content).value)
         if fields is None:
             continue
         is_header = name_in(fields, "type") in records.HEADERS
-        return is_header and number_in(fields, "version") == records.VERSION
+        return is_header and number_in(fields, "version") in (records.VERSION, None)
     return False
 
 

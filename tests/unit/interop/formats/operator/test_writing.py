@@ -262,4 +262,5 @@ def test_an_older_form_is_kept_while_nothing_is_added_and_then_written_anew() ->
 def test_only_a_file_of_version_3_can_be_added_to() -> None:
     assert is_current(b'\n{"type":"session_header","version":3}\n')
     assert not is_current(b'{"type":"session","version":2}')
+    assert is_current(b'{"type":"session_header"}')
     assert not is_current(b"\n")
