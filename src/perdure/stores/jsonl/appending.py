@@ -74,7 +74,7 @@ class Appender:
             else:
                 origin = None
             locks.enter_context(self._folder.locked("stream", write.stream))
-            log = self._shelf.log(write.stream)
+            log = self._shelf.log(write.stream, is_thorough=write.create is None)
             if key is not None:
                 replay = self._replayed(log, write.stream, key, fingerprint(commit))
                 if replay is not None:
@@ -130,7 +130,7 @@ class Appender:
             name = self._shelf.dialect.file_name(at, batch.header.id)
             path = self._folder.create(name, content)
             if path is not None:
-                return path
+                return self._shelf.found(batch.header.id, path)
             at += 1  # a file of that name is there and holds no session that can be read
 
     def _extend(self, log: Log, content: bytes) -> Path:

@@ -54,12 +54,12 @@ class Shelf:
 
     # -- one session
 
-    def log(self, stream: StreamId) -> Log | None:
+    def log(self, stream: StreamId, *, is_thorough: bool = True) -> Log | None:
         """The session's index, up to date; None when there is no such session.
 
         Raises: StoreTooNew, StoreUnavailable.
         """
-        path = self.path(stream)
+        path = self.path(stream, is_thorough=is_thorough)
         return None if path is None else self._log(path)
 
     def standing(self, stream: StreamId) -> Standing | None:
@@ -78,22 +78,31 @@ class Shelf:
         except OSError as error:
             raise StoreUnavailable(str(path), str(error)) from error
 
-    def path(self, stream: StreamId) -> Path | None:
-        """The session's file; None when there is no such session."""
+    def path(self, stream: StreamId, *, is_thorough: bool = True) -> Path | None:
+        """The session's file; None when there is no such session.
+
+        Unless `is_thorough`, a file whose name says that it holds another is believed.
+        """
         known = self._paths.get(stream)
         if known is not None and self._holds(known, stream):
             return known
         self._paths.pop(stream, None)
-        named = (path for path, _ in self.folder.files() if session_in(path.name) == stream)
-        for path in sorted(named, reverse=True):
+        names = self.folder.names()
+        named = [self.folder.path / name for name in names if session_in(name) == stream]
+        odd = [self.folder.path / name for name in names if session_in(name) is None]
+        for path in (*sorted(named, reverse=True), *odd):
             if self._holds(path, stream):
-                self._paths[stream] = path
-                return path
-        for path, standing in self.standings():  # a file whose name does not say what it holds
-            if standing.header.id == stream:
-                self._paths[stream] = path
-                return path
+                return self.found(stream, path)
+        if is_thorough:
+            for path, standing in self.standings():
+                if standing.header.id == stream:
+                    return self.found(stream, path)
         return None
+
+    def found(self, stream: StreamId, path: Path) -> Path:
+        """Remember that `path` holds the session."""
+        self._paths[stream] = path
+        return path
 
     def logs(self) -> tuple[Log, ...]:
         """The indexes in memory."""

@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import NoReturn
 
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
@@ -47,6 +48,7 @@ class Folder:
         self.path = path
         self.inner = path / INNER
         self.is_synced = is_synced
+        self._known: dict[str, Path] = {}
 
     def make(self) -> None:
         """Make the folder and what belongs below it, readable by its owner only.
@@ -69,18 +71,35 @@ class Folder:
 
     # -- session files
 
+    def names(self) -> list[str]:
+        """The names of what may be session files."""
+        try:
+            return [name for name in os.listdir(self.path) if name.endswith(SUFFIX)]  # noqa: PTH208 - only names are wanted, and there may be many
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self.fail(error)
+
     def files(self) -> Iterator[tuple[Path, Stamp]]:
         """Every session file with its stamp."""
         try:
             with os.scandir(self.path) as found:
                 for item in found:
-                    if item.name.endswith(SUFFIX) and item.is_file():
+                    if item.name.endswith(SUFFIX):
                         with suppress(FileNotFoundError):
-                            yield self.path / item.name, Stamp.of(item.stat())
+                            status = item.stat()
+                            if S_ISREG(status.st_mode):
+                                yield self._path(item.name), Stamp.of(status)
         except FileNotFoundError:
             return
         except OSError as error:
             self.fail(error)
+
+    def _path(self, name: str) -> Path:
+        path = self._known.get(name)
+        if path is None:
+            path = self._known[name] = self.path / name
+        return path
 
     def create(self, name: str, content: bytes) -> Path | None:
         """A new session file that holds `content`, all at once; None when there is one already.
