@@ -125,8 +125,14 @@ class SessionReader:
         )
 
     async def labels(self) -> dict[EntryId, str]:
-        """Entry -> label, for every entry that has one."""
-        return labels_of(await self._backing.log.notes(self.id, (Label.kind,)))
+        """Entry -> label, for every entry of this session that has one."""
+        labels = labels_of(await self._backing.log.notes(self.id, (Label.kind,)))
+        fork = self._state.header.fork
+        if not labels or fork is None or fork.scope == "tree":
+            return labels
+        # The origin's notes speak of branches too that a fork of one path does not share.
+        shared = {entry.id for entry in await self._backing.log.tree(self.id)}
+        return {entry: label for entry, label in labels.items() if entry in shared}
 
     async def questions(self) -> list[OpenQuestion]:
         """What waits for a person, oldest first. A fork does not inherit its origin's."""

@@ -117,3 +117,15 @@ async def test_reading_tells_the_handle_where_the_session_stands(
     assert (session.head, session.leaf) == (-1, None)
     await session.messages()
     assert (session.head, session.leaf) == (0, "s/0")
+
+
+async def test_a_fork_of_one_path_has_the_labels_of_that_path_only(store: Store) -> None:
+    session = await store.create()
+    first, second = await session.append(user("one"), user("two"))
+    await session.branch(first.id)
+    other = await session.append(user("three"))
+    await session.label(first, "shared")
+    await session.label(other, "elsewhere")
+    path = await session.fork(at=second)
+    assert await path.labels() == {first.id: "shared"}
+    assert set((await (await session.fork()).labels()).values()) == {"shared", "elsewhere"}

@@ -60,7 +60,6 @@ async def report_of(session: Session, store: SessionStore) -> Report:
     """What there is to know about `session`, whose log is in `store`."""
     state = await store.state(session.id)
     tree = index_of(await store.tree(session.id))
-    labels = await session.labels()
     agent, prompt = await _bound(session, store)
     return Report(
         info=state.info,
@@ -70,7 +69,7 @@ async def report_of(session: Session, store: SessionStore) -> Report:
         window=await store.context_window(session.id, state.leaf),
         branch=tuple(await session.path()),
         branches=sum(1 for id_ in tree.by_id if not tree.children.get(id_)),
-        labels={id_: text for id_, text in labels.items() if id_ in tree.by_id},
+        labels=await session.labels(),
         usage=sum((_usage_of(entry) for entry in tree.by_id.values()), Usage()),
         questions=tuple(await session.questions()),
         agent=agent,
