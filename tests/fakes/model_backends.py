@@ -140,13 +140,13 @@ class Format(Protocol):
 
 
 class HttpBackend:
-    """A provider's client, over HTTP, against a server on this machine."""
+    """A provider's client, `asking`, over HTTP, against a server on this machine."""
 
     def __init__(self, model: str, form: Format, server: ModelServer, client: ModelClient) -> None:
         self.model = model
         self.server = server
+        self.asking = client
         self._form = form
-        self._client = client
 
     @property
     def calls(self) -> int:
@@ -154,11 +154,15 @@ class HttpBackend:
 
     def client(self, plan: Plan) -> ModelClient:
         self.server.will(self.handler(plan))
-        return self._client
+        return self.asking
 
     async def all_ended(self) -> None:
         async with asyncio.timeout(10):
             await self.server.is_idle.wait()
+
+    def events(self, plan: Plan) -> Sequence[Chunk | str]:
+        """The events of a clean stream."""
+        return self._form.events(plan)
 
     def handler(self, plan: Plan) -> Handler:
         """What the server does to follow `plan`."""
@@ -173,7 +177,7 @@ class HttpBackend:
             return sending(*words, is_ended=False)
         if plan.ends == "hang":
             return hanging(words)
-        return streaming(self._form.events(plan), pause_s=plan.pause_s)
+        return streaming(self.events(plan), pause_s=plan.pause_s)
 
 
 _STATUS: dict[ErrorCode, tuple[int, str]] = {

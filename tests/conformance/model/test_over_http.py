@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import random
 from collections.abc import AsyncIterator
 from typing import get_args
 
@@ -29,7 +31,7 @@ from perdure.session.messages import (
     user,
 )
 from tests.fakes.model_backends import HTTP_BACKENDS, IDLE_TIMEOUT_S, SECRET, HttpBackend
-from tests.fakes.model_server import Handler, breaking_off, failing, hanging, plain
+from tests.fakes.model_server import Chunk, Handler, breaking_off, failing, hanging, plain, sending
 from tests.fakes.plans import Plan
 
 HELLO = (user("Hello"),)
@@ -272,3 +274,44 @@ async def test_the_servers_of_the_tests_refuse_what_the_services_refuse(
     with pytest.raises(ModelRefused, match="HTTP 400"):
         await answer(backend, Plan(text="yes"), ModelRequest(backend.model, unanswered))
     assert len(backend.server.refused) == 1
+
+
+async def test_a_garbled_stream_is_an_answer_or_a_model_error_and_nothing_else(
+    backend: HttpBackend,
+) -> None:
+    chance = random.Random(20_261_121)
+    plan = Plan(
+        text="Reading both.", thinking="I must.", calls=(("c1", "read_file", {"path": "x"}),)
+    )
+    outcomes: set[str] = set()
+    for _ in range(60):
+        whole = [garbled(chance, event) for event in backend.events(plan)]
+        if chance.random() < 0.2:
+            chance.shuffle(whole)
+        backend.server.will(sending(*whole, is_ended=chance.random() < 0.7))
+        outcomes.add(await outcome(backend))
+    assert {"answered", "MalformedResponse"} <= outcomes
+
+
+def garbled(chance: random.Random, event: Chunk | str) -> str:
+    """`event` as it is sent, now and then with something cut out, doubled or changed."""
+    text = event if isinstance(event, str) else json.dumps(event)
+    kind: object = None if isinstance(event, str) else event.get("type")
+    if chance.random() < 0.15:
+        place = chance.randrange(len(text))
+        put = chance.choice(["", "null", "{", '"', "9", "\\ud83e", text[:place]])
+        text = text[:place] + put + text[place + chance.randrange(12) :]
+    return f"event: {kind}\ndata: {text}" if isinstance(kind, str) else text
+
+
+async def outcome(backend: HttpBackend) -> str:
+    """``answered``, or the name of the error."""
+    builder = AnswerBuilder(backend.model)
+    try:
+        async for delta in backend.asking.stream(ModelRequest(backend.model, HELLO)):
+            builder.add(delta)
+        builder.finished()
+    except ModelError as error:
+        builder.partial()
+        return type(error).__name__
+    return "answered"
