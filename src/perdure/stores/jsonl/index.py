@@ -24,7 +24,7 @@ from perdure.session.kinds import TreeBody
 from perdure.session.messages import Message
 from perdure.session.notes import LeafMoved
 from perdure.stores.chain import genesis_hash, header_line
-from perdure.stores.jsonl.dialects.form import Said
+from perdure.stores.jsonl.dialects.form import Said, numbered
 from perdure.stores.jsonl.disk.folder import Stamp
 from perdure.stores.jsonl.indexed import Indexed, Line, Run, entry_at, foreign_body, tool_digest
 from perdure.stores.jsonl.lines import (
@@ -230,10 +230,13 @@ class Log(Indexed):
             return
         envelope = line.envelope
         said = self.dialect.said(fields)
+        self.records += 1
         parent = self.anchor_of(envelope.parent) if envelope.id is not None else self.leaf
         row = self._add(line, said, parent, 0)
+        seq = len(self.rows) - 1
+        if self.version < 2:
+            self.ids[numbered(self.records)] = seq
         if envelope.id is not None:
-            seq = len(self.rows) - 1
             self.ids[envelope.id] = seq
             self.aliases.append((envelope.id, entry_id(self.header.id, seq)))
         if row.lane == "side" and row.kind != LeafMoved.kind and row.anchor != self.leaf:

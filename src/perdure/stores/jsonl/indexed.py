@@ -57,7 +57,7 @@ class Indexed:
     def _reset(self) -> None:
         self.header = StreamHeader(entry_place("none/0")[0], 0)
         self.is_session = False
-        self.version = self.copies = 0
+        self.version = self.copies = self.records = 0
         self.rows: list[Row] = []
         self.ids: dict[str, int] = {}
         self.aliases: list[tuple[str, EntryId]] = []

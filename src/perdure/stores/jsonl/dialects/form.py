@@ -123,6 +123,11 @@ def record_id(entry: str, ordinal: int = 0) -> str:
     return hashlib.sha256(f"{entry} {ordinal} 0".encode()).hexdigest()[:16]
 
 
+def numbered(index: int) -> str:
+    """What stands for the id of the record of that number, the header's being 0."""
+    return f"#{index}"
+
+
 def local_name(at: int, session: str, form: str) -> str:
     """``<local time>_<session>.jsonl``."""
     try:

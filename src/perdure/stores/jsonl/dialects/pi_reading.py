@@ -27,6 +27,7 @@ from perdure.stores.jsonl.dialects.form import (
     OURS,
     Said,
     media_of,
+    numbered,
     unknown_part,
     usage_from,
 )
@@ -174,8 +175,14 @@ def _read_compaction(fields: Fields) -> Said:
         retained=None if tail is None else tuple(_as_messages(found)),
     )
     media = tuple(content for said in found for content in said.media)
-    references = _reference("first_kept", fields, "firstKeptEntryId")
-    return Said(body, references=references, media=media)
+    return Said(body, references=_kept(fields), media=media)
+
+
+def _kept(fields: Fields) -> tuple[tuple[str, str], ...]:
+    index = number_in(fields, "firstKeptEntryIndex")  # version 1 has no ids
+    if index is not None and name_in(fields, "firstKeptEntryId") is None:
+        return (("first_kept", numbered(int(index))),)
+    return _reference("first_kept", fields, "firstKeptEntryId")
 
 
 def _as_messages(said: list[Said]) -> list[Message]:

@@ -1,0 +1,36 @@
+"""A recorded session, read where it lies, says what it says when it is imported."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from perdure.interop.importing import import_source
+from perdure.session.messages import ToolResultPart
+from perdure.stores.in_memory import MemoryStore
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.session_files import context_of
+from tests.integration.jsonl.conftest import opened
+
+
+async def test_a_recorded_session_of_pi_gives_the_context_it_gives_when_imported(
+    tmp_path: Path, recordings: Path
+) -> None:
+    source = recordings / "pi" / "large-session.jsonl"
+    shutil.copyfile(source, tmp_path / source.name)
+    imported = MemoryStore(clock=ManualClock(), random=SeededRandom())
+    report = await import_source(imported, source, clock=ManualClock(), random=SeededRandom())
+    assert report.session is not None
+
+    async with opened(tmp_path, "pi") as store:
+        (info,) = await store.sessions()
+        ours, theirs = await context_of(store, info.id), await context_of(imported, report.session)
+
+        assert info.id == report.session
+        assert ours == theirs
+        assert len(ours) > 100
+        messages = [entry.message for entry in await store.tree(info.id)]
+        results = [p for m in messages if m for p in m.parts if isinstance(p, ToolResultPart)]
+        assert len(results) > 100
+        assert (await store.verify()).problems == ()
+    assert (tmp_path / source.name).read_bytes() == source.read_bytes()
