@@ -18,6 +18,7 @@ import pytest
 
 from perdure.session.codec import new_tree
 from perdure.session.messages import user
+from perdure.session.search.values import SearchQuery
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.store import SqliteStore
@@ -105,7 +106,10 @@ async def test_the_word_is_nowhere_in_the_life_of_an_encrypted_store(path: Path)
         await a_large_commit(store)
         assert leaks_in(path.parent) == []
         assert (await store.verify()).problems == ()
+        assert len(await store.search(SearchQuery(text=WORD))) > 5
+        assert await store.reindex() > 5
         assert (await store.vacuum()).blobs == 1
+        assert leaks_in(path.parent) == []
         await store.close()
         rehearsed(path, KEY)
         rekey(path, KEY, OTHER, quietly)

@@ -37,6 +37,15 @@ from perdure.stores.key import KEY_BYTES, StoreKey
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What the command line says about the new key."""
+
+    file: Path | None
+    is_generated: bool
+    is_plain: bool
+
+
+@dataclass(frozen=True)
 class Change:
     """The key a store is to have, and where it is kept: ``file``, ``keyring`` or ``environment``.
 
@@ -67,7 +76,7 @@ def rekey(
             help="The new key: 64 hexadecimal digits in a file that only you may read.",
         ),
     ] = None,
-    has_to_generate: Annotated[
+    is_generated: Annotated[
         bool,
         typer.Option(
             "--generate",
@@ -86,10 +95,10 @@ def rekey(
     An encrypted copy takes the store's place in one step; killed before, nothing has changed.
     """
     address = existing_address(store)
+    wanted = Wanted(new_key_file, is_generated, is_plain)
 
     async def work() -> None:
-        was_encrypted = await is_encrypted(address)
-        change = _change(address, new_key_file, has_to_generate, is_plain, was_encrypted)
+        change = _change(address, wanted, was_encrypted=await is_encrypted(address))
         try:
             await rekeyed(address, change.key, on_progress=_progress)
         except PerdureError as error:
@@ -105,21 +114,15 @@ def rekey(
     return run(work)
 
 
-def _change(
-    address: str,
-    file: Path | None,
-    has_to_generate: bool,  # noqa: FBT001 - what the command line said, in its order
-    is_plain: bool,  # noqa: FBT001 - likewise
-    was_encrypted: bool,  # noqa: FBT001 - likewise
-) -> Change:
-    if is_plain:
-        if file is not None or has_to_generate:
+def _change(address: str, wanted: Wanted, *, was_encrypted: bool) -> Change:
+    if wanted.is_plain:
+        if wanted.file is not None or wanted.is_generated:
             raise UsageMistake("--plain takes no key; leave out --new-key-file and --generate")
         return Change(None)
-    if has_to_generate:
-        return _generated(address, file)
-    if file is not None:
-        return Change(key_in_file(file, address), "file", file)
+    if wanted.is_generated:
+        return _generated(address, wanted.file)
+    if wanted.file is not None:
+        return Change(key_in_file(wanted.file, address), "file", wanted.file)
     configured = None if was_encrypted else configured_key(None, os.environ, address)
     if configured is None:
         raise UsageMistake("say which key: --generate, --new-key-file FILE, or --plain for none")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import cast
@@ -95,7 +96,8 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
         raise StoreUnavailable(str(site.path), error.strerror or type(error).__name__) from error
     finally:
         if db is not None:
-            db.close()
+            with suppress(apsw.Error):  # the disk goes on failing; what matters was said before
+                db.close(force=True)
 
 
 def _connection(site: Site) -> Connection:
