@@ -1,4 +1,4 @@
-"""The `recordings` fixture of tests/conftest.py: found, missing and counted, or wrongly named."""
+"""The fixtures of tests/conftest.py: found, missing and counted, or wrongly named."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ CONFTEST = Path(__file__).resolve().parent.parent / "conftest.py"
 TWO_TESTS = """
 def test_one(recordings): assert recordings.is_dir()
 def test_two(recordings): assert recordings.is_dir()
+"""
+ONE_PAGE = """
+def test_page(chromium): assert chromium
 """
 
 
@@ -27,8 +31,15 @@ def suite(tmp_path: Path) -> Path:
     return tests
 
 
-def run(suite: Path, recordings: Path | None = None, *arguments: str) -> str:
+def run(
+    suite: Path,
+    recordings: Path | None = None,
+    *arguments: str,
+    changes: Mapping[str, str] | None = None,
+) -> str:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "PERDURE"))}
+    environment["PYTHONPATH"] = str(CONFTEST.parent.parent)  # the fakes are not copied
+    environment.update(changes or {})
     if recordings:
         environment["PERDURE_RECORDINGS"] = str(recordings)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, str(suite)]
@@ -57,3 +68,16 @@ def test_a_named_folder_is_used(suite: Path, tmp_path: Path) -> None:
 
 def test_a_named_folder_that_is_not_there_is_an_error(suite: Path, tmp_path: Path) -> None:
     assert "2 errors" in run(suite, tmp_path / "gone")
+
+
+def test_without_a_browser_its_tests_are_skipped_and_counted(suite: Path, tmp_path: Path) -> None:
+    (suite / "test_two.py").write_text(ONE_PAGE, encoding="utf-8")
+    output = run(suite, changes={"PATH": str(tmp_path)})
+    assert "1 skipped" in output
+    assert "CHROMIUM MISSING: 1 tests skipped" in output
+
+
+def test_a_named_browser_must_be_there(suite: Path, tmp_path: Path) -> None:
+    (suite / "test_two.py").write_text(ONE_PAGE, encoding="utf-8")
+    assert "1 error" in run(suite, changes={"PERDURE_CHROMIUM": str(tmp_path / "gone")})
+    assert "1 passed" in run(suite, changes={"PERDURE_CHROMIUM": sys.executable})

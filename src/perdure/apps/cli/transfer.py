@@ -23,6 +23,20 @@ from perdure.interop.redaction.replacing import REDACTIONS, Redaction
 from perdure.interop.reports import Exported
 
 
+LeafOption = Annotated[
+    str | None, typer.Option(metavar="ENTRY", help="Only the branch that ends there.")
+]
+AllBranchesOption = Annotated[
+    bool,
+    typer.Option(
+        "--all-branches", help="Every branch: in Markdown too, and with --leaf standing there."
+    ),
+]
+RedactOption = Annotated[
+    str | None, typer.Option(metavar="SORTS", help="Replace secrets, paths, or secrets,paths.")
+]
+
+
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure export`` known."""
     program.command("export")(export)
@@ -32,19 +46,9 @@ def export(  # noqa: PLR0913 - each is an option of the command
     session: SessionArgument,
     *,
     format: Annotated[ExportFormat, typer.Option(help="What to write.")] = "perdure",
-    leaf: Annotated[
-        str | None, typer.Option(metavar="ENTRY", help="Only the branch that ends there.")
-    ] = None,
-    has_all_branches: Annotated[
-        bool,
-        typer.Option(
-            "--all-branches", help="Every branch: in Markdown too, and with --leaf standing there."
-        ),
-    ] = False,
-    redact: Annotated[
-        str | None,
-        typer.Option(metavar="SORTS", help="Replace secrets, paths, or secrets,paths."),
-    ] = None,
+    leaf: LeafOption = None,
+    has_all_branches: AllBranchesOption = False,
+    redact: RedactOption = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where; left out: stdout.")
     ] = None,
