@@ -22,7 +22,6 @@ from perdure.interop.exporting import ExportFormat, Selection, export_session
 from perdure.interop.redaction.replacing import REDACTIONS, Redaction
 from perdure.interop.reports import Exported
 
-
 LeafOption = Annotated[
     str | None, typer.Option(metavar="ENTRY", help="Only the branch that ends there.")
 ]
