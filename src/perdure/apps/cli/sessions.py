@@ -9,8 +9,8 @@ import typer
 
 from perdure.apps.cli import changes
 from perdure.apps.cli.options import JsonOption, NamespaceOption, SessionArgument, StoreOption, run
+from perdure.apps.cli.search import command as search
 from perdure.apps.opening import NAMESPACE, existing_store
-from perdure.apps.search import command as search
 from perdure.apps.terminal.contexts import context_data, context_lines
 from perdure.apps.terminal.drawing import drawn
 from perdure.apps.terminal.outline import Line, Row, lines_of

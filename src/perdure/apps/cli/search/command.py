@@ -9,20 +9,39 @@ import typer
 
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.search.showing import hit_data, hit_lines
 from perdure.apps.opening import NAMESPACE, existing_store
-from perdure.apps.search.showing import hit_data, hit_lines
 from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
 from perdure.session.search.values import HITS, SearchRole
 
+ROLES: tuple[SearchRole, ...] = get_args(SearchRole)
+
+RolesOption = Annotated[
+    list[str] | None,
+    typer.Option("--role", metavar="ROLE", help=f"Only {', '.join(ROLES)}; may be repeated."),
+]
+SessionsOption = Annotated[
+    list[str] | None,
+    typer.Option("--session", metavar="ID", help="Only in this session; may be repeated."),
+]
+ToolsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tool", metavar="NAME", help="Only calls and results of this tool; may be repeated."
+    ),
+]
 MomentOption = Annotated[
     datetime | None,
     typer.Option(
         formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"], help="Local date or time."
     ),
 ]
-
-
-ROLES: tuple[SearchRole, ...] = get_args(SearchRole)
+BranchOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--on-branch/--off-branch", help="Only what is on its session's branch, or is not."
+    ),
+]
 
 
 def add_to(sessions: typer.Typer) -> None:
@@ -30,29 +49,15 @@ def add_to(sessions: typer.Typer) -> None:
     sessions.command("search")(search)
 
 
-def search(  # noqa: PLR0913 - a parameter for each option
+def search(  # noqa: PLR0913 - each is an option of the command
     query: Annotated[str, typer.Argument(metavar="QUERY", help='Words, "phrases", begin*.')],
     *,
-    role: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ROLE", help=f"Only {', '.join(ROLES)}; may be repeated."),
-    ] = None,
-    session: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="Only in this session; may be repeated."),
-    ] = None,
-    tool: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only calls and results of this tool; may be repeated."),
-    ] = None,
+    role: RolesOption = None,
+    session: SessionsOption = None,
+    tool: ToolsOption = None,
     since: MomentOption = None,
     until: MomentOption = None,
-    on_branch: Annotated[
-        bool | None,
-        typer.Option(
-            "--on-branch/--off-branch", help="Only what is on its session's branch, or is not."
-        ),
-    ] = None,
+    on_branch: BranchOption = None,
     limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = HITS,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -63,7 +68,7 @@ def search(  # noqa: PLR0913 - a parameter for each option
     Words are sought all together; "words in quotes" side by side; begin* finds all words that
     begin so; OR takes either; NOT leaves out. Letter case and accents do not count.
     """
-    roles = [_known(name) for name in role or ()]
+    roles = tuple(map(_known, role or ()))
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
