@@ -16,7 +16,17 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import append, context, disk, encryption, fork, importing, reading, search
+from benchmarks import (
+    append,
+    context,
+    disk,
+    encryption,
+    fork,
+    importing,
+    postgres,
+    reading,
+    search,
+)
 from benchmarks.figures import Benchmark, Figure, Run
 from benchmarks.machine import facts
 
@@ -28,6 +38,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "search": search.measure,
     "encryption": encryption.measure,
     "import": importing.measure,
+    "postgres": postgres.measure,
     "reading": reading.measure,
 }
 RESULTS = Path(__file__).parent / "results"

@@ -145,8 +145,11 @@ def name_of(address: str) -> str:
 
 
 @contextmanager
-def serving(*, is_own: bool = False) -> Generator[PostgresServer]:
-    """A server for as long as the block lasts: the one that is named, unless `is_own`."""
+def serving(*, is_own: bool = False, is_quick: bool = True) -> Generator[PostgresServer]:
+    """A server for as long as the block lasts: the one that is named, unless `is_own`.
+
+    `is_quick`: it may lose what it wrote with the power; what is measured must not.
+    """
     named = os.environ.get(NAMED)
     if named and not is_own:
         server = PostgresServer(make_conninfo(named))
@@ -159,7 +162,7 @@ def serving(*, is_own: bool = False) -> Generator[PostgresServer]:
         engine = _started(Path(folder, "data"))
         try:
             server = PostgresServer(engine.get_uri(), engine)
-            if not is_own:
+            if is_quick and not is_own:
                 server.be_quick()
             yield server
         finally:

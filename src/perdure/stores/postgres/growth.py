@@ -17,7 +17,7 @@ from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
 from perdure.stores.admission import Admission, admit, advanced
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, header_line
-from perdure.stores.postgres.rows import Node, State, Stream
+from perdure.stores.postgres.rows import Contents, Node, Numbers, State, Stream, Texts
 from perdure.stores.protocol import Write
 
 _INHERITED = frozenset((Compaction.kind, ModelChange.kind, ThinkingChange.kind))
@@ -64,21 +64,21 @@ class Facts:
 class Columns:
     """The new rows of ``entry``, column by column; -1 and "" stand for NULL."""
 
-    kinds: list[str] = field(default_factory=list[str])
-    versions: list[int] = field(default_factory=list[int])
-    times: list[int] = field(default_factory=list[int])
-    runs: list[int] = field(default_factory=list[int])
-    refs: list[int] = field(default_factory=list[int])
-    fars: list[str] = field(default_factory=list[str])
-    depths: list[int] = field(default_factory=list[int])
-    messages: list[int] = field(default_factory=list[int])
-    states: list[int] = field(default_factory=list[int])
-    state_fars: list[str] = field(default_factory=list[str])
-    salts: list[bytes] = field(default_factory=list[bytes])
-    digests: list[bytes] = field(default_factory=list[bytes])
-    bodies: list[bytes] = field(default_factory=list[bytes])
+    kinds: Texts = field(default_factory=Texts)
+    versions: Numbers = field(default_factory=Numbers)
+    times: Numbers = field(default_factory=Numbers)
+    runs: Numbers = field(default_factory=Numbers)
+    refs: Numbers = field(default_factory=Numbers)
+    fars: Texts = field(default_factory=Texts)
+    depths: Numbers = field(default_factory=Numbers)
+    messages: Numbers = field(default_factory=Numbers)
+    states: Numbers = field(default_factory=Numbers)
+    state_fars: Texts = field(default_factory=Texts)
+    salts: Contents = field(default_factory=Contents)
+    digests: Contents = field(default_factory=Contents)
+    bodies: Contents = field(default_factory=Contents)
 
-    def in_order(self) -> tuple[list[object], ...]:
+    def in_order(self) -> tuple[Numbers | Texts | Contents, ...]:
         """As ``perdure.append`` takes them."""
         return tuple(getattr(self, name) for name in self.__slots__)
 

@@ -30,6 +30,18 @@ _info = msgspec.json.Decoder(SessionInfo)
 _header = msgspec.json.Decoder(StreamHeader)
 
 
+class Numbers(list[int]):
+    """Sent as ``bigint[]``."""
+
+
+class Texts(list[str]):
+    """Sent as ``text[]``."""
+
+
+class Contents(list[bytes]):
+    """Sent as ``bytea[]``."""
+
+
 class Node(NamedTuple):
     """A tree entry's place on its branch. `state` is what it names of the table ``state``."""
 
