@@ -19,7 +19,7 @@ from perdure.errors import StoreTooNew, StoreUnavailable
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, entry_id, entry_place
-from perdure.session.info import SessionInfo, info_after, info_of
+from perdure.session.info import SessionInfo, StreamHeader, info_after, info_of
 from perdure.session.kinds import TreeBody
 from perdure.session.messages import Message
 from perdure.session.notes import LeafMoved
@@ -40,6 +40,10 @@ from perdure.stores.verification import StoredCommit
 
 _TRAIL_BYTES = 256
 """What is read again of the end of what was read, to see that it is still there."""
+
+
+TAIL_BYTES = 2**18
+"""What of a file is read for its newest entries."""
 
 
 class Log(Indexed):
@@ -278,3 +282,46 @@ class Log(Indexed):
             self.leaf = None if body.target is None else entry_place(body.target)[1]
         elif row.lane == "tree":
             self.leaf = entry.seq
+
+
+class Tail(Log):
+    """The end of a session file, for its newest entries alone; those before `base` are not known.
+
+    It takes commits of ours only: the tool's lines may name records that stand before.
+    """
+
+    base = 0
+
+    def read(self, header: StreamHeader) -> bool:
+        """Read the end of the file, which holds the session `header`; False when it will not do."""
+        self.header, self.is_session = header, True
+        lines = self._end()
+        for number, line in enumerate(lines):
+            ours = None if line is None else line.envelope.ours
+            if ours is not None and ours.of == header.id and ours.batch is not None:
+                self.base = ours.batch.first + ours.batch.count
+                self.rows = [lost_row(None)] * self.base
+                self.run = Run(first=self.base)
+                return all(map(self._is_taken, lines[number + 1 :])) and not self.faults
+        return False
+
+    def _end(self) -> list[Line | None]:
+        """The last lines of the file; None for one that is no record."""
+        with self.path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            offset = file.tell() + len(file.readline())
+            lines: list[Line | None] = []
+            for whole in file:
+                content = whole.rstrip(b"\r\n")
+                envelope = envelope_of(content)
+                lines.append(None if envelope is None else Line(offset, content, envelope))
+                offset += len(whole)
+        return lines
+
+    def _is_taken(self, line: Line | None) -> bool:
+        ours = None if line is None else line.envelope.ours
+        is_ours = ours is not None and ours.of == self.header.id
+        return line is not None and is_ours and self._take(line)
+
+    def _near(self, seq: int | None) -> int | None:
+        return seq if seq is not None and seq < self.base else super()._near(seq)

@@ -13,7 +13,7 @@ from perdure.session.fold import BranchState, ContextWindow, first_kept_by
 from perdure.session.ids import EntryId, entry_id, entry_place
 from perdure.session.notes import CompactionUndone
 from perdure.stores.jsonl.contents import entries_of
-from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.index import Log, Tail
 
 
 def entries(log: Log, after: int, limit: int | None) -> list[Entry]:
@@ -64,6 +64,17 @@ def branch(
         if kind is None or log.rows[seq].kind == kind:
             found.append(seq)
     return entries_of(log, reversed(found))
+
+
+def recent(tail: Tail, leaf: EntryId, limit: int, kind: str | None = None) -> list[Entry] | None:
+    """The newest `limit` entries of the branch to `leaf`; None where they reach back too far."""
+    found: list[int] = []
+    seq = tree_seq(tail, leaf)
+    while seq is not None and seq >= tail.base and len(found) < limit:
+        if kind is None or tail.rows[seq].kind == kind:
+            found.append(seq)
+        seq = tail.rows[seq].parent
+    return entries_of(tail, reversed(found)) if len(found) == limit else None
 
 
 def upwards(log: Log, leaf: int | None) -> Iterator[int]:

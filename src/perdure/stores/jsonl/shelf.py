@@ -19,7 +19,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo, StreamHeader
 from perdure.stores.jsonl.dialects.form import Dialect
 from perdure.stores.jsonl.disk.folder import Folder, Stamp, session_in
-from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.index import Log, Tail
 from perdure.stores.jsonl.lines import FORMAT, Batch, batch_info, envelope_of, fields_of
 from perdure.stores.jsonl.rows import header_of, is_sound
 
@@ -61,6 +61,19 @@ class Shelf:
         """
         path = self.path(stream, is_thorough=is_thorough)
         return None if path is None else self._log(path)
+
+    def tail(self, stream: StreamId) -> Tail | None:
+        """The end of the session's file, where that is less than reading the whole of it."""
+        path = self.path(stream)
+        if path is None or path in self._logs:
+            return None
+        known = self._standings.get(path)
+        header = None if known is None or known[1] is None else known[1].header
+        tail = Tail(path, self.dialect)
+        try:
+            return tail if header is not None and tail.read(header) else None
+        except OSError as error:
+            raise StoreUnavailable(str(path), str(error)) from error
 
     def standing(self, stream: StreamId) -> Standing | None:
         """Where the session stands; None when there is no such session.

@@ -221,9 +221,15 @@ class _Reading(_Handle):
         limit: int | None = None,
         kind: str | None = None,
     ) -> list[Entry]:
-        return await self._read(
-            stream, lambda log: reading.branch(log, leaf, limit=limit, kind=kind)
-        )
+        def work() -> list[Entry]:
+            tail = None if leaf is None or not limit else self._shelf.tail(stream)
+            if tail is not None and leaf is not None and limit is not None:
+                recent = reading.recent(tail, leaf, limit, kind)
+                if recent is not None:
+                    return recent
+            return reading.branch(self._log(stream), leaf, limit=limit, kind=kind)
+
+        return await self._run(work)
 
     async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
         return await self._read(stream, lambda log: reading.window(log, leaf))

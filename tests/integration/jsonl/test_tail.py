@@ -1,0 +1,79 @@
+"""The newest entries of a session that nobody has looked at yet are read from the file's end."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from perdure.session.ids import StreamId
+from perdure.stores.jsonl import index
+from perdure.stores.jsonl.store import JsonlStore
+from tests.conformance.store.building import append, create, labelled, moved, replied, said
+from tests.fakes.session_files import file_of
+from tests.fakes.session_tools import tool
+from tests.integration.jsonl.conftest import Opener
+
+S = StreamId("s")
+
+
+async def long_session(store: JsonlStore) -> None:
+    chance = random.Random(7)
+    await create(store, S, said("first"))
+    for number in range(120):
+        await append(store, S, said(f"ask {number}"), labelled("x", None), replied(f"say {number}"))
+        if number % 10 == 0:
+            tree = await store.tree(S)
+            await append(store, S, moved(chance.choice(tree[-30:]).id))
+
+
+@pytest.mark.parametrize("tail_bytes", [500, 5_000, 60_000, 2**20])
+@pytest.mark.parametrize("limit", [1, 5, 50, 500])
+async def test_what_is_read_from_the_end_is_what_the_whole_file_says(
+    store: JsonlStore, open_store: Opener, tail_bytes: int, limit: int
+) -> None:
+    await long_session(store)
+    tree = await store.tree(S)
+
+    with mock.patch.object(index, "TAIL_BYTES", tail_bytes):
+        for leaf in (tree[-1].id, tree[-7].id, tree[50].id):
+            for kind in (None, "message", "absent"):
+                fresh = await open_store()
+                expected = await store.branch(S, leaf, limit=limit, kind=kind)
+                assert await fresh.branch(S, leaf, limit=limit, kind=kind) == expected
+                await fresh.close()
+
+
+async def test_only_the_end_of_the_file_is_read(
+    store: JsonlStore, open_store: Opener, folder: Path
+) -> None:
+    await long_session(store)
+    leaf = (await store.state(S)).leaf
+    expected = await store.branch(S, leaf, limit=5)
+    path = file_of(folder, S)
+    whole = path.read_bytes()
+    half = len(whole) // 2
+    start = whole.index(b"\n") + 1
+    path.write_bytes(whole[:start] + b"#" * (half - start) + whole[half:])
+    fresh = await open_store()
+
+    with mock.patch.object(index, "TAIL_BYTES", 20_000):
+        assert await fresh.branch(S, leaf, limit=5) == expected
+    # Nothing had to know what stands before.
+    assert fresh._shelf.logs() == ()  # pyright: ignore[reportPrivateUsage] - looks behind
+
+
+async def test_where_a_tool_wrote_the_whole_file_is_read(
+    store: JsonlStore, open_store: Opener, folder: Path, dialect: str
+) -> None:
+    await create(store, S, said("a"), said("b"))
+    await append(store, S, said("c"))
+    tool(dialect, file_of(folder, S)).say("user", "theirs")
+    await append(store, S, said("d"))
+    leaf = (await store.state(S)).leaf
+    fresh = await open_store()
+
+    assert leaf is not None
+    assert await fresh.branch(S, leaf, limit=3) == await store.branch(S, leaf, limit=3)
