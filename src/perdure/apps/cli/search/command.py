@@ -68,7 +68,7 @@ def search(  # noqa: PLR0913 - each is an option of the command
     Words are sought all together; "words in quotes" side by side; begin* finds all words that
     begin so; OR takes either; NOT leaves out. Letter case and accents do not count.
     """
-    roles = tuple(map(_known, role or ()))
+    roles: tuple[SearchRole, ...] = tuple(map(_known, role or ()))
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
