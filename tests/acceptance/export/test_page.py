@@ -12,6 +12,7 @@ from tests.fakes.browser import Page
 
 CONVERSATION = "document.getElementById('conversation').innerText"
 CURRENT = "document.querySelector('.block.current')?.id"
+A_WHILE_MS = 300  # in which the page may notice that it was scrolled
 HITS = "document.querySelectorAll('.row.hit').length"
 
 
@@ -115,6 +116,12 @@ def test_keys_go_from_message_to_message(sample: Page) -> None:
     sample.until(f"{CURRENT} === 'e2'")
     assert sample.value("document.activeElement.id") == "e2"
     sample.press("G")
+    sample.until(f"{CURRENT} === 'e42'")
+    for _ in range(3):
+        sample.press("k")
+    sample.value(f"new Promise(done => setTimeout(done, {A_WHILE_MS}))")
+    for _ in range(3):
+        sample.press("j")
     sample.until(f"{CURRENT} === 'e42'")
     sample.press("g")
     sample.until("scrollY === 0")

@@ -193,6 +193,7 @@ const drawBranch = () => {
 const fillAll = () => drawn.forEach((_, index) => fillPiece(index));
 
 let settling = 0; // the newest wish to scroll; older ones give way
+let settledAt = -1e9; // when the page last scrolled by itself
 
 // Bring an entry to the top. What is filled above it while it comes may push it: look again.
 const reveal = (number, { focus = false } = {}) => {
@@ -207,6 +208,7 @@ const reveal = (number, { focus = false } = {}) => {
   const settle = (tries) => {
     if (own !== settling) return;
     node.scrollIntoView({ block: "start" });
+    settledAt = performance.now();
     if (tries) requestAnimationFrame(() => settle(tries - 1));
   };
   settle(3);

@@ -116,8 +116,9 @@ addEventListener("keydown", (event) => {
 let isLooking = false;
 const look = () => {
   isLooking = false;
+  if (performance.now() - settledAt < 500) return; // near the end nothing more can come to the top
   const box = column.getBoundingClientRect();
-  const node = document.elementFromPoint(box.left + box.width / 2, 140)?.closest(".block");
+  const node = document.elementFromPoint(box.left + box.width / 2, 96)?.closest(".block");
   const place = node ? placeOf.get(Number(node.id.slice(1))) : undefined;
   if (place !== undefined && place !== current) markCurrent(place);
 };
