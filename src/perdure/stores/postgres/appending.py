@@ -143,7 +143,9 @@ class Appender:
     async def _append(self, request: Request) -> Committed:
         commit = request.commit
         if len(commit.writes) == 1 and not request.blobs:
-            entries = await self._believing(request, commit.writes[0])
+            write = commit.writes[0]
+            attempt = self._believing if write.create is None else self._creating
+            entries = await attempt(request, write)
             if entries is not None:
                 return Committed((entries,))
         for attempt in range(1, ATTEMPTS + 1):
@@ -159,7 +161,7 @@ class Appender:
     async def _believing(self, request: Request, write: Write) -> tuple[Entry, ...] | None:
         """The entries, when the stream stood where this handle believed; None when it may not."""
         stream = self._standing.pop(write.stream, None)
-        if stream is None or write.create is not None or not write.entries:
+        if stream is None or not write.entries:
             return None
         share = await self._believed_share(request, write, stream)
         if share is None:
@@ -194,6 +196,23 @@ class Appender:
                 await db.execute(*questions[0])
             else:
                 await asked(db, self._db.namespace, questions)
+
+    async def _creating(self, request: Request, write: Write) -> tuple[Entry, ...] | None:
+        """The entries of a new stream; None where that takes more than one look."""
+        if write.create is None or request.key is not None:
+            return None
+        async with self._db.connection() as db:
+            created = await self._born(db, write.create)
+            try:
+                share = share_of(created, write, request.commit.at, request.salts, Facts())
+            except (PerdureError, Unknown):
+                return None
+            questions = [_creation(self._db.namespace, created)]
+            if share.entries:
+                questions += self._questions(share, request, None)
+            await _asked_for_new(db, self._db.namespace, write.stream, questions)
+        self._remember(share.after)
+        return share.entries
 
     # -- any streams, locked
 
@@ -295,17 +314,16 @@ class Appender:
     # -- new streams
 
     async def _create(self, db: Connected, header: StreamHeader) -> Stream:
-        fork = header.fork
-        if fork is None:
-            created = Stream(opened(header, genesis_hash(header)), None, None, None, 0)
-        else:
-            created = await self._forked(db, header, fork)
-        question = _creation(self._db.namespace, created)
-        try:
-            await asked(db, self._db.namespace, [question])
-        except errors.UniqueViolation:
-            raise SessionExists(header.id) from None
+        created = await self._born(db, header)
+        namespace = self._db.namespace
+        await _asked_for_new(db, namespace, header.id, [_creation(namespace, created)])
         return created
+
+    async def _born(self, db: Connected, header: StreamHeader) -> Stream:
+        """The stream as it is before its first entry; nothing is written yet."""
+        if header.fork is None:
+            return Stream(opened(header, genesis_hash(header)), None, None, None, 0)
+        return await self._forked(db, header, header.fork)
 
     async def _forked(self, db: Connected, header: StreamHeader, fork: ForkPoint) -> Stream:
         """Nothing of the origin is locked: what a fork takes of it is fixed, or is as of now."""
@@ -366,6 +384,16 @@ class Appender:
         self._left[id_] = share.after.state.hash
         if left is None or left == share.before.state.hash:
             self._remember(share.after)
+
+
+async def _asked_for_new(
+    db: Connected, namespace: str, stream: StreamId, questions: list[Question]
+) -> None:
+    """Ask what makes `stream`. Raises: SessionExists."""
+    try:
+        await asked(db, namespace, questions)
+    except errors.UniqueViolation:
+        raise SessionExists(stream) from None
 
 
 def _append_values(

@@ -12,11 +12,12 @@ from typing import LiteralString
 from perdure.errors import EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, first_kept_by
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.notes import CompactionUndone
 from perdure.stores.postgres.database import Database, Question
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
+    MAX_SEQ,
     NODE_COLUMNS,
     Node,
     Row,
@@ -53,6 +54,14 @@ WHERE namespace = %s AND stream = %s AND seq = %s
 
 _BRANCH: LiteralString = "SELECT * FROM perdure.branch(%s, %s, %s, %s, %s, %s::bigint)"
 
+# Of what a stream sees; `ask_nodes` beside it says whether it does.
+_BRANCH_TO: LiteralString = """
+SELECT b.* FROM perdure.entry AS e CROSS JOIN LATERAL perdure.branch(
+    %s, e.stream, e.seq, greatest(e.depth + 1 - %s::bigint, 0), %s, %s::bigint
+) AS b
+WHERE e.namespace = %s AND e.stream = %s AND e.seq = %s AND e.run IS NOT NULL
+"""
+
 # From the first entry that a compaction keeps, if that is on its branch, else from itself.
 _WINDOW: LiteralString = """
 SELECT b.*, f.floor FROM (
@@ -63,6 +72,33 @@ SELECT b.*, f.floor FROM (
     ), c.depth) AS floor
     FROM perdure.entry AS c WHERE c.namespace = %s AND c.stream = %s AND c.seq = %s
 ) AS f CROSS JOIN LATERAL perdure.branch(%s, %s, %s, f.floor, NULL, NULL) AS b
+"""
+
+# What the branch to an entry has inherited, as entries.
+_INHERITED: LiteralString = f"""
+SELECT {ENTRY_COLUMNS}, w.which
+FROM perdure.entry AS l
+JOIN perdure.state AS s ON s.namespace = l.namespace
+    AND s.stream = coalesce(split_part(l.state_far, '/', 1), l.stream)
+    AND s.seq = coalesce(split_part(l.state_far, '/', 2)::bigint, l.state)
+CROSS JOIN LATERAL (VALUES
+    ('compaction', s.compaction), ('model', s.model), ('thinking', s.thinking)
+) AS w (which, id)
+JOIN perdure.entry AS e ON e.namespace = l.namespace
+    AND e.stream = split_part(w.id, '/', 1) AND e.seq = split_part(w.id, '/', 2)::bigint
+WHERE l.namespace = %s AND l.stream = %s AND l.seq = %s
+"""  # noqa: S608 - put together from constants
+
+_ALL_IF_NONE_HIDDEN: LiteralString = """
+SELECT b.*
+FROM perdure.entry AS l
+LEFT JOIN perdure.state AS s ON s.namespace = l.namespace
+    AND s.stream = coalesce(split_part(l.state_far, '/', 1), l.stream)
+    AND s.seq = coalesce(split_part(l.state_far, '/', 2)::bigint, l.state)
+CROSS JOIN LATERAL perdure.branch(
+    %s, l.stream, l.seq, 0, NULL, CASE WHEN s.compaction IS NULL THEN NULL::bigint ELSE 0 END
+) AS b
+WHERE l.namespace = %s AND l.stream = %s AND l.seq = %s AND l.run IS NOT NULL
 """
 
 _TREE: LiteralString = f"""
@@ -103,8 +139,8 @@ def ask_nodes(namespace: str, stream: StreamId, references: Iterable[EntryId]) -
     """The places on their branches of those tree entries of `references` that `stream` sees."""
     places = [place for reference in references if (place := place_of(reference)) is not None]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
-    head = 2**63 - 1
-    return Question(_NODES_SEEN, (streams, seqs, namespace, stream, namespace, stream, head))
+    values = (streams, seqs, namespace, stream, namespace, stream, MAX_SEQ)
+    return Question(_NODES_SEEN, values)
 
 
 def ask_state(namespace: str, state: EntryId | None) -> Question:
@@ -118,10 +154,8 @@ def _ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Questi
     return Question(sql, (namespace, namespace, list(kinds), namespace, stream))
 
 
-def _ask_branch(
-    namespace: str, leaf: Node, floor: int = 0, kind: str | None = None, limit: int | None = None
-) -> Question:
-    return Question(_BRANCH, (namespace, leaf.stream, leaf.seq, floor, kind, limit))
+def _ask_branch(namespace: str, leaf: Node) -> Question:
+    return Question(_BRANCH, (namespace, leaf.stream, leaf.seq, 0, None, None))
 
 
 def _place(reference: EntryId | None) -> tuple[str, int]:
@@ -130,18 +164,6 @@ def _place(reference: EntryId | None) -> tuple[str, int]:
 
 
 # ---------------------------------------------------------------- what a stream sees
-
-
-async def node_seen(db: Database, stream: StreamId, reference: EntryId) -> Node:
-    """The tree entry of that id. Raises: EntryNotFound, SessionNotFound."""
-    head, nodes = await db.ask(
-        Question(HEAD, (db.namespace, stream)), ask_nodes(db.namespace, stream, [reference])
-    )
-    if not head:
-        raise SessionNotFound(stream)
-    if not nodes:
-        raise EntryNotFound(reference, stream)
-    return node_of(nodes[0])
 
 
 async def entry_seen(db: Database, stream: StreamId, reference: str) -> tuple[int, Entry | None]:
@@ -204,28 +226,48 @@ async def branch(
     db: Database, stream: StreamId, leaf: EntryId, limit: int | None, kind: str | None
 ) -> list[Entry]:
     """The entries root -> `leaf`, of `kind` only, the newest `limit` only."""
-    node = await node_seen(db, stream, leaf)
-    floor = 0 if limit is None or kind is not None else max(0, node.depth + 1 - limit)
-    (rows,) = await db.ask(_ask_branch(db.namespace, node, floor, kind, limit))
+    ns, reach = db.namespace, MAX_SEQ if limit is None or kind is not None else limit
+    head, nodes, rows = await db.ask(
+        Question(HEAD, (ns, stream)),
+        ask_nodes(ns, stream, [leaf]),
+        Question(_BRANCH_TO, (ns, reach, kind, limit, ns, *_place(leaf))),
+    )
+    if not head:
+        raise SessionNotFound(stream)
+    if not nodes:
+        raise EntryNotFound(leaf, stream)
     return [entry_of(row) for row in reversed(rows)]
 
 
 async def window(db: Database, stream: StreamId, leaf: EntryId) -> ContextWindow:
-    """What ``fold.window_of`` gives for the branch to `leaf`, without reading what it hides."""
-    head, nodes, taken_back = await db.ask(
-        Question(HEAD, (db.namespace, stream)),
-        ask_nodes(db.namespace, stream, [leaf]),
-        _ask_notes(db.namespace, stream, (CompactionUndone.kind,)),
+    """What ``fold.window_of`` gives for the branch to `leaf`, without reading what it hides.
+
+    One round trip; two where a compaction is in force, some more where one was taken back.
+    """
+    ns, at = db.namespace, _place(leaf)
+    head, nodes, taken_back, named, rows = await db.ask(
+        Question(HEAD, (ns, stream)),
+        ask_nodes(ns, stream, [leaf]),
+        _ask_notes(ns, stream, (CompactionUndone.kind,)),
+        Question(_INHERITED, (ns, *at)),
+        Question(_ALL_IF_NONE_HIDDEN, (ns, ns, *at)),
     )
     if not head:
         raise SessionNotFound(stream)
     if not nodes:
         raise EntryNotFound(leaf, stream)
     node = node_of(nodes[0])
-    notes_seen = [entry_of(row[:9]) for row in taken_back]
-    undone = frozenset(note.about for note in notes_seen if note.about is not None)
-    inherited = await _inherited(db, node, undone)
-    return await _shown(db, node, inherited, undone)
+    undone = frozenset(row[4] or entry_id(row[0], row[3]) for row in taken_back if _is_about(row))
+    by_kind = {row[9]: entry_of(row[:9]) for row in named}
+    state = BranchState(by_kind.get("compaction"), by_kind.get("model"), by_kind.get("thinking"))
+    if state.compaction is not None and state.compaction.id in undone:
+        state = await _inherited(db, node, undone)
+        rows = []
+    return await _shown(db, node, state, undone, rows)
+
+
+def _is_about(row: Row) -> bool:
+    return row[3] is not None or row[4] is not None
 
 
 async def _inherited(db: Database, leaf: Node, undone: frozenset[EntryId]) -> BranchState:
@@ -256,12 +298,13 @@ WHERE e.namespace = %s AND e.stream = %s AND e.seq = %s
 
 
 async def _shown(
-    db: Database, leaf: Node, state: BranchState, undone: frozenset[EntryId]
+    db: Database, leaf: Node, state: BranchState, undone: frozenset[EntryId], rows: list[Row]
 ) -> ContextWindow:
-    if state.compaction is None:
+    """The window, given the `rows` of the whole branch where they are known already."""
+    start = 0
+    if state.compaction is None and not rows:
         (rows,) = await db.ask(_ask_branch(db.namespace, leaf))
-        start = 0
-    else:
+    if state.compaction is not None:
         kept = _place(first_kept_by(state.compaction))
         ns, compaction = db.namespace, (state.compaction.stream, state.compaction.seq)
         values = (ns, *kept, ns, ns, *compaction, ns, leaf.stream, leaf.seq)
