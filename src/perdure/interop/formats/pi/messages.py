@@ -96,6 +96,12 @@ def usage_of(fields: Fields | None) -> Usage | None:
     return usage if usage.total_tokens else None
 
 
+def nested_usage(message: Fields) -> Fields | None:
+    """What the models took that a tool called by itself, as its result tells it (newer pi)."""
+    usage = object_in(message, "usage") if text_in(message, "role") == "toolResult" else None
+    return None if usage is None else {"usage": usage}
+
+
 def _microcents(cost: Fields) -> int | None:
     dollars = number_in(cost, "total")
     if dollars is None or not 0 <= dollars < 10**7:

@@ -32,6 +32,7 @@ from perdure.interop.formats.pi.messages import (
     custom_message_of,
     message_of,
     model_name,
+    nested_usage,
     retained_of,
     usage_of,
 )
@@ -163,7 +164,8 @@ class _Reader:
         parent: int | None,
         references: dict[str, int | None] | None = None,
     ) -> int:
-        own = self.draft.add(record, body, parent, references)
+        meta = nested_usage(object_in(record.fields, "message") or {})
+        own = self.draft.add(record, body, parent, references, meta=meta)
         self.own[record.line.number] = own
         return own
 

@@ -15,6 +15,7 @@ from perdure.interop.formats.pi.messages import (
     UNREADABLE_MEDIA,
     message_of,
     model_name,
+    nested_usage,
     retained_of,
     usage_of,
 )
@@ -238,3 +239,10 @@ def test_no_message_however_odd_is_a_crash_or_unwritable(role: str, fields: Fiel
         assert decode_message(encode(message)) == message
     elif message is not None:
         msgspec.json.decode(encode(message), type=CustomMessage)
+
+
+def test_only_results_tell_what_a_tool_took() -> None:
+    assert nested_usage({"role": "toolResult", "usage": {"input": 1}}) == {"usage": {"input": 1}}
+    assert nested_usage({"role": "assistant", "usage": {"input": 1}}) is None
+    assert nested_usage({"role": "toolResult", "usage": 5}) is None
+    assert nested_usage({}) is None

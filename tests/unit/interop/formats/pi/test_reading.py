@@ -53,6 +53,19 @@ def test_every_line_is_accounted_for(name: str) -> None:
     assert parse(pi_file(name)).unaccounted() == []
 
 
+def test_what_models_took_that_a_tool_called_is_kept_with_its_result() -> None:
+    usage = {"input": 5, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 7}
+    result: dict[str, object] = {
+        "role": "toolResult",
+        "toolCallId": "c",
+        "toolName": "f",
+        "content": [],
+    }
+    first = {**said("b1", None), "message": {**result, "usage": usage}}
+    parsed = parse(file_of(first, {**said("b2", "b1"), "message": result}))
+    assert [item.meta for item in parsed.items] == [{"usage": usage}, None]
+
+
 # -- version 1
 
 
