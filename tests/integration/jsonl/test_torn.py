@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -76,7 +77,8 @@ def written(dialect: DialectName) -> Written:
                 )
                 return Written(path.name, before, path.read_bytes())
 
-    return asyncio.run(write())
+    with ThreadPoolExecutor(1) as thread:  # whoever asks may be running a loop
+        return thread.submit(lambda: asyncio.run(write())).result()
 
 
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
