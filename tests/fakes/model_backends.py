@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -202,8 +203,26 @@ async def scripted_backend() -> AsyncGenerator[Backend]:
     yield ScriptedBackend()
 
 
-HttpMaker = Callable[[str], WireClient]
-"""Makes a client of the server at an address."""
+PATIENT_S = 30.0
+"""How long the servers of the suite may be silent, where a test is not about silence."""
+
+
+class HttpMaker(Protocol):
+    """Makes a client of the server at `url`."""
+
+    def __call__(self, *, base_url: str, api_key: str, idle_timeout_s: float) -> WireClient:
+        """The client."""
+        ...
+
+
+class HttpBackendMaker(Protocol):
+    """Starts a server and makes its client, which bears `idle_timeout_s` of silence."""
+
+    def __call__(
+        self, idle_timeout_s: float = PATIENT_S
+    ) -> AbstractAsyncContextManager[HttpBackend]:
+        """The backend, as long as the block lasts."""
+        ...
 
 
 def _http(
@@ -211,11 +230,11 @@ def _http(
     form: Format,
     serve: Callable[[], AbstractAsyncContextManager[ModelServer]],
     make: HttpMaker,
-) -> Callable[[], AbstractAsyncContextManager[HttpBackend]]:
+) -> HttpBackendMaker:
     @asynccontextmanager
-    async def backend() -> AsyncGenerator[HttpBackend]:
+    async def backend(idle_timeout_s: float = PATIENT_S) -> AsyncGenerator[HttpBackend]:
         async with serve() as server:
-            client = make(server.url)
+            client = make(base_url=server.url, api_key=SECRET, idle_timeout_s=idle_timeout_s)
             try:
                 yield HttpBackend(model, form, server, client)
             finally:
@@ -224,37 +243,19 @@ def _http(
     return backend
 
 
-IDLE_TIMEOUT_S = 2.0
-"""How long the servers of the suite may be silent."""
-
-
-def _chat(provider: str) -> HttpMaker:
-    return lambda url: OpenAICompatible(
-        base_url=url, api_key=SECRET, provider=provider, idle_timeout_s=IDLE_TIMEOUT_S
-    )
-
-
-HTTP_BACKENDS: dict[str, Callable[[], AbstractAsyncContextManager[HttpBackend]]] = {
-    "openai-compatible": _http("openai:m", chat, chat.openai_server, _chat("openai")),
-    "openrouter": _http("openrouter:a/m", chat, chat.openai_server, _chat("openrouter")),
+HTTP_BACKENDS: dict[str, HttpBackendMaker] = {
+    "openai-compatible": _http("openai:m", chat, chat.openai_server, OpenAICompatible),
+    "openrouter": _http(
+        "openrouter:a/m",
+        chat,
+        chat.openai_server,
+        functools.partial(OpenAICompatible, provider="openrouter"),
+    ),
     "openai-responses": _http(
-        responses.MODEL,
-        responses,
-        responses.responses_server,
-        lambda url: OpenAIResponses(base_url=url, api_key=SECRET, idle_timeout_s=IDLE_TIMEOUT_S),
+        responses.MODEL, responses, responses.responses_server, OpenAIResponses
     ),
-    "anthropic": _http(
-        anthropic.MODEL,
-        anthropic,
-        anthropic.anthropic_server,
-        lambda url: AnthropicMessages(base_url=url, api_key=SECRET, idle_timeout_s=IDLE_TIMEOUT_S),
-    ),
-    "google": _http(
-        google.MODEL,
-        google,
-        google.google_server,
-        lambda url: GoogleGenerative(base_url=url, api_key=SECRET, idle_timeout_s=IDLE_TIMEOUT_S),
-    ),
+    "anthropic": _http(anthropic.MODEL, anthropic, anthropic.anthropic_server, AnthropicMessages),
+    "google": _http(google.MODEL, google, google.google_server, GoogleGenerative),
 }
 """The clients of all wire formats, and of the one service that adds its own to another's."""
 

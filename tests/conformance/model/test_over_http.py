@@ -30,7 +30,7 @@ from perdure.session.messages import (
     tool_result,
     user,
 )
-from tests.fakes.model_backends import HTTP_BACKENDS, IDLE_TIMEOUT_S, SECRET, HttpBackend
+from tests.fakes.model_backends import HTTP_BACKENDS, SECRET, HttpBackend
 from tests.fakes.model_server import Chunk, Handler, breaking_off, failing, hanging, plain, sending
 from tests.fakes.plans import Plan
 
@@ -144,16 +144,21 @@ async def test_a_call_that_was_cut_is_kept_up_to_the_cut(backend: HttpBackend) -
 # Time --------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_falls_silent_is_given_up(backend: HttpBackend) -> None:
-    error = await failure(backend, hanging())
-    assert isinstance(error, ModelUnavailable)
-    assert "did not answer in time" in str(error)
-    await backend.all_ended()
+@pytest.mark.parametrize("name", HTTP_BACKENDS)
+async def test_a_server_that_falls_silent_is_given_up(name: str) -> None:
+    async with HTTP_BACKENDS[name](idle_timeout_s=0.2) as backend:
+        error = await failure(backend, hanging())
+        assert isinstance(error, ModelUnavailable)
+        assert "did not answer in time" in str(error)
+        await backend.all_ended()
 
 
-async def test_a_server_that_drips_is_waited_for(backend: HttpBackend) -> None:
-    plan = Plan(text="drop by drop " * 4, chunk_chars=4, pause_s=IDLE_TIMEOUT_S / 8)
-    assert (await answer(backend, plan)).text == plan.text
+@pytest.mark.parametrize("name", HTTP_BACKENDS)
+async def test_a_server_that_drips_is_waited_for(name: str) -> None:
+    # Together the pauses are longer than the silence that is allowed.
+    plan = Plan(text="drop by drop " * 4, chunk_chars=5, pause_s=0.25)
+    async with HTTP_BACKENDS[name](idle_timeout_s=2.0) as backend:
+        assert (await answer(backend, plan)).text == plan.text
 
 
 async def test_a_call_cancelled_before_its_first_word_ends_at_once(backend: HttpBackend) -> None:
