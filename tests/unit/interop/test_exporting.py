@@ -11,6 +11,7 @@ from perdure.interop.exporting import ExportFormat, Selection, export_session
 from perdure.interop.redaction.replacing import REDACTIONS, Redaction
 from perdure.session.codec import new_tree
 from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import user
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Write
@@ -94,6 +95,22 @@ async def test_a_leaf_that_is_no_entry_is_not_found() -> None:
     for leaf in ("nowhere/1", f"{session}/0"):  # the second is a side entry
         with pytest.raises(EntryNotFound):
             await export_session(store, session, "html", Selection(EntryId(leaf)))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+async def test_a_fork_is_exported_from_an_entry_it_shares(format: ExportFormat) -> None:
+    store, session = await stored()
+    state = await store.state(session)
+    fork = ForkPoint(session, state.leaf, state.head, "tree")
+    header = StreamHeader(StreamId("fork"), 1, fork=fork)
+    await store.commit(Commit(writes=(Write(stream=header.id, create=header),), at=1))
+    shared = next(e for e in await store.tree(session) if e.kind == "message")
+    for has_all_branches in (False, True):
+        selection = Selection(shared.id, has_all_branches=has_all_branches, redact=REDACTIONS)
+        exported = await export_session(store, header.id, format, selection)
+        if format == "operator":
+            path = operator_reader.read(exported.content).branch()
+            assert len(path) == len(await store.branch(session, shared.id))
 
 
 async def test_what_a_format_cannot_hold_is_told() -> None:
