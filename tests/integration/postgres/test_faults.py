@@ -237,7 +237,7 @@ async def test_a_commit_whose_answer_is_lost_is_found_by_its_key(
     await append(far, S, said("a"))  # the statement is prepared now: one message, one answer
     commit = Commit(writes=(Write(stream=S, entries=(said("b"),)),), at=1, idempotency_key="k")
     watcher = far._watcher  # pyright: ignore[reportPrivateUsage] - until it has told of the creation
-    await until(lambda: watcher._telling is None)  # pyright: ignore[reportPrivateUsage] - likewise
+    await until(lambda: watcher._telling is None)  # pyright: ignore[reportPrivateUsage] - it shows that
     cutter.is_silent = True
     waiting = asyncio.ensure_future(far.commit(commit))
     with psycopg.connect(address, autocommit=True) as db:

@@ -323,35 +323,7 @@ class Appender:
         """The stream as it is before its first entry; nothing is written yet."""
         if header.fork is None:
             return Stream(opened(header, genesis_hash(header)), None, None, None, 0)
-        return await self._forked(db, header, header.fork)
-
-    async def _forked(self, db: Connected, header: StreamHeader, fork: ForkPoint) -> Stream:
-        """Nothing of the origin is locked: what a fork takes of it is fixed, or is as of now."""
-        ns, of = self._db.namespace, fork.stream
-        wanted = [] if fork.leaf is None else [fork.leaf]
-        rows, nodes, chain, later = await asked(
-            db,
-            ns,
-            [
-                ask_streams(ns, [of]),
-                ask_nodes(ns, of, wanted),
-                Question(_HASH_AT, (ns, of, fork.head, fork.head, ns, of)),
-                Question(_MESSAGES_AFTER, (ns, of, fork.head, MESSAGE)),
-            ],
-        )
-        if not rows:
-            raise SessionNotFound(of)
-        origin = stream_of_row(rows[0]).state
-        leaf = node_of(nodes[0]) if nodes else None
-        shared = Shared(
-            info=origin.info,
-            head=origin.head,
-            hash=chain[0][0],
-            messages=_shared_messages(origin, fork, leaf, int(later[0][0])),
-        )
-        genesis = genesis_hash(header, shared.hash)
-        state = opened(header, genesis, shared, lambda _: leaf is not None)
-        return Stream(state, leaf, None, None, 0)
+        return await _forked(db, self._db.namespace, header, header.fork)
 
     # -- what is sent
 
@@ -384,6 +356,35 @@ class Appender:
         self._left[id_] = share.after.state.hash
         if left is None or left == share.before.state.hash:
             self._remember(share.after)
+
+
+async def _forked(db: Connected, namespace: str, header: StreamHeader, fork: ForkPoint) -> Stream:
+    """Nothing of the origin is locked: what a fork takes of it is fixed, or is as of now."""
+    ns, of = namespace, fork.stream
+    wanted = [] if fork.leaf is None else [fork.leaf]
+    rows, nodes, chain, later = await asked(
+        db,
+        ns,
+        [
+            ask_streams(ns, [of]),
+            ask_nodes(ns, of, wanted),
+            Question(_HASH_AT, (ns, of, fork.head, fork.head, ns, of)),
+            Question(_MESSAGES_AFTER, (ns, of, fork.head, MESSAGE)),
+        ],
+    )
+    if not rows:
+        raise SessionNotFound(of)
+    origin = stream_of_row(rows[0]).state
+    leaf = node_of(nodes[0]) if nodes else None
+    shared = Shared(
+        info=origin.info,
+        head=origin.head,
+        hash=chain[0][0],
+        messages=_shared_messages(origin, fork, leaf, int(later[0][0])),
+    )
+    genesis = genesis_hash(header, shared.hash)
+    state = opened(header, genesis, shared, lambda _: leaf is not None)
+    return Stream(state, leaf, None, None, 0)
 
 
 async def _asked_for_new(
