@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, get_args
 
@@ -68,7 +69,7 @@ def search(  # noqa: PLR0913 - each is an option of the command
     Words are sought all together; "words in quotes" side by side; begin* finds all words that
     begin so; OR takes either; NOT leaves out. Letter case and accents do not count.
     """
-    roles: tuple[SearchRole, ...] = tuple(map(_known, role or ()))
+    roles = _roles(role or ())
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
@@ -92,8 +93,8 @@ def search(  # noqa: PLR0913 - each is an option of the command
     return run(work)
 
 
-def _known(name: str) -> SearchRole:
-    for role in ROLES:
-        if role == name:
-            return role
-    raise UsageMistake(f"there is no role {name!r}: use one of {', '.join(ROLES)}")
+def _roles(names: Sequence[str]) -> tuple[SearchRole, ...]:
+    for name in names:
+        if name not in ROLES:
+            raise UsageMistake(f"there is no role {name!r}: use one of {', '.join(ROLES)}")
+    return tuple([role for role in ROLES if role in names])
