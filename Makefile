@@ -57,7 +57,7 @@ check: $(INSTALLED)
 	$(BIN)/python scripts/check_shape.py
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/basedpyright
-	$(BIN)/python -m pytest -q -n $(JOBS) $(UNIT)
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "not full_only" $(UNIT)
 
 check-all: check test
 

@@ -117,7 +117,7 @@ class Session(Handle[AsyncSession]):
         return Watch(self.portal, self.portal.run(lambda: self.asynchronous.watch(after)))
 
     def labels(self) -> dict[EntryId, str]:
-        """Entry -> label, for every entry that has one."""
+        """Entry -> label, for every entry of this session that has one."""
         return self.portal.call(self.asynchronous.labels())
 
     def questions(self) -> list[OpenQuestion]:
