@@ -30,6 +30,7 @@ from perdure.stores.jsonl.indexed import Indexed, Line, Run, entry_at, foreign_b
 from perdure.stores.jsonl.lines import (
     FORMAT,
     Batch,
+    Ours,
     batch_info,
     envelope_of,
     fields_of,
@@ -181,7 +182,7 @@ class Log(Indexed):
             if line.offset >= start and line.envelope.ours and line.envelope.ours.seq == seq
         ]
         ours = lines[-1][1] if lines else None
-        if ours is None or ours.more or not -1 < (ours.parent or 0) < max(seq, 1):
+        if ours is None or not _is_whole([each for _, each in lines], seq):
             self.faults.append((seq, "its line is damaged"))
             self.rows.append(lost_row(self.rows[-1].anchor if self.rows else None))
             return
@@ -282,6 +283,13 @@ class Log(Indexed):
             self.leaf = None if body.target is None else entry_place(body.target)[1]
         elif row.lane == "tree":
             self.leaf = entry.seq
+
+
+def _is_whole(lines: list[Ours], seq: int) -> bool:
+    """Whether `lines` are all those of the entry `seq`, below an entry before it."""
+    *before, last = lines
+    is_below = last.parent is None or 0 <= last.parent < seq
+    return is_below and not last.more and all(each.more for each in before)
 
 
 class Tail(Log):
