@@ -209,3 +209,43 @@ def test_an_import_shows_a_bar_on_a_terminal_and_leaves_the_result(world: World)
     environment = {**world.environment, "TERM": "xterm-256color"}
     shown = in_terminal(["import", str(SAMPLE)], environment, world.folder)
     assert SAMPLE_ID in shown
+
+
+@pytest.mark.parametrize("words", [("--json",), ()])
+def test_what_was_typed_need_not_be_utf8(sample: World, words: tuple[str, ...]) -> None:
+    done = _in_shell(sample, "perdure sessions show $(printf '\\377\\376') " + " ".join(words))
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+    if words:
+        error = json.loads(done.stderr)["error"]
+        assert (error["code"], error["stream"]) == ("session_not_found", "\ufffd\ufffd")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("sessions list --json >&-", 0),
+        ("sessions list >&- 2>&- <&-", 0),
+        ("sessions list 2>&-", 0),
+        ("sessions show nope 2>&-", 3),
+        ("sessions show nope --json 2>&-", 3),
+    ],
+)
+def test_a_stream_may_be_closed(sample: World, command: str, code: int) -> None:
+    done = _in_shell(sample, f"perdure {command}")
+    assert (done.returncode, done.stderr) == (code, "")
+    is_shown = code == 0 and ">&-" not in command.replace("2>&-", "")
+    assert (SAMPLE_ID in done.stdout) is is_shown
+
+
+def _in_shell(world: World, command: str) -> subprocess.CompletedProcess[str]:
+    folder = str(PERDURE.parent)
+    return subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        env={**world.environment, "PATH": f"{folder}:{world.environment['PATH']}"},
+        cwd=world.folder,
+        timeout=PATIENCE_S,
+        check=False,
+    )

@@ -6,6 +6,7 @@ What a program may read goes to stdout; everything else goes to stderr. A reader
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -17,7 +18,7 @@ from typing import TextIO
 import msgspec
 
 from perdure.apps.terminal.style import Style, style_for
-from perdure.apps.terminal.text import safe
+from perdure.apps.terminal.text import safe, whole
 from perdure.errors import PerdureError
 
 NARROWEST = 40
@@ -31,10 +32,26 @@ class OutputClosed(Exception):
 
 
 def prepare_streams() -> None:
-    """Let no character be refused by stdout or stderr, whatever the locale."""
+    """Let no character be refused by stdout or stderr, whatever the locale.
+
+    What the caller closed reads as empty and swallows what is written to it.
+    """
+    _fill_gaps()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def _fill_gaps() -> None:
+    """Open the null device for each standard stream that is closed: a file gets no such number."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is not None:
+            continue
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        if nowhere != number:
+            os.dup2(nowhere, number)
+            os.close(nowhere)
+        setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def width() -> int:
@@ -106,8 +123,9 @@ def show_failure(
 ) -> None:
     """Write a failure to stderr; as JSON: ``{"error": {"code", "message", ...facts}}``."""
     if as_json:
-        failure = {**(facts or {}), "code": code, "message": message}
-        _to_stderr(_encoder.encode({"error": failure}).decode())
+        failure = msgspec.to_builtins({**(facts or {}), "code": code, "message": message})
+        # Not by msgspec: it refuses the half characters that words which are no UTF-8 come as.
+        _to_stderr(whole(json.dumps({"error": failure}, ensure_ascii=False, separators=(",", ":"))))
         return
     style = style_for(sys.stderr)
     _to_stderr(f"{style.paint('perdure:', 'bad')} {safe(message)}")

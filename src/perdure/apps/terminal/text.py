@@ -15,6 +15,7 @@ _CONTROL = re.compile(
     "\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"  # direction marks and overrides, line separators
     "\ud800-\udfff]"  # half characters, which no terminal can be sent
 )
+_HALF = re.compile("[\ud800-\udfff]")
 _SPACES = re.compile(r"\s+")
 
 _LOOKED_AT = 4
@@ -24,6 +25,11 @@ _LOOKED_AT = 4
 def safe(text: str) -> str:
     """`text` with a U+FFFD for every character a terminal would obey; tabs, line feeds stay."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def whole(text: str) -> str:
+    """`text` with a U+FFFD for every half character: what UTF-8 can hold."""
+    return _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def one_line(text: str, width: int) -> str:

@@ -93,3 +93,22 @@ def test_the_width_follows_columns_but_not_below_readable(monkeypatch: pytest.Mo
     assert width() == 132
     monkeypatch.setenv("COLUMNS", "5")
     assert width() == 40
+
+
+def test_a_fact_that_utf8_cannot_hold_is_shown_as_far_as_it_can(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    facts: dict[str, object] = {
+        "path": "a\udcff",
+        "choices": ("b\udcfe", 1),
+        "at": {"\udcff": None},
+    }
+    show_failure("x", "no \udcff", facts, as_json=True)
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert error == {
+        "path": "a\ufffd",
+        "choices": ["b\ufffd", 1],
+        "at": {"\ufffd": None},
+        "code": "x",
+        "message": "no \ufffd",
+    }
