@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, World
+from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, World
 from tests.fakes.sources import claude_file, every_file
 
 COUNT = 60
@@ -77,6 +77,32 @@ def test_a_projects_folder_of_claude_code_is_imported_with_its_agents(world: Wor
     listed = [each["id"] for each in world.ok("sessions", "list", "--json").json]
     assert session in listed
     assert agent["session"] not in listed
+
+
+def test_what_is_neither_file_nor_folder_is_not_read(world: World) -> None:
+    os.mkfifo(world.folder / "pipe")
+    for words in (("pipe",), ("/dev/zero",), (str(SAMPLE), "pipe"), ("pipe", "--watch")):
+        ended = world.run("import", *words)
+        assert ended.code == 2
+        assert "is not a file or folder" in ended.err
+        assert ended.out == ""
+
+
+def test_a_file_that_is_no_session_is_wrong_input_alone_and_a_failure_among_others(
+    world: World,
+) -> None:
+    (world.folder / "poem.txt").write_text("Roses are red\n", encoding="utf-8")
+    alone = world.run("import", "poem.txt", "--json")
+    assert (alone.code, alone.error["code"]) == (2, "format_error")
+    several = world.run("import", "poem.txt", str(SAMPLE), "--json")
+    assert (several.code, len(several.lines)) == (1, 1)
+
+
+def test_a_folder_without_sessions_is_told_to_people_only(world: World) -> None:
+    (world.folder / "empty").mkdir()
+    assert "there is no .jsonl file here" in world.ok("import", "empty").err
+    silent = world.ok("import", "empty", "--json")
+    assert (silent.out, silent.err) == ("", "")
 
 
 def _all_of(terminal: int) -> str:

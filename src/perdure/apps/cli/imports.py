@@ -15,13 +15,14 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE, FAILED, PathNotFound
+from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake, exit_code_of
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.opening import NAMESPACE, own_folders, store_address, writable_store
 from perdure.apps.terminal.output import counted, out_style, remark, show, show_error, show_json
 from perdure.apps.terminal.text import safe
 from perdure.apps.terminal.typed import interrupts
 from perdure.client.store import Store
+from perdure.errors import PerdureError
 from perdure.interop.batches import Outcome, Told, import_files, size_of
 from perdure.interop.following import SUFFIX, Change, FileId, Follower, histories_in
 from perdure.interop.importing import FormatName
@@ -53,19 +54,27 @@ def import_sessions(
     Of perdure, pi, Operator, Claude Code, Codex or opencode. Importing again adds nothing.
 
     Every line is kept. A file that cannot be imported does not stop the others; the exit code is
-    then 1. --json prints one object a session. --watch prints a line a change; a session that is
-    in the middle of a turn here goes on when the turn has ended.
+    then 1. Where one file alone is named it is that of its error: 2 when it is no session. --json
+    prints one object a session. --watch prints a line a change; a session that is in the middle of
+    a turn here goes on when the turn has ended.
     """
     missing = [path for path in paths if not path.exists()]
     if missing and (is_watching or len(paths) == 1):
         raise PathNotFound(str(missing[0]))
+    for path in paths:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise UsageMistake(f"{path} is not a file or folder")
 
     async def work() -> int:
         async with writable_store(store, namespace) as opened:
             if is_watching:
                 follower = _follower(opened, paths, format, store_address(store))
                 return await _watched(follower, as_json=as_json)
-            return await _imported(opened, list(_files(paths)), format, as_json=as_json)
+            total = await _imported(opened, list(_files(paths)), format, as_json=as_json)
+        is_alone = len(paths) == 1 and not paths[0].is_dir()
+        if total.failure is None:
+            return DONE
+        return exit_code_of(total.failure) if is_alone else FAILED
 
     return run(work)
 
@@ -84,7 +93,7 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 
 async def _imported(
     store: Store, files: Sequence[Path], format: FormatName, *, as_json: bool
-) -> int:
+) -> _Total:
     outside = store.outside
     total = _Total()
     later: list[Outcome] = []  # a bar and lines in one place would spoil each other
@@ -107,16 +116,17 @@ async def _imported(
         _tell(outcome, as_json=as_json)
     if not as_json and len(files) > 1:
         show(total.summary())
-    if not files:
+    if not files and not as_json:
         remark(f"there is no {SUFFIX} file here")
-    return FAILED if total.failed else DONE
+    return total
 
 
 class _Total:
-    """What all files together came to."""
+    """What all files together came to. `failure` is the last one."""
 
     def __init__(self) -> None:
         self.failed = 0
+        self.failure: PerdureError | None = None
         self._sessions: set[str] = set()
         self._entries = 0
 
@@ -124,6 +134,7 @@ class _Total:
         """Count one file."""
         if outcome.report is None:
             self.failed += 1
+            self.failure = outcome.error
         else:
             self._sessions.add(outcome.report.session)
             self._entries += outcome.report.entries
