@@ -104,3 +104,18 @@ def test_a_session_of_a_single_message_can_be_played(stage: World) -> None:
         encoding="utf-8",
     )
     assert len(demo(stage, str(file))["claims"]) == PI_CLAIMS
+
+
+def test_a_session_in_which_nothing_was_said_can_be_played(stage: World) -> None:
+    file = stage.folder / "header.jsonl"
+    file.write_text(
+        '{"type":"session","version":3,"id":"tiny","timestamp":"2026-01-01T00:00:00.000Z"}\n',
+        encoding="utf-8",
+    )
+    assert len(demo(stage, str(file))["claims"]) == PI_CLAIMS
+
+
+def test_a_folder_cannot_be_played(stage: World) -> None:
+    ended = stage.run("demo", ".")
+    assert ended.code == 2
+    assert "is a folder; name the file of a recorded session" in ended.err

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.exits import DONE, FAILED, PathNotFound
+from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.demo import acts, crash
 from perdure.apps.demo.cast import SAMPLE
@@ -42,7 +42,10 @@ def demo(
     claim it prints is checked; the exit code is 1 when one does not hold. --json prints the claims.
     """
     file = path or SAMPLE
-    if not file.is_file():
+    if file.exists() and not file.is_file():
+        kind = "a folder" if file.is_dir() else "not a file"
+        raise UsageMistake(f"{file} is {kind}; name the file of a recorded session")
+    if not file.exists():
         raise PathNotFound(str(file))
     folder = Path(tempfile.mkdtemp(prefix="perdure-demo-"))
     address = store or file_address(folder / "demo.db")

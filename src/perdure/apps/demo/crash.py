@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -166,11 +167,11 @@ async def _answer(play: Play, asked: Asked) -> None:
 def is_answered(context: Context) -> bool:
     """Whether every tool call of `context` has its result in the message after it."""
     messages = [each.message for each in context.messages]
-    for message, following in zip(messages, [*messages[1:], None], strict=True):
+    for message, following in zip_longest(messages, messages[1:]):
         calls = {call.id for call in message.tool_calls}
         if not calls:
             continue
         parts = following.parts if following is not None else ()
         if {part.call_id for part in parts if isinstance(part, ToolResultPart)} != calls:
             return False
-    return bool(messages) and messages[0].role == "user"
+    return not messages or messages[0].role == "user"
