@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import resource
+from pathlib import Path
 
 import pytest
 
+from perdure.apps.cli.transfer import write_whole
 from tests.acceptance.cli.conftest import SAMPLE_ID, World
 from tests.fakes import operator_reader
 
@@ -65,3 +68,40 @@ def test_a_redacted_copy_comes_in_beside_the_session_itself(sample: World) -> No
     assert first["stream"]["metadata"]["redacted"] == ["paths"]
     shown = sample.ok("sessions", "show", report["session"], "--json").out
     assert "mira" not in shown
+
+
+@pytest.mark.parametrize("words", [("--force",), ()])
+def test_a_folder_is_not_replaced_by_a_file(sample: World, words: tuple[str, ...]) -> None:
+    (sample.folder / "kept").mkdir()
+    before = sorted(sample.folder.iterdir())
+    ended = sample.run("export", SAMPLE_ID, "-o", "kept", *words)
+    assert (ended.code, ended.err) == (2, "perdure: kept is a folder; name a file\n")
+    assert sorted(sample.folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("words", [("--force",), ()])
+def test_a_failure_names_the_file_as_it_was_named(sample: World, words: tuple[str, ...]) -> None:
+    ended = sample.run("export", SAMPLE_ID, "-o", "nowhere/out", *words)
+    assert (ended.code, ended.err) == (1, "perdure: nowhere/out: No such file or directory\n")
+
+
+@pytest.mark.parametrize("is_forced", [True, False])
+def test_of_a_file_that_cannot_be_written_nothing_stays_behind(
+    tmp_path: Path, *, is_forced: bool
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as caught:
+            write_whole(tmp_path / "out", b"x" * 100_000, is_forced=is_forced)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.filename == str(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_put_in_place_does_not_stay_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_whole(tmp_path / "out", b"x", is_forced=True)
+    assert list(tmp_path.iterdir()) == [tmp_path / "out"]

@@ -63,6 +63,8 @@ def export(  # noqa: PLR0913 - each is an option of the command
     """
     if as_json and output is None:
         raise UsageMistake("--json tells about a file: name one with -o FILE")
+    if output is not None and output.is_dir():
+        raise UsageMistake(f"{output} is a folder; name a file")
     sorts = redactions(redact)
 
     async def work() -> None:
@@ -121,20 +123,33 @@ def write_whole(file: Path, content: bytes, *, is_forced: bool) -> None:
 
     Raises: PathExists when it is there and `is_forced` is False.
     """
-    if is_forced:
-        beside = file.with_name(f".{file.name}.{os.getpid()}.part")
-        _write_new(beside, content)
-        beside.replace(file)
-        return
+    written = file.with_name(f".{file.name}.{os.getpid()}.part") if is_forced else file
     try:
-        _write_new(file, content)
+        _write_new(written, content)
+        if is_forced:
+            _move(written, file)
     except FileExistsError as error:
         raise PathExists(str(file)) from error
+    except OSError as error:  # in the words of who named the file
+        raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 def _write_new(file: Path, content: bytes) -> None:
+    """Make `file`; a part of it does not stay behind."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(content)
-        opened.flush()
-        os.fsync(descriptor)
+    try:
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def _move(written: Path, file: Path) -> None:
+    try:
+        written.replace(file)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
