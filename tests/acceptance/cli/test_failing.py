@@ -249,3 +249,49 @@ def _in_shell(world: World, command: str) -> subprocess.CompletedProcess[str]:
         timeout=PATIENCE_S,
         check=False,
     )
+
+
+def test_a_store_that_cannot_be_opened_any_more_is_what_verify_reports(sample: World) -> None:
+    sample.file.write_bytes(sample.file.read_bytes()[:20_000])
+    ended = sample.run("store", "verify", "--json")
+    assert (ended.code, ended.err) == (1, "")
+    assert set(ended.json) == {"ok", "streams", "entries", "problems"}
+    assert ended.json["ok"] is False
+    (problem,) = ended.json["problems"]
+    assert (problem["stream"], problem["seq"]) == (None, None)
+    assert problem["problem"]
+    text = sample.run("store", "verify")
+    assert (text.code, text.err) == (1, "")
+    assert "perdure store verify" not in text.out
+    assert "Copy the file away" in text.out
+
+
+@pytest.mark.parametrize("said", ["", "  \n"])
+def test_nothing_to_say_is_refused_before_there_is_a_session(world: World, said: str) -> None:
+    ended = world.run("chat", "-p", said)
+    assert ended.code == 2
+    assert "there is nothing to say after -p" in ended.err
+    assert not world.file.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "chat -p",
+        f"sessions rename {SAMPLE_ID}",
+        f"sessions label {SAMPLE_ID} 4",
+        f"sessions fork {SAMPLE_ID} --title",
+        f"sessions end {SAMPLE_ID} --reason",
+    ],
+)
+def test_words_for_the_log_must_be_utf8(sample: World, command: str) -> None:
+    done = _in_shell(sample, f"perdure {command} $(printf '\\377')")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "it is not UTF-8, and a log holds nothing else; convert it and try again" in done.stderr
+    assert len(sample.ok("sessions", "list", "--json").json) == 1
+
+
+def test_a_number_of_any_length_names_no_entry(sample: World) -> None:
+    ended = sample.run("sessions", "branch", SAMPLE_ID, "9" * 5000, "--json")
+    assert (ended.code, ended.error["code"]) == (3, "entry_not_found")

@@ -13,7 +13,14 @@ from perdure.apps.chat.answering import Answering
 from perdure.apps.chat.conversation import Conversation
 from perdure.apps.chat.performing import RESUMING, pending_questions, performed
 from perdure.apps.cli.exits import DONE, INTERRUPTED, PathNotFound, UsageMistake
-from perdure.apps.cli.options import JsonOption, ModelOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import (
+    JsonOption,
+    ModelOption,
+    NamespaceOption,
+    StoreOption,
+    only_text,
+    run,
+)
 from perdure.apps.opening import NAMESPACE, writable_store
 from perdure.apps.terminal.output import out_style, remark, show, width
 from perdure.apps.terminal.telling import JsonTeller, QuietTeller, Teller, TextTeller
@@ -51,7 +58,11 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     prompt: Annotated[
         str | None,
         typer.Option(
-            "-p", "--prompt", metavar="TEXT", help="Say this, print the answer, and leave."
+            "-p",
+            "--prompt",
+            metavar="TEXT",
+            callback=only_text,
+            help="Say this, print the answer, and leave.",
         ),
     ] = None,
     cwd: Annotated[
@@ -71,6 +82,8 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     """
     if session is not None and continues:
         raise UsageMistake("--session and --continue exclude each other; leave one out")
+    if prompt is not None and not prompt.strip():
+        raise UsageMistake("there is nothing to say after -p; leave it out to talk line by line")
     if not cwd.is_dir():
         raise PathNotFound(str(cwd))
     acted = None if scenario is None else scenario_in(scenario)

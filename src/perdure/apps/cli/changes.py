@@ -18,6 +18,7 @@ from perdure.apps.cli.options import (
     NamespaceOption,
     SessionArgument,
     StoreOption,
+    only_text,
     run,
 )
 from perdure.apps.opening import NAMESPACE, existing_store
@@ -87,7 +88,9 @@ def fork(
             metavar="ENTRY", help="Share only the path to this entry, not the whole tree."
         ),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="A title of its own.")] = None,
+    title: Annotated[
+        str | None, typer.Option(callback=only_text, help="A title of its own.")
+    ] = None,
     cwd: Annotated[str | None, typer.Option(help="A folder of its own.")] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -114,7 +117,8 @@ def label(
     session: SessionArgument,
     entry: EntryArgument,
     text: Annotated[
-        str | None, typer.Argument(metavar="[TEXT]", help="Its name; left out: none.")
+        str | None,
+        typer.Argument(metavar="[TEXT]", callback=only_text, help="Its name; left out: none."),
     ] = None,
     *,
     store: StoreOption = None,
@@ -140,7 +144,10 @@ def label(
 
 def rename(
     session: SessionArgument,
-    title: Annotated[str, typer.Argument(metavar="TITLE", help='The title; "" takes it away.')],
+    title: Annotated[
+        str,
+        typer.Argument(metavar="TITLE", callback=only_text, help='The title; "" takes it away.'),
+    ],
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -165,7 +172,8 @@ def compact(
     session: SessionArgument,
     *,
     focus: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What the summary must keep.")
+        str | None,
+        typer.Option(metavar="TEXT", callback=only_text, help="What the summary must keep."),
     ] = None,
     model: ModelOption = None,
     store: StoreOption = None,
@@ -244,7 +252,9 @@ def abandon(
 def end(
     session: SessionArgument,
     *,
-    reason: Annotated[str | None, typer.Option(help="Why; kept in the log.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(callback=only_text, help="Why; kept in the log.")
+    ] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,

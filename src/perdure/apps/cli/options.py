@@ -8,6 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
+
+def only_text(words: str | None) -> str | None:
+    """`words` as they are; for an option or argument that goes into the log.
+
+    Raises: typer.BadParameter when they are not UTF-8.
+    """
+    try:
+        (words or "").encode()
+    except UnicodeEncodeError:
+        hint = "it is not UTF-8, and a log holds nothing else; convert it and try again"
+        raise typer.BadParameter(hint) from None
+    return words
+
+
 StoreOption = Annotated[
     str | None,
     typer.Option("--store", metavar="ADDRESS", help="sqlite:///FILE or memory:"),

@@ -13,7 +13,8 @@ from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, r
 from perdure.apps.opening import NAMESPACE, existing_store, is_missing, store_address
 from perdure.apps.terminal.output import counted, out_style, show, show_json, show_lines, size
 from perdure.apps.terminal.text import safe
-from perdure.stores.protocol import StoreInfo, Verification
+from perdure.errors import CorruptLog, StoreCorrupt
+from perdure.stores.protocol import Problem, StoreInfo, Verification
 
 store_commands = typer.Typer(help="Look at a store as a whole.", no_args_is_help=True)
 
@@ -82,8 +83,7 @@ def verify(
 
     async def work() -> int:
         _require(store)
-        async with existing_store(store, namespace) as opened:
-            found = await opened.verify()
+        found = await _verified(store, namespace)
         if as_json:
             show_json(verification_data(found))
         else:
@@ -91,6 +91,18 @@ def verify(
         return DONE if found.is_ok else FAILED
 
     return run(work)
+
+
+async def _verified(store: str | None, namespace: str) -> Verification:
+    """What is wrong with the store; damage that nobody can read past is what was found."""
+    try:
+        async with existing_store(store, namespace) as opened:
+            return await opened.verify()
+    except StoreCorrupt as error:
+        return Verification(0, 0, (Problem(None, None, error.reason),))
+    except CorruptLog as error:
+        seq = error.seq if error.seq >= 0 else None
+        return Verification(0, 0, (Problem(error.stream, seq, error.reason),))
 
 
 @store_commands.command("reindex")
