@@ -31,6 +31,18 @@ from perdure.client.store import Store
 from perdure.session.ids import StreamId
 
 
+PromptOption = Annotated[
+    str | None,
+    typer.Option(
+        "-p",
+        "--prompt",
+        metavar="TEXT",
+        callback=only_text,
+        help="Say this, print the answer, and leave.",
+    ),
+]
+
+
 class Wanted(msgspec.Struct, frozen=True):
     """What was asked for on the command line."""
 
@@ -55,16 +67,7 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     continues: Annotated[
         bool, typer.Option("--continue", help="Go on with the newest session of the folder.")
     ] = False,
-    prompt: Annotated[
-        str | None,
-        typer.Option(
-            "-p",
-            "--prompt",
-            metavar="TEXT",
-            callback=only_text,
-            help="Say this, print the answer, and leave.",
-        ),
-    ] = None,
+    prompt: PromptOption = None,
     cwd: Annotated[
         Path, typer.Option(metavar="DIR", help="Where the tools look; a session keeps its own.")
     ] = Path(),
