@@ -9,11 +9,12 @@ import msgspec
 from perdure.client.clock import Outside
 from perdure.client.watching import Watch, watch_session
 from perdure.context.build import Context, build_context
+from perdure.errors import EntryNotFound
 from perdure.events.bus import LiveBus
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, is_number, number_of
 from perdure.session.info import SessionInfo, info_after
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import Message
@@ -24,6 +25,9 @@ from perdure.stores.protocol import EMPTY, StreamState
 
 EntryRef = Entry | str | int
 """An entry as callers name it: itself, its id, its seq, a foreign id, or a prefix of one."""
+
+SHARED = "\N{UPWARDS ARROW}"
+"""Written before the number of an entry that a fork shares with its origin."""
 
 _PAGE = 500
 """Entries that `entries` reads at a time."""
@@ -171,4 +175,22 @@ class SessionReader:
     async def _resolve(self, reference: EntryRef) -> EntryId:
         if isinstance(reference, Entry):
             return reference.id
-        return await self._backing.log.resolve(self.id, str(reference))
+        text = str(reference)
+        number = text.removeprefix(SHARED)
+        if number == text:
+            try:
+                return await self._backing.log.resolve(self.id, text)
+            except EntryNotFound:
+                if not is_number(text):
+                    raise
+        return await self._shared(number)
+
+    async def _shared(self, number: str) -> EntryId:
+        """The entry that the nearest origin of this fork has under `number`, if it is shared."""
+        log, fork = self._backing.log, self._state.header.fork
+        while fork is not None and number_of(number) is not None:
+            try:
+                return await log.resolve(self.id, f"{fork.stream}/{number}")
+            except EntryNotFound:
+                fork = (await log.state(fork.stream)).header.fork
+        raise EntryNotFound(number, self.id)

@@ -296,6 +296,9 @@ class Session(SessionReader):
 
 
 def _new(item: Item, parent: ParentRef) -> NewEntry:
-    if isinstance(item, str):  # the mistake everybody makes first; a checker would have told
+    # The mistakes everybody makes first; a checker would have told.
+    if isinstance(item, str):
         raise TypeError(f"append messages, not text: user({item!r})")
+    if not isinstance(item, Message | TreeBody):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
+        raise TypeError(f"append messages, such as user('...'), not {type(item).__name__}")
     return new_tree(item, parent)

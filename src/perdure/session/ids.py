@@ -16,6 +16,7 @@ EntryId = NewType("EntryId", str)
 # Ids appear in the hash chain, in file names and in addresses: one line, no separator, no slash.
 _STREAM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 _SEQ = re.compile(r"0|[1-9][0-9]{0,18}")
+_LONGEST_SEQ = 18
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford base 32: sorts as its value does
 
 
@@ -59,3 +60,19 @@ def entry_place(entry: str) -> tuple[StreamId, int]:
     if not _STREAM_ID.fullmatch(stream) or not _SEQ.fullmatch(seq):
         raise ValueError(f"{entry!r} is not an entry id")
     return StreamId(stream), int(seq)
+
+
+def is_number(reference: str) -> bool:
+    """Whether `reference` can only mean a seq: digits are never taken for part of a longer id."""
+    return reference.isascii() and reference.isdigit()
+
+
+def number_of(reference: str) -> int | None:
+    """The seq that `reference` writes (``7``, not ``007``); None when it is none."""
+    if (
+        not is_number(reference)
+        or len(reference) > _LONGEST_SEQ
+        or str(int(reference)) != reference
+    ):
+        return None
+    return int(reference)

@@ -136,7 +136,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def user(content: str | MediaPart, *more: str | MediaPart) -> Message:
     """A message from the person: texts and media in the order given."""
-    parts = tuple(TextPart(c) if isinstance(c, str) else c for c in (content, *more))
+    parts = tuple(_made(c, MediaPart) for c in (content, *more))
     return Message("user", parts)
 
 
@@ -147,10 +147,20 @@ def assistant(
     stop_reason: StopReason | None = None,
 ) -> Message:
     """A message from the model. Without `stop_reason` it is a clean end: for calls, or for good."""
-    parts = tuple(TextPart(c) if isinstance(c, str) else c for c in content)
+    parts = tuple(_made(c, ThinkingPart, ToolCallPart) for c in content)
     has_calls = any(isinstance(part, ToolCallPart) for part in parts)
     reason = stop_reason or ("tool_calls" if has_calls else "stop")
     return Message("assistant", parts, model=model, stop_reason=reason, usage=usage)
+
+
+def _made(content: object, *others: type[Part]) -> Part:
+    """`content` as a part. Raises: TypeError when it is neither text nor one of `others`."""
+    if isinstance(content, str):
+        return TextPart(content)
+    if isinstance(content, others):
+        return content
+    allowed = ", ".join(["text", *(other.__name__ for other in others)])
+    raise TypeError(f"a message is made of {allowed}, not of {type(content).__name__}")
 
 
 def system(text: str) -> Message:

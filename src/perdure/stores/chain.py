@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from perdure.session.codec import encode
-from perdure.session.entries import Entry
+from perdure.session.entries import Entry, NewEntry, ParentRef, Sibling
 from perdure.session.info import StreamHeader
 from perdure.stores.protocol import Commit
 
@@ -67,8 +67,14 @@ def blob_hash(content: bytes) -> str:
 
 def fingerprint(commit: Commit) -> bytes:
     """What an idempotency key is bound to: all the caller asked to append, but for times."""
-    asked = [
-        (write.stream, [(new.kind, new.v, new.lane, new.body) for new in write.entries])
-        for write in commit.writes
-    ]
+    asked = [(write.stream, [_asked(new) for new in write.entries]) for write in commit.writes]
     return hashlib.blake2b(msgspec.msgpack.encode(asked), digest_size=16).digest()
+
+
+def _asked(new: NewEntry) -> tuple[object, ...]:
+    alias = new.alias and new.alias.encode(errors="surrogatepass")
+    return (new.kind, new.v, new.lane, new.body, _place(new.parent), _place(new.about), alias)
+
+
+def _place(reference: ParentRef) -> object:
+    return reference.index if isinstance(reference, Sibling) else reference

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, first_kept_by, undone_of
-from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.ids import EntryId, StreamId, entry_place, is_number
 from perdure.session.notes import CompactionUndone
 from perdure.stores.protocol import Committed, StreamState
 from perdure.stores.verification import StoredCommit, StoredEntry
@@ -253,7 +253,7 @@ def resolved(heap: Heap, held: Held, reference: str) -> EntryId:
     if exact:
         return exact[reference]
     near = _foreign_ids(heap, held, lambda alias: alias.startswith(reference)) if reference else {}
-    if not near:
+    if not near or is_number(reference):
         raise EntryNotFound(reference, stream)
     if len(near) > 1:
         raise AmbiguousId(reference, tuple(sorted(near)))

@@ -290,7 +290,8 @@ class LogReading(Protocol):
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
         """The entry that `reference` means.
 
-        It may be an id, a bare seq of this stream, a foreign id, or a unique prefix of one.
+        It may be an id, a bare seq of this stream, a foreign id, or a unique prefix of one. Digits
+        alone are never taken for a prefix: a wrong number must not mean some other entry.
 
         Raises: EntryNotFound, AmbiguousId, SessionNotFound.
         """

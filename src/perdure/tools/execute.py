@@ -50,13 +50,15 @@ async def run_tool(spec: ToolSpec, call: ToolCall, *, clock: Clock) -> ToolRun:
         run = ToolRun(output, "ok")
         if output.is_error:
             run = ToolRun(output, "error", output.text, ToolError.code)
-    except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
+    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+        raise  # not about the tool: the caller stops, or the program ends
+    except BaseException as error:  # noqa: BLE001 - whatever else a tool raises is its result
         run = failed_run(spec.name, error)
     duration_ms = round((clock.steady_s() - started_s) * 1000)
     return _bounded(msgspec.structs.replace(run, duration_ms=duration_ms), spec.max_output_bytes)
 
 
-def failed_run(tool: str, error: Exception) -> ToolRun:
+def failed_run(tool: str, error: BaseException) -> ToolRun:
     """The run of a call of `tool` that ended, or could not begin, because of `error`."""
     outcome: ToolOutcome = "error"
     if isinstance(error, ToolTimeout):
@@ -94,13 +96,13 @@ async def _stopped(task: asyncio.Future[ToolOutput]) -> None:
     await asyncio.wait((task,), timeout=STOP_GRACE_S)
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """What `error` says, without a traceback: of a group what its members say."""
     return "; ".join(_messages_of(error))
 
 
-def _messages_of(error: Exception) -> Iterator[str]:
-    if isinstance(error, ExceptionGroup):
+def _messages_of(error: BaseException) -> Iterator[str]:
+    if isinstance(error, BaseExceptionGroup):
         for member in cast("ExceptionGroup[Exception]", error).exceptions:
             yield from _messages_of(member)
         return

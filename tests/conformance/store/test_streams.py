@@ -357,14 +357,17 @@ async def test_a_whole_foreign_id_counts_although_it_begins_another(store: Sessi
     assert await store.resolve(S, "abc") == "s/1"
 
 
-async def test_a_seq_counts_before_a_foreign_id_and_an_absent_seq_does_not(
+async def test_a_seq_counts_before_a_foreign_id_and_digits_are_no_prefix_of_one(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a", alias="1"), said("b", alias="77"))
 
     assert await store.resolve(S, "1") == "s/1"
     assert await store.resolve(S, "77") == "s/1"
-    assert await store.resolve(S, "7") == "s/1"
+    with pytest.raises(EntryNotFound):
+        await store.resolve(S, "7")
+    with pytest.raises(EntryNotFound):
+        await store.resolve(S, "9" * 5000)
 
 
 async def test_a_foreign_id_given_twice_means_the_last_entry(store: SessionStore) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -383,3 +383,38 @@ async def test_a_draft_is_stored_on_request(store: Store) -> None:
     assert not draft.is_draft
     assert (await store.open(draft.id)).head == 0
     await draft.flush()
+
+
+@pytest.mark.parametrize("item", [b"x", {"role": "user"}, None, 5])
+async def test_what_is_no_message_is_refused_by_its_type(store: Store, item: Any) -> None:
+    session = await store.create()
+    with pytest.raises(TypeError, match="append messages"):
+        await session.append(item)
+    assert session.head == -1
+
+
+async def test_a_number_means_an_entry_of_this_session_or_one_it_shares(store: Store) -> None:
+    session = await store.create()
+    entries = [await session.append(user(f"{n}")) for n in range(4)]
+    fork = await session.fork(at=entries[2])
+    own = await fork.append(user("own"))
+    await fork.label(0, "mine")
+    await fork.label("↑0", "shared")
+    await fork.label("↑2", "shared too")
+    assert await fork.labels() == {
+        own.id: "mine",
+        entries[0].id: "shared",
+        entries[2].id: "shared too",
+    }
+    for nowhere in ("77", "↑3", "9" * 5000, "↑x"):
+        with pytest.raises(EntryNotFound):
+            await fork.label(nowhere, "nowhere")
+
+
+async def test_an_idempotency_key_is_bound_to_the_parent_too(store: Store) -> None:
+    session = await store.create()
+    first = await session.append(user("one"))
+    again = [user("two")]
+    await session.append_many(again, parent=first, idempotency_key="k")
+    with pytest.raises(IdempotencyMismatch):
+        await session.append_many(again, parent=None, idempotency_key="k")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -113,3 +115,11 @@ def test_parts_are_looked_for_wherever_bodies_have_them() -> None:
     for body in (message, b'{"partial":' + message + b"}", b'{"retained":[' + message + b"]}"):
         assert b'{"type":"unknown","raw":' + part + b"}" in with_unknown_parts(body)
     assert with_unknown_parts(b'{"a": 1.50}') == b'{"a":1.50}'
+
+
+@pytest.mark.parametrize("content", [5, None, {"a": 1}, ["a"], b"a"])
+def test_a_message_is_made_of_text_and_parts_and_nothing_else(content: Any) -> None:
+    with pytest.raises(TypeError, match="a message is made of text"):
+        user(content)
+    with pytest.raises(TypeError, match="a message is made of text"):
+        assistant(content)

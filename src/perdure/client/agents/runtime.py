@@ -19,7 +19,7 @@ from perdure.client.processes import is_gone, this_process
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.engine.turns.environment import LEASE_TTL_MS, Environment, Scales
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, HeadConflict
 from perdure.models.protocol import ModelClient
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
@@ -105,10 +105,13 @@ class Runtime:
         """
         handle = await self._store.open(session)
         given = None if agent is None else self._agent(agent)
-        notes = await self._store.backend.notes(handle.id, (SessionStarted.kind, AgentBound.kind))
-        bound = _bound(notes)
-        if bound is None:
-            bound = await self._bind(handle, given)
+        kinds = (SessionStarted.kind, AgentBound.kind)
+        bound = _bound(await self._store.backend.notes(handle.id, kinds))
+        while bound is None:
+            try:
+                bound = await self._bind(handle, given)
+            except HeadConflict:  # somebody was there first, perhaps with an agent
+                bound = _bound(await self._store.backend.notes(handle.id, kinds))
         chat = self._resumed(handle, bound, given)
         state = await self._store.backend.state(handle.id)
         if state.open_turn is not None:
@@ -161,11 +164,11 @@ class Runtime:
             raise ConfigError(
                 f"session {handle.id!r} has no agent yet: name the one that shall answer in it"
             )
-        info = await handle.info()
-        place = _absolute(Workspace(working_dir=_existing(info.cwd)))
+        state = await self._store.backend.state(handle.id)
+        place = _absolute(Workspace(working_dir=_existing(state.info.cwd)))
         prompt = given.system_prompt(place)
         bound = AgentBound(given.snapshot(), msgspec.to_builtins(place), prompt)
-        write = Write(stream=handle.id, entries=(new_side(bound),))
+        write = Write(stream=handle.id, entries=(new_side(bound),), expected_head=state.head)
         at = self._store.outside.clock.now_ms()
         await self._store.backend.commit(Commit(writes=(write,), at=at))
         return bound

@@ -11,7 +11,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from perdure.errors import StoreUnavailable
@@ -36,8 +36,9 @@ class Portal:
         Raises: what `work` raises; StoreUnavailable once the portal is closed; RuntimeError on the
         loop's own thread, which would wait for itself for ever.
         """
-        call = self._thread.submit(work)
+        call = _Call(work)
         try:
+            self._thread.submit(call)
             call.wait()
         except BaseException:  # Ctrl-C arrives here, while the loop knows nothing of it
             call.cancel()
@@ -86,18 +87,28 @@ class Handle(Generic[H]):
 
 
 class _Call(Generic[T]):
-    """A coroutine that the loop runs for another thread."""
+    """A coroutine that the loop runs for another thread.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
-        self._loop = loop
+    Ctrl-C may come between any two instructions of the thread that calls. So it waits on a queue
+    that is made in C: an Event could be left locked for ever by an exception at the wrong moment.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._work = work
         self._task: asyncio.Task[T] | None = None
-        self._is_over = threading.Event()
+        self._is_over = False
+        self._ends: SimpleQueue[None] = SimpleQueue()
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have `loop` run the coroutine."""
+        self._loop = loop
         loop.call_soon_threadsafe(self._begin)
 
     def wait(self) -> None:
         """Wait until the coroutine has ended, however it ends."""
-        self._is_over.wait()
+        while not self._is_over:
+            self._ends.get()
 
     def result(self) -> T:
         """What it gave or raised, once it has ended."""
@@ -105,17 +116,31 @@ class _Call(Generic[T]):
         return self._task.result()
 
     def cancel(self) -> None:
-        """Have the coroutine end."""
-        with suppress(RuntimeError):  # the loop is closed: the coroutine has ended with it
+        """Have the coroutine end; one that no loop has been given ends at once."""
+        if self._loop is None:
+            self._end()
+            return
+        try:
             self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:  # the loop is closed: the coroutine has ended with it
+            self._end()
 
     def _begin(self) -> None:
-        self._task = self._loop.create_task(self._work)
-        self._task.add_done_callback(lambda _: self._is_over.set())
+        if not self._is_over and self._loop is not None:
+            self._task = self._loop.create_task(self._work)
+            self._task.add_done_callback(lambda _: self._end())
 
     def _cancel(self) -> None:
-        if self._task is not None:
+        if self._task is None:  # interrupted before it was told to begin
+            self._end()
+        else:
             self._task.cancel()
+
+    def _end(self) -> None:
+        if self._task is None:
+            self._work.close()
+        self._is_over = True
+        self._ends.put(None)
 
 
 class _LoopThread:
@@ -129,13 +154,13 @@ class _LoopThread:
         self._thread = threading.Thread(target=self._serve, name="perdure-blocking", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Coroutine[Any, Any, T]) -> _Call[T]:
-        """Have the loop do `work`."""
+    def submit(self, call: _Call[Any]) -> None:
+        """Have the loop do what `call` is for."""
         # Under the lock: whatever is submitted comes before the end, and is cancelled by it.
         with self._submitting:
             if not self.is_closed and threading.current_thread() is not self._thread:
-                return _Call(self._loop, work)
-        work.close()
+                call.begin(self._loop)
+                return
         if self.is_closed:
             raise _closed()
         raise RuntimeError("a coroutine cannot use perdure.blocking: use perdure.open there")

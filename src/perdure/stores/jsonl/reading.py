@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from perdure.errors import AmbiguousId, EntryNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, first_kept_by
-from perdure.session.ids import EntryId, entry_id, entry_place
+from perdure.session.ids import EntryId, entry_id, entry_place, is_number
 from perdure.session.notes import CompactionUndone
 from perdure.stores.jsonl.contents import entries_of
 from perdure.stores.jsonl.index import Log, Tail
@@ -170,7 +170,7 @@ def resolved(log: Log, reference: str) -> EntryId:
     if reference in known:
         return known[reference]
     near = {name: id_ for name, id_ in known.items() if reference and name.startswith(reference)}
-    if not near:
+    if not near or is_number(reference):
         raise EntryNotFound(reference, stream)
     if len(near) > 1:
         raise AmbiguousId(reference, tuple(sorted(near)))

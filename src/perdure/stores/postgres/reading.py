@@ -11,7 +11,7 @@ from typing import LiteralString
 from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
-from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.ids import EntryId, StreamId, entry_id, is_number, number_of
 from perdure.session.info import Origin, SessionInfo
 from perdure.stores.chain import blob_hash
 from perdure.stores.postgres import branches
@@ -198,8 +198,9 @@ async def resolve(db: Database, stream: StreamId, reference: str) -> EntryId:
     head, found = await branches.entry_seen(db, stream, reference)
     if found is not None:
         return found.id
-    if reference.isascii() and reference.isdigit() and int(reference) <= head:
-        return entry_id(stream, int(reference))
+    seq = number_of(reference)
+    if seq is not None and seq <= head:
+        return entry_id(stream, seq)
     return await _resolved_alias(db, stream, reference)
 
 
@@ -237,7 +238,7 @@ async def _resolved_alias(db: Database, stream: StreamId, reference: str) -> Ent
     near = {name.decode(): entry_id(of, seq) for name, of, seq in rows}
     if reference in near:
         return near[reference]
-    if not near:
+    if not near or is_number(reference):
         raise EntryNotFound(reference, stream)
     if len(near) > 1:
         raise AmbiguousId(reference, tuple(sorted(near)))

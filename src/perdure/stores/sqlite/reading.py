@@ -12,7 +12,7 @@ from itertools import islice
 from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
-from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.ids import EntryId, StreamId, entry_id, is_number, number_of
 from perdure.session.info import Origin, SessionInfo
 from perdure.stores.protocol import Positioned, SessionScope, StreamState
 from perdure.stores.sqlite import branches
@@ -159,8 +159,9 @@ def resolve(tables: Tables, namespace: str, stream: StreamId, reference: str) ->
     found = branches.entry_seen(tables, number, head, reference)
     if found is not None:
         return found.id
-    if reference.isascii() and reference.isdigit() and int(reference) <= head:
-        return entry_id(stream, int(reference))
+    seq = number_of(reference)
+    if seq is not None and seq <= head:
+        return entry_id(stream, seq)
     return _resolved_alias(tables, number, head, reference, stream)
 
 
@@ -199,7 +200,9 @@ def _resolved_alias(
     exact = _foreign_ids(tables, number, head, _ALIAS, reference)
     if exact:
         return exact[reference]
-    near = _foreign_ids(tables, number, head, _ALIASES_LIKE, reference, _after(reference))
+    near: dict[str, EntryId] = {}
+    if not is_number(reference):
+        near = _foreign_ids(tables, number, head, _ALIASES_LIKE, reference, _after(reference))
     if not near:
         raise EntryNotFound(reference, stream)
     if len(near) > 1:

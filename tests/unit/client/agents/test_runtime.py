@@ -197,3 +197,15 @@ async def test_the_default_models_come_from_the_environment(tmp_path: Path) -> N
     runtime = Runtime(stage.store, [Agent("a")])
     chat = await runtime.start("a", workspace=Workspace(working_dir=str(tmp_path)))
     assert (await chat.send("hello")).text.startswith("offline scripted model")
+
+
+async def test_an_agent_is_recorded_once_also_when_two_bind_at_the_same_moment() -> None:
+    stage = Stage()
+    session = await stage.store.create(id="imported", origin="import")
+    await session.append(user("before"), assistant("then"))
+    one, two = Agent("one", model=MODEL), Agent("two", model=MODEL)
+    first, second = await asyncio.gather(
+        stage.runtime().resume("imported", one), stage.runtime().resume("imported", two)
+    )
+    assert first.agent.id == second.agent.id
+    assert (await stage.kinds("imported")).count("agent_bound") == 1

@@ -51,3 +51,17 @@ async def test_a_call_that_fits_no_schema_may_be_put_right_only_so_often() -> No
     chat = await Stage(*replies).chat([halve])
     with pytest.raises(Exception, match="tool_failed"):
         await chat.send("go")
+
+
+async def test_a_tool_that_raises_what_is_no_exception_does_not_wedge_its_session() -> None:
+    class Odd(BaseException):
+        pass
+
+    async def odd() -> str:
+        """Be odd."""
+        raise Odd("very")
+
+    chat = await Stage(says(CallTools((ScriptedCall("odd", id="c1"),))), says("I see.")).chat([odd])
+    assert (await chat.send("go")).text == "I see."
+    result = next(m for m in await chat.session.messages() if m.role == "tool")
+    assert "very" in result.text
