@@ -30,7 +30,6 @@ from perdure.apps.wiring import scenario_in
 from perdure.client.store import Store
 from perdure.session.ids import StreamId
 
-
 PromptOption = Annotated[
     str | None,
     typer.Option(
