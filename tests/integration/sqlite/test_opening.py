@@ -285,3 +285,11 @@ async def test_a_read_that_stops_half_way_does_not_keep_its_moment(store: Sqlite
     await say(store, "one")
     for _ in range(2 * READERS):
         assert (await store.state(S)).head == 0
+
+
+async def test_an_empty_file_that_becomes_a_store_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "empty.db"
+    path.touch(mode=0o644)
+    store = await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(1))
+    await store.close()
+    assert path.stat().st_mode & 0o777 == 0o600

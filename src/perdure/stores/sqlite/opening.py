@@ -203,7 +203,9 @@ def _make_file(path: Path) -> None:
             if not folder.exists():
                 folder.mkdir(mode=0o700, exist_ok=True)
                 sync_folder(folder.parent)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.fchmod(file, 0o600)  # an empty file that was there may be open to others
+        os.close(file)
         sync_folder(path.parent)
     except PermissionError as error:
         raise StoreReadOnly(str(path)) from error
