@@ -124,9 +124,9 @@ def info_after(info: SessionInfo, entries: Iterable[Entry]) -> SessionInfo:
 
 
 def _after_one(info: SessionInfo, entry: Entry) -> SessionInfo:
-    grown = msgspec.structs.replace(info, entries=info.entries + 1)
     if entry.kind == MESSAGE:
-        return _after_message(grown, entry)
+        return _after_message(info, entry)
+    grown = msgspec.structs.replace(info, entries=info.entries + 1)
     if entry.kind == SessionInfoChanged.kind:
         return _after_change(grown, entry)
     if entry.kind == TurnStarted.kind:
@@ -146,6 +146,7 @@ def _after_message(info: SessionInfo, entry: Entry) -> SessionInfo:
     is_activity = role in ("user", "assistant")
     return msgspec.structs.replace(
         info,
+        entries=info.entries + 1,
         messages=info.messages + 1,
         first_text=first_text,
         updated_at=max(info.updated_at, entry.at) if is_activity else info.updated_at,

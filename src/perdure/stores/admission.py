@@ -40,6 +40,9 @@ _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _TIMES = range(-(2**53), 2**53)  # whole numbers that every JSON reader keeps exact
 _VERSIONS = range(1, 2**31)
 
+_WELL_FORMED = frozenset((MESSAGE, OPAQUE, *BODIES))
+"""Kinds that need no second look at their form: this runs for every entry."""
+
 _json = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -299,7 +302,7 @@ class _Arrival:
 
 
 def _check_header(new: NewEntry) -> None:
-    if not _KIND.fullmatch(new.kind):
+    if new.kind not in _WELL_FORMED and not _KIND.fullmatch(new.kind):
         raise InvalidEntry(f"{new.kind!r} cannot be a kind: use a-z, 0-9 and _, at most 64")
     if new.v not in _VERSIONS:
         raise InvalidEntry(f"{new.v} cannot be the version of a kind")

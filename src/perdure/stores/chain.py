@@ -39,16 +39,8 @@ def genesis_hash(header: StreamHeader, origin_hash: bytes = b"") -> bytes:
 def header_line(entry: Entry, digest: bytes) -> bytes:
     """The line that stands for `entry` in its commit's hash."""
     about = entry.parent_id if entry.lane == "tree" else entry.about
-    fields = (
-        str(entry.seq),
-        entry.lane,
-        about or "-",
-        str(entry.at),
-        entry.kind,
-        str(entry.v),
-        digest.hex(),
-    )
-    return " ".join(fields).encode() + b"\n"
+    place = f"{entry.seq} {entry.lane} {about or '-'} {entry.at}"
+    return f"{place} {entry.kind} {entry.v} {digest.hex()}\n".encode()
 
 
 def commit_hash(before: bytes, at: int, epoch: int, lines: Iterable[bytes]) -> bytes:
