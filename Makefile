@@ -13,10 +13,10 @@ RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
 LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
-UNIT := $(wildcard tests/unit tests/scripts tests/conformance)
+UNIT := $(wildcard tests/unit tests/conformance)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check check-all fix bench lock clean
+.PHONY: help install demo test check types quick check-all fix bench lock clean
 
 help:
 	@echo "make demo       run the demonstration"
@@ -56,7 +56,13 @@ check: $(INSTALLED)
 	$(BIN)/ruff check --quiet
 	$(BIN)/python scripts/check_shape.py
 	$(BIN)/lint-imports --no-logo
+	@$(MAKE) --no-print-directory -j2 --output-sync=target types quick
+
+# Types are checked while the tests run: each alone leaves one of two processors idle for a while.
+types: $(INSTALLED)
 	$(BIN)/basedpyright
+
+quick: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not full_only" $(UNIT)
 
 check-all: check test
