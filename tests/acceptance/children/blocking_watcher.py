@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import perdure
+
+# A shell that runs the tests in the background has its children ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 try:
     with perdure.blocking.open(sys.argv[1]) as store:
