@@ -222,8 +222,8 @@ class Session(SessionReader):
         return closed is not None
 
     async def reopen(self) -> Entry | None:
-        """Open a closed session again. Shape: None when it was open."""
-        if (await self._look()).info.status != "ended":
+        """Open a closed or exported session again. Shape: None when it was open."""
+        if (await self._look()).info.status == "active":
             return None
         return await self._note(SessionReopened())
 

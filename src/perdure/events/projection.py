@@ -125,6 +125,11 @@ def _started(body: notes.SessionStarted) -> list[Told]:
     return [("session:started", _known(payload))]
 
 
+def _exported(body: notes.SessionExported) -> list[Told]:
+    payload = {"workflowPath": body.path, "format": body.format, "dialect": body.dialect}
+    return [("session:exported", _known(payload))]
+
+
 def _turn_started(body: ledger.TurnStarted) -> list[Told]:
     payload: dict[str, object] = {
         "turnNumber": body.number,
@@ -208,6 +213,7 @@ _SIMPLE: Mapping[str, str] = {
     notes.AgentBound.kind: "session:agent_bound",
     notes.SessionEnded.kind: "session:ended",
     notes.SessionReopened.kind: "session:reopened",
+    notes.Pin.kind: "session:pinned",
     notes.CompactionUndone.kind: "session:compaction_undone",
     notes.Queued.kind: "session:queued",
     notes.Adopted.kind: "session:adopted",
@@ -228,6 +234,7 @@ _SPECIAL: Mapping[str, Callable[[Any], list[Told]]] = {
     notes.Label.kind: _labeled,
     notes.SessionInfoChanged.kind: _info_changed,
     notes.SessionStarted.kind: _started,
+    notes.SessionExported.kind: _exported,
     ledger.TurnStarted.kind: _turn_started,
     ledger.TurnFinished.kind: _turn_finished,
     ledger.ModelFinished.kind: _model_finished,

@@ -50,6 +50,8 @@ _SIDE: tuple[type[SideBody], ...] = (
     notes.AgentBound,
     notes.SessionEnded,
     notes.SessionReopened,
+    notes.SessionExported,
+    notes.Pin,
     notes.CompactionUndone,
     notes.Queued,
     notes.Adopted,

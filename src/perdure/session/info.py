@@ -17,11 +17,16 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import MESSAGE
-from perdure.session.notes import SessionEnded, SessionInfoChanged, SessionReopened
+from perdure.session.notes import (
+    SessionEnded,
+    SessionExported,
+    SessionInfoChanged,
+    SessionReopened,
+)
 
 StreamKind = Literal["session", "flow"]
 Origin = Literal["user", "role", "subagent", "import"]
-Status = Literal["active", "ended"]
+Status = Literal["active", "exported", "ended"]
 
 TITLE_LENGTH = 60
 """Characters of the first user message that stand in for a missing title."""
@@ -133,6 +138,8 @@ def _after_one(info: SessionInfo, entry: Entry) -> SessionInfo:
         return msgspec.structs.replace(grown, turns=info.turns + 1)
     if entry.kind == SessionEnded.kind:
         return msgspec.structs.replace(grown, status="ended")
+    if entry.kind == SessionExported.kind:
+        return msgspec.structs.replace(grown, status="exported")
     if entry.kind == SessionReopened.kind:
         return msgspec.structs.replace(grown, status="active")
     return grown

@@ -84,6 +84,27 @@ class SessionReopened(SideBody, frozen=True):
     kind: ClassVar[str] = "session_reopened"
 
 
+class SessionExported(SideBody, frozen=True, omit_defaults=True):
+    """The session was written to a file that others go on with (a workflow).
+
+    `path` is where, as an absolute path; `format` what was written, `dialect` in whose form.
+    """
+
+    kind: ClassVar[str] = "session_exported"
+
+    path: str
+    format: str
+    dialect: str | None = None
+
+
+class Pin(SideBody, frozen=True, omit_defaults=True):
+    """The entry it is about stays in the context as it was said, or no longer has to."""
+
+    kind: ClassVar[str] = "pin"
+
+    is_pinned: bool = True
+
+
 class CompactionUndone(SideBody, frozen=True):
     """The compaction it is about no longer hides anything."""
 

@@ -124,6 +124,12 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
             "systemPrompt": "Be kind.",
         },
     ),
+    (
+        notes.SessionExported("/x.yaml", "workflow", "relavium"),
+        "session:exported",
+        {"workflowPath": "/x.yaml", "format": "workflow", "dialect": "relavium"},
+    ),
+    (notes.Pin(is_pinned=False), "session:pinned", {"isPinned": False}),
     (notes.SessionEnded("idle", "late"), "session:ended", {"by": "idle", "reason": "late"}),
     (
         notes.Question("unknown_outcome", "again?", ("yes", "no"), call_id="c"),

@@ -55,9 +55,11 @@ from perdure.session.notes import (
     ImportSource,
     Label,
     LeafMoved,
+    Pin,
     Question,
     Queued,
     SessionEnded,
+    SessionExported,
     SessionInfoChanged,
     SessionReopened,
     SessionStarted,
@@ -149,6 +151,9 @@ EXPECTED: tuple[Body, ...] = (
     Trimmed(5, 10),
     Unknown(OPAQUE, 1, b'{"lone":"\\ud800"}'),
     Unknown("hologram", 9, b'{"a": 1.50}'),
+    SessionExported("trip.workflow.yaml", "workflow", "perdure"),
+    Pin(is_pinned=False),
+    Pin(),
 )
 
 

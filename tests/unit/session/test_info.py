@@ -18,6 +18,7 @@ from perdure.session.messages import assistant, system, tool_result, user
 from perdure.session.notes import (
     Label,
     SessionEnded,
+    SessionExported,
     SessionInfoChanged,
     SessionReopened,
 )
@@ -115,6 +116,12 @@ def test_a_session_ends_and_goes_on() -> None:
     ended, reopened = new_side(SessionEnded()), new_side(SessionReopened())
     assert info_with(ended).status == "ended"
     assert info_with(ended, reopened).status == "active"
+
+
+def test_a_session_is_exported_and_goes_on() -> None:
+    exported, reopened = new_side(SessionExported("a", "workflow")), new_side(SessionReopened())
+    assert info_with(exported).status == "exported"
+    assert info_with(exported, reopened).status == "active"
 
 
 @pytest.mark.parametrize("kind", ["message", "session_info", "compaction", "opaque", "future"])
