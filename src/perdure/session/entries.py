@@ -20,7 +20,7 @@ from perdure.session.messages import MESSAGE, Message, decode_message
 Lane = Literal["tree", "side"]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One record as the log holds it.
 
     Units: `at` is Unix milliseconds, of the event it records (an import keeps the source's times).
@@ -77,7 +77,7 @@ Ref = EntryId | Sibling
 ParentRef = EntryId | Sibling | Here | None
 
 
-class NewEntry(msgspec.Struct, frozen=True):
+class NewEntry(msgspec.Struct, frozen=True, gc=False):
     """An entry before the store gave it its place.
 
     `parent` (tree lane) is `LEAF`, None for a new root, an entry's id or a sibling. `at` None means

@@ -6,17 +6,18 @@ so lists never read entries, and every backend agrees on what a title or a count
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import repeat
 from typing import Literal
 
 import msgspec
 
 from perdure.errors import CorruptLog, UnsupportedVersion
-from perdure.session.codec import body_of, role_of
+from perdure.session.codec import Body, body_of, role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import TurnStarted
-from perdure.session.messages import MESSAGE
+from perdure.session.messages import MESSAGE, Message
 from perdure.session.notes import (
     SessionEnded,
     SessionExported,
@@ -121,43 +122,58 @@ def info_of(header: StreamHeader, shared: SessionInfo | None = None) -> SessionI
     )
 
 
-def info_after(info: SessionInfo, entries: Iterable[Entry]) -> SessionInfo:
-    """`info` once `entries` were appended. Entries that cannot be read only count."""
-    for entry in entries:
-        info = _after_one(info, entry)
-    return info
+def info_after(
+    info: SessionInfo, entries: Iterable[Entry], bodies: Iterable[Body | None] = repeat(None)
+) -> SessionInfo:
+    """`info` once `entries` were appended. Entries that cannot be read only count.
 
-
-def _after_one(info: SessionInfo, entry: Entry) -> SessionInfo:
-    if entry.kind == MESSAGE:
-        return _after_message(info, entry)
-    grown = msgspec.structs.replace(info, entries=info.entries + 1)
-    if entry.kind == SessionInfoChanged.kind:
-        return _after_change(grown, entry)
-    if entry.kind == TurnStarted.kind:
-        return msgspec.structs.replace(grown, turns=info.turns + 1)
-    if entry.kind == SessionEnded.kind:
-        return msgspec.structs.replace(grown, status="ended")
-    if entry.kind == SessionExported.kind:
-        return msgspec.structs.replace(grown, status="exported")
-    if entry.kind == SessionReopened.kind:
-        return msgspec.structs.replace(grown, status="active")
-    return grown
-
-
-def _after_message(info: SessionInfo, entry: Entry) -> SessionInfo:
-    role = role_of(entry)
-    first_text = info.first_text
-    if role == "user" and first_text is None:
-        first_text = _beginning(entry)
-    is_activity = role in ("user", "assistant")
+    `bodies` saves decoding those that are known already (None: not known).
+    """
+    updated_at, first_text = info.updated_at, info.first_text
+    added = messages = 0
+    for entry, body in zip(entries, bodies, strict=False):
+        added += 1
+        if entry.kind != MESSAGE:
+            if entry.kind in _TELLING:
+                info = _after_note(info, entry)
+            continue
+        messages += 1
+        role = body.role if isinstance(body, Message) else role_of(entry)
+        if role in ("user", "assistant"):
+            updated_at = max(updated_at, entry.at)
+            if role == "user" and first_text is None:
+                first_text = _beginning(entry)
     return msgspec.structs.replace(
         info,
-        entries=info.entries + 1,
-        messages=info.messages + 1,
+        entries=info.entries + added,
+        messages=info.messages + messages,
+        updated_at=updated_at,
         first_text=first_text,
-        updated_at=max(info.updated_at, entry.at) if is_activity else info.updated_at,
     )
+
+
+_TELLING = frozenset(
+    (
+        SessionInfoChanged.kind,
+        TurnStarted.kind,
+        SessionExported.kind,
+        SessionEnded.kind,
+        SessionReopened.kind,
+    )
+)
+_STATUS_AFTER: Mapping[str, Status] = {
+    SessionExported.kind: "exported",
+    SessionEnded.kind: "ended",
+    SessionReopened.kind: "active",
+}
+
+
+def _after_note(info: SessionInfo, entry: Entry) -> SessionInfo:
+    if entry.kind == SessionInfoChanged.kind:
+        return _after_change(info, entry)
+    if entry.kind == TurnStarted.kind:
+        return msgspec.structs.replace(info, turns=info.turns + 1)
+    return msgspec.structs.replace(info, status=_STATUS_AFTER[entry.kind])
 
 
 def _beginning(entry: Entry) -> str | None:

@@ -23,13 +23,13 @@ from perdure.errors import (
     TurnOpen,
     UnsupportedVersion,
 )
-from perdure.session.codec import BODIES, Body, body_of, encode
-from perdure.session.entries import LEAF, Entry, NewEntry, ParentRef, Ref, Sibling
+from perdure.session.codec import BODIES, Body, Unknown, body_of, encode
+from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place, stream_id
 from perdure.session.info import ForkPoint, SessionInfo, StreamHeader, info_after, info_of
 from perdure.session.kinds import OPAQUE
 from perdure.session.ledger import TurnFinished, TurnStarted
-from perdure.session.messages import MESSAGE
+from perdure.session.messages import MESSAGE, MESSAGE_VERSION
 from perdure.session.notes import LeafMoved, Queued
 from perdure.stores.protocol import EMPTY, Commit, Lease, StreamState, Write
 
@@ -40,8 +40,14 @@ _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _TIMES = range(-(2**53), 2**53)  # whole numbers that every JSON reader keeps exact
 _VERSIONS = range(1, 2**31)
 
-_WELL_FORMED = frozenset((MESSAGE, OPAQUE, *BODIES))
-"""Kinds that need no second look at their form: this runs for every entry."""
+_LANES: dict[str, Lane] = {kind: body.lane for kind, body in BODIES.items()}
+_LANES[MESSAGE] = "tree"
+
+_WELL_FORMED = frozenset(
+    [(MESSAGE, "tree", MESSAGE_VERSION)]
+    + [(kind, body.lane, body.version) for kind, body in BODIES.items()]
+)
+"""Kind, lane and version of nearly every entry, which then need no second look."""
 
 _json = msgspec.json.Decoder(msgspec.Raw)
 
@@ -154,7 +160,7 @@ def admit(state: StreamState, write: Write, at: int, sees: Sees) -> Admission:
         entries=tuple(arrival.entries),
         leaf=arrival.leaf,
         open_turn=arrival.open_turn,
-        info=info_after(state.info, arrival.entries),
+        info=info_after(state.info, arrival.entries, arrival.bodies),
         aliases=tuple(arrival.aliases),
         epoch=write.lease.epoch if write.lease else 0,
     )
@@ -188,6 +194,7 @@ class _Arrival:
 
     def __init__(self, state: StreamState, write: Write, at: int, sees: Sees) -> None:
         self.entries: list[Entry] = []
+        self.bodies: list[Body | None] = []
         self.aliases: list[tuple[str, EntryId]] = []
         self.leaf = state.leaf
         self.open_turn = state.open_turn
@@ -210,6 +217,7 @@ class _Arrival:
         else:
             self._apply(asked, body)
         self.entries.append(asked)
+        self.bodies.append(body)
         if new.alias is not None:
             self.aliases.append((new.alias, asked.id))
 
@@ -302,29 +310,28 @@ class _Arrival:
 
 
 def _check_header(new: NewEntry) -> None:
-    if new.kind not in _WELL_FORMED and not _KIND.fullmatch(new.kind):
-        raise InvalidEntry(f"{new.kind!r} cannot be a kind: use a-z, 0-9 and _, at most 64")
-    if new.v not in _VERSIONS:
-        raise InvalidEntry(f"{new.v} cannot be the version of a kind")
     if new.at is not None and new.at not in _TIMES:
         raise InvalidEntry(f"its time {new.at} is out of range")
     if new.alias is not None and not _is_text(new.alias):
         raise InvalidEntry(f"{new.alias!r} cannot be a foreign id")
-    _check_lane(new)
-
-
-def _check_lane(new: NewEntry) -> None:
-    known = "tree" if new.kind == MESSAGE else None
-    if new.kind in BODIES:
-        known = BODIES[new.kind].lane
-    if new.lane not in ("tree", "side"):
-        raise InvalidEntry(f"there is no lane {new.lane!r}")
-    if known is not None and new.lane != known:
-        raise InvalidEntry(f"a {new.kind} entry is of the {known} lane, not of the {new.lane} lane")
     if new.lane == "tree" and new.about is not None:
         raise InvalidEntry("an entry of the tree has a parent and is about nothing")
     if new.lane == "side" and new.parent is not LEAF and new.parent is not None:
         raise InvalidEntry("a side entry has no parent")
+    if (new.kind, new.lane, new.v) not in _WELL_FORMED:
+        _check_form(new)
+
+
+def _check_form(new: NewEntry) -> None:
+    if not _KIND.fullmatch(new.kind):
+        raise InvalidEntry(f"{new.kind!r} cannot be a kind: use a-z, 0-9 and _, at most 64")
+    if new.v not in _VERSIONS:
+        raise InvalidEntry(f"{new.v} cannot be the version of a kind")
+    if new.lane not in ("tree", "side"):
+        raise InvalidEntry(f"there is no lane {new.lane!r}")
+    known = _LANES.get(new.kind, new.lane)
+    if new.lane != known:
+        raise InvalidEntry(f"a {new.kind} entry is of the {known} lane, not of the {new.lane} lane")
 
 
 def _is_text(text: str) -> bool:
@@ -335,25 +342,35 @@ def _is_text(text: str) -> bool:
 
 
 def _checked_body(entry: Entry) -> Body | None:
-    """The body of an entry of a known kind and version; None for what nobody here can read."""
+    """The body of an entry of a known kind and version; None for what nobody here can read.
+
+    What reads a body as its kind's class reads all of it, so that only the others are read as
+    JSON; it skips over text in unknown fields, which is why that is looked at on its own.
+    """
     if entry.kind == OPAQUE:
         return None
     try:
-        _json.decode(entry.body)
-        if not entry.body.isascii():
-            entry.body.decode()
+        body = body_of(entry)
+    except UnsupportedVersion as error:
+        if error.version <= error.supported:
+            raise InvalidEntry(str(error)) from error
+        body = None
+    except CorruptLog as error:
+        _check_json(entry.body)
+        raise InvalidEntry(f"its body is not that of a {entry.kind}") from error
+    if body is None or isinstance(body, Unknown) or not entry.body.isascii():
+        _check_json(entry.body)
+    return body
+
+
+def _check_json(body: bytes) -> None:
+    try:
+        _json.decode(body)
+        body.decode()
     except (ValueError, RecursionError) as error:
         raise InvalidEntry(
             f"its body is not JSON ({error}); kind opaque keeps any bytes"
         ) from error
-    try:
-        return body_of(entry)
-    except UnsupportedVersion as error:
-        if error.version > error.supported:
-            return None
-        raise InvalidEntry(str(error)) from error
-    except CorruptLog as error:
-        raise InvalidEntry(f"its body is not that of a {entry.kind}") from error
 
 
 def _as_queued(entry: Entry) -> Entry:

@@ -8,7 +8,7 @@ stream, so that a later one sees the earlier; the writer gives it a savepoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import apsw
@@ -293,14 +293,16 @@ def _changing(info: SessionInfo) -> tuple[object, ...]:
 def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, salts: bytes) -> Stream:
     """Write what was admitted; the stream as it then stands."""
     entries, first = admission.entries, _next_position(tables)
-    digests = [
-        body_digest(entry.body, salt) for entry, salt in zip(entries, _each(salts), strict=False)
-    ]
-    lines = [header_line(entry, digest) for entry, digest in zip(entries, digests, strict=True)]
-    chain = commit_hash(stream.state.hash, at, admission.epoch, lines)
     growth = _Growth(tables, stream, first)
-    sealed = zip(entries, _each(salts), digests, strict=False)
-    tables.run_many(_INSERT_ENTRY, [growth.row(*row) for row in sealed])
+    rows: list[tuple[object, ...]] = []
+    lines: list[bytes] = []
+    for index, entry in enumerate(entries):
+        salt = salts[index * SALT_BYTES : (index + 1) * SALT_BYTES]
+        digest = body_digest(entry.body, salt)
+        lines.append(header_line(entry, digest))
+        rows.append(growth.row(entry, salt, digest))
+    chain = commit_hash(stream.state.hash, at, admission.epoch, lines)
+    tables.run_many(_INSERT_ENTRY, rows)
     tables.next_n = first + len(entries)
     tables.run(_INSERT_COMMIT, (first, len(entries), at, admission.epoch, chain))
     leaf = growth.leaf(admission.leaf)
@@ -319,10 +321,6 @@ def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, salts
     return Stream(stream.no, state, leaf, growth.tip, stream.owner, stream.until)
 
 
-def _each(salts: bytes) -> Iterable[bytes]:
-    return (salts[at : at + SALT_BYTES] for at in range(0, len(salts), SALT_BYTES))
-
-
 class _Growth:
     """Places in runs and on branches for the entries of one write, one after the other."""
 
@@ -338,26 +336,27 @@ class _Growth:
 
     def row(self, entry: Entry, salt: bytes, digest: bytes) -> tuple[object, ...]:
         """The row of the next entry."""
-        n, number = self._n, self._stream.no
-        self._n += 1
-        kind = self._tables.kind_numbers.get(entry.kind) or _kind_number(self._tables, entry.kind)
-        header = (n, number, entry.seq, kind, entry.v, entry.at)
+        n, number, seq, name = self._n, self._stream.no, entry.seq, entry.kind
+        self._n = n + 1
+        kind = self._tables.kind_numbers.get(name) or _kind_number(self._tables, name)
+        run = ref = depth = messages = state = None
         if entry.lane == "side":
-            return (
-                *(*header, None, self._ref(entry.about), None, None, None),
-                *(salt, digest, entry.body),
-            )
-        parent = self._node(entry.parent_id)
-        run = parent.run if parent.n == self.tip else entry.seq
-        depth = parent.depth + 1
-        messages = parent.messages + 1 if entry.kind == MESSAGE else parent.messages
-        state = parent.state
-        if entry.kind in _INHERITED:
-            state = _state_with(self._tables, state, entry.kind, n)
-        self._nodes[entry.id] = Node(n, number, entry.seq, run, depth, messages, state)
-        self.tip = n
-        ref = self._ref(entry.parent_id)
-        return (*header, run, ref, depth, messages, state, salt, digest, entry.body)
+            ref = self._ref(entry.about)
+        else:
+            parent = self._node(entry.parent_id)
+            run = parent.run if parent.n == self.tip else seq
+            ref = parent.seq if parent.stream == number else self._ref(entry.parent_id)
+            depth = parent.depth + 1
+            messages = parent.messages + 1 if name == MESSAGE else parent.messages
+            state = parent.state
+            if name in _INHERITED:
+                state = _state_with(self._tables, state, name, n)
+            self._nodes[entry.id] = Node(n, number, seq, run, depth, messages, state)
+            self.tip = n
+        return (
+            *(n, number, seq, kind, entry.v, entry.at, run, ref, depth, messages, state),
+            *(salt, digest, entry.body),
+        )
 
     def leaf(self, reference: EntryId | None) -> Node | None:
         """The tree entry the stream goes on from."""
