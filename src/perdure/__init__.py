@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from perdure.errors import ConfigError as ConfigError
     from perdure.errors import ContextOverflow as ContextOverflow
     from perdure.errors import CorruptLog as CorruptLog
+    from perdure.errors import EgressDenied as EgressDenied
+    from perdure.errors import EgressError as EgressError
     from perdure.errors import EngineError as EngineError
     from perdure.errors import EntryNotFound as EntryNotFound
     from perdure.errors import FormatError as FormatError
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
     from perdure.errors import PerdureError as PerdureError
     from perdure.errors import RateLimited as RateLimited
     from perdure.errors import SearchIndexDamaged as SearchIndexDamaged
+    from perdure.errors import SecretMissing as SecretMissing
+    from perdure.errors import SecretPasted as SecretPasted
     from perdure.errors import SessionError as SessionError
     from perdure.errors import SessionExists as SessionExists
     from perdure.errors import SessionNotFound as SessionNotFound
@@ -71,6 +75,7 @@ if TYPE_CHECKING:
     from perdure.errors import ToolDenied as ToolDenied
     from perdure.errors import ToolError as ToolError
     from perdure.errors import ToolTimeout as ToolTimeout
+    from perdure.errors import ToolUnavailable as ToolUnavailable
     from perdure.errors import TurnFailed as TurnFailed
     from perdure.errors import TurnOpen as TurnOpen
     from perdure.errors import UnknownTool as UnknownTool
@@ -139,6 +144,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "ConfigError",
         "ContextOverflow",
         "CorruptLog",
+        "EgressDenied",
+        "EgressError",
         "EngineError",
         "EntryNotFound",
         "FormatError",
@@ -162,6 +169,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "PerdureError",
         "RateLimited",
         "SearchIndexDamaged",
+        "SecretMissing",
+        "SecretPasted",
         "SessionError",
         "SessionExists",
         "SessionNotFound",
@@ -176,6 +185,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "ToolDenied",
         "ToolError",
         "ToolTimeout",
+        "ToolUnavailable",
         "TurnFailed",
         "TurnOpen",
         "UnknownTool",
@@ -250,5 +260,9 @@ if not TYPE_CHECKING:  # else checkers would believe every misspelt name
     __getattr__ = _loaded
 
 
+__all__ = sorted({*_HOMES, *_MODULES})  # pyright: ignore[reportUnsupportedDunderAll] - of a table
+"""What ``from perdure import *`` brings: every public name."""
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_MODULES, "__version__"})
+    return sorted({*globals(), *__all__, "__version__"})

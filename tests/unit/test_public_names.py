@@ -33,7 +33,16 @@ def test_what_checkers_see_is_there(name: str) -> None:
 def test_checkers_see_what_is_there() -> None:
     public = {name for name in dir(perdure) if not name.startswith("_")}
     loaded = {"client", "session", "events", "stores", "context", "engine", "models", "tools"}
-    loaded |= {"interop", "apps", "annotations", "importlib", "Mapping", "TYPE_CHECKING"}
+    loaded |= {
+        "interop",
+        "apps",
+        "egress",
+        "secrets",
+        "annotations",
+        "importlib",
+        "Mapping",
+        "TYPE_CHECKING",
+    }
     assert public - loaded == typed_names()
 
 

@@ -10,10 +10,11 @@
     │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
     │                MalformedResponse
-    ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied
+    ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied · ToolUnavailable
+    ├ EgressError    EgressDenied
     ├ EngineError    InvalidTransition · TurnFailed · UnsafeReplay
     ├ FormatError    a file that cannot be imported, or a session that cannot be exported
-    └ ConfigError
+    └ ConfigError    SecretMissing · SecretPasted
 
 Each message is one sentence that says what to do; the facts it is made of are attributes, so
 that callers branch on ``code`` and fields and never on text. Misuse of an API by its caller is
@@ -22,6 +23,7 @@ that callers branch on ``code`` and fields and never on text. Misuse of an API b
 
 from __future__ import annotations
 
+from perdure.errors.egress import EgressDenied, EgressError
 from perdure.errors.engine import (
     ConfigError,
     EngineError,
@@ -48,7 +50,9 @@ from perdure.errors.models import (
     ModelUnavailable,
     RateLimited,
 )
+from perdure.errors.operating import BackupDamaged, CopyConflict, StoreExists
 from perdure.errors.root import PerdureError
+from perdure.errors.secrets import SecretMissing, SecretPasted
 from perdure.errors.stores import (
     HeadConflict,
     IdempotencyMismatch,
@@ -78,15 +82,20 @@ from perdure.errors.tools import (
     ToolDenied,
     ToolError,
     ToolTimeout,
+    ToolUnavailable,
     UnknownTool,
 )
 
 __all__ = [
     "AlreadyAnswered",
     "AmbiguousId",
+    "BackupDamaged",
     "ConfigError",
     "ContextOverflow",
+    "CopyConflict",
     "CorruptLog",
+    "EgressDenied",
+    "EgressError",
     "EngineError",
     "EntryNotFound",
     "FormatError",
@@ -110,11 +119,14 @@ __all__ = [
     "PerdureError",
     "RateLimited",
     "SearchIndexDamaged",
+    "SecretMissing",
+    "SecretPasted",
     "SessionError",
     "SessionExists",
     "SessionNotFound",
     "StoreCorrupt",
     "StoreError",
+    "StoreExists",
     "StoreFull",
     "StoreInUse",
     "StoreNotEncrypted",
@@ -124,6 +136,7 @@ __all__ = [
     "ToolDenied",
     "ToolError",
     "ToolTimeout",
+    "ToolUnavailable",
     "TurnFailed",
     "TurnOpen",
     "UnknownTool",

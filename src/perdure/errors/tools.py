@@ -47,3 +47,9 @@ class ToolDenied(ToolError):
     """A rule forbids what the tool was asked to do."""
 
     code = "tool_denied"
+
+
+class ToolUnavailable(ToolError):
+    """The machine, or the configuration, lacks what the tool needs to do its work."""
+
+    code = "tool_unavailable"

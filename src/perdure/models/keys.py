@@ -1,24 +1,17 @@
 """Where a provider's key is found: in the environment, else in the operating system's keyring.
 
+There its service is ``perdure`` and its user the provider's name.
+
 The invariant: a key has no text form. Whoever needs it asks for `value`, and only to send it;
 everything else that is printed, logged or raised can show where it came from and no more.
 """
 
 from __future__ import annotations
 
-import importlib
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from perdure.models.catalogue import Provider
-
-SERVICE = "perdure"
-"""The service under which keys lie in the keyring; the user is the provider's name."""
-
-_log = logging.getLogger(__name__)
-
-Lookup = Callable[[str], str | None]
-"""Name of a provider -> its key in the keyring."""
+from perdure.secrets.vault import Lookup, in_keyring
 
 
 class ApiKey:
@@ -32,19 +25,6 @@ class ApiKey:
 
     def __repr__(self) -> str:
         return f"ApiKey(from {self.source})"
-
-
-def in_keyring(name: str) -> str | None:
-    """The key of the provider `name` in the keyring; None without key, keyring or its package."""
-    try:
-        found: object = importlib.import_module("keyring").get_password(SERVICE, name)
-    except ImportError:
-        return None
-    except Exception as error:  # noqa: BLE001 - headless, locked, broken: each backend has its own
-        # Its class only: what a backend says may hold what it was asked for.
-        _log.debug("the keyring cannot be read (%s)", type(error).__name__)
-        return None
-    return found if isinstance(found, str) else None
 
 
 def find_key(

@@ -8,7 +8,8 @@ from types import ModuleType
 import pytest
 
 from perdure.models.catalogue import PROVIDERS
-from perdure.models.keys import ApiKey, find_key, in_keyring
+from perdure.models.keys import ApiKey, find_key
+from perdure.secrets.vault import in_keyring
 
 SECRET = "sk-test-0123456789abcdef"
 

@@ -96,6 +96,8 @@ EXITS: dict[str, int] = {
     "invalid_query": USAGE,
     "not_a_store": USAGE,
     "key_missing": USAGE,
+    "secret_missing": USAGE,
+    "secret_pasted": USAGE,
     "key_wrong": USAGE,
     "store_not_encrypted": USAGE,
     "path_not_found": NOT_FOUND,

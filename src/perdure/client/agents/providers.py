@@ -15,9 +15,10 @@ import msgspec
 
 from perdure.errors import ConfigError
 from perdure.models.catalogue import PROVIDERS, Provider, Wire
-from perdure.models.keys import Lookup, find_key, in_keyring
+from perdure.models.keys import find_key
 from perdure.models.protocol import ModelClient
 from perdure.models.routing import Factory, ModelRouter
+from perdure.secrets.vault import Lookup, in_keyring
 from perdure.session.clock import Clock
 
 _SCRIPTED = "perdure.models.scripted"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from perdure.interop.redaction.shapes import BEGINS, Find
+from perdure.secrets.shapes import BEGINS, Find
 
 _BEFORE = r"(?:(?<![\w.-])|(?<=\\[nrtbf]))"
 _NAME = r"""[^\s/\\:;,"'`<>|()\[\]{}*?$=&#!]{1,64}"""

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Literal
 
-from perdure.interop.redaction import paths, shapes
-from perdure.interop.redaction.shapes import PLACEHOLDER, Find
+from perdure.interop.redaction import paths
+from perdure.secrets import shapes
+from perdure.secrets.shapes import PLACEHOLDER, Find
 
 Redaction = Literal["secrets", "paths"]
 REDACTIONS: tuple[Redaction, ...] = ("secrets", "paths")

@@ -17,7 +17,7 @@ from perdure.interop.formats.bundles import readable
 from perdure.interop.formats.items import without_source
 from perdure.interop.formats.native import Bundle
 from perdure.interop.redaction.replacing import REDACTIONS, Redaction, Redactor
-from perdure.interop.redaction.shapes import is_secret_name, is_secret_value
+from perdure.secrets.shapes import is_secret_name, is_secret_value
 from perdure.session.codec import BODIES, encode, new_side
 from perdure.session.entries import Entry
 from perdure.session.info import StreamHeader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.interop.redaction import shapes
+from perdure.secrets import shapes
 
 
 def found(text: str) -> dict[str, str]:

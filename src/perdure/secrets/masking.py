@@ -1,0 +1,47 @@
+"""Values that are shown with every secret in them hidden: for events, errors and questions.
+
+Pure. What is stored and what a model is sent are other copies; this one is for onlookers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from perdure.secrets.shapes import finds, is_secret_name, is_secret_value
+
+MASK = "[redacted]"
+
+
+def masked(text: str) -> str:
+    """`text` with `MASK` for whatever looks like a secret; `text` itself where nothing does."""
+    spans = sorted((find.start, find.end) for find in finds(text))
+    if not spans:
+        return text
+    pieces: list[str] = []
+    at = 0
+    for start, end in spans:
+        if end <= at:
+            continue
+        pieces += (text[at : max(start, at)], MASK if start >= at else "")
+        at = end
+    return "".join((*pieces, text[at:]))
+
+
+def masked_value(value: object, name: str = "") -> object:
+    """JSON data with every secret hidden, field names included; `name` is the field it is in."""
+    if isinstance(value, str):
+        if is_secret_name(name) and is_secret_value(value):
+            return MASK
+        return masked(value)
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, object]", value)
+        return {masked(key): masked_value(below, key) for key, below in fields.items()}
+    if isinstance(value, list | tuple):
+        return [masked_value(below, name) for below in cast("list[object]", value)]
+    return value
+
+
+def holds_secret(text: str) -> bool:
+    """Whether anything in `text` looks like a secret."""
+    return next(iter(finds(text)), None) is not None

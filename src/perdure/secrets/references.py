@@ -1,0 +1,29 @@
+"""Secrets by name: ``{{secrets.NAME}}`` in a configuration, never the value.
+
+Pure. References are only looked for in what a person configured. What a model or a web page writes
+is text, whatever it looks like: otherwise a page could name a secret and have it sent to itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+_NAME = r"[A-Za-z][A-Za-z0-9_]{0,63}"
+_reference = re.compile(rf"\{{\{{\s*secrets\.({_NAME})\s*\}}\}}")
+_name = re.compile(_NAME)
+
+
+def is_name(name: str) -> bool:
+    """Whether a secret can be called `name`."""
+    return _name.fullmatch(name) is not None
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The secrets that `text` refers to, in order."""
+    return tuple(found[1] for found in _reference.finditer(text))
+
+
+def filled(text: str, value_of: Callable[[str], str]) -> str:
+    """`text` with the value of each reference; values are never scanned again."""
+    return _reference.sub(lambda found: value_of(found[1]), text)

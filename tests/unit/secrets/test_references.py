@@ -1,0 +1,22 @@
+"""Secrets by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.secrets.references import filled, is_name, names_in
+
+
+def test_references_are_filled_once_and_values_never_scanned_again() -> None:
+    values = {"A": "{{secrets.B}}", "B": "inner"}
+    assert filled("x {{secrets.A}} {{ secrets.B }}", values.__getitem__) == "x {{secrets.B}} inner"
+
+
+def test_the_names_of_a_text_come_in_order() -> None:
+    assert names_in("{{secrets.B}}{{secrets.a1}}") == ("B", "a1")
+    assert names_in("{{ctx.x}} {{secrets.}} {secrets.A}") == ()
+
+
+@pytest.mark.parametrize("name", ["", "1a", "a-b", "a.b", "a b", "é", "x" * 65])
+def test_not_every_text_is_a_name(name: str) -> None:
+    assert not is_name(name)

@@ -1,0 +1,81 @@
+"""Where named secrets are found, and that what was given out does not come back."""
+
+from __future__ import annotations
+
+import base64
+import json
+from urllib.parse import quote
+
+import pytest
+
+from perdure.errors import SecretMissing
+from perdure.secrets.vault import Taint, Vault, in_keyring
+
+VALUE = 'p@ss/w"ord 1+2'
+
+
+def nothing(account: str) -> str | None:
+    return None
+
+
+def vault() -> Vault:
+    return Vault({"PERDURE_SECRET_DB": VALUE}, nothing)
+
+
+def test_the_environment_comes_before_the_keyring() -> None:
+    assert Vault({"PERDURE_SECRET_DB": "env"}, lambda account: "ring").value("db") == "env"
+
+
+def test_a_secret_in_the_keyring_lies_apart_from_the_keys_of_providers() -> None:
+    asked: list[str] = []
+
+    def lookup(account: str) -> str:
+        asked.append(account)
+        return "value"
+
+    assert Vault({}, lookup).value("openai") == "value"
+    assert asked == ["secret:openai"]
+
+
+@pytest.mark.parametrize("name", ["missing", "", "a b", "../openai", "x" * 80])
+def test_a_secret_that_is_nowhere_says_where_to_put_it(name: str) -> None:
+    with pytest.raises(SecretMissing, match="PERDURE_SECRET_"):
+        Vault({}, nothing).value(name)
+
+
+def test_nothing_shows_a_value() -> None:
+    taint = Taint(vault())
+    taint.value("DB")
+    assert VALUE not in repr(taint) + repr(vault()) + str(vars(taint).keys())
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        VALUE,
+        quote(VALUE, safe=""),
+        json.dumps(VALUE)[1:-1],
+        base64.b64encode(VALUE.encode()).decode(),
+        VALUE.encode().hex(),
+        VALUE[::-1],
+    ],
+)
+def test_a_value_is_scrubbed_in_every_usual_form(form: str) -> None:
+    taint = Taint(vault())
+    assert taint.filled("Bearer {{secrets.DB}}") == f"Bearer {VALUE}"
+    assert taint.scrubbed(f"<{form}>") == "<[secret:DB]>"
+
+
+def test_another_form_can_be_remembered() -> None:
+    taint = Taint(vault())
+    taint.took("DB", "dXNlcjpwYXNz")
+    assert taint.scrubbed("dXNlcjpwYXNz") == "[secret:DB]"
+
+
+def test_what_was_not_given_out_stays() -> None:
+    assert Taint(vault()).scrubbed(VALUE) == VALUE
+
+
+def test_a_keyring_that_is_not_there_has_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "keyring", None)
+    assert in_keyring("secret:x") is None
