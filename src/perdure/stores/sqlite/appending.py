@@ -8,7 +8,7 @@ stream, so that a later one sees the earlier; the writer gives it a savepoint.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import apsw
@@ -118,14 +118,15 @@ def append(tables: Tables, request: Request) -> Committed:
         appended.append(_append_to_one(tables, request, write, request.salts[begin:]))
         begin += len(write.entries) * SALT_BYTES
     if request.blobs:
-        _keep_blobs(tables, _namespace_number(tables, request.namespace), request.blobs)
+        keep_blobs(tables, namespace_number(tables, request.namespace), request.blobs)
     if key is not None:
-        namespace = _namespace_number(tables, request.namespace)
+        namespace = namespace_number(tables, request.namespace)
         tables.run(_KEEP_KEY, (namespace, key, request.asked, first, commit.at))
     return Committed(tuple(appended))
 
 
-def _namespace_number(tables: Tables, name: str) -> int:
+def namespace_number(tables: Tables, name: str) -> int:
+    """The number of a namespace, which gets one now if it has none."""
     number = tables.value("SELECT no FROM namespace WHERE name = ?", name)
     if number is None:
         number = tables.value("INSERT INTO namespace (name) VALUES (?) RETURNING no", name)
@@ -138,7 +139,7 @@ def _next_position(tables: Tables) -> int:
     return tables.next_n
 
 
-def _standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
+def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
     """A stream as it stands in this transaction. Raises: SessionNotFound."""
     found = tables.standing.get((namespace, stream))
     if found is None:
@@ -173,10 +174,10 @@ def _append_to_one(
     tables: Tables, request: Request, write: Write, salts: bytes
 ) -> tuple[Entry, ...]:
     if write.create is not None:
-        stream = _created(tables, request.namespace, write.create)
+        stream = created(tables, request.namespace, write.create)
         _remember(tables, request.namespace, stream)
     else:
-        stream = _standing(tables, request.namespace, write.stream)
+        stream = standing(tables, request.namespace, write.stream)
     head = stream.state.head
 
     def sees(reference: EntryId) -> bool:
@@ -189,7 +190,8 @@ def _append_to_one(
     return admission.entries
 
 
-def _keep_blobs(tables: Tables, namespace: int, blobs: Sequence[Packed]) -> None:
+def keep_blobs(tables: Tables, namespace: int, blobs: Sequence[Packed]) -> None:
+    """Keep those of `blobs` that are not kept already."""
     for blob in blobs:
         tables.run(_KEEP_BLOB, (namespace, *blob))
 
@@ -197,15 +199,19 @@ def _keep_blobs(tables: Tables, namespace: int, blobs: Sequence[Packed]) -> None
 # ---------------------------------------------------------------- new streams
 
 
-def _created(tables: Tables, namespace_name: str, header: StreamHeader) -> Stream:
-    namespace = _namespace_number(tables, namespace_name)
+def created(tables: Tables, namespace_name: str, header: StreamHeader) -> Stream:
+    """A new stream, still empty.
+
+    Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent.
+    """
+    namespace = namespace_number(tables, namespace_name)
     if tables.value("SELECT no FROM stream WHERE namespace = ? AND id = ?", namespace, header.id):
         raise SessionExists(header.id)
     fork = header.fork
     if fork is None:
         genesis = genesis_hash(header)
         return _inserted(tables, namespace, opened(header, genesis), None, None)
-    origin = _standing(tables, namespace_name, fork.stream)
+    origin = standing(tables, namespace_name, fork.stream)
     leaf = _fork_leaf(tables, origin, fork)
     shared = Shared(
         info=origin.state.info,
@@ -291,18 +297,34 @@ def _changing(info: SessionInfo) -> tuple[object, ...]:
 
 
 def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, salts: bytes) -> Stream:
-    """Write what was admitted; the stream as it then stands."""
-    entries, first = admission.entries, _next_position(tables)
-    growth = _Growth(tables, stream, first)
-    rows: list[tuple[object, ...]] = []
+    """Seal what was admitted, and write it; the stream as it then stands."""
+    sealed: list[tuple[Entry, bytes, bytes]] = []
     lines: list[bytes] = []
-    for index, entry in enumerate(entries):
+    for index, entry in enumerate(admission.entries):
         salt = salts[index * SALT_BYTES : (index + 1) * SALT_BYTES]
         digest = body_digest(entry.body, salt)
         lines.append(header_line(entry, digest))
-        rows.append(growth.row(entry, salt, digest))
+        sealed.append((entry, salt, digest))
     chain = commit_hash(stream.state.hash, at, admission.epoch, lines)
-    tables.run_many(_INSERT_ENTRY, rows)
+    return placed(tables, stream, admission, sealed, at=at, chain=chain)
+
+
+def placed(
+    tables: Tables,
+    stream: Stream,
+    admission: Admission,
+    sealed: Iterable[tuple[Entry, bytes | None, bytes]],
+    *,
+    at: int,
+    chain: bytes,
+) -> Stream:
+    """Write what was admitted, each entry with its salt and digest; the stream as it then stands.
+
+    `chain` is its hash after this commit.
+    """
+    entries, first = admission.entries, _next_position(tables)
+    growth = _Growth(tables, stream, first)
+    tables.run_many(_INSERT_ENTRY, [growth.row(*row) for row in sealed])
     tables.next_n = first + len(entries)
     tables.run(_INSERT_COMMIT, (first, len(entries), at, admission.epoch, chain))
     leaf = growth.leaf(admission.leaf)
@@ -334,7 +356,7 @@ class _Growth:
         if stream.leaf is not None:
             self._nodes[stream.state.leaf] = stream.leaf
 
-    def row(self, entry: Entry, salt: bytes, digest: bytes) -> tuple[object, ...]:
+    def row(self, entry: Entry, salt: bytes | None, digest: bytes) -> tuple[object, ...]:
         """The row of the next entry."""
         n, number, seq, name = self._n, self._stream.no, entry.seq, entry.kind
         self._n = n + 1
@@ -414,7 +436,7 @@ def acquire_lease(
     Raises: LeaseHeld, SessionNotFound.
     """
     stream = wanted.stream
-    row = _standing(tables, namespace, stream)
+    row = standing(tables, namespace, stream)
     if row.owner is not None and row.owner != dead_owner and row.until > now:
         raise LeaseHeld(stream, row.owner, row.until)
     epoch = row.state.epoch + 1
@@ -436,7 +458,7 @@ def renew_lease(tables: Tables, namespace: str, lease: Lease, until: int) -> Lea
 
 def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
     """Give `lease` back; nothing happens when it was taken over. Raises: SessionNotFound."""
-    row = _standing(tables, namespace, lease.stream)
+    row = standing(tables, namespace, lease.stream)
     if is_current(lease, row.state):
         del tables.standing[namespace, lease.stream]
         tables.run("UPDATE stream SET owner = NULL, until = 0 WHERE no = ?", (row.no,))
@@ -450,7 +472,7 @@ def put_partial(tables: Tables, namespace: str, lease: Lease, seq: int, content:
 
 
 def _held(tables: Tables, namespace: str, lease: Lease) -> Stream:
-    row = _standing(tables, namespace, lease.stream)
+    row = standing(tables, namespace, lease.stream)
     if not is_current(lease, row.state):
         raise LeaseLost(lease.stream, lease.epoch, row.state.epoch)
     return row
