@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from perdure.errors import ConfigError as ConfigError
     from perdure.errors import ContextOverflow as ContextOverflow
     from perdure.errors import CorruptLog as CorruptLog
+    from perdure.errors import CredentialsRefused as CredentialsRefused
     from perdure.errors import EgressDenied as EgressDenied
     from perdure.errors import EgressError as EgressError
     from perdure.errors import EngineError as EngineError
@@ -86,6 +87,8 @@ if TYPE_CHECKING:
     from perdure.events.types import Event as Event
     from perdure.events.types import LiveEvent as LiveEvent
     from perdure.events.types import Snapshot as Snapshot
+    from perdure.models.prices import Price as Price
+    from perdure.models.prices import dollars as dollars
     from perdure.session.codec import body_of as body_of
     from perdure.session.entries import LEAF as LEAF
     from perdure.session.entries import Entry as Entry
@@ -144,6 +147,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "ConfigError",
         "ContextOverflow",
         "CorruptLog",
+        "CredentialsRefused",
         "EgressDenied",
         "EgressError",
         "EngineError",
@@ -198,6 +202,10 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "Event",
         "LiveEvent",
         "Snapshot",
+    ),
+    "perdure.models.prices": (
+        "Price",
+        "dollars",
     ),
     "perdure.session.codec": ("body_of",),
     "perdure.session.entries": (

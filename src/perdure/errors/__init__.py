@@ -9,7 +9,7 @@
     │                InvalidQuery · SearchIndexDamaged
     │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
-    │                MalformedResponse
+    │                CredentialsRefused · MalformedResponse
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied · ToolUnavailable
     ├ EgressError    EgressDenied
     ├ EngineError    InvalidTransition · TurnFailed · UnsafeReplay
@@ -44,6 +44,7 @@ from perdure.errors.log import (
 )
 from perdure.errors.models import (
     ContextOverflow,
+    CredentialsRefused,
     MalformedResponse,
     ModelError,
     ModelRefused,
@@ -94,6 +95,7 @@ __all__ = [
     "ContextOverflow",
     "CopyConflict",
     "CorruptLog",
+    "CredentialsRefused",
     "EgressDenied",
     "EgressError",
     "EngineError",

@@ -61,6 +61,12 @@ class ModelRefused(ModelError):
         self.status = status
 
 
+class CredentialsRefused(ModelRefused):
+    """The provider does not accept the key, or the account behind it."""
+
+    code = "credentials_refused"
+
+
 class MalformedResponse(ModelError):
     """The provider's answer could not be understood."""
 

@@ -80,7 +80,16 @@ class Finished(msgspec.Struct, frozen=True):
     usage: Usage | None = None
 
 
-Delta = TextDelta | ThinkingDelta | ToolCallDelta | Finished
+class Counted(msgspec.Struct, frozen=True):
+    """What the provider has counted so far; says nothing, and a later count replaces it.
+
+    So that the usage of an answer that never comes to its end is known as well.
+    """
+
+    usage: Usage
+
+
+Delta = TextDelta | ThinkingDelta | ToolCallDelta | Counted | Finished
 
 
 class ModelClient(Protocol):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from perdure.errors import ModelError, RateLimited
@@ -12,7 +14,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
     Units: `first_wait_s` and `cap_s` seconds. `max_attempts` counts the first call too; `jitter` is
     the share by which a wait may be shorter or longer, so that many processes do not come back at
-    the same moment.
+    the same moment. Waits are multiplied by `factor`, or with `growth` "linear" grow by the first.
     """
 
     max_attempts: int = 3
@@ -20,6 +22,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     factor: float = 2.0
     cap_s: float = 60.0
     jitter: float = 0.2
+    growth: Literal["exponential", "linear"] = "exponential"
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
@@ -51,6 +54,8 @@ def next_wait(
 
 def _backoff_s(policy: RetryPolicy, attempt: int) -> float:
     wait_s = policy.first_wait_s
+    if policy.growth == "linear":
+        return min(wait_s * attempt, policy.cap_s)
     for _ in range(attempt - 1):
         if wait_s >= policy.cap_s:
             return policy.cap_s

@@ -11,7 +11,9 @@ from typing import Protocol, runtime_checkable
 
 from perdure.errors import ConfigError, ModelError, ModelRefused
 from perdure.models.catalogue import PROVIDERS
+from perdure.models.prices import Pricing
 from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest
+from perdure.session.messages import Usage
 
 Factory = Callable[[], ModelClient]
 """Makes a client, or raises ConfigError saying what is missing (a package, a key)."""
@@ -78,6 +80,22 @@ class ModelRouter:
             # In a turn this is one more way for a model to be unusable: an imported session may
             # name a provider that nobody has set up here.
             return _failing(ModelRefused(request.model, str(error)))
+
+    def cost_microcents(self, model: str, usage: Usage) -> int | None:
+        """What `usage` of `model` costs by the list of its client; None when nobody knows."""
+        try:
+            client = self.client_for(model)
+        except ConfigError:
+            return None
+        return client.cost_microcents(model, usage) if isinstance(client, Pricing) else None
+
+    async def renew(self, provider: str) -> None:
+        """Make the client of `provider` anew at its next call, so that a changed key counts."""
+        if provider not in self._factories:
+            return
+        client = self._clients.pop(provider, None)
+        if isinstance(client, Closable):
+            await client.aclose()
 
     async def aclose(self) -> None:
         """Close every client that was made or given and can be closed."""

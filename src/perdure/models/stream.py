@@ -15,7 +15,14 @@ from typing import Literal
 import msgspec
 
 from perdure.errors import MalformedResponse, ModelUnavailable
-from perdure.models.protocol import Delta, Finished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.models.protocol import (
+    Counted,
+    Delta,
+    Finished,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+)
 from perdure.session.messages import (
     Message,
     Part,
@@ -23,6 +30,7 @@ from perdure.session.messages import (
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    Usage,
 )
 
 INVALID_JSON = "__invalid_json__"
@@ -111,7 +119,8 @@ class AnswerBuilder:
 
     `taken_ids` are the ids of the calls that the request holds already. Some servers number calls
     anew in every answer; a call whose id is taken gets a suffix (``call_0-2``), because ids must be
-    unique within a branch.
+    unique within a branch. `counted` is the usage the provider has reported so far, `has_begun`
+    says that some of the answer has come, be it only the start of a tool call.
     """
 
     def __init__(self, model: str, taken_ids: Collection[str] = ()) -> None:
@@ -120,6 +129,8 @@ class AnswerBuilder:
         self._parts: list[_Words | _Call] = []
         self._calls: dict[int, _Call] = {}
         self._end: Finished | None = None
+        self.counted: Usage | None = None
+        self.has_begun = False
 
     def add(self, delta: Delta) -> None:
         """Take the next delta.
@@ -130,7 +141,13 @@ class AnswerBuilder:
             raise ValueError("a delta came after the end of the stream")
         if isinstance(delta, Finished):
             self._end = delta
-        elif isinstance(delta, ToolCallDelta):
+            self.counted = delta.usage or self.counted
+            return
+        if isinstance(delta, Counted):
+            self.counted = delta.usage
+            return
+        self.has_begun = True
+        if isinstance(delta, ToolCallDelta):
             self._add_to_call(delta)
         else:
             self._add_words(delta)
@@ -147,7 +164,8 @@ class AnswerBuilder:
 
         Shape: an answer that the model or the provider cut short (any stop reason but ``stop`` and
         ``tool_calls``) holds those calls only whose arguments are complete. The stop reason is
-        ``tool_calls`` exactly when a clean answer holds calls, whatever the provider said.
+        ``tool_calls`` when a clean answer holds calls, whatever the provider said; that of an
+        answer that claims calls and holds none stays what the provider said.
         Raises: ModelUnavailable when the stream broke off before its end; MalformedResponse when a
         call has no name.
         """
@@ -160,14 +178,13 @@ class AnswerBuilder:
             parts,
             model=self._model,
             stop_reason=self._stop_reason(self._end.stop_reason, parts),
-            usage=self._end.usage,
+            usage=self.counted,
         )
 
     @staticmethod
     def _stop_reason(said: StopReason, parts: tuple[Part, ...]) -> StopReason:
-        if said not in ("stop", "tool_calls"):
-            return said
-        return "tool_calls" if any(isinstance(part, ToolCallPart) for part in parts) else "stop"
+        has_calls = any(isinstance(part, ToolCallPart) for part in parts)
+        return "tool_calls" if said == "stop" and has_calls else said
 
     def _add_words(self, delta: TextDelta | ThinkingDelta) -> None:
         kind: Literal["text", "thinking"] = "text" if isinstance(delta, TextDelta) else "thinking"

@@ -89,3 +89,8 @@ def test_without_jitter_waits_never_shrink() -> None:
 def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"."):
         RetryPolicy(**wrong)  # pyright: ignore[reportArgumentType] - wrong on purpose
+
+
+def test_waits_may_grow_by_the_same_amount_each_time() -> None:
+    policy = RetryPolicy(max_attempts=9, first_wait_s=1, cap_s=3, jitter=0, growth="linear")
+    assert [next_wait(policy, n, UNAVAILABLE, 0.5) for n in (1, 2, 3, 4)] == [1.0, 2.0, 3.0, 3.0]

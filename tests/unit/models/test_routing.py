@@ -9,7 +9,7 @@ import pytest
 from perdure.errors import ConfigError, ModelRefused
 from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
 from perdure.models.routing import ModelRouter
-from perdure.session.messages import user
+from perdure.session.messages import Usage, user
 
 
 class NamedClient:
@@ -105,3 +105,33 @@ async def test_closing_closes_what_was_used() -> None:
     assert clients["a"].is_closed
     assert clients["b"].is_closed
     assert unused == []
+
+
+class PricedClient(NamedClient):
+    """A client whose tokens cost one micro-cent each."""
+
+    def cost_microcents(self, model: str, usage: Usage) -> int | None:
+        return usage.total_tokens
+
+
+async def test_prices_come_from_the_client_of_the_model_or_are_unknown() -> None:
+    router = ModelRouter({"a": PricedClient("one"), "b": NamedClient("two")})
+    assert router.cost_microcents("a:x", Usage(3, 4)) == 7
+    assert router.cost_microcents("b:x", Usage(3, 4)) is None
+    assert router.cost_microcents("nowhere:x", Usage(3, 4)) is None
+
+
+async def test_a_renewed_provider_is_made_anew_and_its_old_client_let_go() -> None:
+    made: list[NamedClient] = []
+
+    def factory() -> NamedClient:
+        made.append(NamedClient(f"key {len(made)}"))
+        return made[-1]
+
+    router = ModelRouter({"a": NamedClient("given")}, factories={"b": factory})
+    assert await said(router, "b:x") == "key 0 for b:x"
+    await router.renew("b")
+    assert made[0].is_closed
+    assert await said(router, "b:x") == "key 1 for b:x"
+    await router.renew("a")
+    assert await said(router, "a:x") == "given for a:x"

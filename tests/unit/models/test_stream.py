@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import MalformedResponse, ModelUnavailable
-from perdure.models.protocol import Delta, Finished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.models.protocol import (
+    Counted,
+    Delta,
+    Finished,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+)
 from perdure.models.stream import (
     INVALID_JSON,
     AnswerBuilder,
@@ -118,7 +125,7 @@ def test_good_arguments_are_not_taken_for_bad_ones() -> None:
     ("said", "has_call", "told"),
     [
         ("stop", True, "tool_calls"),
-        ("tool_calls", False, "stop"),
+        ("tool_calls", False, "tool_calls"),
         ("tool_calls", True, "tool_calls"),
         ("length", True, "length"),
         ("content_filter", False, "content_filter"),
@@ -129,6 +136,17 @@ def test_the_stop_reason_says_whether_there_are_calls(
 ) -> None:
     calls = (call(0, "{}", id_="a", name="t"),) if has_call else ()
     assert made(TextDelta("x"), *calls, Finished(said)).stop_reason == told
+
+
+def test_what_was_counted_is_known_also_of_an_answer_that_never_ends() -> None:
+    builder = AnswerBuilder(MODEL)
+    assert (builder.counted, builder.has_begun) == (None, False)
+    builder.add(Counted(Usage(10, 1)))
+    assert (builder.counted, builder.has_begun) == (Usage(10, 1), False)
+    builder.add(ToolCallDelta(0, "a", "t"))
+    assert builder.has_begun
+    builder.add(Finished("stop"))
+    assert builder.finished().usage == Usage(10, 1)
 
 
 def test_an_answer_cut_at_its_limit_keeps_only_complete_calls() -> None:

@@ -18,13 +18,13 @@ from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.settings import ModelSettings
 
 from perdure.errors import ModelUnavailable
-from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
+from perdure.models.protocol import Counted, Delta, Finished, ModelInfo, ModelRequest, TextDelta
 from perdure.models.providers.answers import EventMapper, usage_of
 from perdure.models.providers.classify import model_error, unended
 from perdure.models.providers.mapping import wire_messages, wire_parameters, wire_settings
-from perdure.models.providers.pricing import cost_microcents
+from perdure.models.providers.pricing import cost_microcents, cost_of
 from perdure.models.providers.rounds import RoundMemory
-from perdure.session.messages import StopReason
+from perdure.session.messages import StopReason, Usage
 
 CONNECT_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 600.0
@@ -70,8 +70,12 @@ class WireClient(ABC):
         mapper = EventMapper()
         try:
             async with self._opened(request) as response:
+                is_counted = False
                 async with aclosing(_deltas(mapper, response)) as deltas:
                     async for delta in deltas:
+                        if not is_counted and (usage := self._counted(response)) is not None:
+                            is_counted = True  # what the request took; the rest comes at the end
+                            yield Counted(usage)
                         yield delta
                 if not _is_ended(response):
                     raise unended(request.model, has_begun=mapper.has_begun)
@@ -107,14 +111,21 @@ class WireClient(ABC):
             instrument=False,
         )
 
+    def cost_microcents(self, model: str, usage: Usage) -> int | None:
+        """What `usage` of `model` costs at this address; None when nobody knows."""
+        return cost_of(usage, model.partition(":")[2] or model, self._address)
+
+    def _counted(self, response: StreamedResponse) -> Usage | None:
+        """What the provider has said about its usage before the answer is whole."""
+        usage = response.usage
+        return usage_of(usage, cost_microcents(usage, response.model_name, self._address))
+
     def _finished(self, model: str, response: StreamedResponse) -> Finished:
         reason = response.finish_reason or "stop"
         if reason == "error":
             raise ModelUnavailable(model, "the provider ended the answer with an error")
         self._rounds.keep(model, response.get())
-        usage = response.usage
-        cost = cost_microcents(usage, response.model_name, self._address)
-        return Finished(_STOP_REASONS[reason], usage_of(usage, cost))
+        return Finished(_STOP_REASONS[reason], self._counted(response))
 
     def _model(self, model: str) -> Model[Any]:
         name = model.partition(":")[2] or model

@@ -27,6 +27,7 @@ from pydantic_ai.exceptions import (
 
 from perdure.errors import (
     ContextOverflow,
+    CredentialsRefused,
     MalformedResponse,
     ModelError,
     ModelRefused,
@@ -69,6 +70,9 @@ _USED_AND_LIMIT = (
 )
 _BAD_REQUEST = re.compile(r"invalid_|unsupported_|image_|empty_image")
 """How the codes begin by which a stream says that the request itself is wrong."""
+
+_CREDENTIALS = (401, 402, 403)
+"""Statuses that are about the key or its account, not about the request."""
 
 _TRY_AGAIN = re.compile(r"try again in (\d+(?:\.\d+)?)\s*(ms|s|m)\b", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
@@ -149,6 +153,8 @@ def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> M
         return _overflow(model, reason, said)
     if status == 408 or status >= 500:
         return ModelUnavailable(model, reason)
+    if status in _CREDENTIALS:
+        return CredentialsRefused(model, reason, status)
     return ModelRefused(model, reason, status)
 
 

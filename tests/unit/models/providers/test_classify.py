@@ -18,6 +18,7 @@ from pydantic_ai.exceptions import (
 
 from perdure.errors import (
     ContextOverflow,
+    CredentialsRefused,
     MalformedResponse,
     ModelError,
     ModelRefused,
@@ -37,9 +38,9 @@ def of_status(status: int, body: object = None, **headers: str) -> ModelError:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (401, ModelRefused),
-        (402, ModelRefused),
-        (403, ModelRefused),
+        (401, CredentialsRefused),
+        (402, CredentialsRefused),
+        (403, CredentialsRefused),
         (404, ModelRefused),
         (400, ModelRefused),
         (409, ModelRefused),

@@ -6,7 +6,8 @@ import pytest
 from pydantic_ai.usage import RequestUsage
 
 from perdure.models.catalogue import ANTHROPIC_URL, GOOGLE_URL, OPENAI_URL, OPENROUTER_URL
-from perdure.models.providers.pricing import cost_microcents
+from perdure.models.providers.pricing import cost_microcents, cost_of
+from perdure.session.messages import Usage
 
 OPENAI = "https://api.openai.com/v1/"
 
@@ -37,6 +38,11 @@ def test_each_class_of_tokens_has_its_own_price() -> None:
     )
     # 400,000 at 1 dollar a million, 500,000 at 0.10, 100,000 at 1.25.
     assert cost_microcents(usage, "claude-haiku-4-5", ANTHROPIC_URL) == 57_500_000
+
+
+def test_a_usage_of_ours_costs_the_same_as_the_librarys() -> None:
+    usage = Usage(400_000, 0, cache_read_tokens=500_000, cache_write_tokens=100_000)
+    assert cost_of(usage, "claude-haiku-4-5", ANTHROPIC_URL) == 57_500_000
 
 
 def test_cached_input_costs_less() -> None:

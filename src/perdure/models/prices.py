@@ -1,0 +1,101 @@
+"""What calls of models cost: prices of one's own, and whose price counts where several are known.
+
+All money is whole micro-cents (1e-8 US dollars), so sums are exact. A model without a price has no
+cost, which is said as None and never as 0. Nothing here asks anybody: `Pricing` clients answer from
+a list that comes with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from perdure.session.messages import Usage
+
+MICROCENTS_PER_DOLLAR = 100_000_000
+_TOKENS = 1_000_000
+
+Cost = Callable[[str, Usage], int | None]
+"""What `usage` of a model (``provider:name``) costs in micro-cents; None when nobody knows."""
+
+
+def dollars(amount: str | float | Decimal) -> int:
+    """`amount` US dollars in micro-cents; text and Decimals are exact.
+
+    Raises: ValueError when it is negative or no amount.
+    """
+    try:
+        exact = Decimal(str(amount)) * MICROCENTS_PER_DOLLAR
+        whole = int(exact.to_integral_value())
+    except (ArithmeticError, ValueError) as error:
+        raise ValueError(f"{amount!r} is no amount of dollars") from error
+    if whole < 0:
+        raise ValueError(f"{amount!r} is less than nothing")
+    return whole
+
+
+class Price(msgspec.Struct, frozen=True):
+    """The price of a model, as price lists give it: per million tokens.
+
+    Units: micro-cents per million tokens (`dollars` makes them). Tokens of the cache cost what
+    other input costs, where no price of theirs is given.
+    """
+
+    input: int
+    output: int
+    cache_read: int | None = None
+    cache_write: int | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.input, self.output, self.cache_read or 0, self.cache_write or 0) < 0:
+            raise ValueError("a price is not less than nothing")
+
+    def cost_microcents(self, usage: Usage) -> int:
+        """What `usage` costs, rounded to the nearest micro-cent."""
+        read = self.input if self.cache_read is None else self.cache_read
+        written = self.input if self.cache_write is None else self.cache_write
+        total = (
+            usage.input_tokens * self.input
+            + usage.output_tokens * self.output
+            + usage.cache_read_tokens * read
+            + usage.cache_write_tokens * written
+        )
+        return (total + _TOKENS // 2) // _TOKENS
+
+
+@runtime_checkable
+class Pricing(Protocol):
+    """A model client that knows what its models cost."""
+
+    def cost_microcents(self, model: str, usage: Usage) -> int | None:
+        """What `usage` of `model` costs; None when nobody knows. Never calls out."""
+        ...
+
+
+class Costing:
+    """A `Cost`: prices of one's own first, then what a call reported, then the client's list.
+
+    `prices` are by ``provider:name``, or ``provider:*`` for every other model of a provider.
+    """
+
+    def __init__(self, prices: Mapping[str, Price], client: object) -> None:
+        self._prices = dict(prices)
+        self._client = client
+
+    def __call__(self, model: str, usage: Usage) -> int | None:
+        own = self._prices.get(model) or self._prices.get(f"{model.partition(':')[0]}:*")
+        if own is not None:
+            return own.cost_microcents(usage)
+        if usage.cost_microcents is not None:
+            return usage.cost_microcents
+        if isinstance(self._client, Pricing):
+            return self._client.cost_microcents(model, usage)
+        return None
+
+
+def unpriced(model: str, usage: Usage) -> int | None:
+    """A `Cost` that knows no price but the one a call reported."""
+    return usage.cost_microcents

@@ -1,0 +1,75 @@
+"""Money is whole micro-cents; whose price counts, and what has none."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.models.prices import Costing, Price, dollars, unpriced
+from perdure.session.messages import Usage
+
+MODEL = "p:m"
+counts = st.integers(0, 10**9)
+usages = st.builds(Usage, counts, counts, counts, counts)
+
+
+class Listed:
+    """A client with a list of one price."""
+
+    def cost_microcents(self, model: str, usage: Usage) -> int | None:
+        return 7 if model == MODEL else None
+
+
+@pytest.mark.parametrize(
+    ("amount", "microcents"),
+    [("1.50", 150_000_000), (0.1, 10_000_000), (Decimal("0.00000001"), 1), (0, 0), (3, 3 * 10**8)],
+)
+def test_dollars_are_exact(amount: str | float | Decimal, microcents: int) -> None:
+    assert dollars(amount) == microcents
+
+
+@pytest.mark.parametrize("amount", ["free", "-1", "inf", "nan", ""])
+def test_what_is_no_amount_is_refused(amount: str) -> None:
+    with pytest.raises(ValueError, match=r"amount|nothing"):
+        dollars(amount)
+
+
+def test_each_class_of_tokens_has_its_price_and_the_cache_costs_what_input_does_without() -> None:
+    price = Price(dollars(3), dollars(15), cache_read=dollars("0.3"))
+    million = 1_000_000
+    assert price.cost_microcents(Usage(million)) == dollars(3)
+    assert price.cost_microcents(Usage(output_tokens=million)) == dollars(15)
+    assert price.cost_microcents(Usage(cache_read_tokens=million)) == dollars("0.3")
+    assert price.cost_microcents(Usage(cache_write_tokens=million)) == dollars(3)
+
+
+def test_a_price_is_not_negative() -> None:
+    with pytest.raises(ValueError, match="less than nothing"):
+        Price(1, -1)
+
+
+@given(usages, usages)
+def test_the_cost_of_two_calls_is_that_of_one_up_to_rounding(one: Usage, two: Usage) -> None:
+    price = Price(123_457, 1_000_003, 11, 13)
+    apart = price.cost_microcents(one) + price.cost_microcents(two)
+    assert abs(price.cost_microcents(one + two) - apart) <= 1
+
+
+def test_own_prices_come_first_then_what_was_reported_then_the_list() -> None:
+    own = {MODEL: Price(1_000_000, 0), "q:*": Price(2_000_000, 0)}
+    reported = Usage(5, cost_microcents=99)
+    assert Costing(own, Listed())(MODEL, reported) == 5
+    assert Costing(own, Listed())("q:anything", reported) == 10
+    assert Costing({}, Listed())(MODEL, reported) == 99
+    assert Costing({}, Listed())(MODEL, Usage(5)) == 7
+    assert Costing({}, Listed())("p:other", Usage(5)) is None
+    assert Costing({}, object())(MODEL, Usage(5)) is None
+
+
+def test_free_is_not_unknown() -> None:
+    assert Costing({"own:*": Price(0, 0)}, object())("own:m", Usage(5, 5)) == 0
+    assert unpriced(MODEL, Usage(5)) is None
+    assert unpriced(MODEL, Usage(5, cost_microcents=4)) == 4
