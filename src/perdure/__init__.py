@@ -266,11 +266,8 @@ def _loaded(name: str) -> object:
 
 if not TYPE_CHECKING:  # else checkers would believe every misspelt name
     __getattr__ = _loaded
-
-
-__all__ = sorted({*_HOMES, *_MODULES})  # pyright: ignore[reportUnsupportedDunderAll] - of a table
-"""What ``from perdure import *`` brings: every public name."""
+    __all__ = [*_HOMES, *_MODULES]  # noqa: PLE0604 - the tables hold names
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "__version__"})
+    return sorted({*globals(), *_HOMES, *_MODULES, "__version__"})

@@ -46,6 +46,14 @@ def test_checkers_see_what_is_there() -> None:
     assert public - loaded == typed_names()
 
 
+def test_a_star_brings_the_public_names_and_nothing_else() -> None:
+    brought: dict[str, object] = {}
+    exec("from perdure import *", brought)
+    brought.pop("__builtins__")
+    assert set(brought) == typed_names()
+    assert brought["Agent"] is perdure.Agent
+
+
 def test_every_error_is_public_by_its_name() -> None:
     for name, value in vars(errors).items():
         if isinstance(value, type) and issubclass(value, errors.PerdureError):

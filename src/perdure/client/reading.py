@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 import msgspec
 
+from perdure.client.amounts import amount
 from perdure.client.clock import Outside
 from perdure.client.watching import Watch, watch_session
 from perdure.context.build import Context, build_context
@@ -40,6 +41,22 @@ class OpenQuestion(msgspec.Struct, frozen=True):
     at: int
     about: EntryId | None
     question: Question
+
+
+INBOX_KINDS = (Question.kind, Answer.kind)
+"""Kinds of the side entries that `open_questions` looks at."""
+
+
+def open_questions(notes: Iterable[Entry]) -> list[OpenQuestion]:
+    """The questions among `notes` that no answer among them is about, oldest first."""
+    notes = tuple(notes)
+    answered = {entry.about for entry in notes if entry.kind == Answer.kind}
+    found = [
+        OpenQuestion(entry.id, entry.at, entry.about, body)
+        for entry in notes
+        if entry.id not in answered and isinstance(body := body_of(entry), Question)
+    ]
+    return sorted(found, key=lambda question: question.at)
 
 
 class SessionReader:
@@ -100,19 +117,31 @@ class SessionReader:
         return nodes_of(index_of(await self._backing.log.tree(self.id)), await self.labels())
 
     async def messages(self, last: int | None = None) -> list[Message]:
-        """The newest `last` messages of the branch (all by default), oldest first."""
+        """The newest `last` messages of the branch (all by default), oldest first.
+
+        Raises: ValueError when `last` is negative, or greater than any store can count.
+        """
+        amount("last", last)
         leaf = (await self._look()).leaf
         entries = await self._backing.log.branch(self.id, leaf, limit=last, kind=MESSAGE)
         return [message for entry in entries if (message := entry.message) is not None]
 
     async def context(self, budget_tokens: int | None = None) -> Context:
-        """What a model would be sent if the conversation went on now, and why."""
+        """What a model would be sent if the conversation went on now, and why.
+
+        Raises: ValueError when `budget_tokens` is less than 1.
+        """
+        amount("budget_tokens", budget_tokens, least=1)
         leaf = (await self._look()).leaf
         window = await self._backing.log.context_window(self.id, leaf)
         return build_context(window, budget_tokens=budget_tokens)
 
     async def entries(self, after: int = EMPTY) -> AsyncIterator[Entry]:
-        """The session's own log in order, from the first entry after seq `after` to its head."""
+        """The session's own log in order, from the first entry after seq `after` to its head.
+
+        Raises: ValueError when `after` is less than -1.
+        """
+        amount("after", after, least=EMPTY)
         while page := await self._backing.log.entries(self.id, after, _PAGE):
             for entry in page:
                 yield entry
@@ -123,7 +152,9 @@ class SessionReader:
 
         Shape: durable events without gap or repetition, whoever appends; live ones, and snapshots
         of calls that are open, of what runs in this process. Ends when the store is closed.
+        Raises: ValueError when `after` is less than -1.
         """
+        amount("after", after, least=EMPTY)
         return watch_session(
             self._backing, self._bus, self.id, self.head if after is None else after
         )
@@ -140,14 +171,8 @@ class SessionReader:
 
     async def questions(self) -> list[OpenQuestion]:
         """What waits for a person, oldest first. A fork does not inherit its origin's."""
-        kinds = (Question.kind, Answer.kind)
-        notes = [e for e in await self._backing.log.notes(self.id, kinds) if e.stream == self.id]
-        answered = {entry.about for entry in notes if entry.kind == Answer.kind}
-        return [
-            OpenQuestion(entry.id, entry.at, entry.about, body)
-            for entry in notes
-            if entry.id not in answered and isinstance(body := body_of(entry), Question)
-        ]
+        notes = await self._backing.log.notes(self.id, INBOX_KINDS)
+        return open_questions(note for note in notes if note.stream == self.id)
 
     async def _look(self) -> StreamState:
         """Where the session stands now; the handle remembers it."""

@@ -184,7 +184,8 @@ class Session(SessionReader):
         else:
             target = await self._backing.log.entry(self.id, await self._resolve(compaction))
         if target is None or target.kind != Compaction.kind:
-            raise InvalidEntry("there is no compaction to take back")
+            reason = "there is no compaction to take back"
+            raise InvalidEntry(reason, told=f"{reason} in session {self.id}")
         undone = undone_of(await self._backing.log.notes(self.id, (CompactionUndone.kind,)))
         return None if target.id in undone else await self._note(CompactionUndone(), target.id)
 
@@ -238,9 +239,11 @@ class Session(SessionReader):
         asked = await self._backing.log.entry(self.id, await self._resolve(question))
         body = body_of(asked)
         if not isinstance(body, Question) or asked.stream != self.id:
-            raise InvalidEntry(f"{asked.id} is not a question of this session")
+            reason = f"{asked.id} is not a question of this session"
+            raise InvalidEntry(reason, told=reason)
         if choice not in body.choices:
-            raise InvalidEntry(f"{choice!r} is none of the answers {', '.join(body.choices)}")
+            reason = f"{choice!r} is none of the answers {', '.join(body.choices)}"
+            raise InvalidEntry(reason, told=reason)
         new = new_side(Answer(choice, by, note), asked.id)
         try:
             # The key makes the store decide which of two answers was first.
@@ -291,7 +294,8 @@ class Session(SessionReader):
         """The entry, if it is part of the conversation."""
         found = await self._backing.log.entry(self.id, await self._resolve(reference))
         if found.lane != "tree":
-            raise InvalidEntry(f"{found.id} is a note ({found.kind}), not part of the conversation")
+            reason = f"{found.id} is a note ({found.kind}), not part of the conversation"
+            raise InvalidEntry(reason, told=reason)
         return found.id
 
 

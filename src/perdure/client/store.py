@@ -8,7 +8,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
+from perdure.client.amounts import amount
 from perdure.client.clock import Outside, absolute
+from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
 from perdure.client.session import Session
 from perdure.client.watching import Watch, watch_namespace
 from perdure.errors import SessionExists, SessionNotFound, Unsupported
@@ -93,7 +95,11 @@ class Store:
         cwd: str | os.PathLike[str] | None = None,
         query: str | None = None,
     ) -> list[SessionInfo]:
-        """Sessions, newest activity first; of a folder, or whose name or id contains `query`."""
+        """Sessions, newest activity first; of a folder, or whose name or id contains `query`.
+
+        Raises: ValueError when `limit` is negative, or greater than any store can count.
+        """
+        amount("limit", limit)
         return await self.backend.sessions(limit=limit, scope=scope, cwd=absolute(cwd), query=query)
 
     async def search(
@@ -113,8 +119,10 @@ class Store:
         Each filter that is given must fit: one of `roles`, one of `sessions` (by id, or how it
         begins), one of `tools`, not before `since` and before `until` (local time where they name
         no zone), on its session's current branch or not.
-        Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound, AmbiguousId; Unsupported.
+        Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound, AmbiguousId; Unsupported;
+        ValueError when `limit` is negative, or greater than any store can count.
         """
+        amount("limit", limit)
         query = SearchQuery(
             text=text,
             roles=tuple(roles),
@@ -126,6 +134,10 @@ class Store:
             limit=limit,
         )
         return await self._searching.search(query)
+
+    async def questions(self) -> list[OpenQuestion]:
+        """What waits for a person in any session, oldest first; ids are ``<session>/<seq>``."""
+        return open_questions(await self.backend.notes_of_all(INBOX_KINDS))
 
     async def reindex(self) -> int:
         """Build the index of `search` anew from the log; how many texts can now be found.
@@ -144,7 +156,9 @@ class Store:
         """The events of every session after position `after` (default: from now on; 0: all).
 
         Shape: as `Session.watch`; ``Watch.cursor`` is the position to go on from.
+        Raises: ValueError when `after` is negative.
         """
+        amount("after", after)
         return watch_namespace(self.backend, self.bus, after)
 
     async def verify(self) -> Verification:

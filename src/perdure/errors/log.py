@@ -37,12 +37,15 @@ class AmbiguousId(SessionError):
 
 
 class InvalidEntry(SessionError):
-    """An entry breaks a rule of the log; nothing was appended."""
+    """An entry breaks a rule of the log; nothing was appended.
+
+    Where what was asked for is no append in the caller's eyes, `told` is the whole sentence.
+    """
 
     code = "invalid_entry"
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the entry cannot be appended: {reason}")
+    def __init__(self, reason: str, *, told: str | None = None) -> None:
+        super().__init__(told or f"the entry cannot be appended: {reason}")
         self.reason = reason
 
 

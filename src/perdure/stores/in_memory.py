@@ -238,6 +238,14 @@ class _Namespace(_Handle):
     """`NamespaceReading`."""
 
     async def find(self, prefix: str) -> StreamId:
+    async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
+        found: list[Entry] = []
+        for held in self._heap.streams.values():
+            if held.state.header.kind == "session":
+                own = [entry for kind in set(kinds) for entry in held.notes.get(kind, ())]
+                found += sorted(own, key=lambda entry: entry.seq)
+        return found
+
         streams = self._heap.streams
         if prefix in streams:
             return StreamId(prefix)

@@ -335,6 +335,14 @@ class NamespaceReading(Protocol):
         ...
 
     async def position(self) -> int:
+    async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
+        """The side entries of `kinds` in the own logs of all sessions.
+
+        In one question; costs what it returns, and a look at an index for each session.
+        Shape: those of a session are in order; sessions come in any.
+        """
+        ...
+
         """The position of the newest entry of the namespace; 0 when there is none."""
         ...
 

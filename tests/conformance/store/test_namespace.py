@@ -12,6 +12,7 @@ from perdure.session.codec import new_side
 from perdure.session.entries import Sibling
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
+from perdure.session.ledger import ModelCalled, TurnStarted
 from perdure.session.notes import SessionInfoChanged
 from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import EMPTY, Commit, SessionStore, Write
@@ -80,6 +81,46 @@ async def test_what_begins_no_id_is_not_found(store: SessionStore, prefix: str) 
         await store.find(prefix)
 
     assert refused.value.stream == prefix
+
+
+# ---------------------------------------------------------------- notes of all sessions
+
+
+async def test_notes_of_all_are_those_of_every_session_s_own_log(store: SessionStore) -> None:
+    for name in ("a", "b", "empty"):
+        await create(store, name)
+    await create(store, header("flow", kind="flow"))
+    for name in ("a", "b", "a", "flow"):
+        (entry,) = await append(store, StreamId(name), said("hello"))
+        await append(store, StreamId(name), labelled(name, entry.id))
+        await append(store, StreamId(name), new_side(SessionInfoChanged(title=name)))
+
+    notes = await store.notes_of_all(("label", "session_info", "no such kind"))
+
+    found = [(note.stream, note.seq, note.kind) for note in notes]
+    alone = [
+        (note.stream, note.seq, note.kind)
+        for name in ("a", "b")
+        for note in await store.notes(StreamId(name), ("label", "session_info"))
+    ]
+    assert sorted(found) == sorted(alone)
+    assert [seq for stream, seq, _ in found if stream == "a"] == [1, 2, 4, 5]
+    assert await store.notes_of_all(()) == []
+
+
+async def test_notes_of_all_hold_frequent_kinds_too(store: SessionStore) -> None:
+    await create(store, "a")
+    lease = await store.acquire_lease(StreamId("a"), "me", 60_000)
+    called = new_side(ModelCalled(call=1, model="m:m"))
+    started = new_side(TurnStarted(number=1, agent="helper"))
+    write = Write(stream=StreamId("a"), entries=(started, called), lease=lease)
+    await store.commit(Commit(writes=(write,), at=START_MS))
+
+    assert [note.seq for note in await store.notes_of_all(("model_called",))] == [1]
+    assert [note.seq for note in await store.notes_of_all(("model_called", "turn_started"))] == [
+        0,
+        1,
+    ]
 
 
 # ---------------------------------------------------------------- lists

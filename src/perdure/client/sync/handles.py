@@ -97,15 +97,24 @@ class Session(Handle[AsyncSession]):
         return self.portal.call(self.asynchronous.tree())
 
     def messages(self, last: int | None = None) -> list[Message]:
-        """The newest `last` messages of the branch (all by default), oldest first."""
+        """The newest `last` messages of the branch (all by default), oldest first.
+
+        Raises: ValueError when `last` is negative, or greater than any store can count.
+        """
         return self.portal.call(self.asynchronous.messages(last))
 
     def context(self, budget_tokens: int | None = None) -> Context:
-        """What a model would be sent if the conversation went on now, and why."""
+        """What a model would be sent if the conversation went on now, and why.
+
+        Raises: ValueError when `budget_tokens` is less than 1.
+        """
         return self.portal.call(self.asynchronous.context(budget_tokens))
 
     def entries(self, after: int = EMPTY) -> Iterator[Entry]:
-        """The session's own log in order, from the first entry after seq `after` to its head."""
+        """The session's own log in order, from the first entry after seq `after` to its head.
+
+        Raises: ValueError when `after` is less than -1.
+        """
         return self.portal.iterate(self.asynchronous.entries(after))
 
     def watch(self, after: int | None = None) -> Watch:
@@ -113,6 +122,7 @@ class Session(Handle[AsyncSession]):
 
         Shape: durable events without gap or repetition, whoever appends; live ones, and snapshots
         of calls that are open, of what runs in this process. Ends when the store is closed.
+        Raises: ValueError when `after` is less than -1.
         """
         return Watch(self.portal, self.portal.run(lambda: self.asynchronous.watch(after)))
 
@@ -237,7 +247,7 @@ class Session(Handle[AsyncSession]):
         return self.portal.call(self.asynchronous.abandon_turn())
 
     def reopen(self) -> Entry | None:
-        """Open a closed session again. Shape: None when it was open."""
+        """Open a closed or exported session again. Shape: None when it was open."""
         return self.portal.call(self.asynchronous.reopen())
 
     def answer(self, question: EntryRef, choice: str, *, by: str, note: str | None = None) -> Entry:
@@ -302,7 +312,10 @@ class Store(Handle[AsyncStore]):
         cwd: str | os.PathLike[str] | None = None,
         query: str | None = None,
     ) -> list[SessionInfo]:
-        """Sessions, newest activity first; of a folder, or whose name or id contains `query`."""
+        """Sessions, newest activity first; of a folder, or whose name or id contains `query`.
+
+        Raises: ValueError when `limit` is negative, or greater than any store can count.
+        """
         return self.portal.call(self.asynchronous.recent(limit, scope=scope, cwd=cwd, query=query))
 
     def search(
@@ -322,7 +335,8 @@ class Store(Handle[AsyncStore]):
         Each filter that is given must fit: one of `roles`, one of `sessions` (by id, or how it
         begins), one of `tools`, not before `since` and before `until` (local time where they name
         no zone), on its session's current branch or not.
-        Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound, AmbiguousId; Unsupported.
+        Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound, AmbiguousId; Unsupported;
+        ValueError when `limit` is negative, or greater than any store can count.
         """
         return self.portal.call(
             self.asynchronous.search(
@@ -337,6 +351,10 @@ class Store(Handle[AsyncStore]):
             )
         )
 
+    def questions(self) -> list[OpenQuestion]:
+        """What waits for a person in any session, oldest first; ids are ``<session>/<seq>``."""
+        return self.portal.call(self.asynchronous.questions())
+
     def reindex(self) -> int:
         """Build the index of `search` anew from the log; how many texts can now be found.
 
@@ -348,6 +366,7 @@ class Store(Handle[AsyncStore]):
         """The events of every session after position `after` (default: from now on; 0: all).
 
         Shape: as `Session.watch`; ``Watch.cursor`` is the position to go on from.
+        Raises: ValueError when `after` is negative.
         """
         return Watch(self.portal, self.portal.run(lambda: self.asynchronous.watch(after)))
 

@@ -308,6 +308,15 @@ class _Namespace(_Handle):
         return await self._run(work)
 
     async def position(self) -> int:
+    async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
+        def work() -> list[Entry]:
+            headers = [standing.header for _, standing in self._shelf.standings()]
+            ids = dict.fromkeys(header.id for header in headers if header.kind == "session")
+            logs = [log for id_ in ids if (log := self._shelf.log(id_)) is not None]
+            return [entry for log in logs for entry in reading.notes(log, kinds)]
+
+        return await self._run(work)
+
         def work() -> int:
             self._catch_up()
             return self._feed.position

@@ -122,6 +122,21 @@ JOIN perdure.entry AS e
 WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 """  # noqa: S608 - put together from constants
 
+_NOTES_OF_ALL: LiteralString = f"""
+SELECT {ENTRY_COLUMNS} FROM perdure.stream AS s
+JOIN perdure.entry AS e ON e.namespace = s.namespace AND e.stream = s.id
+    AND e.kind = ANY(%s) AND e.run IS NULL
+    AND e.kind NOT IN ('model_called', 'model_finished', 'tool_started', 'tool_finished')
+WHERE s.namespace = %s AND s.kind = 'session' ORDER BY e.stream, e.seq
+"""  # noqa: S608 - put together from constants
+
+_FREQUENT_NOTES_OF_ALL: LiteralString = f"""
+SELECT {ENTRY_COLUMNS} FROM perdure.stream AS s
+JOIN perdure.entry AS e ON e.namespace = s.namespace AND e.stream = s.id
+    AND e.kind = ANY(%s) AND e.run IS NULL
+WHERE s.namespace = %s AND s.kind = 'session' ORDER BY e.stream, e.seq
+"""  # noqa: S608 - put together from constants
+
 _FREQUENT_NOTES: LiteralString = f"""
 SELECT {ENTRY_COLUMNS}, l.kin
 FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
@@ -152,6 +167,12 @@ def ask_state(namespace: str, state: EntryId | None) -> Question:
 def _ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Question:
     sql = _FREQUENT_NOTES if _FREQUENT.intersection(kinds) else _NOTES
     return Question(sql, (namespace, namespace, list(kinds), namespace, stream))
+
+
+def ask_notes_of_all(namespace: str, kinds: Sequence[str]) -> Question:
+    """The side entries of `kinds` in the own logs of all sessions."""
+    sql = _FREQUENT_NOTES_OF_ALL if _FREQUENT.intersection(kinds) else _NOTES_OF_ALL
+    return Question(sql, (list(kinds), namespace))
 
 
 def _ask_branch(namespace: str, leaf: Node) -> Question:

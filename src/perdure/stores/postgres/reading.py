@@ -304,6 +304,14 @@ def _fits(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
     return query is None or query in info.name.casefold() or query in info.id.casefold()
 
 
+async def notes_of_all(db: Database, kinds: tuple[str, ...]) -> list[Entry]:
+    """The side entries of `kinds` in the own logs of all sessions."""
+    db.check_usable()
+    named = [kind for kind in kinds if is_text(kind)]
+    (rows,) = await db.ask(branches.ask_notes_of_all(db.namespace, named))
+    return [entry_of(row) for row in rows]
+
+
 async def feed(db: Database, after: int, limit: int) -> tuple[list[Positioned], bool]:
     """Entries of all streams after position `after`; whether commits under way hid some."""
     settled, rows = await db.ask(

@@ -161,6 +161,9 @@ class _Namespace(_Handle):
         return await reading.sessions(self._db, limit=limit, scope=scope, cwd=cwd, query=query)
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
+    async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
+        return await reading.notes_of_all(self._db, tuple(kinds))
+
         found, was_cut = await reading.feed(self._db, after, limit)
         if was_cut:
             self._watcher.wake_soon()

@@ -217,6 +217,14 @@ def _notes_of(kind: int) -> str:
     return _NOTES if kind > _LAST_FREQUENT_KIND else _FREQUENT_NOTES
 
 
+def noted(sql: str, kind: int) -> str:
+    """`sql`, which ends in a condition on ``entry AS e``, by the index of notes if `kind` is in it.
+
+    SQLite uses a partial index only where the condition itself says that it holds.
+    """
+    return f"{sql} AND e.kind > {_LAST_FREQUENT_KIND}" if kind > _LAST_FREQUENT_KIND else sql
+
+
 # ---------------------------------------------------------------- context
 
 

@@ -48,6 +48,13 @@ WHERE e.n > ? AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
 ORDER BY e.n LIMIT ?
 """
 
+_NOTES_OF_ALL = """
+SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.stream
+FROM stream AS s CROSS JOIN entry AS e ON e.stream = s.no
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.kind = 'session'
+    AND e.kind = ? AND e.run IS NULL
+"""
+
 _POSITION = """
 SELECT e.n FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
 WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
@@ -266,6 +273,17 @@ def sessions(
     for cursor in cursors:
         cursor.close(force=True)  # one that was not read to its end would hold this moment for ever
     return found
+
+
+def notes_of_all(tables: Tables, namespace: str, kinds: Sequence[str]) -> list[Entry]:
+    """The side entries of `kinds` in the own logs of all sessions."""
+    numbers = [number for kind in dict.fromkeys(kinds) if (number := tables.kind_number(kind))]
+    found = [
+        tables.entry(tables.stream_id(row[7]), _entry_part(row))
+        for number in numbers
+        for row in list(tables.rows(branches.noted(_NOTES_OF_ALL, number), namespace, number))
+    ]
+    return sorted(found, key=lambda entry: (entry.stream, entry.seq))
 
 
 def feed(tables: Tables, namespace: str, after: int, limit: int) -> list[Positioned]:

@@ -215,6 +215,9 @@ class _Namespace(_Handle):
     ) -> list[SessionInfo]:
         return await self._read(reading.sessions, limit=limit, scope=scope, cwd=cwd, query=query)
 
+    async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
+        return await self._read(reading.notes_of_all, kinds)
+
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
         return await self._read(reading.feed, after, limit)
 

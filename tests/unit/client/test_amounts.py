@@ -1,0 +1,80 @@
+"""Numbers that callers give."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from perdure.client.amounts import MOST, amount
+from perdure.client.session import Session
+from perdure.client.store import Store
+from perdure.errors import EntryNotFound
+from perdure.session.messages import user
+
+ABSURD = 99_999_999_999_999_999_999
+
+
+def test_none_and_the_ends_of_the_range_are_taken() -> None:
+    for value in (None, 1, 2, MOST):
+        amount("limit", value, least=1)
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, MOST + 1, ABSURD, 10**5000], ids=["none", "less", "more", "absurd", "long"]
+)
+def test_what_is_outside_the_range_is_refused_without_repeating_it(value: int) -> None:
+    with pytest.raises(ValueError, match=r"limit is a whole number from 1 to") as refused:
+        amount("limit", value, least=1)
+
+    assert len(str(refused.value)) < 100
+
+
+async def first(session: Session, after: int) -> object:
+    return await anext(session.entries(after=after))
+
+
+ASKS: dict[str, Callable[[Store, Session, int], Awaitable[object]]] = {
+    "last": lambda _, session, value: session.messages(last=value),
+    "budget_tokens": lambda _, session, value: session.context(budget_tokens=value),
+    "after": lambda _, session, value: first(session, value),
+    "limit of recent": lambda store, _, value: store.recent(limit=value),
+    "limit of search": lambda store, _, value: store.search("x", limit=value),
+}
+
+
+@pytest.mark.parametrize("value", [-2, ABSURD, -ABSURD])
+@pytest.mark.parametrize("name", ASKS)
+async def test_every_number_of_the_handles_is_looked_at(
+    store: Store, name: str, value: int
+) -> None:
+    session = await store.create()
+    await session.append(user("hello"))
+
+    with pytest.raises(ValueError, match=f"^{name.partition(' ')[0]} is a whole number from"):
+        await ASKS[name](store, session, value)
+
+
+@pytest.mark.parametrize("value", [-2, ABSURD])
+async def test_the_place_to_watch_from_is_looked_at(store: Store, value: int) -> None:
+    session = await store.create()
+
+    with pytest.raises(ValueError, match=r"^after is a whole number from -1 to"):
+        session.watch(after=value)
+    with pytest.raises(ValueError, match=r"^after is a whole number from 0 to"):
+        store.watch(after=value)
+
+
+async def test_no_budget_at_all_is_refused(store: Store) -> None:
+    session = await store.create()
+
+    with pytest.raises(ValueError, match=r"^budget_tokens is a whole number from 1 to"):
+        await session.context(budget_tokens=0)
+
+
+async def test_an_entry_of_an_absurd_number_is_not_found(store: Store) -> None:
+    session = await store.create()
+    await session.append(user("hello"))
+
+    with pytest.raises(EntryNotFound):
+        await session.path(ABSURD)
