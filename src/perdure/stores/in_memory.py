@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import msgspec
 
@@ -29,7 +30,7 @@ from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
 from perdure.session.search.query import sought_in
-from perdure.session.search.values import Hit, SearchQuery
+from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
 from perdure.stores.admission import is_current
 from perdure.stores.chain import blob_hash
 from perdure.stores.heap import (
@@ -38,6 +39,7 @@ from perdure.stores.heap import (
     branch_in,
     entry_in,
     held_in,
+    is_on_branch,
     is_tree_entry,
     notes_in,
     resolved,
@@ -46,7 +48,6 @@ from perdure.stores.heap import (
     window_in,
 )
 from perdure.stores.heap_append import append
-from perdure.stores.heap_search import hits_in, searchable_texts
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
@@ -60,35 +61,11 @@ from perdure.stores.protocol import (
     StreamState,
     Verification,
 )
+from perdure.stores.scanning import Found, fitting, found_entry, found_title, hits_among
 from perdure.stores.verification import blob_problems, origin_hash_of, stream_problems
+from perdure.stores.watching import Changes
 
 ADDRESS = "memory:"
-
-
-class Changes:
-    """The wake-ups of ``SessionStore.changes``: one is kept until it is taken."""
-
-    def __init__(self) -> None:
-        self._is_due = asyncio.Event()
-        self._has_ended = False
-
-    def __aiter__(self) -> Changes:
-        return self
-
-    async def __anext__(self) -> None:
-        await self._is_due.wait()
-        if self._has_ended:
-            raise StopAsyncIteration
-        self._is_due.clear()
-
-    def wake(self) -> None:
-        """There was a commit."""
-        self._is_due.set()
-
-    def end(self) -> None:
-        """The store was closed: whoever waits stops waiting."""
-        self._has_ended = True
-        self._is_due.set()
 
 
 @dataclass(slots=True)
@@ -140,7 +117,7 @@ class _Writing(_Handle):
         committed = append(self._heap, commit, self._memory.random)
         if not committed.is_replay:
             for watch in tuple(self._watches):
-                watch.wake()
+                watch.wake_now()
         return committed
 
     async def acquire_lease(
@@ -279,7 +256,7 @@ class _Namespace(_Handle):
 
     def changes(self) -> Changes:
         self._check_open()
-        changes = Changes()
+        changes = Changes(asyncio.get_running_loop())
         self._watches.add(changes)
         self._own_watches.add(changes)
         return changes
@@ -306,10 +283,31 @@ class _Searching(_Handle):
     """`Searching`: each search reads the whole log."""
 
     async def search(self, query: SearchQuery) -> list[Hit]:
-        return hits_in(self._heap, query, sought_in(query.text))
+        heap, sought = self._heap, sought_in(query.text)
+        fits = list(islice(fitting(_texts_in(heap), query, sought), MOST_RANKED))
+        return hits_among(fits, query, sought, lambda found: _is_on_branch(heap, found))
 
     async def reindex(self) -> int:
-        return sum(1 for _ in searchable_texts(self._heap))
+        return sum(1 for _ in _texts_in(self._heap))
+
+
+def _texts_in(heap: Heap) -> Iterator[Found]:
+    """Everything that can be found, the newest entry first and then the titles."""
+    for position in range(len(heap.log), 0, -1):
+        entry = heap.log[position - 1]
+        if heap.streams[entry.stream].state.header.kind == "session":
+            found = found_entry(position, entry)
+            if found is not None:
+                yield found
+    for number, held in enumerate(heap.streams.values(), 1):
+        found = found_title(number, held.state.header)
+        if found is not None:
+            yield found
+
+
+def _is_on_branch(heap: Heap, found: Found) -> bool:
+    target = found.target
+    return target is None or is_on_branch(heap, target, heap.streams[found.stream].state.leaf)
 
 
 class MemoryStore(_Writing, _Reading, _Namespace, _Searching):

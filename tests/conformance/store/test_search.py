@@ -279,6 +279,7 @@ async def test_all_branches_are_searched_and_each_hit_tells_where_it_is(
     assert await found(store, "word", is_on_branch=True) == set()
 
 
+@pytest.mark.needs("pointer_fork")
 async def test_what_a_fork_shares_is_found_once_in_its_origin(store: SessionStore) -> None:
     await written(store, "shared word")
     await fork(store, S, "f", said("own word"))
@@ -399,11 +400,13 @@ async def test_reindexing_changes_nothing(store: SessionStore) -> None:
     await create(store, header("s", title="tide"), said("tide"), replied("ebb and tide"))
     await fork(store, S, "f", said("tide"))
     before = await search(store, "tide OR ebb")
+    texts = len(before)  # each of them fits; a copied fork has its own of what it shares
+    assert texts == (4 if store.capabilities.pointer_fork else 7)
 
-    assert await searching(store).reindex() == 4
+    assert await searching(store).reindex() == texts
     assert await search(store, "tide OR ebb") == before
     assert (await store.verify()).problems == ()
-    assert await searching(store).reindex() == 4
+    assert await searching(store).reindex() == texts
 
 
 async def test_an_empty_store_has_nothing_to_find(store: SessionStore) -> None:

@@ -7,8 +7,10 @@ and the next commit begins behind.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,7 +30,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.session.info import StreamHeader
 from perdure.session.notes import LeafMoved
-from perdure.stores.admission import Admission, admit, opened
+from perdure.stores.admission import Admission, Sees, admit, opened
 from perdure.stores.chain import (
     SALT_BYTES,
     body_digest,
@@ -108,7 +110,11 @@ class Appender:
             if log is not None:
                 raise SessionExists(write.stream)
             made = _with_copies(write, write.create, origin)
-        batch = _Rendering(self._shelf, log, made, commit)
+        state = _state(self._shelf, log, made.write)
+        sees = _sees(log)
+        facts = BatchFacts(commit.at, made.count, commit.idempotency_key, fingerprint(commit))
+        admission = admit(state, made.write, commit.at, sees)
+        batch = Rendering(self._shelf, log, state, admission, facts)
         if batch.is_empty:
             return Committed(((),))
         for content in commit.blobs:
@@ -116,30 +122,42 @@ class Appender:
         if commit.idempotency_key is not None:
             owner = write.stream.encode()
             self._folder.replace("keys", commit.idempotency_key, owner, is_synced=False)
-        content = batch.content(self._random)
-        path = self._create(batch, content) if log is None else self._extend(log, content)
-        after = self._shelf.log(write.stream)
-        if after is None:
-            raise StoreUnavailable(str(path), "the session's file was taken away")
-        self._feed.extend(write.stream, after.head, is_lossy=False)
-        return Committed((batch.admission.entries[made.count :],))
+        salts = [self._random(SALT_BYTES) for _ in admission.entries]
+        write_batch(self._shelf, self._feed, batch, salts)
+        return Committed((admission.entries[made.count :],))
 
-    def _create(self, batch: _Rendering, content: bytes) -> Path:
-        at = batch.header.created_at
-        while True:
-            name = self._shelf.dialect.file_name(at, batch.header.id)
-            path = self._folder.create(name, content)
-            if path is not None:
-                return self._shelf.found(batch.header.id, path)
-            at += 1  # a file of that name is there and holds no session that can be read
 
-    def _extend(self, log: Log, content: bytes) -> Path:
-        try:
-            self._folder.append(log.path, content)
-        except (StoreFull, StoreReadOnly, StoreUnavailable):
-            self._shelf.forget(log.path)
-            raise
-        return log.path
+def write_batch(shelf: Shelf, feed: Feed, batch: Rendering, salts: Sequence[bytes]) -> None:
+    """Write `batch` to its session's file, and give its entries their positions.
+
+    Whoever calls holds the session's lock.
+    """
+    log, stream = batch.log, batch.header.id
+    content = batch.content(salts)
+    path = _create(shelf, batch, content) if log is None else _extend(shelf, log, content)
+    after = shelf.log(stream)
+    if after is None:
+        raise StoreUnavailable(str(path), "the session's file was taken away")
+    feed.extend(stream, after.head, is_lossy=False)
+
+
+def _create(shelf: Shelf, batch: Rendering, content: bytes) -> Path:
+    at = batch.header.created_at
+    while True:
+        name = shelf.dialect.file_name(at, batch.header.id)
+        path = shelf.folder.create(name, content)
+        if path is not None:
+            return shelf.found(batch.header.id, path)
+        at += 1  # a file of that name is there and holds no session that can be read
+
+
+def _extend(shelf: Shelf, log: Log, content: bytes) -> Path:
+    try:
+        shelf.folder.append(log.path, content)
+    except (StoreFull, StoreReadOnly, StoreUnavailable):
+        shelf.forget(log.path)
+        raise
+    return log.path
 
 
 def _copies_in(key: Key, log: Log) -> int:
@@ -155,22 +173,36 @@ def _with_copies(write: Write, header: StreamHeader, origin: Log | None) -> Copi
     return copied(origin, header, header.fork, write)
 
 
-class _Rendering:
+class BatchFacts(NamedTuple):
+    """What is said of a commit as a whole.
+
+    `copies` counts the entries that a fork copied, `asked` is what its idempotency key is bound to.
+    """
+
+    at: int
+    copies: int = 0
+    key: str | None = None
+    asked: bytes = b""
+
+
+class Rendering:
     """A commit on its way into the file: what it becomes, and its lines."""
 
-    def __init__(self, shelf: Shelf, log: Log | None, made: Copied, commit: Commit) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        log: Log | None,
+        state: StreamState,
+        admission: Admission,
+        facts: BatchFacts,
+    ) -> None:
+        self.header = state.header
+        self.log = log
+        self.admission = admission
         self._shelf = shelf
         self._dialect = shelf.dialect
-        self._log = log
-        self._commit = commit
-        self._copies = made.count
-        write = made.write
-        state = _state(shelf, log, write)
-        self.header = state.header
+        self._facts = facts
         self._state = state
-        self.admission: Admission = admit(
-            state, write, commit.at, lambda id_: self._tree_seq(id_) is not None
-        )
         self._is_new = log is None
         self._records: dict[int, str] = {}
         self._leaf = None if state.leaf is None else entry_place(state.leaf)[1]
@@ -178,25 +210,21 @@ class _Rendering:
     @property
     def is_empty(self) -> bool:
         """Nothing is to be written: the commit only checked something."""
-        is_keyed = self._commit.idempotency_key is not None
+        is_keyed = self._facts.key is not None
         return not (self.admission.entries or self._is_new or is_keyed)
-
-    def _tree_seq(self, id_: str) -> int | None:
-        return None if self._log is None else reading.tree_seq(self._log, id_)
 
     # -- the lines
 
-    def content(self, random: RandomSource) -> bytes:
-        """What is to be written at the end of the file."""
-        prefix = b"\n" if self._log is not None and not self._log.is_line_ended else b""
+    def content(self, salts: Sequence[bytes]) -> bytes:
+        """What is to be written at the end of the file; `salts` holds one for each entry."""
+        prefix = b"\n" if self.log is not None and not self.log.is_line_ended else b""
         lines: list[bytes] = []
         if self._is_new:
             lines.append(self._header_line(None))
         hashed_lines: list[bytes] = []
         last: Recorded | None = None
         aliases = {entry: alias for alias, entry in self.admission.aliases}
-        for entry in self.admission.entries:
-            salt = random(SALT_BYTES)
+        for entry, salt in zip(self.admission.entries, salts, strict=True):
             digest = body_digest(entry.body, salt)
             hashed_lines.append(header_line(entry, digest))
             last = self._recorded(entry, salt, digest, aliases.get(entry.id))
@@ -217,7 +245,7 @@ class _Rendering:
         before = self._state.hash
         if not hashed_lines:
             return before
-        return commit_hash(before, self._commit.at, self.admission.epoch, hashed_lines)
+        return commit_hash(before, self._facts.at, self.admission.epoch, hashed_lines)
 
     def _header_line(self, batch: Batch | None) -> bytes:
         header = self.header
@@ -225,7 +253,7 @@ class _Rendering:
         fields = self._dialect.header(
             header.id, header.created_at, header.cwd, None if origin is None else str(origin)
         )
-        ours = Ours(of=header.id, header=header, copies=self._copies, batch=batch)
+        ours = Ours(of=header.id, header=header, copies=self._facts.copies, batch=batch)
         return written(fields, ours, is_escaped=self._dialect.is_escaped)
 
     def _key_line(self, batch: Batch) -> bytes:
@@ -233,7 +261,7 @@ class _Rendering:
         own = record_id(f"{self.header.id} {hashed(batch.key or '')}")
         parent = self._record_of(self._leaf)
         record = self._dialect.custom(f"{OURS}key", {})
-        fields: Fields = self._dialect.placed(record, own, parent, self._commit.at)
+        fields: Fields = self._dialect.placed(record, own, parent, self._facts.at)
         ours = Ours(of=self.header.id, batch=batch)
         return written(fields, ours, is_escaped=self._dialect.is_escaped)
 
@@ -270,7 +298,7 @@ class _Rendering:
     def _record_of(self, seq: int | None) -> str | None:
         if seq is None or seq in self._records:
             return None if seq is None else self._records[seq]
-        return None if self._log is None else self._log.rows[seq].record
+        return None if self.log is None else self.log.rows[seq].record
 
     def _record_named(self, id_: EntryId) -> str | None:
         try:
@@ -286,16 +314,15 @@ class _Rendering:
     # -- the batch
 
     def _batch(self, chain: bytes, size: int, prefix_bytes: int) -> Batch:
-        commit, admission, log = self._commit, self.admission, self._log
+        facts, admission, log = self._facts, self.admission, self.log
         info = admission.info
         torn = 0 if log is None else log.torn_bytes
         payload = 0 if log is None else log.payload
-        key = commit.idempotency_key
         return Batch(
             first=self._state.head + 1,
             count=len(admission.entries),
             size=size,
-            at=commit.at,
+            at=facts.at,
             hash=chain.hex(),
             payload=payload + sum(len(entry.body) for entry in admission.entries),
             updated_at=info.updated_at,
@@ -308,11 +335,15 @@ class _Rendering:
             title=info.title,
             first_text=info.first_text,
             cwd=info.cwd,
-            key=key,
-            asked=None if key is None else fingerprint(commit),
+            key=facts.key,
+            asked=None if facts.key is None else facts.asked,
             foreign=log.hash.hex() if log is not None and log.run.hashed else None,
             torn=torn + prefix_bytes if torn else 0,
         )
+
+
+def _sees(log: Log | None) -> Sees:
+    return lambda id_: log is not None and reading.tree_seq(log, id_) is not None
 
 
 def _state(shelf: Shelf, log: Log | None, write: Write) -> StreamState:
@@ -320,12 +351,20 @@ def _state(shelf: Shelf, log: Log | None, write: Write) -> StreamState:
         return opened(write.create, genesis_hash(write.create))
     if log is None:
         raise SessionNotFound(write.stream)
+    return sound_state(shelf, log)
+
+
+def sound_state(shelf: Shelf, log: Log) -> StreamState:
+    """Where the session of `log`, which is to be appended to, stands.
+
+    Raises: CorruptLog when part of it is damaged; Unsupported for a file that is too old.
+    """
     if log.faults:
         seq, problem = log.faults[0]
-        raise CorruptLog(write.stream, -1 if seq is None else seq, problem)
+        raise CorruptLog(log.header.id, -1 if seq is None else seq, problem)
     if log.version < shelf.dialect.oldest_version:
         raise Unsupported("appending_to_files_of_older_versions", BACKEND)
-    return state_of(log, lease_of(shelf.folder, write.stream).epoch)
+    return state_of(log, lease_of(shelf.folder, log.header.id).epoch)
 
 
 def state_of(log: Log, epoch: int) -> StreamState:

@@ -30,9 +30,12 @@ def entries_of(log: Log, seqs: Iterable[int]) -> list[Entry]:
     return [_entry(log, seq, content) for seq, content in _contents(log, seqs)]
 
 
-def stored_of(log: Log) -> Iterator[StoredEntry]:
-    """Every entry with its salt and digest, the tool's own with what the chain hashed of them."""
-    for seq, content in _contents(log, range(len(log.rows))):
+def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEntry]:
+    """Every entry with its salt and digest, the tool's own with what the chain hashed of them.
+
+    With `seqs`, only those.
+    """
+    for seq, content in _contents(log, range(len(log.rows)) if seqs is None else seqs):
         entry, ours = _entry(log, seq, content), _ours(content)
         if log.rows[seq].is_ours:
             digest = ours.digest if ours else b""

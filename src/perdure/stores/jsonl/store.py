@@ -9,8 +9,9 @@ may use the same folder at the same time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
@@ -32,6 +33,8 @@ from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
+from perdure.session.search.query import sought_in
+from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.appending import BACKEND, Appender
@@ -42,9 +45,9 @@ from perdure.stores.jsonl.dialects.pi import Pi
 from perdure.stores.jsonl.disk import sidefiles
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder, namespace_folder
-from perdure.stores.jsonl.disk.watching import Changes, Watcher
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.lines import FORMAT
+from perdure.stores.jsonl.search.reading import Search, Texts
 from perdure.stores.jsonl.shelf import Shelf, Standing
 from perdure.stores.jsonl.verify import verification
 from perdure.stores.protocol import (
@@ -59,6 +62,7 @@ from perdure.stores.protocol import (
     StreamState,
     Verification,
 )
+from perdure.stores.watching import Changes, Look, Watcher
 
 SCHEME = "jsonl:///"
 DialectName = Literal["operator", "pi"]
@@ -66,13 +70,16 @@ Durability = Literal["full", "normal"]
 
 _DIALECTS: dict[str, Dialect] = {"operator": Operator(), "pi": Pi()}
 
+FILES_POLL_S = 1.0
+"""How often a watcher looks for what a tool wrote that knows nothing of us."""
+
 T = TypeVar("T")
 
 
 class _Handle:
     """A namespace of a folder, until it is closed."""
 
-    capabilities = Capabilities(multi_stream_commit=False, pointer_fork=False)
+    capabilities = Capabilities(multi_stream_commit=False, pointer_fork=False, search=True)
 
     def __init__(
         self,
@@ -93,7 +100,7 @@ class _Handle:
         self._feed = Feed(self._folder)
         self._appender = Appender(self._shelf, self._feed, random)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="perdure-jsonl")
-        self._watcher = Watcher(self._feed.stamp, lambda: frozenset(self._folder.files()))
+        self._watcher = Watcher(self._looking)
         self._is_closed = False
 
     async def _run(self, work: Callable[[], T]) -> T:
@@ -106,6 +113,20 @@ class _Handle:
 
     async def _read(self, stream: StreamId, read: Callable[[Log], T]) -> T:
         return await self._run(lambda: read(self._log(stream)))
+
+    @contextmanager
+    def _looking(self) -> Generator[Look]:
+        """Every commit of ours is in the feed; now and then, what a tool wrote in the files."""
+        files, waited_s = frozenset(self._folder.files()), 0.0
+
+        def look(since_s: float) -> object:
+            nonlocal files, waited_s
+            waited_s += since_s
+            if waited_s >= FILES_POLL_S:
+                files, waited_s = frozenset(self._folder.files()), 0.0
+            return self._feed.stamp(), files
+
+        yield look
 
     # -- on the thread
 
@@ -287,6 +308,15 @@ class _Namespace(_Handle):
 
         return await self._run(work)
 
+    async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
+        def work() -> list[Entry]:
+            headers = [standing.header for _, standing in self._shelf.standings()]
+            ids = dict.fromkeys(header.id for header in headers if header.kind == "session")
+            logs = [log for id_ in ids if (log := self._shelf.log(id_)) is not None]
+            return [entry for log in logs for entry in reading.notes(log, kinds)]
+
+        return await self._run(work)
+
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
         def work() -> list[Positioned]:
             self._catch_up()
@@ -308,15 +338,6 @@ class _Namespace(_Handle):
         return await self._run(work)
 
     async def position(self) -> int:
-    async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
-        def work() -> list[Entry]:
-            headers = [standing.header for _, standing in self._shelf.standings()]
-            ids = dict.fromkeys(header.id for header in headers if header.kind == "session")
-            logs = [log for id_ in ids if (log := self._shelf.log(id_)) is not None]
-            return [entry for log in logs for entry in reading.notes(log, kinds)]
-
-        return await self._run(work)
-
         def work() -> int:
             self._catch_up()
             return self._feed.position
@@ -362,8 +383,28 @@ def _state_of(standing: Standing, epoch: int) -> StreamState:
     )
 
 
-class JsonlStore(_Writing, _Reading, _Namespace):
-    """A namespace of sessions in a folder of files; implements `SessionStore`."""
+class _Searching(_Handle):
+    """`Searching`: each search reads every file, in steps between which others may write."""
+
+    async def search(self, query: SearchQuery) -> list[Hit]:
+        sought = sought_in(query.text)
+        search = Search(self._shelf, self._texts(), query, sought)
+        while await self._run(search.step):
+            pass
+        return await self._run(search.hits)
+
+    async def reindex(self) -> int:
+        steps, found = self._texts().steps(), 0
+        while (step := await self._run(lambda: next(steps, None))) is not None:
+            found += len(step)
+        return found
+
+    def _texts(self) -> Texts:
+        return Texts(self._shelf, self._feed, self._catch_up)
+
+
+class JsonlStore(_Writing, _Reading, _Namespace, _Searching):
+    """A namespace of sessions in a folder of files; implements `SessionStore`, `Searching`."""
 
     @classmethod
     async def open(
@@ -425,7 +466,7 @@ class JsonlStore(_Writing, _Reading, _Namespace):
         await asyncio.to_thread(self._stop)
 
     def _stop(self) -> None:
-        self._watcher.stop()
+        self._watcher.close()
         self._thread.shutdown(wait=True)
 
 

@@ -23,7 +23,7 @@ from perdure.stores.postgres import leases, reading, verify
 from perdure.stores.postgres.appending import Appender, Request
 from perdure.stores.postgres.database import CONNECTIONS, Database, Durability, conninfo_of
 from perdure.stores.postgres.rows import is_text
-from perdure.stores.postgres.watching import Changes, Watcher
+from perdure.stores.postgres.watching import Watcher
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
@@ -36,6 +36,7 @@ from perdure.stores.protocol import (
     StreamState,
     Verification,
 )
+from perdure.stores.watching import Changes
 
 
 class _Handle:

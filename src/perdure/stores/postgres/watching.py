@@ -18,6 +18,7 @@ import psycopg
 from perdure.errors import StoreError
 from perdure.stores.postgres.database import Connected, Database, Question
 from perdure.stores.postgres.rows import Row
+from perdure.stores.watching import Changes
 
 POLL_S = 1.0
 """How often somebody who waits asks for the newest position."""
@@ -33,33 +34,6 @@ _NOTIFY: LiteralString = "SELECT pg_notify('perdure', %s)"
 _NEWEST: LiteralString = "SELECT last_value, is_called FROM perdure.position"
 
 
-class Changes:
-    """The wake-ups of ``SessionStore.changes``: one is kept until it is taken."""
-
-    def __init__(self) -> None:
-        self._is_due = asyncio.Event()
-        self._has_ended = False
-
-    def __aiter__(self) -> Changes:
-        return self
-
-    async def __anext__(self) -> None:
-        if not self._has_ended:
-            await self._is_due.wait()
-        if self._has_ended:
-            raise StopAsyncIteration
-        self._is_due.clear()
-
-    def wake(self) -> None:
-        """There may have been a commit."""
-        self._is_due.set()
-
-    def end(self) -> None:
-        """Whoever waits stops waiting."""
-        self._has_ended = True
-        self._is_due.set()
-
-
 class Watcher:
     """Wakes the iterators of one handle, and tells other handles of its commits."""
 
@@ -73,18 +47,18 @@ class Watcher:
 
     def watch(self) -> Changes:
         """A new iterator, which sees every commit from now on."""
-        changes = Changes()
+        changes = Changes(asyncio.get_running_loop())
         self._watches.add(changes)
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
         else:
-            changes.wake()  # better one wake-up for nothing than one too few
+            changes.wake_now()  # better one wake-up for nothing than one too few
         return changes
 
     def wake_all(self) -> None:
         """There may have been a commit."""
         for changes in tuple(self._watches):
-            changes.wake()
+            changes.wake_now()
 
     def wake_soon(self) -> None:
         """Commits under way hid something: look again when they should be over."""

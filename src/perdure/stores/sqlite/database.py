@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,8 +32,8 @@ from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.opening import Site, connection, opened
 from perdure.stores.sqlite.rows import Connection, Tables
-from perdure.stores.sqlite.watching import Changes, Watcher
 from perdure.stores.sqlite.writer import Durability, Writer
+from perdure.stores.watching import Changes, Look, Watcher
 
 READERS = 4
 SEED_BYTES = 16
@@ -53,7 +54,7 @@ class Database:
         self._is_closed = False
         self._writer: Writer | None = None
         self._readers = _Readers(self._connect)
-        self._watcher = Watcher(self._connect)
+        self._watcher = Watcher(self._looking)
 
     def check_usable(self) -> None:
         """Raises: StoreUnavailable in a forked child, and once it is closed."""
@@ -100,6 +101,17 @@ class Database:
             return connection(self.site, self._random(SEED_BYTES))
         except apsw.Error as error:
             raise meaning_of(error, self.path) from error
+
+    @contextmanager
+    def _looking(self) -> Generator[Look]:
+        """Whether another process committed: that reads shared memory, not the disk."""
+        db = self._connect()
+        try:
+            yield lambda _: db.pragma("data_version")
+        except apsw.Error as error:
+            raise meaning_of(error, self.path) from error
+        finally:
+            db.close()
 
     def _start_writer(self) -> Writer:
         with self._lock:

@@ -48,9 +48,9 @@ from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.search import indexing, querying
 from perdure.stores.sqlite.upkeep import collecting
 from perdure.stores.sqlite.upkeep.collecting import batched
-from perdure.stores.sqlite.watching import Changes
 from perdure.stores.sqlite.writer import Durability
 from perdure.stores.upkeep import Vacuumed
+from perdure.stores.watching import Changes
 
 SCHEME = "sqlite:///"
 

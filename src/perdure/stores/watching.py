@@ -1,8 +1,7 @@
-"""Who waits for commits: woken by this process's writer at once, by other processes' soon.
+"""Who waits for commits: the iterators of ``SessionStore.changes``, and the thread that wakes them.
 
-Only while somebody watches does a thread ask SQLite whether another process committed
-(``PRAGMA data_version`` reads shared memory, not the disk): every 20 ms, and less often the longer
-nothing happens.
+This process's commits wake at once; those of others are seen by looking. Only while somebody
+watches does a thread look: every 20 ms, less often the longer nothing happens.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
-
-import apsw
+from contextlib import AbstractContextManager, suppress
 
 from perdure.errors import StoreError
-from perdure.stores.sqlite.rows import Connection
 
 POLL_S = (0.020, 0.100)
 _GROWTH = 1.2
+
+Look = Callable[[float], object]
+"""Given the seconds since the last look: what is another thing whenever somebody committed."""
 
 
 class Changes:
@@ -45,6 +44,10 @@ class Changes:
         with suppress(RuntimeError):  # the loop was closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._is_due.set)
 
+    def wake_now(self) -> None:
+        """There may have been a commit. Called on the loop's own thread."""
+        self._is_due.set()
+
     def end(self) -> None:
         """Whoever waits stops waiting. Called on the loop's own thread."""
         self._has_ended = True
@@ -52,10 +55,13 @@ class Changes:
 
 
 class Watcher:
-    """Wakes iterators after commits by anybody. `connect` makes the connection that asks."""
+    """Wakes iterators after commits by anybody.
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
-        self._connect = connect
+    `looking` is entered on the thread, again after each error, and gives the function that looks.
+    """
+
+    def __init__(self, looking: Callable[[], AbstractContextManager[Look]]) -> None:
+        self._looking = looking
         self._lock = threading.Lock()
         self._watches: weakref.WeakSet[Changes] = weakref.WeakSet()
         self._thread: threading.Thread | None = None
@@ -72,20 +78,25 @@ class Watcher:
                 )
                 self._thread.start()
             else:
-                # The thread may have asked just before another process's commit that is already
+                # The thread may have looked just before another process's commit that is already
                 # over: better one wake-up for nothing than one too few.
                 changes.wake()
         return changes
 
     def wake_all(self) -> None:
-        """There was a commit."""
+        """There was a commit. Called on any thread."""
         with self._lock:
             watches = list(self._watches)
         for changes in watches:
             changes.wake()
 
+    def end(self) -> None:
+        """End every iterator. Called on the loop's own thread."""
+        for changes in list(self._watches):
+            changes.end()
+
     def close(self) -> None:
-        """Stop asking. Blocks until the thread has ended."""
+        """Stop looking. Blocks until the thread has ended."""
         self._stop.set()
         thread = self._thread
         if thread is not None:
@@ -96,27 +107,24 @@ class Watcher:
     def _poll(self) -> None:
         while not self._stop.is_set():
             try:
-                db = self._connect()
-                try:
-                    self._poll_with(db)
-                    return
-                finally:
-                    db.close()
-            except (apsw.Error, StoreError):  # asked again: a watch must not end unnoticed
+                with self._looking() as look:
+                    self._poll_with(look)
+                return
+            except StoreError:  # looked again: a watch must not end unnoticed
                 self._stop.wait(POLL_S[1])
 
-    def _poll_with(self, db: Connection) -> None:
-        version = db.pragma("data_version")
+    def _poll_with(self, look: Look) -> None:
+        seen = look(0.0)
         self.wake_all()  # for what happened between `watch` and the first look
         wait_s = POLL_S[0]
         while not self._stop.wait(wait_s):
             if self._is_idle():
                 return
-            newer = db.pragma("data_version")
-            if newer == version:
+            newer = look(wait_s)
+            if newer == seen:
                 wait_s = min(wait_s * _GROWTH, POLL_S[1])
                 continue
-            version, wait_s = newer, POLL_S[0]
+            seen, wait_s = newer, POLL_S[0]
             self.wake_all()
 
     def _is_idle(self) -> bool:

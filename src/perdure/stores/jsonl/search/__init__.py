@@ -1,0 +1,1 @@
+"""Full text in a folder of session files: no index, every file is read."""
