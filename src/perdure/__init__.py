@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from perdure.errors import EgressError as EgressError
     from perdure.errors import EngineError as EngineError
     from perdure.errors import EntryNotFound as EntryNotFound
+    from perdure.errors import Erased as Erased
     from perdure.errors import FormatError as FormatError
     from perdure.errors import HeadConflict as HeadConflict
     from perdure.errors import IdempotencyMismatch as IdempotencyMismatch
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from perdure.errors import InvalidParent as InvalidParent
     from perdure.errors import InvalidQuery as InvalidQuery
     from perdure.errors import InvalidTransition as InvalidTransition
+    from perdure.errors import InvalidWorkflow as InvalidWorkflow
     from perdure.errors import KeyMissing as KeyMissing
     from perdure.errors import KeyWrong as KeyWrong
     from perdure.errors import LeafConflict as LeafConflict
@@ -58,12 +60,14 @@ if TYPE_CHECKING:
     from perdure.errors import ModelUnavailable as ModelUnavailable
     from perdure.errors import NotAStore as NotAStore
     from perdure.errors import PerdureError as PerdureError
+    from perdure.errors import QuotaExceeded as QuotaExceeded
     from perdure.errors import RateLimited as RateLimited
     from perdure.errors import SearchIndexDamaged as SearchIndexDamaged
     from perdure.errors import SecretMissing as SecretMissing
     from perdure.errors import SecretPasted as SecretPasted
     from perdure.errors import SessionError as SessionError
     from perdure.errors import SessionExists as SessionExists
+    from perdure.errors import SessionHasForks as SessionHasForks
     from perdure.errors import SessionNotFound as SessionNotFound
     from perdure.errors import StoreCorrupt as StoreCorrupt
     from perdure.errors import StoreError as StoreError
@@ -152,6 +156,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "EgressError",
         "EngineError",
         "EntryNotFound",
+        "Erased",
         "FormatError",
         "HeadConflict",
         "IdempotencyMismatch",
@@ -160,6 +165,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "InvalidParent",
         "InvalidQuery",
         "InvalidTransition",
+        "InvalidWorkflow",
         "KeyMissing",
         "KeyWrong",
         "LeafConflict",
@@ -171,12 +177,14 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "ModelUnavailable",
         "NotAStore",
         "PerdureError",
+        "QuotaExceeded",
         "RateLimited",
         "SearchIndexDamaged",
         "SecretMissing",
         "SecretPasted",
         "SessionError",
         "SessionExists",
+        "SessionHasForks",
         "SessionNotFound",
         "StoreCorrupt",
         "StoreError",

@@ -2,18 +2,18 @@
 
     PerdureError                 code (stable), retryable, facts()
     ├ SessionError   EntryNotFound · AmbiguousId · InvalidEntry · InvalidParent · CorruptLog
-    │                UnsupportedVersion · AlreadyAnswered
+    │                UnsupportedVersion · AlreadyAnswered · Erased
     ├ StoreError     SessionNotFound · SessionExists · HeadConflict · LeafConflict · LeaseHeld
     │                LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew · NotAStore
     │                StoreCorrupt · StoreReadOnly · StoreFull · StoreUnavailable · Unsupported
-    │                InvalidQuery · SearchIndexDamaged
+    │                InvalidQuery · SearchIndexDamaged · SessionHasForks · QuotaExceeded
     │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
     │                CredentialsRefused · MalformedResponse
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied · ToolUnavailable
     ├ EgressError    EgressDenied
     ├ EngineError    InvalidTransition · TurnFailed · UnsafeReplay
-    ├ FormatError    a file that cannot be imported, or a session that cannot be exported
+    ├ FormatError    InvalidWorkflow · a file or a session that cannot be read or written
     └ ConfigError    SecretMissing · SecretPasted
 
 Each message is one sentence that says what to do; the facts it is made of are attributes, so
@@ -32,6 +32,7 @@ from perdure.errors.engine import (
     TurnFailed,
     UnsafeReplay,
 )
+from perdure.errors.keeping import Erased, QuotaExceeded, SessionHasForks
 from perdure.errors.log import (
     AlreadyAnswered,
     AmbiguousId,
@@ -86,6 +87,7 @@ from perdure.errors.tools import (
     ToolUnavailable,
     UnknownTool,
 )
+from perdure.errors.workflow import InvalidWorkflow
 
 __all__ = [
     "AlreadyAnswered",
@@ -100,6 +102,7 @@ __all__ = [
     "EgressError",
     "EngineError",
     "EntryNotFound",
+    "Erased",
     "FormatError",
     "HeadConflict",
     "IdempotencyMismatch",
@@ -108,6 +111,7 @@ __all__ = [
     "InvalidParent",
     "InvalidQuery",
     "InvalidTransition",
+    "InvalidWorkflow",
     "KeyMissing",
     "KeyWrong",
     "LeafConflict",
@@ -119,12 +123,14 @@ __all__ = [
     "ModelUnavailable",
     "NotAStore",
     "PerdureError",
+    "QuotaExceeded",
     "RateLimited",
     "SearchIndexDamaged",
     "SecretMissing",
     "SecretPasted",
     "SessionError",
     "SessionExists",
+    "SessionHasForks",
     "SessionNotFound",
     "StoreCorrupt",
     "StoreError",

@@ -146,17 +146,31 @@ def _turn_finished(body: ledger.TurnFinished) -> list[Told]:
     if body.failure is not None or body.error is not None:
         code = body.failure or "internal"
         payload["error"] = {"code": code, "message": body.error or code}
-    return [("session:turn_completed", payload)]
+    is_cancelled = body.end == "cancelled"
+    return [("session:cancelled" if is_cancelled else "session:turn_completed", payload)]
 
 
 def _model_finished(body: ledger.ModelFinished) -> list[Told]:
     payload = fields_of(body)
     payload.pop("usage", None)
+    payload.pop("spent", None)
     told: list[Told] = [("agent:model_finished", payload)]
     if body.usage is not None:
-        is_priced = body.usage.cost_microcents is not None
-        told.append(("cost:updated", fields_of(body.usage) | {"priced": is_priced}))
+        told.append(("cost:updated", _cost_updated(body, body.usage)))
     return told
+
+
+def _cost_updated(body: ledger.ModelFinished, usage: Usage) -> Payload:
+    cost: dict[str, object] = {
+        "model": body.model,
+        **fields_of(usage),
+        "priced": usage.cost_microcents is not None,
+        "isEstimated": body.is_estimated,
+    }
+    if body.spent is not None:
+        cost["cumulativeCostMicrocents"] = body.spent.cost_microcents
+        cost["unpricedCalls"] = body.spent.unpriced_calls
+    return _known(cost)
 
 
 def _tool_started(body: ledger.ToolStarted) -> list[Told]:
@@ -213,7 +227,9 @@ _SIMPLE: Mapping[str, str] = {
     notes.AgentBound.kind: "session:agent_bound",
     notes.SessionEnded.kind: "session:ended",
     notes.SessionReopened.kind: "session:reopened",
+    notes.SessionCancelled.kind: "session:cancelled",
     notes.Pin.kind: "session:pinned",
+    notes.ContentErased.kind: "session:content_erased",
     notes.CompactionUndone.kind: "session:compaction_undone",
     notes.Queued.kind: "session:queued",
     notes.Adopted.kind: "session:adopted",
@@ -222,6 +238,7 @@ _SIMPLE: Mapping[str, str] = {
     notes.Question.kind: "inbox:question",
     notes.Answer.kind: "inbox:answer",
     ledger.ModelCalled.kind: "agent:model_called",
+    ledger.BudgetNoted.kind: "cost:budget_warning",
     ledger.Interrupted.kind: "agent:interrupted",
     ledger.LateOutcome.kind: "agent:late_outcome",
 }

@@ -50,8 +50,10 @@ _SIDE: tuple[type[SideBody], ...] = (
     notes.AgentBound,
     notes.SessionEnded,
     notes.SessionReopened,
+    notes.SessionCancelled,
     notes.SessionExported,
     notes.Pin,
+    notes.ContentErased,
     notes.CompactionUndone,
     notes.Queued,
     notes.Adopted,
@@ -62,6 +64,7 @@ _SIDE: tuple[type[SideBody], ...] = (
     ledger.TurnStarted,
     ledger.ModelCalled,
     ledger.ModelFinished,
+    ledger.BudgetNoted,
     ledger.ToolStarted,
     ledger.ToolFinished,
     ledger.TurnFinished,
@@ -131,6 +134,8 @@ def body_of(entry: Entry) -> Body:
     Raises: UnsupportedVersion for a newer version of a known kind; CorruptLog when a body of a
     known kind cannot be read.
     """
+    if entry.is_erased and entry.kind != OPAQUE:
+        raise CorruptLog(entry.stream, entry.seq, "it was erased")
     if (message := entry.message) is not None:
         return message
     known = BODIES.get(entry.kind)

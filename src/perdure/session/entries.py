@@ -45,6 +45,14 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         return entry_id(self.stream, self.seq)
 
     @property
+    def is_erased(self) -> bool:
+        """Its body was erased: what is left is its place. Every body that was appended says more.
+
+        An opaque entry may have been empty from the beginning, and then is not told apart.
+        """
+        return not self.body
+
+    @property
     def message(self) -> Message | None:
         """The message of a ``message`` entry, decoded anew at each use; None for other kinds.
 

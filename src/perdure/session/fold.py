@@ -48,8 +48,8 @@ class ContextWindow(msgspec.Struct, frozen=True):
 def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -> ContextWindow:
     """The window of the branch `path` (tree entries root -> leaf).
 
-    A compaction whose first kept entry is not on the branch before it keeps nothing: the window
-    then begins with the compaction itself.
+    A compaction that was erased hides nothing any more. One whose first kept entry is not on the
+    branch before it keeps nothing: the window then begins with the compaction itself.
     """
     state = BranchState()
     for entry in path:
@@ -61,7 +61,16 @@ def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -
         entries=shown,
         state=state,
         hidden=start,
-        undone=frozenset(entry.id for entry in shown if entry.id in undone),
+        undone=undone_among(shown, undone),
+    )
+
+
+def undone_among(shown: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[EntryId]:
+    """The compactions among `shown` that hide nothing: taken back, or erased."""
+    return frozenset(
+        entry.id
+        for entry in shown
+        if entry.id in undone or (entry.kind == Compaction.kind and entry.is_erased)
     )
 
 
@@ -69,7 +78,7 @@ def state_after(
     state: BranchState, entry: Entry, undone: frozenset[EntryId] = frozenset()
 ) -> BranchState:
     """What a branch has inherited once it goes on with `entry`."""
-    if entry.kind == Compaction.kind and entry.id not in undone:
+    if entry.kind == Compaction.kind and entry.id not in undone and not entry.is_erased:
         return msgspec.structs.replace(state, compaction=entry)
     if entry.kind == ModelChange.kind:
         return msgspec.structs.replace(state, model_change=entry)

@@ -19,6 +19,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import MESSAGE, Message
 from perdure.session.notes import (
+    ContentErased,
     SessionEnded,
     SessionExported,
     SessionInfoChanged,
@@ -27,7 +28,7 @@ from perdure.session.notes import (
 
 StreamKind = Literal["session", "flow"]
 Origin = Literal["user", "role", "subagent", "import"]
-Status = Literal["active", "exported", "ended"]
+Status = Literal["active", "exported", "ended", "erased"]
 
 TITLE_LENGTH = 60
 """Characters of the first user message that stand in for a missing title."""
@@ -51,6 +52,8 @@ class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is fixed when a stream is created; part of its genesis hash.
 
     Units: `created_at` is Unix milliseconds. Shape: `metadata` is the client's own JSON object.
+    `subject` names whom the session is about or with, in the client's own words, so that all there
+    is about one person can be erased at once.
     """
 
     id: StreamId
@@ -62,6 +65,7 @@ class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     parent: StreamId | None = None
     fork: ForkPoint | None = None
     metadata: dict[str, object] | None = None
+    subject: str | None = None
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
@@ -148,7 +152,7 @@ def info_after(
         entries=info.entries + added,
         messages=info.messages + messages,
         updated_at=updated_at,
-        first_text=first_text,
+        first_text=None if info.status == "erased" else first_text,
     )
 
 
@@ -159,6 +163,7 @@ _TELLING = frozenset(
         SessionExported.kind,
         SessionEnded.kind,
         SessionReopened.kind,
+        ContentErased.kind,
     )
 )
 _STATUS_AFTER: Mapping[str, Status] = {
@@ -173,7 +178,32 @@ def _after_note(info: SessionInfo, entry: Entry) -> SessionInfo:
         return _after_change(info, entry)
     if entry.kind == TurnStarted.kind:
         return msgspec.structs.replace(info, turns=info.turns + 1)
+    if entry.kind == ContentErased.kind:
+        return _after_erasure(info, entry)
     return msgspec.structs.replace(info, status=_STATUS_AFTER[entry.kind])
+
+
+def _after_erasure(info: SessionInfo, entry: Entry) -> SessionInfo:
+    erased = erasure_in(entry)
+    if erased is None or not erased.is_whole:
+        return info
+    return msgspec.structs.replace(info, status="erased", title=None, first_text=None, cwd=None)
+
+
+def erasure_in(entry: Entry) -> ContentErased | None:
+    """What `entry` says was erased of its session; None where it says nothing of the kind."""
+    if entry.kind != ContentErased.kind:
+        return None
+    try:
+        body = body_of(entry)
+    except (CorruptLog, UnsupportedVersion):
+        return None
+    return body if isinstance(body, ContentErased) else None
+
+
+def redacted(header: StreamHeader) -> StreamHeader:
+    """What is left of a header when its session was erased: its id, and how it hangs together."""
+    return msgspec.structs.replace(header, title=None, cwd=None, metadata=None, subject=None)
 
 
 def _beginning(entry: Entry) -> str | None:

@@ -19,7 +19,9 @@ UnknownPolicy = Literal["retry", "ask", "never"]
 InterruptPolicy = Literal["retry", "continue", "rollback", "ask"]
 CallPurpose = Literal["answer", "summary"]
 ToolOutcome = Literal["ok", "error", "refused", "timeout", "aborted", "unknown"]
-TurnEnd = Literal["stop", "length", "content_filter", "aborted", "error", "interrupted"]
+TurnEnd = Literal[
+    "stop", "length", "content_filter", "aborted", "cancelled", "error", "interrupted"
+]
 Failure = Literal[
     "turn_limit",
     "tool_failed",
@@ -27,10 +29,31 @@ Failure = Literal[
     "provider_unavailable",
     "provider_rate_limit",
     "provider_refused",
+    "provider_auth",
+    "budget_exceeded",
+    "empty_answer",
     "content_filter",
     "cancelled",
     "internal",
 ]
+
+
+class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a session has spent: the sum over the ``model_finished`` entries of its own log.
+
+    Units: micro-cents. `unpriced_calls` used tokens whose price nobody knows.
+    """
+
+    cost_microcents: int = 0
+    unpriced_calls: int = 0
+
+    def plus(self, usage: Usage | None) -> Spending:
+        """The spending after one more call; None used nothing."""
+        if usage is None:
+            return self
+        if usage.cost_microcents is None:
+            return Spending(self.cost_microcents, self.unpriced_calls + 1)
+        return Spending(self.cost_microcents + usage.cost_microcents, self.unpriced_calls)
 
 
 class TurnStarted(SideBody, frozen=True, omit_defaults=True):
@@ -38,6 +61,9 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
 
     `number` counts the turns run under the session's own agent, from 1. `base` is the leaf the
     turn began at, where `rollback` returns to. `context_tokens` estimates the context before it.
+    The rest is carried over, so that a turn can be read without those before it: what the session
+    had spent, the cost limit that somebody granted it, and until when (Unix milliseconds) which
+    provider is not to be called.
     """
 
     kind: ClassVar[str] = "turn_started"
@@ -47,10 +73,16 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     base: EntryId | None = None
     on_interrupt: InterruptPolicy = "retry"
     context_tokens: int | None = None
+    spent: Spending | None = None
+    granted_microcents: int | None = None
+    parked: dict[str, int] = {}
 
 
 class ModelCalled(SideBody, frozen=True, omit_defaults=True):
-    """A model is about to be called: attempt `attempt` (from 1) of the turn's call `call`."""
+    """A model is about to be called: attempt `attempt` (from 1) of the turn's call `call`.
+
+    `link` is the place of the model in the agent's chain: 0 its own, then its fallbacks.
+    """
 
     kind: ClassVar[str] = "model_called"
 
@@ -59,13 +91,18 @@ class ModelCalled(SideBody, frozen=True, omit_defaults=True):
     attempt: int = 1
     purpose: CallPurpose = "answer"
     tokens_estimated: int | None = None
+    link: int = 0
 
 
 class ModelFinished(SideBody, frozen=True, omit_defaults=True):
     """How the model call it is about ended; the answer is the message `answer`, same commit.
 
     `stop_reason` None with an `error` means that no usable answer came. `wait_s` is how long the
-    turn waits before it tries again.
+    turn waits before it tries again, `next_link` with which model of the chain where it is another.
+    `usage` is what the provider counted, or an estimate (`is_estimated`) where an answer was cut
+    off before it said; `spent` is what the session has spent with this call. `parked_until` (Unix
+    milliseconds) is how long the model's provider is not to be called; `is_renewed` says that its
+    key was renewed after it was refused.
     """
 
     kind: ClassVar[str] = "model_finished"
@@ -76,6 +113,27 @@ class ModelFinished(SideBody, frozen=True, omit_defaults=True):
     error: str | None = None
     error_code: str | None = None
     wait_s: float | None = None
+    model: str | None = None
+    is_estimated: bool = False
+    spent: Spending | None = None
+    next_link: int | None = None
+    parked_until: int | None = None
+    is_renewed: bool = False
+
+
+class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
+    """A call was made although it may cost more than the session is to spend (``on_exceed: warn``).
+
+    About the ``turn_started``. Units: micro-cents; `estimate_microcents` is the most the call was
+    expected to cost, None when nobody knows the price of `model`.
+    """
+
+    kind: ClassVar[str] = "budget_noted"
+
+    model: str
+    spent_microcents: int
+    limit_microcents: int
+    estimate_microcents: int | None = None
 
 
 class ToolStarted(SideBody, frozen=True, omit_defaults=True):

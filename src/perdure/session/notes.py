@@ -11,6 +11,7 @@ from perdure.session.ids import EntryId
 
 EndedBy = Literal["user", "idle", "agent"]
 QueueMode = Literal["steer", "follow_up"]
+QuestionTopic = Literal["unknown_outcome", "interrupted", "budget", "approval"]
 
 
 class SideBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,6 +79,12 @@ class SessionEnded(SideBody, frozen=True, omit_defaults=True):
     reason: str | None = None
 
 
+class SessionCancelled(SideBody, frozen=True):
+    """Somebody closed the handle that ran the session, between two turns; it can be resumed."""
+
+    kind: ClassVar[str] = "session_cancelled"
+
+
 class SessionReopened(SideBody, frozen=True):
     """A session that had ended goes on."""
 
@@ -103,6 +110,26 @@ class Pin(SideBody, frozen=True, omit_defaults=True):
     kind: ClassVar[str] = "pin"
 
     is_pinned: bool = True
+
+
+class ContentErased(SideBody, frozen=True, omit_defaults=True):
+    """Bodies of the session were taken out of the store, for good; their digests stay.
+
+    Shape: `ranges` are the seqs (first, last) among which they are; kinds that say nothing but
+    how the log hangs together (`KEPT_WHEN_ERASED`) keep theirs. `is_whole`: the session itself
+    was erased, and nobody goes on with it. `certificate` names the record of all that was erased.
+    """
+
+    kind: ClassVar[str] = "content_erased"
+
+    certificate: str
+    by: str
+    ranges: tuple[tuple[int, int], ...]
+    is_whole: bool = False
+
+
+KEPT_WHEN_ERASED = frozenset((LeafMoved.kind, ContentErased.kind))
+"""Kinds whose bodies an erasure leaves: ids of entries, and the word that there was one."""
 
 
 class CompactionUndone(SideBody, frozen=True):
@@ -184,18 +211,22 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     """Something that waits for a person. It is about the entry that asked.
 
     Shape: `choices` are the answers that are understood; `args_hash` binds the question to the
-    exact arguments asked about (BLAKE2b-256, hex).
+    exact arguments asked about (BLAKE2b-256, hex). `grant` is what the answer "always" allows from
+    then on; `limit_microcents` what the session may spend once a budget's question is answered
+    "continue".
     Units: `expires_at` is Unix milliseconds; None never expires.
     """
 
     kind: ClassVar[str] = "question"
 
-    topic: Literal["unknown_outcome", "interrupted"]
+    topic: QuestionTopic
     text: str
     choices: tuple[str, ...]
     call_id: str | None = None
     args_hash: str | None = None
     expires_at: int | None = None
+    grant: str | None = None
+    limit_microcents: int | None = None
 
 
 class Answer(SideBody, frozen=True, omit_defaults=True):

@@ -15,6 +15,7 @@ import msgspec
 
 from perdure.errors import (
     CorruptLog,
+    Erased,
     HeadConflict,
     InvalidEntry,
     InvalidParent,
@@ -30,8 +31,8 @@ from perdure.session.info import ForkPoint, SessionInfo, StreamHeader, info_afte
 from perdure.session.kinds import OPAQUE
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION
-from perdure.session.notes import LeafMoved, Queued
-from perdure.stores.protocol import EMPTY, Commit, Lease, StreamState, Write
+from perdure.session.notes import ContentErased, LeafMoved, Queued
+from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamState, Write
 
 Sees = Callable[[EntryId], bool]
 """Says whether an id is a tree entry that the stream sees: its own, or one its fork shares."""
@@ -120,6 +121,8 @@ def opened(
     leaf: EntryId | None = None
     info = info_of(header)
     if header.fork is not None and shared is not None and sees is not None:
+        if shared.info.status == "erased":
+            raise Erased(header.fork.stream)
         _check_fork(header.fork, shared.head, sees)
         leaf = header.fork.leaf
         info = info_of(header, _inherited(shared))
@@ -181,6 +184,8 @@ def advanced(state: StreamState, admission: Admission, chain: bytes) -> StreamSt
 
 def _check_expected(state: StreamState, write: Write) -> None:
     stream = state.header.id
+    if state.info.status == "erased" and not isinstance(write, ErasingWrite):
+        raise Erased(stream)
     if write.lease is not None and not is_current(write.lease, state):
         raise LeaseLost(stream, write.lease.epoch, state.epoch)
     if write.expected_head is not None and write.expected_head != state.head:
@@ -203,6 +208,7 @@ class _Arrival:
         self._at = at
         self._sees = sees
         self._has_lease = write.lease is not None
+        self._is_erasing = isinstance(write, ErasingWrite)
 
     def take(self, new: NewEntry) -> None:
         """Give `new` its place, and let it move the leaf or open or close a turn."""
@@ -284,6 +290,14 @@ class _Arrival:
             self._open_turn(entry.seq)
         elif entry.kind == TurnFinished.kind:
             self._close_turn()
+        elif entry.kind == ContentErased.kind:
+            self._take_erasure(body)
+
+    def _take_erasure(self, body: Body | None) -> None:
+        if not self._is_erasing or not isinstance(body, ContentErased):
+            raise InvalidEntry("only an erasure says that something was erased")
+        if body.is_whole:
+            self.open_turn = None
 
     def _move_leaf(self, body: Body | None) -> None:
         if not isinstance(body, LeafMoved):

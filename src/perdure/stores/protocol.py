@@ -62,6 +62,13 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease | None = None
 
 
+class ErasingWrite(Write, frozen=True, kw_only=True):
+    """What an erasure itself appends: the only write that may say that something was erased.
+
+    Made by backends; a commit of it by anybody else would be a lie.
+    """
+
+
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """What is appended at once, all or nothing, to one or several streams.
 
@@ -109,11 +116,12 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What `verify` looked at, and what it found."""
+    """What `verify` looked at, and what it found. `erased` of the entries were erased: no fault."""
 
     streams: int
     entries: int
     problems: tuple[Problem, ...]
+    erased: int = 0
 
     @property
     def is_ok(self) -> bool:
@@ -327,14 +335,6 @@ class NamespaceReading(Protocol):
         """
         ...
 
-    async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
-        """Entries of all streams in commit order, from the first after position `after` (0: all).
-
-        Positions grow with every entry; they may have gaps but never fill one later.
-        """
-        ...
-
-    async def position(self) -> int:
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         """The side entries of `kinds` in the own logs of all sessions.
 
@@ -343,6 +343,14 @@ class NamespaceReading(Protocol):
         """
         ...
 
+    async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
+        """Entries of all streams in commit order, from the first after position `after` (0: all).
+
+        Positions grow with every entry; they may have gaps but never fill one later.
+        """
+        ...
+
+    async def position(self) -> int:
         """The position of the newest entry of the namespace; 0 when there is none."""
         ...
 

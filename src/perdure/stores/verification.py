@@ -15,6 +15,7 @@ from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import erasure_in
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import LeafMoved
@@ -49,16 +50,20 @@ def stream_problems(
     *,
     origin_hash: bytes = b"",
     shared_messages: int = 0,
+    genesis: bytes | None = None,
 ) -> Iterator[Problem]:
     """Every fault of one stream that stands at `state`.
 
     `commits` and `entries` come in order. `sees` answers for entries of other streams, which only
     a fork has. `origin_hash` is, for a fork, its origin's chain at the fork (`origin_hash_of`),
-    `shared_messages` the messages it took over from there (``admission.Shared``).
+    `shared_messages` the messages it took over from there (``admission.Shared``). `genesis` is the
+    hash before the first commit as it is kept: where the stream was erased, its header is no longer
+    whole and does not give it.
     """
     stream = state.header.id
     check = _Check(state, sees, shared_messages)
-    before = genesis_hash(state.header, origin_hash)
+    is_erased = state.info.status == "erased" and genesis is not None
+    before = genesis if is_erased and genesis else genesis_hash(state.header, origin_hash)
     rows = _Rows(entries)
     for commit in commits:
         for row in rows.up_to(commit.first - 1):
@@ -135,6 +140,8 @@ class _Check:
         self._messages = shared_messages
         self._entries = 0
         self._tree: set[EntryId] = set()
+        self._erased: list[int] = []
+        self._ranges: list[tuple[int, int]] = []
 
     def entry_problems(self, row: StoredEntry) -> Iterator[Problem]:
         """The faults of the next entry."""
@@ -144,7 +151,11 @@ class _Check:
             yield Problem(
                 stream, entry.seq, f"it should follow entry {self.head} but is {entry.seq}"
             )
-        if row.salt is not None and body_digest(entry.body, row.salt) != row.digest:
+        if row.salt is None:
+            self._erased.append(entry.seq)
+            if entry.body:
+                yield Problem(stream, entry.seq, "its salt is gone, and its body is not")
+        elif body_digest(entry.body, row.salt) != row.digest:
             yield Problem(stream, entry.seq, "its body is not what was committed")
         if entry.parent_id is not None and not self._is_tree_entry(entry.parent_id):
             yield Problem(stream, entry.seq, f"its parent {entry.parent_id} is not in the tree")
@@ -153,6 +164,10 @@ class _Check:
     def state_problems(self) -> Iterator[Problem]:
         """What is kept about the stream as a whole and does not follow from its entries."""
         state = self._state
+        for seq in self._erased:
+            if not any(first <= seq <= last for first, last in self._ranges):
+                text = "its body is gone, and nothing in the session says that it was erased"
+                yield Problem(state.header.id, seq, text)
         info = state.info
         for what, kept, computed in (
             ("head", state.head, self.head),
@@ -178,6 +193,10 @@ class _Check:
             self._open_turn = entry.seq
         elif entry.kind == TurnFinished.kind:
             self._open_turn = None
+        elif (erased := erasure_in(entry)) is not None:
+            self._ranges += erased.ranges
+            if erased.is_whole:
+                self._open_turn = None
 
     def _is_tree_entry(self, reference: EntryId) -> bool:
         is_own = reference.rpartition("/")[0] == self._state.header.id

@@ -130,6 +130,11 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
         {"workflowPath": "/x.yaml", "format": "workflow", "dialect": "relavium"},
     ),
     (notes.Pin(is_pinned=False), "session:pinned", {"isPinned": False}),
+    (
+        notes.ContentErased("e1", "me", ((0, 3),)),
+        "session:content_erased",
+        {"certificate": "e1", "by": "me", "ranges": [[0, 3]], "isWhole": False},
+    ),
     (notes.SessionEnded("idle", "late"), "session:ended", {"by": "idle", "reason": "late"}),
     (
         notes.Question("unknown_outcome", "again?", ("yes", "no"), call_id="c"),

@@ -51,6 +51,7 @@ from perdure.session.notes import (
     AgentBound,
     Answer,
     CompactionUndone,
+    ContentErased,
     ImportedRecord,
     ImportSource,
     Label,
@@ -154,6 +155,7 @@ EXPECTED: tuple[Body, ...] = (
     SessionExported("trip.workflow.yaml", "workflow", "perdure"),
     Pin(is_pinned=False),
     Pin(),
+    ContentErased("e1", "me", ((0, 3), (5, 5)), is_whole=True),
 )
 
 
