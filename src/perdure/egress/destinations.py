@@ -1,0 +1,145 @@
+"""Where a URL leads, read strictly: whatever two readers could understand differently is refused.
+
+Pure. The request is made from the parts found here and never from the text again, so that what was
+checked is what is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import Literal
+from urllib.parse import quote
+
+import msgspec
+
+from perdure.egress.addresses import is_open
+from perdure.errors import EgressDenied
+
+MAX_URL = 8192
+
+Scheme = Literal["https", "http"]
+
+_PORTS: dict[str, int] = {"https": 443, "http": 80}
+_url = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<target>[^#]*)")
+_authority = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
+_label = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_numeric = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_KEPT = "/?:@!$&'()*+,;=%~-._[]"
+
+_INSIDE = frozenset(
+    ("localhost", "local", "internal", "intranet", "private", "corp", "home", "lan")
+)
+"""Last names of hosts that are inside somebody's network by convention."""
+
+
+class Destination(msgspec.Struct, frozen=True):
+    """Where a request goes.
+
+    Shape: `host` in small ASCII letters without a dot at its end, an IPv6 address without brackets;
+    `target` begins with a slash and is ASCII.
+    """
+
+    scheme: Scheme
+    host: str
+    port: int
+    target: str
+
+    @property
+    def is_ipv6(self) -> bool:
+        """Whether the host is an IPv6 address."""
+        return ":" in self.host
+
+    @property
+    def url(self) -> str:
+        """The URL as this module writes it."""
+        host = f"[{self.host}]" if self.is_ipv6 else self.host
+        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.target}"
+
+
+def destination_of(url: str, *, is_local_open: bool = False) -> Destination:
+    """Where `url` leads.
+
+    `is_local_open` also takes plain ``http`` and hosts inside the own network.
+    Raises: EgressDenied, in words that repeat nothing of the URL.
+    """
+    if len(url) > MAX_URL:
+        raise EgressDenied("the URL is too long")
+    if any(ord(c) <= 0x20 or ord(c) == 0x7F or c == "\\" for c in url):
+        raise EgressDenied("a URL holds no spaces, control characters or backslashes")
+    found = _url.fullmatch(url.partition("#")[0])
+    if found is None:
+        raise EgressDenied("that is no absolute URL: write https://host/path")
+    scheme = found["scheme"].lower()
+    if scheme != "https" and not (scheme == "http" and is_local_open):
+        raise EgressDenied("only https is allowed")
+    host, port = _host_and_port(found["authority"], _PORTS[scheme])
+    require_host(host, is_local_open=is_local_open)
+    chosen: Scheme = "https" if scheme == "https" else "http"
+    return Destination(chosen, host, port, _target(found["target"]))
+
+
+def host_name(text: str) -> str:
+    """A host as it is configured, in the form it has in a `Destination`.
+
+    Raises: EgressDenied when it is none.
+    """
+    host, _ = _host_and_port(text, 0)
+    return host
+
+
+def require_host(host: str, *, is_local_open: bool = False) -> None:
+    """Refuse a host that leads inside by its name, or is an address that is not open.
+
+    Raises: EgressDenied.
+    """
+    literal = _literal(host)
+    if literal is not None:
+        if not is_open(literal, is_local_open=is_local_open):
+            raise EgressDenied("the address is not on the public internet")
+        return
+    labels = host.split(".")
+    if len(host) > 253 or not all(_label.fullmatch(label) for label in labels):
+        raise EgressDenied("that is no host name; write international names in ASCII (xn--...)")
+    if _numeric.fullmatch(labels[-1]):
+        raise EgressDenied("an address is written as four decimal numbers")
+    if not is_local_open and (len(labels) == 1 or labels[-1] in _INSIDE or host == "home.arpa"):
+        raise EgressDenied("the host is inside a private network")
+    if not is_local_open and host.endswith(".home.arpa"):
+        raise EgressDenied("the host is inside a private network")
+
+
+def _literal(host: str) -> str | None:
+    """The address that `host` is; None for a name."""
+    try:
+        return str(IPv6Address(host) if ":" in host else IPv4Address(host))
+    except AddressValueError:
+        if ":" in host:
+            raise EgressDenied("that is no IPv6 address") from None
+        return None
+
+
+def _host_and_port(authority: str, default: int) -> tuple[str, int]:
+    if "@" in authority:
+        raise EgressDenied("a URL with a user name or password is not allowed")
+    if not authority.isascii():
+        raise EgressDenied("write international host names in ASCII (xn--...)")
+    found = _authority.fullmatch(authority)
+    if found is None:
+        raise EgressDenied("the host of the URL cannot be read")
+    port = int(found["port"]) if found["port"] else default
+    if found["port"] and not 0 < port < 65536:
+        raise EgressDenied("there is no such port")
+    host = found["host"].lower()
+    if host.startswith("["):
+        if ":" not in host:
+            raise EgressDenied("that is no IPv6 address")
+        return str(_literal(host[1:-1])), port
+    return host.removesuffix("."), port
+
+
+def _target(text: str) -> str:
+    """Path and query in ASCII, what is not already percent-encoded so."""
+    target = text if text.startswith("/") else f"/{text}"
+    return quote(target, safe=_KEPT)

@@ -1,0 +1,48 @@
+"""What is asked of the outside and what it answers: values that need no HTTP library."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import msgspec
+
+from perdure.egress.destinations import Destination
+
+TIMEOUT_S = 30.0
+MAX_ANSWER_BYTES = 1024 * 1024
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Host name and port -> its addresses."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One request. Units: `timeout_s` seconds for all of it; bytes, of the answer's body kept.
+
+    Shape: `headers` have been through `headers.sendable`, but for those the caller adds itself.
+    `is_local_open` lets it go to the own network; only for an address from the configuration.
+    """
+
+    destination: Destination
+    method: str = "GET"
+    headers: Mapping[str, str] = {}
+    body: bytes | None = None
+    timeout_s: float = TIMEOUT_S
+    max_answer_bytes: int = MAX_ANSWER_BYTES
+    is_local_open: bool = False
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The answer, a redirect too: nothing is followed.
+
+    Shape: `headers` by small names, of several of one name joined by commas. `is_cut` says that
+    `body` is only the beginning.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    is_cut: bool = False
+
+
+Fetch = Callable[[Asked], Awaitable[Answered]]
+"""Makes one request. Raises: EgressError."""

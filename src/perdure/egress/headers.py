@@ -1,0 +1,63 @@
+"""Which of the headers somebody wishes go out.
+
+Pure. None does that changes where a request goes, how it is framed, or for whom it is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+MAX_HEADERS = 32
+MAX_VALUE = 8192
+
+_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+_OURS = frozenset(
+    (
+        "host",
+        # how the request is framed, and by whom
+        *("content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer"),
+        *("upgrade", "expect", "http2-settings", "accept-encoding", "content-encoding"),
+        # on whose behalf
+        *("forwarded", "via", "client-ip", "true-client-ip", "x-real-ip", "x-client-ip"),
+        *("x-original-url", "x-rewrite-url", "x-original-host", "x-host", "x-cluster-client-ip"),
+        # how a gateway is to read it
+        *("x-http-method", "x-http-method-override", "x-method-override"),
+        *("metadata", "metadata-flavor", "x-google-metadata-request"),
+        *("x-aws-ec2-metadata-token", "x-aws-ec2-metadata-token-ttl-seconds"),
+        # sessions of a browser
+        *("cookie", "cookie2", "origin", "referer"),
+    )
+)
+_OURS_BEGIN = ("proxy-", "x-forwarded-", "sec-", "x-envoy-", "cf-")
+
+
+def sendable(wanted: Mapping[str, str]) -> dict[str, str]:
+    """Of `wanted` what may be sent, in order; the rest is left out.
+
+    A value with a line break or NUL is left out whole, never mended; of two spellings of one name
+    the first counts.
+    """
+    kept: dict[str, str] = {}
+    seen: set[str] = set()
+    for name, value in wanted.items():
+        folded = name.lower()
+        if len(kept) == MAX_HEADERS or folded in seen or not _may_go(folded, value):
+            continue
+        seen.add(folded)
+        kept[name] = value
+    return kept
+
+
+def without(headers: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """`headers` without those called one of `names`, in any letter case."""
+    dropped = {name.lower() for name in names}
+    return {name: value for name, value in headers.items() if name.lower() not in dropped}
+
+
+def _may_go(name: str, value: str) -> bool:
+    if not _name.fullmatch(name) or name in _OURS or name.startswith(_OURS_BEGIN):
+        return False
+    if len(value) > MAX_VALUE or not value.isascii():
+        return False
+    return all(c == "\t" or 0x20 <= ord(c) < 0x7F for c in value)

@@ -1,0 +1,62 @@
+"""Connections go where they were checked to go."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from perdure.egress.transport import PinnedBackend, pinned_client, resolved
+from perdure.errors import EgressDenied
+from tests.fakes.web_server import Response, WebServer
+
+
+async def says(*addresses: str) -> list[str]:
+    return list(addresses)
+
+
+async def test_one_closed_address_among_many_closes_the_name() -> None:
+    backend = PinnedBackend(lambda h, p: says("1.1.1.1", "10.0.0.1"), is_local_open=False)
+    with pytest.raises(EgressDenied):
+        await backend.connect_tcp("example.com", 443)
+
+
+async def test_there_is_no_way_into_the_file_system() -> None:
+    backend = PinnedBackend(resolved, is_local_open=True)
+    with pytest.raises(EgressDenied):
+        await backend.connect_unix_socket("/var/run/docker.sock")
+
+
+async def test_the_name_is_asked_for_at_the_address_that_was_checked() -> None:
+    asked: list[str] = []
+
+    async def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"]
+
+    async with (
+        WebServer(lambda r: Response(body=b"here")) as server,
+        pinned_client(resolve=resolve, is_local_open=True) as client,
+    ):
+        answer = await client.get(f"http://search.lan:{server.port}/")
+    assert answer.text == "here"
+    assert asked == ["search.lan"]
+    assert server.asked[0].headers["host"].startswith("search.lan:")
+
+
+@pytest.mark.parametrize("url", ["http://example.com/", "https://u:p@example.com/"])
+async def test_a_client_refuses_what_a_tool_is_refused(url: str) -> None:
+    async with pinned_client(resolve=lambda h, p: says("1.1.1.1")) as client:
+        with pytest.raises(EgressDenied):
+            await client.get(url)
+
+
+async def test_a_client_ignores_the_proxies_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with WebServer(lambda r: Response()) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{proxy.port}")
+        async with pinned_client(resolve=lambda h, p: says("127.0.0.1")) as client:
+            with pytest.raises((EgressDenied, httpx2.HTTPError)):
+                await client.get("https://example.com/")
+    assert proxy.connections == 0
