@@ -15,6 +15,10 @@ LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url 
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 UNIT := $(wildcard tests/unit tests/conformance)
 
+# Compiled modules are kept, also for who asked Python not to: the tests start hundreds of processes
+# and each would compile every module it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check types quick check-all fix bench lock clean
 
@@ -63,7 +67,7 @@ types: $(INSTALLED)
 	$(BIN)/basedpyright
 
 quick: $(INSTALLED)
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "not full_only" $(UNIT)
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n $(JOBS) -m "not full_only" $(UNIT)
 
 check-all: check test
 

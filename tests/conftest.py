@@ -24,6 +24,10 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile(
     "thorough", hypothesis.settings.get_profile("default"), max_examples=2_000
 )
+# `make check` looks at fewer examples of each property than `make test`, every time at others.
+hypothesis.settings.register_profile(
+    "quick", hypothesis.settings.get_profile("default"), max_examples=25
+)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
