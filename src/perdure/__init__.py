@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from perdure.context.build import Context as Context
     from perdure.errors import AlreadyAnswered as AlreadyAnswered
     from perdure.errors import AmbiguousId as AmbiguousId
+    from perdure.errors import BackupDamaged as BackupDamaged
     from perdure.errors import ConfigError as ConfigError
     from perdure.errors import ContextOverflow as ContextOverflow
+    from perdure.errors import CopyConflict as CopyConflict
     from perdure.errors import CorruptLog as CorruptLog
     from perdure.errors import CredentialsRefused as CredentialsRefused
     from perdure.errors import EgressDenied as EgressDenied
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from perdure.errors import SessionNotFound as SessionNotFound
     from perdure.errors import StoreCorrupt as StoreCorrupt
     from perdure.errors import StoreError as StoreError
+    from perdure.errors import StoreExists as StoreExists
     from perdure.errors import StoreFull as StoreFull
     from perdure.errors import StoreInUse as StoreInUse
     from perdure.errors import StoreNotEncrypted as StoreNotEncrypted
@@ -148,8 +151,10 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "perdure.errors": (
         "AlreadyAnswered",
         "AmbiguousId",
+        "BackupDamaged",
         "ConfigError",
         "ContextOverflow",
+        "CopyConflict",
         "CorruptLog",
         "CredentialsRefused",
         "EgressDenied",
@@ -188,6 +193,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "SessionNotFound",
         "StoreCorrupt",
         "StoreError",
+        "StoreExists",
         "StoreFull",
         "StoreInUse",
         "StoreNotEncrypted",

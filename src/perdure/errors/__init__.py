@@ -8,6 +8,7 @@
     │                StoreCorrupt · StoreReadOnly · StoreFull · StoreUnavailable · Unsupported
     │                InvalidQuery · SearchIndexDamaged · SessionHasForks · QuotaExceeded
     │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
+    │                CopyConflict · BackupDamaged · StoreExists
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
     │                CredentialsRefused · MalformedResponse
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied · ToolUnavailable

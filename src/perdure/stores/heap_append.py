@@ -6,7 +6,7 @@ fork of a stream that the commit also writes to); when a later one is refused, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -75,7 +75,7 @@ def _append_to_one(
     heap: Heap, write: Write, at: int, random: RandomSource, undo: Undo
 ) -> tuple[Entry, ...]:
     if write.create is not None:
-        heap.streams[write.stream] = _created(heap, write.create)
+        heap.streams[write.stream] = created(heap, write.create)
         undo.append(lambda: heap.streams.pop(write.stream))
     held = held_in(heap, write.stream)
     admission = admit(held.state, write, at, lambda id_: is_tree_entry(heap, held, id_))
@@ -99,7 +99,11 @@ def _way_back(heap: Heap, held: Held) -> Callable[[], None]:
     return restore
 
 
-def _created(heap: Heap, header: StreamHeader) -> Held:
+def created(heap: Heap, header: StreamHeader) -> Held:
+    """A new stream, still empty and not in `heap` yet.
+
+    Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent.
+    """
     if header.id in heap.streams:
         raise SessionExists(header.id)
     if header.fork is None:
@@ -131,6 +135,19 @@ def _extend(heap: Heap, held: Held, admission: Admission, at: int, random: Rando
     rows = [_sealed(entry, random(SALT_BYTES)) for entry in admission.entries]
     lines = (header_line(row.entry, row.digest) for row in rows)
     chain = commit_hash(held.state.hash, at, admission.epoch, lines)
+    placed(heap, held, admission, rows, at=at, chain=chain)
+
+
+def placed(
+    heap: Heap,
+    held: Held,
+    admission: Admission,
+    rows: Sequence[StoredEntry],
+    *,
+    at: int,
+    chain: bytes,
+) -> None:
+    """Keep what was admitted, `rows`; `chain` is the stream's hash after it."""
     first = admission.entries[0].seq
     held.commits.append(StoredCommit(first, len(rows), at, admission.epoch, chain))
     held.rows.extend(rows)

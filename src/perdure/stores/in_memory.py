@@ -48,6 +48,8 @@ from perdure.stores.heap import (
     window_in,
 )
 from perdure.stores.heap_append import append
+from perdure.stores.operating import heap_sealing
+from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
@@ -215,14 +217,6 @@ class _Namespace(_Handle):
     """`NamespaceReading`."""
 
     async def find(self, prefix: str) -> StreamId:
-    async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
-        found: list[Entry] = []
-        for held in self._heap.streams.values():
-            if held.state.header.kind == "session":
-                own = [entry for kind in set(kinds) for entry in held.notes.get(kind, ())]
-                found += sorted(own, key=lambda entry: entry.seq)
-        return found
-
         streams = self._heap.streams
         if prefix in streams:
             return StreamId(prefix)
@@ -245,6 +239,14 @@ class _Namespace(_Handle):
         found = [info for info in infos if _is_listed(info, scope, cwd, query)]
         found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
         return found[:limit]
+
+    async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
+        found: list[Entry] = []
+        for held in self._heap.streams.values():
+            if held.state.header.kind == "session":
+                own = [entry for kind in set(kinds) for entry in held.notes.get(kind, ())]
+                found += sorted(own, key=lambda entry: entry.seq)
+        return found
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
         first = max(after, 0)
@@ -310,7 +312,24 @@ def _is_on_branch(heap: Heap, found: Found) -> bool:
     return target is None or is_on_branch(heap, target, heap.streams[found.stream].state.leaf)
 
 
-class MemoryStore(_Writing, _Reading, _Namespace, _Searching):
+class _Sealing(_Handle):
+    """`Sealing`."""
+
+    async def standings(self) -> list[Standing]:
+        return heap_sealing.standings(self._heap)
+
+    async def sealed(
+        self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
+    ) -> Sealed:
+        return heap_sealing.sealed(self._heap, stream, after=after, upto=upto, limit=limit)
+
+    async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
+        heap_sealing.receive(self._heap, sealed, contents)
+        for watch in tuple(self._watches):
+            watch.wake_now()
+
+
+class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Sealing):
     """A namespace of sessions in this process's memory; implements `SessionStore`, `Searching`."""
 
     def __init__(

@@ -15,13 +15,14 @@ from typing import BinaryIO
 import msgspec
 
 from perdure.errors import StoreTooNew, StoreUnavailable
-from perdure.session.ids import StreamId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, StreamHeader
 from perdure.stores.jsonl.dialects.form import Dialect
 from perdure.stores.jsonl.disk.folder import Folder, Stamp, session_in
 from perdure.stores.jsonl.index import Log, Tail
 from perdure.stores.jsonl.lines import FORMAT, Batch, batch_info, envelope_of, fields_of
 from perdure.stores.jsonl.rows import header_of, is_sound
+from perdure.stores.protocol import StreamState
 
 MOST_LOGS = 64
 """Indexes kept in memory; the one unused for longest makes room."""
@@ -175,6 +176,21 @@ class Shelf:
 
 def _standing_of(log: Log) -> Standing:
     return Standing(log.header, log.head, log.leaf, log.open_turn, log.hash, log.info, log.payload)
+
+
+def state_at(standing: Standing, epoch: int) -> StreamState:
+    """`standing` as the protocol says it, under a lease of `epoch`."""
+    stream = standing.header.id
+    leaf = standing.leaf
+    return StreamState(
+        header=standing.header,
+        head=standing.head,
+        leaf=None if leaf is None else EntryId(f"{stream}/{leaf}"),
+        hash=standing.hash,
+        epoch=epoch,
+        open_turn=standing.open_turn,
+        info=standing.info,
+    )
 
 
 def peek(path: Path, dialect: Dialect) -> Standing | None:

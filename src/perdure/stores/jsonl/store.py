@@ -48,8 +48,11 @@ from perdure.stores.jsonl.disk.folder import Folder, namespace_folder
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.lines import FORMAT
 from perdure.stores.jsonl.search.reading import Search, Texts
-from perdure.stores.jsonl.shelf import Shelf, Standing
+from perdure.stores.jsonl.shelf import Shelf, state_at
+from perdure.stores.jsonl.shelf import Standing as Kept
+from perdure.stores.jsonl.upkeep import sealing
 from perdure.stores.jsonl.verify import verification
+from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
@@ -136,7 +139,7 @@ class _Handle:
             raise SessionNotFound(stream)
         return log
 
-    def _standing(self, stream: StreamId) -> Standing:
+    def _standing(self, stream: StreamId) -> Kept:
         standing = self._shelf.standing(stream)
         if standing is None:
             raise SessionNotFound(stream)
@@ -222,7 +225,7 @@ class _Reading(_Handle):
     async def state(self, stream: StreamId) -> StreamState:
         def work() -> StreamState:
             standing = self._standing(stream)
-            return _state_of(standing, sidefiles.lease_of(self._folder, stream).epoch)
+            return state_at(standing, sidefiles.lease_of(self._folder, stream).epoch)
 
         return await self._run(work)
 
@@ -302,7 +305,7 @@ class _Namespace(_Handle):
     ) -> list[SessionInfo]:
         def work() -> list[SessionInfo]:
             infos = {s.header.id: s.info for _, s in self._shelf.standings()}
-            found = [info for info in infos.values() if _is_listed(info, scope, cwd, query)]
+            found = [info for info in infos.values() if reading.is_listed(info, scope, cwd, query)]
             found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
             return found[:limit]
 
@@ -360,29 +363,6 @@ class _Namespace(_Handle):
         return await self._run(work)
 
 
-def _is_listed(info: SessionInfo, scope: SessionScope, cwd: str | None, query: str | None) -> bool:
-    if info.kind != "session" or (scope == "listed" and info.origin not in ("user", "import")):
-        return False
-    if cwd is not None and info.cwd != cwd:
-        return False
-    sought = (query or "").casefold()
-    return sought in info.name.casefold() or sought in info.id.casefold()
-
-
-def _state_of(standing: Standing, epoch: int) -> StreamState:
-    stream = standing.header.id
-    leaf = standing.leaf
-    return StreamState(
-        header=standing.header,
-        head=standing.head,
-        leaf=None if leaf is None else EntryId(f"{stream}/{leaf}"),
-        hash=standing.hash,
-        epoch=epoch,
-        open_turn=standing.open_turn,
-        info=standing.info,
-    )
-
-
 class _Searching(_Handle):
     """`Searching`: each search reads every file, in steps between which others may write."""
 
@@ -403,7 +383,25 @@ class _Searching(_Handle):
         return Texts(self._shelf, self._feed, self._catch_up)
 
 
-class JsonlStore(_Writing, _Reading, _Namespace, _Searching):
+class _Sealing(_Handle):
+    """`Sealing`."""
+
+    async def standings(self) -> list[Standing]:
+        return await self._run(lambda: sealing.standings(self._shelf))
+
+    async def sealed(
+        self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
+    ) -> Sealed:
+        return await self._run(
+            lambda: sealing.sealed(self._shelf, stream, after=after, upto=upto, limit=limit)
+        )
+
+    async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
+        await self._run(lambda: sealing.receive(self._shelf, self._feed, sealed, contents))
+        self._watcher.wake_all()
+
+
+class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing):
     """A namespace of sessions in a folder of files; implements `SessionStore`, `Searching`."""
 
     @classmethod

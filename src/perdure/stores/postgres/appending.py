@@ -26,12 +26,12 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import MESSAGE
-from perdure.stores.admission import Shared, opened
+from perdure.stores.admission import Admission, Shared, opened
 from perdure.stores.chain import SALT_BYTES, genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Connected, Database, Question, asked
 from perdure.stores.postgres.faults import STALE, TAKEN
-from perdure.stores.postgres.growth import Facts, Share, Unknown, share_of
+from perdure.stores.postgres.growth import Facts, Share, Unknown, share_of, share_placed
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Node, State, Stream, entry_of, node_of
 from perdure.stores.postgres.rows import stream_of as stream_of_row
@@ -55,7 +55,7 @@ FROM unnest(%s::bytea[], %s::bigint[]) AS a (name, seq)
 ON CONFLICT (namespace, stream, name) DO UPDATE SET seq = excluded.seq
 """
 
-_KEEP_BLOB: LiteralString = """
+KEEP_BLOB: LiteralString = """
 INSERT INTO perdure.blob (namespace, digest, size, content) VALUES (%s, %s, %s, %s)
 ON CONFLICT DO NOTHING
 """
@@ -268,7 +268,7 @@ class Appender:
     async def _keep_rest(self, db: Connected, request: Request, shares: list[Share]) -> None:
         ns = self._db.namespace
         questions = [
-            Question(_KEEP_BLOB, (ns, digest, len(content), content))
+            Question(KEEP_BLOB, (ns, digest, len(content), content))
             for digest, content in request.blobs
         ]
         if request.key is not None:
@@ -295,12 +295,15 @@ class Appender:
             try:
                 return share_of(stream, write, request.commit.at, request.salts_of(number), facts)
             except Unknown as unknown:
-                if unknown.node is not None:
-                    await self._look_up_nodes(db, stream, facts, [unknown.node])
-                elif unknown.state is not None:
-                    question = ask_state(self._db.namespace, unknown.state)
-                    (rows,) = await asked(db, self._db.namespace, [question])
-                    facts.states[unknown.state] = State(*rows[0]) if rows else State()
+                await self._look_up(db, stream, facts, unknown)
+
+    async def _look_up(self, db: Connected, stream: Stream, facts: Facts, unknown: Unknown) -> None:
+        if unknown.node is not None:
+            await self._look_up_nodes(db, stream, facts, [unknown.node])
+        elif unknown.state is not None:
+            question = ask_state(self._db.namespace, unknown.state)
+            (rows,) = await asked(db, self._db.namespace, [question])
+            facts.states[unknown.state] = State(*rows[0]) if rows else State()
 
     async def _look_up_nodes(
         self, db: Connected, stream: Stream, facts: Facts, references: list[EntryId]
@@ -310,6 +313,44 @@ class Appender:
         (rows,) = await asked(db, ns, [ask_nodes(ns, id_, references)])
         for node in map(node_of, rows):
             facts.nodes[EntryId(f"{node.stream}/{node.seq}")] = node
+
+    # -- what was sealed elsewhere
+
+    async def locked_or_new(self, db: Connected, header: StreamHeader, *, is_new: bool) -> Stream:
+        """The stream `header`, locked; made if it is missing and `is_new`, inside a transaction.
+
+        Raises: SessionNotFound; for a fork what making one raises.
+        """
+        ns = self._db.namespace
+        await asked(db, ns, [Question(_LOCK, (ns, [header.id]))])
+        try:
+            return await self._read(db, header.id)
+        except SessionNotFound:
+            if not is_new:
+                raise
+        return await self._create(db, header)
+
+    async def place(
+        self,
+        db: Connected,
+        stream: Stream,
+        admission: Admission,
+        rows: Sequence[tuple[Entry, bytes | None, bytes]],
+        *,
+        at: int,
+        chain: bytes,
+    ) -> Stream:
+        """Write what was admitted, each entry with its salt and digest; where it then stands."""
+        facts = Facts()
+        while True:
+            try:
+                share = share_placed(stream, admission, rows, facts, chain)
+                break
+            except Unknown as unknown:
+                await self._look_up(db, stream, facts, unknown)
+        request = Request(Commit(writes=(), at=at), b"", b"", ())
+        await asked(db, self._db.namespace, self._questions(share, request, None))
+        return share.after
 
     # -- new streams
 

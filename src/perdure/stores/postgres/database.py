@@ -28,7 +28,7 @@ from psycopg_pool import AsyncConnectionPool
 from perdure.errors import ConfigError, StoreUnavailable
 from perdure.stores.postgres.faults import is_lost, meaning_of
 from perdure.stores.postgres.migrate import prepared
-from perdure.stores.postgres.rows import Contents, Numbers, Row, Texts, key_of
+from perdure.stores.postgres.rows import Contents, Numbers, Row, Salts, Texts, key_of
 
 Durability = Literal["full", "normal"]
 
@@ -257,6 +257,17 @@ class _ContentsDumper(_ArrayDumper):
     oid, element_oid = 1001, 17
 
 
+class _SaltsDumper(_ContentsDumper):
+    def dump(self, obj: Salts) -> bytes:
+        if None not in obj:
+            return super().dump(obj)
+        head = pack(">iiIii", 1, 1, self.element_oid, len(obj), 1)
+        null = pack(">i", -1)
+        return head + b"".join(
+            null if salt is None else pack(">i", len(salt)) + salt for salt in obj
+        )
+
+
 def set_types(db: AdaptContext) -> None:
     """Send numbers as bigint and texts as text, so that a statement is prepared once."""
     db.adapters.register_dumper(int, Int8BinaryDumper)
@@ -265,6 +276,7 @@ def set_types(db: AdaptContext) -> None:
     db.adapters.register_dumper(Numbers, _NumbersDumper)
     db.adapters.register_dumper(Texts, _TextsDumper)
     db.adapters.register_dumper(Contents, _ContentsDumper)
+    db.adapters.register_dumper(Salts, _SaltsDumper)
 
 
 def conninfo_of(address: str) -> str:

@@ -6,7 +6,7 @@ The rules ask about entries that may be anywhere in the log. What is not known y
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from perdure.errors import CorruptLog
@@ -17,7 +17,7 @@ from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
 from perdure.stores.admission import Admission, admit, advanced
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, header_line
-from perdure.stores.postgres.rows import Contents, Node, Numbers, State, Stream, Texts
+from perdure.stores.postgres.rows import Contents, Node, Numbers, Salts, State, Stream, Texts
 from perdure.stores.protocol import Write
 
 _INHERITED = frozenset((Compaction.kind, ModelChange.kind, ThinkingChange.kind))
@@ -74,11 +74,11 @@ class Columns:
     messages: Numbers = field(default_factory=Numbers)
     states: Numbers = field(default_factory=Numbers)
     state_fars: Texts = field(default_factory=Texts)
-    salts: Contents = field(default_factory=Contents)
+    salts: Salts = field(default_factory=Salts)
     digests: Contents = field(default_factory=Contents)
     bodies: Contents = field(default_factory=Contents)
 
-    def in_order(self) -> tuple[Numbers | Texts | Contents, ...]:
+    def in_order(self) -> tuple[Numbers | Texts | Contents | Salts, ...]:
         """As ``perdure.append`` takes them."""
         return tuple(getattr(self, name) for name in self.__slots__)
 
@@ -108,15 +108,34 @@ def share_of(stream: Stream, write: Write, at: int, salts: bytes, facts: Facts) 
     """
     facts.nodes.setdefault(stream.state.leaf or EntryId(""), stream.leaf)
     admission = admit(stream.state, write, at, lambda id_: facts.node(id_) is not None)
-    growth = _Growth(stream, facts)
+    rows: list[tuple[Entry, bytes | None, bytes]] = []
     lines: list[bytes] = []
     for entry, salt in zip(admission.entries, _each(salts), strict=False):
         digest = body_digest(entry.body, salt)
         lines.append(header_line(entry, digest))
-        growth.take(entry, salt, digest)
+        rows.append((entry, salt, digest))
+    chain = commit_hash(stream.state.hash, at, admission.epoch, lines) if lines else b""
+    return share_placed(stream, admission, rows, facts, chain)
+
+
+def share_placed(
+    stream: Stream,
+    admission: Admission,
+    rows: Sequence[tuple[Entry, bytes | None, bytes]],
+    facts: Facts,
+    chain: bytes,
+) -> Share:
+    """What was admitted as rows of `stream`, each entry with its salt and digest.
+
+    `chain` is the stream's hash after this commit, if there is any entry.
+    Raises: Unknown.
+    """
+    facts.nodes.setdefault(stream.state.leaf or EntryId(""), stream.leaf)
+    growth = _Growth(stream, facts)
+    for row in rows:
+        growth.take(*row)
     after = stream
-    if lines:
-        chain = commit_hash(stream.state.hash, at, admission.epoch, lines)
+    if rows:
         state = advanced(stream.state, admission, chain)
         leaf = growth.leaf(admission.leaf)
         after = Stream(state, leaf, growth.tip, stream.owner, stream.until)
@@ -154,7 +173,7 @@ class _Growth:
         self._new_nodes: dict[EntryId, Node] = {}
         self._new_states: dict[EntryId, State] = {}
 
-    def take(self, entry: Entry, salt: bytes, digest: bytes) -> None:
+    def take(self, entry: Entry, salt: bytes | None, digest: bytes) -> None:
         """Add the row of the next entry."""
         columns = self.columns
         columns.kinds.append(entry.kind)

@@ -42,6 +42,10 @@ class Contents(list[bytes]):
     """Sent as ``bytea[]``."""
 
 
+class Salts(list["bytes | None"]):
+    """Sent as ``bytea[]``; None, the salt of what was erased, as NULL."""
+
+
 class Node(NamedTuple):
     """A tree entry's place on its branch. `state` is what it names of the table ``state``."""
 

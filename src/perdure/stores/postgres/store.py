@@ -19,10 +19,12 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, blob_hash, fingerprint
+from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.postgres import leases, reading, verify
 from perdure.stores.postgres.appending import Appender, Request
 from perdure.stores.postgres.database import CONNECTIONS, Database, Durability, conninfo_of
 from perdure.stores.postgres.rows import is_text
+from perdure.stores.postgres.upkeep import sealing
 from perdure.stores.postgres.watching import Watcher
 from perdure.stores.protocol import (
     EMPTY,
@@ -161,10 +163,10 @@ class _Namespace(_Handle):
         self._db.check_usable()
         return await reading.sessions(self._db, limit=limit, scope=scope, cwd=cwd, query=query)
 
-    async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         return await reading.notes_of_all(self._db, tuple(kinds))
 
+    async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
         found, was_cut = await reading.feed(self._db, after, limit)
         if was_cut:
             self._watcher.wake_soon()
@@ -181,7 +183,23 @@ class _Namespace(_Handle):
         return await reading.blob(self._db, digest, self.namespace)
 
 
-class PostgresStore(_Writing, _Reading, _Namespace):
+class _Sealing(_Handle):
+    """`Sealing`."""
+
+    async def standings(self) -> list[Standing]:
+        return await sealing.standings(self._db)
+
+    async def sealed(
+        self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
+    ) -> Sealed:
+        return await sealing.sealed(self._db, stream, after=after, upto=upto, limit=limit)
+
+    async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
+        await sealing.receive(self._db, self._appender, sealed, contents)
+        self._watcher.tell()
+
+
+class PostgresStore(_Writing, _Reading, _Namespace, _Sealing):
     """A namespace of sessions in a PostgreSQL database; implements `SessionStore`."""
 
     @classmethod

@@ -28,6 +28,7 @@ from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.key import StoreKey
+from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
@@ -46,7 +47,7 @@ from perdure.stores.sqlite.packing.cipher import cipher_of
 from perdure.stores.sqlite.packing.contents import Packed, packed
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.search import indexing, querying
-from perdure.stores.sqlite.upkeep import collecting
+from perdure.stores.sqlite.upkeep import collecting, sealing
 from perdure.stores.sqlite.upkeep.collecting import batched
 from perdure.stores.sqlite.writer import Durability
 from perdure.stores.upkeep import Vacuumed
@@ -276,7 +277,25 @@ class _Upkeep(_Handle):
         return Vacuumed(blobs, blob_bytes, freed)
 
 
-class SqliteStore(_Writing, _Reading, _Namespace, _Searching, _Upkeep):
+class _Sealing(_Handle):
+    """`Sealing`: each call is one transaction."""
+
+    async def standings(self) -> list[Standing]:
+        return await self._read(sealing.standings)
+
+    async def sealed(
+        self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
+    ) -> Sealed:
+        return await self._read(sealing.sealed, stream, after=after, upto=upto, limit=limit)
+
+    async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
+        kept = await asyncio.to_thread(_all_packed, contents)
+        await self._write(
+            lambda tables: sealing.receive(tables, self.namespace, sealed, kept), is_composite=True
+        )
+
+
+class SqliteStore(_Writing, _Reading, _Namespace, _Searching, _Upkeep, _Sealing):
     """A namespace of sessions in an SQLite file; a `SessionStore`, `Searching`, `Vacuuming`."""
 
     @classmethod

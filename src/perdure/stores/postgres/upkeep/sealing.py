@@ -1,0 +1,164 @@
+"""Streams of a database as they are stored: read for a copy elsewhere, kept for one from there.
+
+What is kept gets its places in runs and on branches as any append does; salts, digests and hashes
+are those it came with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import LiteralString
+
+import msgspec
+
+from perdure.errors import CopyConflict, CorruptLog, SessionNotFound
+from perdure.session.ids import StreamId
+from perdure.stores.chain import blob_hash
+from perdure.stores.operating.sealed import (
+    Sealed,
+    SealedCommit,
+    Standing,
+    admitted,
+    check,
+    check_follows,
+)
+from perdure.stores.postgres.appending import KEEP_BLOB, Appender
+from perdure.stores.postgres.database import Database, Question, asked
+from perdure.stores.postgres.reading import ask_streams
+from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, entry_of, stream_of
+from perdure.stores.protocol import EMPTY
+from perdure.stores.verification import StoredEntry
+
+# One statement, so one moment: what a commit of several streams did is there, or none of it.
+_STANDINGS: LiteralString = """
+SELECT s.id, s.head, s.hash, b.origin, b.header
+FROM perdure.stream AS s
+JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+WHERE s.namespace = %s
+"""
+
+_COMMITS: LiteralString = """
+SELECT e.seq, e.commit_at, e.commit_epoch, e.chain FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.seq > %s AND e.seq <= %s AND e.chain IS NOT NULL
+ORDER BY e.seq LIMIT %s
+"""
+
+_ROWS: LiteralString = f"""
+SELECT {ENTRY_COLUMNS}, e.salt, e.digest FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.seq > %s AND e.seq <= %s ORDER BY e.seq
+"""  # noqa: S608 - put together from constants
+
+_BEFORE: LiteralString = """
+SELECT CASE WHEN %s < 0 THEN b.genesis ELSE (
+    SELECT e.chain FROM perdure.entry AS e
+    WHERE e.namespace = %s AND e.stream = %s AND e.seq = %s
+) END FROM perdure.birth AS b WHERE b.namespace = %s AND b.stream = %s
+"""
+
+_ALIASES: LiteralString = """
+SELECT name, seq FROM perdure.alias
+WHERE namespace = %s AND stream = %s AND seq > %s AND seq <= %s ORDER BY seq, name
+"""
+
+_RAISE_EPOCH: LiteralString = """
+UPDATE perdure.stream SET epoch = greatest(epoch, %s) WHERE namespace = %s AND id = %s
+"""
+
+
+class _Born(msgspec.Struct):
+    created_at: int
+
+
+_born = msgspec.json.Decoder(_Born)
+
+
+async def standings(db: Database) -> list[Standing]:
+    """What ``Sealing.standings`` promises."""
+    (rows,) = await db.ask(Question(_STANDINGS, (db.namespace,)))
+    found = {row[0]: Standing(StreamId(row[0]), row[1], row[2], row[3]) for row in rows}
+    born = {row[0]: (_born.decode(row[4]).created_at, row[0]) for row in rows}
+    ordered: dict[str, Standing] = {}
+    for stream in sorted(found, key=lambda each: born[each]):
+        _place(stream, found, ordered)
+    return list(ordered.values())
+
+
+def _place(stream: str, found: dict[str, Standing], ordered: dict[str, Standing]) -> None:
+    """Put `stream` behind what it was forked from."""
+    waiting = [stream]
+    while (origin := found[waiting[-1]].origin) in found and origin not in ordered:
+        assert origin is not None  # nothing in `found` is called None
+        waiting.append(origin)
+    for each in reversed(waiting):
+        ordered.setdefault(each, found[each])
+
+
+async def sealed(db: Database, stream: StreamId, *, after: int, upto: int, limit: int) -> Sealed:
+    """What ``Sealing.sealed`` promises."""
+    ns = db.namespace
+    streams, before, ends = await db.ask(
+        ask_streams(ns, [stream]),
+        Question(_BEFORE, (after, ns, stream, after, ns, stream)),
+        Question(_COMMITS, (ns, stream, after, upto, limit)),
+    )
+    if not streams:
+        raise SessionNotFound(stream)
+    if before[0][0] is None:
+        raise CorruptLog(stream, after, "no commit ends with it")
+    last = ends[-1][0] if ends else after
+    rows, aliases = await db.ask(
+        Question(_ROWS, (ns, stream, after, last)), Question(_ALIASES, (ns, stream, after, last))
+    )
+    state = stream_of(streams[0]).state
+    return Sealed(
+        header=state.header,
+        before=before[0][0],
+        epoch=state.epoch,
+        commits=_commits(stream, after, ends, rows),
+        aliases=tuple((bytes(name).decode(), seq) for name, seq in aliases),
+    )
+
+
+def _commits(
+    stream: StreamId, after: int, ends: Sequence[Row], rows: Sequence[Row]
+) -> tuple[SealedCommit, ...]:
+    if len(rows) != (ends[-1][0] - after if ends else 0):
+        raise CorruptLog(stream, after + 1, "entries behind it are gone")
+    stored = [StoredEntry(entry_of(row[:9]), row[9], row[10]) for row in rows]
+    found: list[SealedCommit] = []
+    first = after + 1
+    for last, at, epoch, chain in ends:
+        own = tuple(stored[first - after - 1 : last - after])
+        found.append(SealedCommit(at, epoch, chain, own))
+        first = last + 1
+    return tuple(found)
+
+
+async def receive(
+    db: Database, appender: Appender, share: Sealed, contents: Sequence[bytes]
+) -> None:
+    """What ``Sealing.receive`` promises."""
+    check(share)
+    stream = share.header.id
+    appender.forget(stream)
+    is_new = not share.commits or share.first == 0
+    async with db.connection() as connected, connected.transaction():
+        try:
+            here = await appender.locked_or_new(connected, share.header, is_new=is_new)
+        except SessionNotFound:
+            if is_new:
+                raise
+            raise CopyConflict(stream, EMPTY) from None
+        check_follows(share, here.state)
+        for commit in share.commits:
+            admission = admitted(here.state, commit, share.aliases)
+            rows = [(row.entry, row.salt, row.digest) for row in commit.rows]
+            here = await appender.place(
+                connected, here, admission, rows, at=commit.at, chain=commit.hash
+            )
+        questions = [
+            Question(KEEP_BLOB, (db.namespace, blob_hash(content), len(content), content))
+            for content in contents
+        ]
+        questions.append(Question(_RAISE_EPOCH, (share.epoch, db.namespace, stream)))
+        await asked(connected, db.namespace, questions)

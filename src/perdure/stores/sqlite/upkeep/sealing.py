@@ -1,0 +1,134 @@
+"""Streams of an SQLite file as they are stored: read for a copy elsewhere, kept for one from there.
+
+What is kept gets its places in runs and on branches as any append does; salts, digests and hashes
+are those it came with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import apsw
+
+from perdure.errors import CopyConflict, CorruptLog
+from perdure.session.ids import StreamId
+from perdure.stores.operating.sealed import (
+    Sealed,
+    SealedCommit,
+    Standing,
+    admitted,
+    check,
+    check_follows,
+)
+from perdure.stores.protocol import EMPTY
+from perdure.stores.sqlite.appending import created, keep_blobs, namespace_number, placed
+from perdure.stores.sqlite.packing.contents import Packed
+from perdure.stores.sqlite.rows import Row, Stream, Tables
+from perdure.stores.verification import StoredEntry
+
+_STANDINGS = """
+SELECT s.id, s.head, s.hash, o.id
+FROM stream AS s JOIN birth AS b ON b.stream = s.no LEFT JOIN stream AS o ON o.no = b.origin
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) ORDER BY s.no
+"""
+
+_COMMITS = """
+SELECT e.seq, c.count, c.at, c.epoch, c.hash
+FROM entry AS e CROSS JOIN commits AS c ON c.first = e.n
+WHERE e.stream = ? AND e.seq > ? AND e.seq + c.count - 1 <= ? ORDER BY e.seq LIMIT ?
+"""
+
+_ROWS = """
+SELECT seq, run, ref, at, kind, v, body, salt, digest FROM entry
+WHERE stream = ? AND seq BETWEEN ? AND ? ORDER BY seq
+"""
+
+_HASH_BEFORE = """
+SELECT c.hash, e.seq + c.count - 1 FROM entry AS e CROSS JOIN commits AS c ON c.first = e.n
+WHERE e.stream = ? AND e.seq <= ? ORDER BY e.seq DESC LIMIT 1
+"""
+
+_ALIASES = "SELECT name, seq FROM alias WHERE stream = ? AND seq BETWEEN ? AND ? ORDER BY seq, name"
+
+_NAMESPACES = "SELECT name FROM namespace ORDER BY no"
+
+
+def namespaces(tables: Tables) -> list[str]:
+    """The names of all namespaces of the file."""
+    return [row[0] for row in tables.rows(_NAMESPACES)]
+
+
+def standings(tables: Tables, namespace: str) -> list[Standing]:
+    """What ``Sealing.standings`` promises."""
+    return [
+        Standing(StreamId(row[0]), row[1], row[2], row[3])
+        for row in tables.rows(_STANDINGS, namespace)
+    ]
+
+
+def sealed(
+    tables: Tables, namespace: str, stream: StreamId, *, after: int, upto: int, limit: int
+) -> Sealed:
+    """What ``Sealing.sealed`` promises."""
+    found = tables.stream(namespace, stream)
+    rows = list(tables.rows(_COMMITS, found.no, after, upto, limit))
+    commits = tuple(_commits(tables, found, rows))
+    last = commits[-1].last if commits else after
+    return Sealed(
+        header=found.state.header,
+        before=_hash_before(tables, found, after),
+        epoch=found.state.epoch,
+        commits=commits,
+        aliases=tuple((row[0], row[1]) for row in tables.rows(_ALIASES, found.no, after + 1, last)),
+    )
+
+
+def _commits(tables: Tables, stream: Stream, rows: Sequence[Row]) -> Iterator[SealedCommit]:
+    stream_id = stream.state.header.id
+    for first, count, at, epoch, chain in rows:
+        entries = tuple(
+            StoredEntry(tables.entry(stream_id, row[:7]), row[7], row[8])
+            for row in tables.rows(_ROWS, stream.no, first, first + count - 1)
+        )
+        if len(entries) != count:
+            raise CorruptLog(stream_id, first, f"of {count} entries of its commit some are gone")
+        yield SealedCommit(at, epoch, chain, entries)
+
+
+def _hash_before(tables: Tables, stream: Stream, after: int) -> bytes:
+    if after == EMPTY:
+        return bytes(tables.value("SELECT genesis FROM birth WHERE stream = ?", stream.no))
+    row = tables.row(_HASH_BEFORE, stream.no, after)
+    if row is None or row[1] != after:
+        raise CorruptLog(stream.state.header.id, after, "no commit ends with it")
+    return bytes(row[0])
+
+
+def receive(tables: Tables, namespace: str, share: Sealed, contents: Sequence[Packed]) -> None:
+    """What ``Sealing.receive`` promises. Within a transaction that is taken back if this raises."""
+    check(share)
+    stream = _stream(tables, namespace, share)
+    check_follows(share, stream.state)
+    for commit in share.commits:
+        admission = admitted(stream.state, commit, share.aliases)
+        rows = [(row.entry, row.salt, row.digest) for row in commit.rows]
+        stream = placed(tables, stream, admission, rows, at=commit.at, chain=commit.hash)
+    tables.run("UPDATE stream SET epoch = max(epoch, ?) WHERE no = ?", (share.epoch, stream.no))
+    if contents:
+        keep_blobs(tables, namespace_number(tables, namespace), contents)
+
+
+def _stream(tables: Tables, namespace: str, share: Sealed) -> Stream:
+    """The stream `share` belongs to, made if it begins with it."""
+    name = share.header.id
+    tables.standing.pop((namespace, name), None)
+    number = namespace_number(tables, namespace)
+    known = tables.value("SELECT no FROM stream WHERE namespace = ? AND id = ?", number, name)
+    if known is not None:
+        return tables.stream(namespace, name)
+    if share.commits and share.first > 0:
+        raise CopyConflict(name, EMPTY)
+    try:
+        return created(tables, namespace, share.header)
+    except apsw.CorruptError as error:
+        raise CorruptLog(name, EMPTY, "its origin is damaged") from error

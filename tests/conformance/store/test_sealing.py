@@ -1,0 +1,200 @@
+"""Streams as they are stored: passed from a store to another of its kind, under the same hashes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.errors import CopyConflict, CorruptLog, PerdureError
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import NewEntry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import OPAQUE, Compaction, ModelChange
+from perdure.session.notes import CompactionUndone
+from perdure.stores.operating.sealed import Sealed, SealedCommit, Sealing
+from perdure.stores.protocol import EMPTY, SessionStore
+from perdure.stores.verification import StoredEntry
+from tests.conformance.store.backends import Backend
+from tests.conformance.store.building import (
+    MINUTE_MS,
+    S,
+    append,
+    create,
+    fork,
+    moved,
+    replied,
+    said,
+    turn_finished,
+    turn_started,
+    unknown,
+)
+from tests.fakes.sealing import as_sealing, pass_on
+
+
+async def filled(store: SessionStore) -> None:
+    """A session that holds something of everything, in commits of several sizes."""
+    await create(store, S, said("a", alias="a1"), said("b"))
+    lease = await store.acquire_lease(S, "me", MINUTE_MS)
+    await append(store, S, turn_started(), said("c"), lease=lease)
+    await append(store, S, said("waits"))
+    await append(store, S, replied("d", at=5), turn_finished(), lease=lease)
+    await append(store, S, new_tree(ModelChange("p:m")), moved(EntryId("s/0")))
+    await append(store, S, new_tree(Compaction("gist", EntryId("s/0"))), unknown())
+    await append(store, S, new_side(CompactionUndone(), EntryId("s/9")), said("e", alias="é"))
+    await append(store, S, NewEntry(OPAQUE, b"\xff\n"))
+
+
+async def everything(store: SessionStore) -> object:
+    """All that can be read of the store, but for epochs and positions."""
+    streams = [each.stream for each in await as_sealing(store).standings()]
+    states = [msgspec.structs.replace(await store.state(each), epoch=0) for each in streams]
+    logs = [
+        (await store.entries(each), await store.tree(each), await store.aliases(each))
+        for each in streams
+    ]
+    windows = [await store.context_window(each.header.id, each.leaf) for each in states]
+    return states, logs, windows
+
+
+async def test_a_stream_that_is_passed_on_is_the_same_to_the_last_hash(backend: Backend) -> None:
+    first, second = backend.new(), backend.new()
+    store, copy = await first.open(), await second.open()
+    await filled(store)
+    await create(store, StreamId("empty"))
+    await pass_on(store, copy, limit=3)
+
+    assert await everything(copy) == await everything(store)
+    assert (await copy.verify()).problems == ()
+    await append(copy, S, said("it goes on"))
+    assert (await copy.verify()).problems == ()
+    await first.close()
+    await second.close()
+
+
+@pytest.mark.needs("pointer_fork")
+async def test_forks_are_passed_on_as_pointers(backend: Backend) -> None:
+    first, second = backend.new(), backend.new()
+    store, copy = await first.open(), await second.open()
+    await filled(store)
+    await fork(store, S, "f", said("in f"))
+    await fork(store, StreamId("f"), "g", said("in g"), at=EntryId("s/1"), scope="path")
+    await fork(store, S, "h", at=None, head=1)
+    await append(store, S, said("later"))
+    await pass_on(store, copy)
+
+    assert await everything(copy) == await everything(store)
+    assert (await copy.verify()).problems == ()
+    await first.close()
+    await second.close()
+
+
+async def test_a_new_lease_is_above_every_epoch_that_was_passed_on(backend: Backend) -> None:
+    first, second = backend.new(), backend.new()
+    store, copy = await first.open(), await second.open()
+    await create(store)
+    lease = await store.acquire_lease(S, "me", MINUTE_MS)
+    await append(store, S, turn_started(), lease=lease)
+    await pass_on(store, copy)
+
+    taken = await copy.acquire_lease(S, "you", MINUTE_MS)  # nobody holds it here
+    assert taken.epoch > lease.epoch
+    assert (await copy.state(S)).open_turn == 0
+    await first.close()
+    await second.close()
+
+
+async def part(store: SessionStore, after: int = EMPTY, limit: int = 100) -> Sealed:
+    head = (await store.state(S)).head
+    return await as_sealing(store).sealed(S, after=after, upto=head, limit=limit)
+
+
+async def test_parts_begin_and_end_with_commits(store: SessionStore) -> None:
+    await filled(store)
+    whole = await part(store)
+    assert [len(commit.rows) for commit in whole.commits] == [2, 2, 1, 2, 2, 2, 2, 1]
+
+    first, second = await part(store, limit=2), await part(store, after=3, limit=1)
+    assert (first.first, first.commits[-1].last) == (0, 3)
+    assert second.before == first.hash
+    assert second.commits == whole.commits[2:3]
+    early = await as_sealing(store).sealed(S, after=EMPTY, upto=2, limit=9)
+    assert early.commits == whole.commits[:1]
+    with pytest.raises(CorruptLog):
+        await part(store, after=2)
+
+
+async def test_another_session_of_that_id_is_left_alone(backend: Backend) -> None:
+    first, second = backend.new(), backend.new()
+    store, other = await first.open(), await second.open()
+    await filled(store)
+    await create(other, S, said("another"))
+    before = await everything(other)
+    whole, later = await part(store), await part(store, after=1)
+
+    for share in (whole, later):
+        with pytest.raises(CopyConflict):
+            await as_sealing(other).receive(share, ())
+    assert await everything(other) == before
+    await first.close()
+    await second.close()
+
+
+async def test_a_later_part_needs_what_comes_before_it(backend: Backend) -> None:
+    first, second = backend.new(), backend.new()
+    store, copy = await first.open(), await second.open()
+    await filled(store)
+    with pytest.raises(CopyConflict):
+        await as_sealing(copy).receive(await part(store, after=1), ())
+    assert await as_sealing(copy).standings() == []
+    await first.close()
+    await second.close()
+
+
+def altered(share: Sealed) -> list[Sealed]:
+    """`share` with one thing changed in its first commit."""
+    commit = share.commits[0]
+    row = commit.rows[0]
+    changes = (
+        msgspec.structs.replace(commit, at=commit.at + 1),
+        msgspec.structs.replace(commit, epoch=7),
+        _with_row(commit, msgspec.structs.replace(row, digest=bytes(32))),
+        _with_row(commit, _with_entry(row, body=b'{"role":"user","parts":[]}')),
+        _with_row(commit, _with_entry(row, at=1)),
+        _with_row(commit, _with_entry(row, seq=1)),
+    )
+    return [msgspec.structs.replace(share, commits=(each,)) for each in changes]
+
+
+def _with_row(commit: SealedCommit, row: StoredEntry) -> SealedCommit:
+    return msgspec.structs.replace(commit, rows=(row, *commit.rows[1:]))
+
+
+def _with_entry(row: StoredEntry, **changes: object) -> StoredEntry:
+    return msgspec.structs.replace(row, entry=msgspec.structs.replace(row.entry, **changes))
+
+
+async def test_what_does_not_fit_its_hashes_is_refused_whole(backend: Backend) -> None:
+    first, second = backend.new(), backend.new()
+    store, copy = await first.open(), await second.open()
+    await filled(store)
+    for share in altered(await part(store, limit=1)):
+        with pytest.raises(PerdureError):
+            await as_sealing(copy).receive(share, ())
+        assert await as_sealing(copy).standings() == []
+    await first.close()
+    await second.close()
+
+
+async def test_contents_come_along(backend: Backend) -> None:
+    first, second = backend.new(), backend.new()
+    store, copy = await first.open(), await second.open()
+    await create(store)
+    await as_sealing(copy).receive(await part(store), (b"content", b""))
+    name = "sha256-ed7002b439e9ac845f22357d822bac1444730fbdb6016d3ec9432297b9ec9f73"
+    assert await copy.blob(name) == b"content"
+    await first.close()
+    await second.close()
+
+
+def test_every_backend_can(store: SessionStore) -> None:
+    assert isinstance(store, Sealing)
