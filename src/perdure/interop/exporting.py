@@ -15,7 +15,7 @@ import msgspec
 from perdure.errors import EntryNotFound
 from perdure.interop.bundling import bundle_of
 from perdure.interop.formats import markdown, native
-from perdure.interop.formats.bundles import cut_to, moved_to
+from perdure.interop.formats.bundles import cut_to, leaf_of, moved_to
 from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.html import page
 from perdure.interop.formats.native import Bundle
@@ -23,17 +23,20 @@ from perdure.interop.formats.operator import records as operator
 from perdure.interop.formats.operator.writing import Base, file_of
 from perdure.interop.formats.transcript import losses_of, transcript_of
 from perdure.interop.importing import IMPORT
-from perdure.interop.originals import originals_of
+from perdure.interop.originals import content_of, originals_of
 from perdure.interop.pi_exporting import export_pi, pi_of
 from perdure.interop.redaction.replacing import Redaction
 from perdure.interop.redaction.sessions import Redacted, redacted
 from perdure.interop.reports import Exported
+from perdure.interop.workflow_export import session as workflow
+from perdure.interop.workflow_export.session import Dialect
+from perdure.session.codec import new_side
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.notes import ImportSource
+from perdure.session.notes import ImportSource, SessionExported
 from perdure.stores.chain import blob_hash
-from perdure.stores.protocol import SessionStore
+from perdure.stores.protocol import Commit, SessionStore, Write
 
-ExportFormat = Literal["perdure", "pi", "operator", "markdown", "html"]
+ExportFormat = Literal["perdure", "pi", "operator", "workflow", "markdown", "html"]
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -41,12 +44,14 @@ class Selection(msgspec.Struct, frozen=True):
 
     `leaf` alone gives the branch that ends there. With `has_all_branches` everything is exported,
     and the conversation stands at `leaf`, if there is one; without either, everything is, but for
-    Markdown, which gives the branch the session stands on.
+    Markdown and workflows, which give the branch the session stands on. `dialect` is that of a
+    workflow.
     """
 
     leaf: EntryId | None = None
     has_all_branches: bool = False
     redact: Collection[Redaction] = ()
+    dialect: Dialect = "perdure"
 
 
 _EVERYTHING = Selection()
@@ -69,13 +74,25 @@ async def export_session(
     bundle = await bundle_of(store, stream)
     if selection.leaf is not None:
         leaf = await _in_bundle(store, stream, bundle, selection.leaf)
-        bundle = moved_to(bundle, leaf) if selection.has_all_branches else cut_to(bundle, leaf)
+        is_whole = selection.has_all_branches or format == "workflow"
+        bundle = moved_to(bundle, leaf) if is_whole else cut_to(bundle, leaf)
     if not selection.redact:
         return _written(bundle, format, selection, {})
     clean = redacted(bundle, selection.redact)
     exported = _written(clean.bundle, format, selection, clean.counts)
     warnings = (*exported.warnings, *_doubts(clean))
     return msgspec.structs.replace(exported, warnings=warnings, redacted=clean.counts)
+
+
+async def note_export(
+    store: SessionStore, stream: StreamId, path: str, selection: Selection, at: int
+) -> None:
+    """Keep in the log of `stream` that it was written to `path` as a workflow.
+
+    Durable: when this returns. Units: `at` is Unix milliseconds.
+    """
+    noted = new_side(SessionExported(path, workflow.FORMAT, selection.dialect))
+    await store.commit(Commit(writes=(Write(stream=stream, entries=(noted,)),), at=at))
 
 
 async def _in_bundle(
@@ -105,6 +122,8 @@ def _written(
         case "operator":
             file = file_of(bundle, _operator_base(bundle))
             return Exported(stream, operator.FORMAT, file.content, file.warnings)
+        case "workflow":
+            return workflow.written(bundle, leaf_of(bundle.entries), selection.dialect)
         case "markdown":
             transcript = transcript_of(bundle, counts)
             has_all = selection.has_all_branches
@@ -123,11 +142,8 @@ def _operator_base(bundle: Bundle) -> Base | None:
     if described.get("format") != operator.FORMAT:
         return None
     originals = originals_of(e for e in bundle.entries if e.kind == ImportSource.kind)
-    if not originals:
-        return None
-    blobs = {blob_hash(content): content for content in bundle.blobs}
-    content = b"".join(blobs[part.source.blob] for part in originals[-1].parts)
-    return Base(content, originals[-1].seqs)
+    content = content_of(originals, {blob_hash(content): content for content in bundle.blobs})
+    return None if content is None else Base(content, originals[-1].seqs)
 
 
 def _doubts(clean: Redacted) -> list[str]:

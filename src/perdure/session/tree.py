@@ -1,4 +1,4 @@
-"""The shape of a conversation: parents, children, branches, nested nodes.
+"""The shape of a conversation: parents, children, branches, nested nodes, turns.
 
 Works on any set of entries: a parent that is missing, the entry itself, or part of a cycle makes
 an entry a root, so that damaged or partial logs still show everything they hold, once.
@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
+from perdure.session.messages import MESSAGE, Message
 
 
 class TreeNode(msgspec.Struct, frozen=True):
@@ -108,3 +110,71 @@ def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode,
             index.by_id[current], labels.get(current), tuple(finished[child] for child in below)
         )
     return tuple(finished[root] for root in index.roots)
+
+
+class BranchTurn(msgspec.Struct, frozen=True):
+    """What the user said without being answered in between, and all that answered it.
+
+    Shape: `entries` are message entries in path order, `messages` what they hold. Before the
+    first user message of a branch there may be one that nobody asked for.
+    """
+
+    entries: tuple[Entry, ...]
+    messages: tuple[Message, ...]
+
+    @property
+    def asked(self) -> str:
+        """The user's texts, joined by blank lines."""
+        texts = (message.text for message in self.messages if message.role == "user")
+        return "\n\n".join(text for text in texts if text.strip())
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The tools that were asked for, each once, in the order of their first call."""
+        calls = (call.name for message in self.messages for call in message.tool_calls)
+        return tuple(dict.fromkeys(calls))
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether it came to an answer: whole text after its last tool call and tool result."""
+        is_completed = False
+        for message in self.messages:
+            if message.role == "tool" or message.tool_calls:
+                is_completed = False
+            elif message.role == "assistant" and message.text.strip():
+                is_completed = message.stop_reason not in ("aborted", "error")
+        return is_completed
+
+
+def turns_of(branch: Iterable[Entry]) -> tuple[BranchTurn, ...]:
+    """The turns of the branch `branch` (tree entries root -> leaf), whoever ran them.
+
+    A user message after an answer begins a turn; user messages in a row are one question. Entries
+    that are no message, or cannot be read, belong to none.
+    """
+    turns: list[BranchTurn] = []
+    entries: list[Entry] = []
+    messages: list[Message] = []
+    is_answered = False
+    for entry in branch:
+        message = _readable_message(entry)
+        if message is None:
+            continue
+        if message.role == "user" and is_answered:
+            turns.append(BranchTurn(tuple(entries), tuple(messages)))
+            entries, messages, is_answered = [], [], False
+        entries.append(entry)
+        messages.append(message)
+        is_answered = is_answered or message.role == "assistant"
+    if messages:
+        turns.append(BranchTurn(tuple(entries), tuple(messages)))
+    return tuple(turns)
+
+
+def _readable_message(entry: Entry) -> Message | None:
+    if entry.kind != MESSAGE:
+        return None
+    try:
+        return entry.message
+    except (CorruptLog, UnsupportedVersion):
+        return None

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 from perdure.session.ids import EntryId
-from perdure.session.messages import user
-from perdure.session.tree import branch_to, common_ancestor, index_of, nodes_of
+from perdure.session.kinds import BranchSummary, ModelChange
+from perdure.session.messages import Message, assistant, tool_call, tool_result, user
+from perdure.session.tree import branch_to, common_ancestor, index_of, nodes_of, turns_of
 from tests.fakes.tree_log import TreeLog
 
 
@@ -53,3 +56,44 @@ def test_an_orphan_is_a_root_and_its_branch_begins_with_it() -> None:
 
 def test_an_empty_log_has_an_empty_tree() -> None:
     assert nodes_of(index_of([]), {}) == ()
+
+
+def test_a_turn_is_what_was_asked_in_a_row_and_everything_that_answered_it() -> None:
+    log = TreeLog()
+    log.extend(user("a"), ModelChange("p:m"), user("b"), assistant(tool_call("c1", "read")))
+    log.extend(tool_result("c1", "x"), assistant("A"), BranchSummary("Tried"), user("c"))
+    first, second = turns_of(log.entries)
+    assert [entry.seq for entry in first.entries] == [0, 2, 3, 4, 5]
+    assert (first.asked, first.tools, first.is_completed) == ("a\n\nb", ("read",), True)
+    assert ([entry.seq for entry in second.entries], second.is_completed) == ([7], False)
+    assert turns_of([]) == ()
+
+
+def test_an_entry_that_cannot_be_read_is_in_no_turn() -> None:
+    log = TreeLog()
+    log.append(user("a"))
+    log.append_raw("message", b"{}", v=99)
+    log.append(assistant("A"))
+    (turn,) = turns_of(log.entries)
+    assert [entry.seq for entry in turn.entries] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_completed"),
+    [
+        ([assistant("A")], True),
+        ([assistant("")], False),
+        ([assistant("Let me see.", tool_call("c", "read"))], False),
+        ([assistant("Let me see.", tool_call("c", "read")), tool_result("c", "x")], False),
+        ([assistant(tool_call("c", "read")), tool_result("c", "x"), assistant("A")], True),
+        ([assistant("A"), assistant(tool_call("c", "read"))], False),
+        ([assistant("Half an ans", stop_reason="aborted")], False),
+        ([assistant("A"), assistant("")], True),
+    ],
+)
+def test_a_turn_is_completed_by_text_after_its_last_tool_result(
+    answers: list[Message], is_completed: bool
+) -> None:
+    log = TreeLog()
+    log.extend(user("a"), *answers)
+    assert turns_of(log.entries)[0].is_completed is is_completed

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from perdure.apps.cli.exits import PathExists, UsageMistake
@@ -18,12 +19,20 @@ from perdure.apps.terminal.output import (
     size,
 )
 from perdure.apps.terminal.text import safe
-from perdure.interop.exporting import ExportFormat, Selection, export_session
+from perdure.client.clock import absolute
+from perdure.client.store import Store
+from perdure.errors import PerdureError
+from perdure.interop.exporting import ExportFormat, Selection, export_session, note_export
 from perdure.interop.redaction.replacing import REDACTIONS, Redaction
 from perdure.interop.reports import Exported
+from perdure.interop.workflow_export import session as workflow
+from perdure.interop.workflow_export.session import Dialect
 
 LeafOption = Annotated[
     str | None, typer.Option(metavar="ENTRY", help="Only the branch that ends there.")
+]
+DialectOption = Annotated[
+    Dialect | None, typer.Option(help="The form of a workflow: perdure (default) or relavium.")
 ]
 AllBranchesOption = Annotated[
     bool,
@@ -48,48 +57,85 @@ def export(  # noqa: PLR0913 - each is an option of the command
     leaf: LeafOption = None,
     has_all_branches: AllBranchesOption = False,
     redact: RedactOption = None,
+    dialect: DialectOption = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where; left out: stdout.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where; left out: stdout."),
     ] = None,
     is_forced: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Write a session as a file for perdure, pi or Operator, as Markdown, or as an HTML page.
+    """Write a session as a file for perdure, pi or Operator, as Markdown, HTML, or a workflow.
 
     An unchanged import of pi or Operator gives its own bytes. What the format cannot hold, and
-    what --redact replaced, is told on stderr, or with --json on stdout.
+    what --redact replaced, is told on stderr, or with --json on stdout. A workflow is one branch,
+    as in `perdure export ID --format workflow -o .`, which names the file after the session.
     """
     if as_json and output is None:
         raise UsageMistake("--json tells about a file: name one with -o FILE")
-    if output is not None and output.is_dir():
+    if output is not None and output.is_dir() and format != workflow.FORMAT:
         raise UsageMistake(f"{output} is a folder; name a file")
+    _require_workflow(format, dialect, has_all_branches=has_all_branches)
     sorts = redactions(redact)
 
     async def work() -> None:
-        if output is not None and output.exists() and not is_forced:
+        if output is not None and output.is_file() and not is_forced:
             raise PathExists(str(output))
         async with existing_store(store, namespace) as opened:
             handle = await opened.open(session)
             at = None if leaf is None else await opened.backend.resolve(handle.id, leaf)
-            selection = Selection(at, has_all_branches, sorts)
+            selection = Selection(at, has_all_branches, sorts, dialect or "perdure")
             exported = await export_session(opened.backend, handle.id, format, selection)
-        if output is not None:
-            write_whole(output, exported.content, is_forced=is_forced)
+            file = _named(output, exported, selection)
+            if file is not None:
+                write_whole(file, exported.content, is_forced=is_forced)
+                exported = await _noted(opened, exported, file, selection)
         if as_json:
-            show_json(_written(exported, str(output)))
+            show_json(_written(exported, str(file)))
             return
         for warning in exported.warnings:
             remark(safe(warning))
         if sorts:
             remark(f"replaced: {_counts(exported)}")
-        if output is None:
+        if file is None:
             show_raw(exported.content)
         else:
-            remark(f"{output}: {size(len(exported.content))}")
+            remark(f"{file}: {size(len(exported.content))}")
 
     return run(work)
+
+
+def _require_workflow(
+    format: ExportFormat, dialect: Dialect | None, *, has_all_branches: bool
+) -> None:
+    if format != workflow.FORMAT and dialect is not None:
+        raise UsageMistake("--dialect is about workflows: add --format workflow")
+    if format == workflow.FORMAT and has_all_branches:
+        raise UsageMistake("a workflow is one branch: leave --all-branches out")
+
+
+def _named(output: Path | None, exported: Exported, selection: Selection) -> Path | None:
+    """The file to write; in a folder it is called after the session."""
+    if output is None or not output.is_dir():
+        return output
+    return output / workflow.file_name(exported.session, selection.dialect)
+
+
+async def _noted(store: Store, exported: Exported, file: Path, selection: Selection) -> Exported:
+    """Keep in the log where a workflow was written to; a log that refuses costs a warning."""
+    if exported.format != workflow.FORMAT:
+        return exported
+    at = store.outside.clock.now_ms()
+    try:
+        await note_export(
+            store.backend, exported.session, absolute(file) or str(file), selection, at
+        )
+    except PerdureError as error:
+        warnings = (*exported.warnings, f"the session does not know where it was written: {error}")
+        return msgspec.structs.replace(exported, warnings=warnings)
+    return exported
 
 
 def _written(exported: Exported, output: str) -> dict[str, object]:

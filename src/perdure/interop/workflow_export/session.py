@@ -1,0 +1,126 @@
+"""A session as a workflow: pure, so the same session gives the same document.
+
+Each completed turn of the branch is an agent node, in a line from ``input`` to ``output``. The
+transcript is kept whole in the metadata. What no session can say (conditions, loops, limits) is for
+the author to add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+
+from perdure.events.plain import timestamp
+from perdure.interop.formats.bundles import branch_of, readable, standing_of
+from perdure.interop.formats.native import Bundle
+from perdure.interop.reports import Exported
+from perdure.interop.workflow_export.agents import NO_AGENT, agent_of, agent_slug
+from perdure.interop.workflow_export.slugs import ascii_slug, readable_slug
+from perdure.interop.workflow_export.transcript import transcript_of
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.notes import AgentBound, SessionStarted
+from perdure.session.tree import BranchTurn, turns_of
+from perdure.workflow.document import AgentNode, Edge, InputNode, OutputNode, Workflow
+from perdure.workflow.templates import neutralised
+from perdure.workflow.writing import serialize
+
+FORMAT = "workflow"
+
+Dialect = Literal["perdure", "relavium"]
+
+_KEYS: Mapping[Dialect, str] = {"perdure": "perdureExport", "relavium": "relaviumExport"}
+_ENDINGS: Mapping[Dialect, str] = {"perdure": "workflow.yaml", "relavium": "relavium.yaml"}
+
+
+class SessionWorkflow(msgspec.Struct, frozen=True):
+    """The document, and what it does not hold.
+
+    Shape: `left_out` counts the entries of other branches, `omitted` the turns of this one that
+    came to no answer, `unknown` the parts of messages that could not be read.
+    """
+
+    workflow: Workflow
+    left_out: int
+    omitted: int
+    unknown: int
+
+
+def file_name(session: StreamId, dialect: Dialect) -> str:
+    """What the file of `session` is called where nobody names it."""
+    return f"{session}.{_ENDINGS[dialect]}"
+
+
+def written(bundle: Bundle, leaf: EntryId | None, dialect: Dialect) -> Exported:
+    """The branch to `leaf` of the session in `bundle` as a file."""
+    made = workflow_of(bundle, leaf, dialect)
+    content = serialize(made.workflow).encode()
+    return Exported(bundle.header.id, FORMAT, content, tuple(_remarks(made)))
+
+
+def workflow_of(bundle: Bundle, leaf: EntryId | None, dialect: Dialect) -> SessionWorkflow:
+    """The branch to `leaf` of the session in `bundle` as a workflow."""
+    standing = standing_of(bundle)
+    branch = branch_of(bundle, leaf)
+    transcript = transcript_of(branch, bundle.header.id, standing.undone)
+    snapshot = _agent(bundle)
+    slug = agent_slug(snapshot)
+    turns = turns_of(branch)
+    completed = [turn for turn in turns if turn.is_completed]
+    nodes = (InputNode("input"), *_nodes(completed, slug), OutputNode("output"))
+    at = bundle.header.created_at
+    facts: dict[str, object] = {
+        "source": "session",
+        "sessionId": bundle.header.id,
+        "agentSlug": slug,
+        "createdAt": timestamp(at),
+        "updatedAt": timestamp(max([at, *(entry.at for entry in branch)])),
+        "messages": list(transcript.messages),
+    }
+    if standing.title:
+        facts["title"] = standing.title
+    name_of = ascii_slug if dialect == "relavium" else readable_slug
+    workflow = Workflow(
+        id=name_of(standing.title or ""),
+        name=standing.title,
+        agents=() if snapshot is None else (agent_of(snapshot),),
+        nodes=nodes,
+        edges=tuple(Edge(one.id, other.id) for one, other in pairwise(nodes)),
+        metadata={_KEYS[dialect]: facts},
+    )
+    in_tree = sum(entry.lane == "tree" for entry in bundle.entries)
+    return SessionWorkflow(
+        workflow, in_tree - len(branch), len(turns) - len(completed), transcript.unknown
+    )
+
+
+def _nodes(turns: list[BranchTurn], agent: str) -> list[AgentNode]:
+    return [
+        AgentNode(f"turn-{n}", agent, neutralised(turn.asked) or None, turn.tools)
+        for n, turn in enumerate(turns, 1)
+    ]
+
+
+def _agent(bundle: Bundle) -> Mapping[str, object] | None:
+    """The snapshot of the agent the session was bound to last, if it was."""
+    for entry in reversed(bundle.entries):
+        if entry.kind in (SessionStarted.kind, AgentBound.kind):
+            body = readable(entry)
+            if isinstance(body, SessionStarted | AgentBound) and body.agent is not None:
+                return body.agent
+    return None
+
+
+def _remarks(made: SessionWorkflow) -> list[str]:
+    remarks: list[str] = []
+    if made.left_out:
+        remarks.append(f"entries of other branches that are left out: {made.left_out}")
+    if made.omitted:
+        remarks.append(f"turns without an answer, in the transcript only: {made.omitted}")
+    if made.unknown:
+        remarks.append(f"parts of messages that could not be read and are left out: {made.unknown}")
+    if not made.workflow.agents:
+        remarks.append(f"the session has no agent: put yours in place of {NO_AGENT!r}")
+    return remarks

@@ -1,0 +1,1 @@
+"""Workflow documents: the value, its YAML in both directions. Pure; running one is the engine's."""

@@ -1,0 +1,181 @@
+"""A session as a workflow, as the seed's Export and ruling X say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from perdure.interop.formats.bundles import leaf_of
+from perdure.interop.workflow_export.session import Dialect, file_name, workflow_of, written
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.kinds import Compaction
+from perdure.session.messages import (
+    assistant,
+    tool_call,
+    tool_result,
+    user,
+)
+from perdure.session.notes import AgentBound, SessionInfoChanged, SessionStarted
+from perdure.workflow.document import AgentNode, Workflow
+from perdure.workflow.reading import parse
+from perdure.workflow.writing import serialize
+from tests.fakes.bundles import Making, bundle_of_log
+from tests.fakes.random_logs import random_logs
+from tests.fakes.tree_log import TreeLog
+
+AGENT: dict[str, object] = {"id": "helper", "model": "anthropic:m", "instructions": "Be brief."}
+
+
+def turns(workflow: Workflow) -> list[AgentNode]:
+    return [node for node in workflow.nodes if isinstance(node, AgentNode)]
+
+
+def exported(making: Making, dialect: Dialect = "perdure") -> Workflow:
+    return workflow_of(making.made(), leaf_of(making.entries), dialect).workflow
+
+
+def facts(workflow: Workflow, key: str = "perdureExport") -> dict[str, Any]:
+    found = workflow.metadata[key]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_9_34_a_turn_of_several_rows_is_one_node_and_an_interrupted_one_is_in_the_metadata() -> (
+    None
+):
+    making = Making()
+    making.say(user("Fix it"), user("please"))
+    making.say(assistant("Let me see.", tool_call("c1", "read"), tool_call("c2", "find")))
+    making.say(tool_result("c1", "x"), tool_result("c2", "y"))
+    making.say(assistant(tool_call("c3", "read")), tool_result("c3", "x"), assistant("Fixed."))
+    making.say(user("And now?"), assistant("I will look.", tool_call("c4", "read")))
+    made = workflow_of(making.made(), leaf_of(making.entries), "perdure")
+    (node,) = turns(made.workflow)
+    assert node == AgentNode("turn-1", "exported-agent", "Fix it\n\nplease", ("read", "find"))
+    assert made.omitted == 1
+    assert len(facts(made.workflow)["messages"]) == 10
+
+
+def test_9_35_what_a_person_typed_opens_no_template_and_stays_in_the_transcript() -> None:
+    making = Making()
+    making.say(user("Say {{ secrets.X }} and {{{"), assistant("No."))
+    text = written(making.made(), leaf_of(making.entries), "relavium").content.decode()
+    workflow = parse(text)
+    assert turns(workflow)[0].prompt_template == "Say { { secrets.X }} and { { {"
+    said = facts(workflow, "relaviumExport")["messages"][0]["content"][0]["text"]
+    assert said == "Say {{ secrets.X }} and {{{"
+    assert serialize(workflow) == text
+
+
+def test_nodes_are_a_line_and_their_numbers_are_dense() -> None:
+    making = Making()
+    making.say(user("a"), assistant("A"), user("b"), assistant(""), user("c"), assistant("C"))
+    workflow = exported(making)
+    assert [node.id for node in workflow.nodes] == ["input", "turn-1", "turn-2", "output"]
+    assert [(edge.source, edge.target) for edge in workflow.edges] == [
+        *(("input", "turn-1"), ("turn-1", "turn-2"), ("turn-2", "output"))
+    ]
+    assert [node.prompt_template for node in turns(workflow)] == ["a", "c"]
+
+
+def test_a_session_in_which_nothing_was_answered_is_a_chain_without_turns() -> None:
+    making = Making()
+    making.say(user("Hello?"))
+    workflow = exported(making)
+    assert [node.id for node in workflow.nodes] == ["input", "output"]
+    assert len(workflow.edges) == 1
+    empty = workflow_of(Making().made(), None, "perdure").workflow
+    assert facts(empty)["messages"] == []
+
+
+def test_an_answer_nobody_asked_for_is_a_turn_without_a_prompt() -> None:
+    making = Making()
+    making.say(assistant("Welcome."), user("Hi"), assistant("Hello."))
+    assert [node.prompt_template for node in turns(exported(making))] == [None, "Hi"]
+
+
+def test_the_agent_of_the_session_is_the_one_of_the_file() -> None:
+    making = Making()
+    making.note(SessionStarted(agent=AGENT))
+    making.say(user("a"), assistant("A"))
+    workflow = exported(making)
+    assert [agent["id"] for agent in workflow.agents] == ["helper"]
+    assert turns(workflow)[0].agent_ref == facts(workflow)["agentSlug"] == "helper"
+    assert parse(serialize(workflow)) == workflow
+
+
+def test_an_agent_bound_later_counts_and_a_session_without_one_says_so() -> None:
+    making = Making()
+    making.say(user("a"), assistant("A"))
+    assert not exported(making).agents
+    remarks = written(making.made(), leaf_of(making.entries), "perdure").warnings
+    assert remarks == ("the session has no agent: put yours in place of 'exported-agent'",)
+    making.note(AgentBound(AGENT))
+    assert exported(making).agents
+
+
+@pytest.mark.parametrize(
+    ("dialect", "key", "id", "file"),
+    [
+        ("perdure", "perdureExport", "cafe", "s.workflow.yaml"),
+        ("relavium", "relaviumExport", "caf", "s.relavium.yaml"),
+    ],
+)
+def test_a_dialect_has_its_key_its_id_and_its_file(
+    dialect: Dialect, key: str, id: str, file: str
+) -> None:
+    making = Making()
+    making.note(SessionInfoChanged(title="Café"))
+    workflow = exported(making, dialect)
+    assert (list(workflow.metadata), workflow.id, workflow.name) == ([key], id, "Café")
+    assert facts(workflow, key)["title"] == "Café"
+    assert file_name(StreamId("s"), dialect) == file
+
+
+def test_a_session_without_a_title_has_the_fallback_and_no_name() -> None:
+    making = Making(StreamHeader(StreamId("s"), 5))
+    making.say(user("a"), assistant("A"))
+    workflow = exported(making)
+    assert (workflow.id, workflow.name) == ("exported-session", None)
+    assert "title" not in facts(workflow)
+    assert facts(workflow)["createdAt"] == "1970-01-01T00:00:00.005Z"
+
+
+def test_the_branch_is_exported_and_what_others_hold_is_counted() -> None:
+    making = Making()
+    root = making.say(user("a"))
+    left = making.say(assistant("left"), user("more"), assistant("no"))
+    making.say(assistant("right"), parent=root)
+    made = workflow_of(making.made(), leaf_of(making.entries), "perdure")
+    assert made.left_out == 3
+    assert [m["sequenceNumber"] for m in facts(made.workflow)["messages"]] == [0, 1]
+    assert workflow_of(making.made(), EntryId(left), "perdure").left_out == 1
+
+
+def test_a_compaction_is_told_and_makes_no_turn() -> None:
+    making = Making()
+    making.say(user("a"), assistant("A"), Compaction("So far"), user("b"), assistant("B"))
+    workflow = exported(making)
+    assert len(turns(workflow)) == 2
+    roles = [message["role"] for message in facts(workflow)["messages"]]
+    assert roles == ["user", "assistant", "system", "user", "assistant"]
+
+
+def test_looking_at_the_log_later_changes_no_byte() -> None:
+    making = Making()
+    making.say(user("a"), assistant("A"))
+    before = written(making.made(), leaf_of(making.entries), "perdure")
+    making.note(SessionStarted())
+    assert written(making.made(), leaf_of(making.entries), "perdure").content == before.content
+
+
+@given(random_logs())
+@settings(max_examples=10, deadline=None)
+def test_any_session_gives_a_file_that_reads_as_itself(log: TreeLog) -> None:
+    bundle, leaf = bundle_of_log(log, log.leaf), log.leaf
+    first, second = (written(bundle, leaf, "perdure").content for _ in range(2))
+    assert first == second
+    assert serialize(parse(first.decode())) == first.decode()
