@@ -45,6 +45,11 @@ RedactOption = Annotated[
 ]
 
 
+OutputOption = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where; left out: stdout.")
+]
+
+
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure export`` known."""
     program.command("export")(export)
@@ -58,10 +63,7 @@ def export(  # noqa: PLR0913 - each is an option of the command
     has_all_branches: AllBranchesOption = False,
     redact: RedactOption = None,
     dialect: DialectOption = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Where; left out: stdout."),
-    ] = None,
+    output: OutputOption = None,
     is_forced: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -94,17 +96,21 @@ def export(  # noqa: PLR0913 - each is an option of the command
                 exported = await _noted(opened, exported, file, selection)
         if as_json:
             show_json(_written(exported, str(file)))
-            return
-        for warning in exported.warnings:
-            remark(safe(warning))
-        if sorts:
-            remark(f"replaced: {_counts(exported)}")
-        if file is None:
-            show_raw(exported.content)
         else:
-            remark(f"{file}: {size(len(exported.content))}")
+            _tell(exported, file, sorts)
 
     return run(work)
+
+
+def _tell(exported: Exported, file: Path | None, sorts: tuple[Redaction, ...]) -> None:
+    for warning in exported.warnings:
+        remark(safe(warning))
+    if sorts:
+        remark(f"replaced: {_counts(exported)}")
+    if file is None:
+        show_raw(exported.content)
+    else:
+        remark(f"{file}: {size(len(exported.content))}")
 
 
 def _require_workflow(
