@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import faulthandler
+import resource
 import sys
 import tempfile
 import time
@@ -19,6 +20,12 @@ from tests.fuzz.corpus import FORMATS, corpus
 from tests.fuzz.mutation import mutated
 
 HANGS_AFTER_S = 60
+
+MEMORY_FACTOR = 150
+"""A case may take so many times the size of its file, with its parsed values, store and exports."""
+
+MEMORY_FLOOR_BYTES = 300_000_000
+"""What the process takes before a case is looked at: modules, the corpus, an empty store."""
 
 
 def main() -> int:
@@ -34,7 +41,7 @@ def main() -> int:
 
 def _run(format: str, seconds: float, first: int) -> int:
     files = corpus(format)
-    began, count, size = time.monotonic(), 0, 0
+    began, count, size, largest = time.monotonic(), 0, 0, 0
     while time.monotonic() - began < seconds:
         seed = first + count
         content = mutated(files, seed)
@@ -49,9 +56,24 @@ def _run(format: str, seconds: float, first: int) -> int:
         finally:
             faulthandler.cancel_dump_traceback_later()
         count, size = count + 1, size + len(content)
+        largest = max(largest, len(content))
+        _check_memory(format, seed, largest)
     took = time.monotonic() - began
-    sys.stdout.write(f"{format}: {count} files, {size / 1e6:.1f} MB in {took:.0f} s, no failure\n")
+    sys.stdout.write(
+        f"{format}: {count} files, {size / 1e6:.1f} MB in {took:.0f} s, no failure; "
+        f"largest {largest / 1e6:.1f} MB, most memory {_peak_bytes() / 1e6:.0f} MB\n"
+    )
     return 0
+
+
+def _check_memory(format: str, seed: int, largest: int) -> None:
+    peak = _peak_bytes()
+    if peak > MEMORY_FLOOR_BYTES + MEMORY_FACTOR * largest:
+        raise MemoryError(f"{format}: seed {seed} took the process to {peak / 1e6:.0f} MB")
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 if __name__ == "__main__":

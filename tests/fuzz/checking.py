@@ -6,9 +6,9 @@ from bisect import bisect_right
 
 from perdure.context.build import build_context
 from perdure.errors import FormatError
-from perdure.interop.exporting import export_session
+from perdure.interop.exporting import ExportFormat, export_session
 from perdure.interop.formats.items import source_of
-from perdure.interop.formats.lines import lines_of
+from perdure.interop.formats.lines import TOO_DEEP, lines_of, read_line
 from perdure.interop.importing import PARSERS
 from perdure.interop.reports import ImportReport
 from perdure.session.codec import body_of
@@ -17,6 +17,9 @@ from perdure.stores.protocol import SessionStore
 from tests.fakes.provider_rules import all_problems
 from tests.fakes.sources import check_items, empty_store, imported
 
+TARGETS: tuple[ExportFormat, ...] = ("pi", "operator", "markdown", "html")
+"""What every session can be written as, whatever it was read from."""
+
 
 async def check(content: bytes, seed: int) -> None:
     """Assert all that must hold of the file `content`."""
@@ -24,8 +27,8 @@ async def check(content: bytes, seed: int) -> None:
         check_items(parse(content, None))
     store = empty_store()
     try:
-        if seed % 2:  # as if it had been imported while it was written
-            await _imported_or_refused(store, content[: len(content) // 2])
+        half = content[: len(content) // 2] if seed % 2 else b""  # while it was written
+        await _imported_or_refused(store, half)
         report = await imported(store, content)
     except FormatError:
         assert (await store.verify()).is_ok
@@ -36,7 +39,12 @@ async def check(content: bytes, seed: int) -> None:
         await _check_lines(store, report, content)
     again = await imported(store, content)
     assert (again.session, again.entries, again.is_new) == (report.session, 0, False)
-    await _check_exports(store, report, content)
+    await _check_own_export(store, report)
+    if not _is_misleading(half, content):
+        await _check_unchanged_export(store, report, content)
+    if seed % 3 == 0:
+        for format in TARGETS:
+            await _check_target(store, report, format)
 
 
 async def _imported_or_refused(store: SessionStore, content: bytes) -> None:
@@ -75,13 +83,38 @@ async def _check_lines(store: SessionStore, report: ImportReport, content: bytes
         assert is_told or line.is_blank or line.number in headers, line.number
 
 
-async def _check_exports(store: SessionStore, report: ImportReport, content: bytes) -> None:
-    """It moves to another store whole, and comes out as it was."""
+def _is_misleading(half: bytes, content: bytes) -> bool:
+    """Whether the last line of `half` said something that the whole line in `content` does not.
+
+    What it said is in the session for good, so an export has it beside the file.
+    """
+    begun = half.rpartition(b"\n")[2]
+    whole = begun + content[len(half) :].partition(b"\n")[0]
+    return begun != whole and read_line(begun).is_json
+
+
+async def _check_own_export(store: SessionStore, report: ImportReport) -> None:
+    """It moves to another store whole."""
     exported = await export_session(store, report.session)
     other = empty_store()
     await imported(other, exported.content)
     assert (await export_session(other, report.session)).content == exported.content
+
+
+async def _check_unchanged_export(
+    store: SessionStore, report: ImportReport, content: bytes
+) -> None:
+    """It comes out as it was."""
     if report.format == "pi":
         assert (await export_session(store, report.session, "pi")).content == content
     if report.format == "operator":
         assert (await export_session(store, report.session, "operator")).content == content
+
+
+async def _check_target(store: SessionStore, report: ImportReport, format: ExportFormat) -> None:
+    """It can be written in `format`, and what is written for a machine can be read again."""
+    exported = await export_session(store, report.session, format)
+    if format in PARSERS and report.format not in (format, "perdure"):  # those hold lines as found
+        malformed = PARSERS[format](exported.content, None).malformed
+        wrong = [each for each in malformed if each.reason != TOO_DEEP]  # a record wraps a record
+        assert wrong == [], wrong

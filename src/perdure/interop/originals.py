@@ -73,6 +73,14 @@ def originals_of(notes: Iterable[Entry]) -> list[Original]:
     return [Original(tuple(parts)) for parts in versions]
 
 
+def content_of(originals: Sequence[Original], blobs: Mapping[str, bytes]) -> bytes | None:
+    """The newest of `originals`; None where there is none, or `blobs` lack a part of it."""
+    names = [part.source.blob for part in originals[-1].parts] if originals else []
+    if not names or any(name not in blobs for name in names):
+        return None
+    return b"".join(blobs[name] for name in names)
+
+
 def relation_of(content: bytes, original: Original) -> Relation:
     """How the file `content` stands to `original`, without looking at what is kept of it.
 

@@ -22,7 +22,7 @@ from perdure.interop.formats.pi import migration, reading, records
 from perdure.interop.formats.pi.ids import written_id, written_ids
 from perdure.interop.identities import foreign_ids
 from perdure.interop.importing import IMPORT
-from perdure.interop.originals import known_items, originals_of
+from perdure.interop.originals import content_of, known_items, originals_of
 from perdure.interop.reports import Exported
 from perdure.session.codec import Body, Unknown, body_of
 from perdure.session.entries import Entry
@@ -131,9 +131,9 @@ def _original(session: _Session) -> _Base | None:
     if not _is_of_pi(session.state.header):
         return None
     originals = originals_of(n for n in session.notes if n.kind == ImportSource.kind)
-    if not originals:
+    content = content_of(originals, session.blobs)
+    if content is None:
         return None
-    content = b"".join(session.blobs[part.source.blob] for part in originals[-1].parts)
     parsed = reading.parse(content)
     ids = {**written_ids(session.own), **session.aliases}
     known = known_items(parsed.items, session.own, ids, originals[-1].seqs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 
@@ -9,10 +10,12 @@ from perdure.context.emission import emitted
 from perdure.errors import EntryNotFound, FormatError
 from perdure.interop.exporting import ExportFormat, Selection, export_session
 from perdure.interop.redaction.replacing import REDACTIONS, Redaction
-from perdure.session.codec import new_tree
+from perdure.session.codec import encode, new_tree
+from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
-from perdure.session.messages import user
+from perdure.session.messages import MESSAGE, Message, UnknownPart, user
+from perdure.session.notes import ImportSource
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Write
 from tests.fakes import operator_reader
@@ -169,3 +172,33 @@ async def test_a_pi_session_says_the_same_to_operator() -> None:
     here = emitted(await store.context_window(session, state.leaf)).messages
     roles = ["user" if role in ("summary", "branch") else role for role, _ in there.context()]
     assert roles == [each.message.role for each in here]
+
+
+async def test_a_tool_message_of_unknown_parts_alone_can_be_written_for_every_program() -> None:
+    store = empty_store()
+    unknown = UnknownPart(msgspec.Raw(b'{"type":"hologram"}'))
+    entries = (
+        NewEntry(MESSAGE, encode(Message("tool", (unknown,)))),
+        NewEntry(MESSAGE, encode(Message("system", (unknown,)))),
+    )
+    header = StreamHeader(StreamId("s"), 1)
+    write = Write(stream=header.id, create=header, entries=entries)
+    await store.commit(Commit(writes=(write,), at=1))
+    for format in FORMATS:
+        exported = await export_session(store, header.id, format)
+        assert b"hologram" in exported.content or exported.warnings, format
+
+
+@pytest.mark.parametrize("format", ["pi", "operator"])
+async def test_an_import_original_that_is_gone_is_written_anew(format: ExportFormat) -> None:
+    content = pi_file("v3.jsonl") if format == "pi" else operator_file("current.jsonl")
+    store = empty_store()
+    stream = (await imported(store, content)).session
+    original = next(e for e in await store.entries(stream) if e.kind == ImportSource.kind)
+    name = msgspec.json.decode(original.body)["blob"].encode()
+    own = (await export_session(store, stream)).content
+    gone = own.replace(name, b"sha256-" + b"0" * 64, 1)  # named by nothing that is there
+    other = empty_store()
+    stream = (await imported(other, gone)).session
+    written = (await export_session(other, stream, format)).content
+    assert (await imported(empty_store(), written)).format == format

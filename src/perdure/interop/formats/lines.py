@@ -20,6 +20,9 @@ DEPTH_MARGIN = 700
 Of the interpreter's 1,000: a writer in Python takes two for each level, a reader starts deeper.
 """
 
+_SHALLOW = 250
+"""So many brackets cannot nest too deeply, whoever reads them, and wherever."""
+
 TOO_DEEP = "it is nested too deeply"
 MENDED = (
     "it holds text or numbers that JSON cannot carry exactly "
@@ -84,7 +87,7 @@ def read_line(content: bytes) -> Reading:
 
 
 def _decoded(content: bytes) -> object:
-    if content.count(b"[") + content.count(b"{") <= DEPTH_MARGIN:
+    if content.count(b"[") + content.count(b"{") <= _SHALLOW:
         return _decoder.decode(content)
     value = _decoder.decode(b"[" * DEPTH_MARGIN + content + b"]" * DEPTH_MARGIN)
     for _ in range(DEPTH_MARGIN):

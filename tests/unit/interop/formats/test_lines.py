@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.interop.formats.lines import DEPTH_MARGIN, TOO_DEEP, lines_of, read_line
+from perdure.interop.formats.lines import DEPTH_MARGIN, TOO_DEEP, Reading, lines_of, read_line
 
 
 @given(st.binary())
@@ -95,3 +95,8 @@ def test_whatever_is_read_can_be_written_and_read_again(line: bytes) -> None:
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists))
 def test_everything_python_writes_as_json_is_read(value: object) -> None:
     assert read_line(json.dumps(value).encode()).is_json
+
+
+def test_few_brackets_too_may_nest_too_deeply() -> None:
+    assert read_line(b"[" * 400 + b"]" * 400) == Reading(None, is_json=False, problem=TOO_DEEP)
+    assert read_line(b"[" * 250 + b"]" * 250).is_json

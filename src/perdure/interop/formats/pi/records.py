@@ -15,7 +15,7 @@ import msgspec
 from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.pi.javascript import written
 from perdure.interop.formats.pi.messages import BASH, MICROCENTS_PER_DOLLAR
-from perdure.session.codec import Body, Unknown
+from perdure.session.codec import Body, Unknown, encode
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import (
@@ -117,11 +117,11 @@ def records_of(entry: Entry, body: Body, writing: Writing) -> list[RecordFields]
     match body:
         case Message(role="tool"):
             found = [_tool_result(part, entry, writing) for part in _results(body)]
-            return found or [_custom("perdure.message", msgspec.to_builtins(body))]
+            return found or [_custom("perdure.message", _plain(encode(body)))]
         case Message(role="user") | Message(role="assistant"):
             return [{"type": "message", "message": message_fields(body, entry.at, writing)}]
         case Message():
-            return [_custom("perdure.message", msgspec.to_builtins(body))]
+            return [_custom("perdure.message", _plain(encode(body)))]
         case Unknown():
             return [_custom(f"perdure.{entry.kind}", _plain(entry.body))]
         case _:
@@ -284,7 +284,7 @@ def _custom_message(entry: Entry, body: Body, writing: Writing) -> RecordFields:
         message: RecordFields = {"role": "bashExecution", **command, "timestamp": entry.at}
         return {"type": "message", "message": message}
     if not body.in_context:
-        return _custom(body.custom_type, msgspec.to_builtins(body))
+        return _custom(body.custom_type, _plain(encode(body)))
     fields: RecordFields = {
         "type": "custom_message",
         "customType": body.custom_type,

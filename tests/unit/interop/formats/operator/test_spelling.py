@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.interop.formats.operator.spelling import spelling, written
+from perdure.interop.formats.operator.spelling import STYLE, written
+from perdure.interop.formats.spelling import spelling
 
 
 @pytest.mark.parametrize(
@@ -29,12 +30,12 @@ from perdure.interop.formats.operator.spelling import spelling, written
     ],
 )
 def test_numbers_are_spelled_in_its_way(number: float, text: str) -> None:
-    assert spelling(number) == text
+    assert spelling(number, STYLE) == text
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_every_number_is_spelled_as_the_library_that_operator_writes_with(number: float) -> None:
-    assert spelling(number) == pydantic_core.to_json(number).decode()
+    assert spelling(number, STYLE) == pydantic_core.to_json(number).decode()
 
 
 _texts = st.text(st.characters(codec="utf-8"))

@@ -1,0 +1,41 @@
+"""What holds of every spelling of numbers."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.interop.formats.lines import read_line
+from perdure.interop.formats.operator import spelling as operator
+from perdure.interop.formats.pi import javascript
+from perdure.interop.formats.spelling import Style, spelling, written
+
+STYLES = pytest.mark.parametrize("style", [javascript.STYLE, operator.STYLE])
+
+
+@STYLES
+def test_the_deepest_value_a_reader_lets_through_can_be_written(style: Style) -> None:
+    def nested(depth: int) -> bytes:
+        return b'[{"a":' * depth + b"0.5" + b"}]" * depth
+
+    deepest = max(depth for depth in range(1, 200, 5) if read_line(nested(depth)).is_json)
+    assert deepest > 50
+    value = read_line(nested(deepest)).value
+    assert written(value, style) == nested(deepest)
+
+
+@STYLES
+def test_a_number_at_that_depth_is_in_the_style(style: Style) -> None:
+    def nested(depth: int) -> bytes:
+        return b"[" * depth + b"1e-7" + b"]" * depth
+
+    deepest = max(depth for depth in range(1, 400, 5) if read_line(nested(depth)).is_json)
+    assert spelling(1e-7, style).encode() in written(read_line(nested(deepest)).value, style)
+
+
+@STYLES
+def test_what_python_cannot_walk_is_still_written(style: Style) -> None:
+    value: object = 0.000005
+    for _ in range(600):
+        value = [value]
+    assert msgspec.json.decode(written(value, style)) == value
