@@ -30,7 +30,10 @@ STARTS = 6
 
 _EMPTY = "; ".join(
     f"DELETE FROM perdure.{table}"
-    for table in ("partial", "blob", "idempotency", "alias", "state", "entry", "birth", "stream")
+    for table in (
+        *("search", "search_mark", "partial", "blob", "idempotency", "alias", "state", "entry"),
+        *("birth", "stream"),
+    )
 ).encode()
 
 

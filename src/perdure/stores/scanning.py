@@ -78,11 +78,19 @@ def hits_among(
     is_on_branch: Callable[[Found], bool],
 ) -> list[Hit]:
     """What ``Searching.search`` promises, given the newest ``MOST_RANKED`` that fit."""
-    texts = {candidate.position: found for found, candidate in fits}
-    best = ((texts[each.position], score) for score, each in ranked([each for _, each in fits]))
-    hits = (hit_of(found, score, sought, is_on_branch=is_on_branch(found)) for found, score in best)
+    hits = (
+        hit_of(found, score, sought, is_on_branch=is_on_branch(found))
+        for found, score in best_of(fits)
+    )
     wanted = (hit for hit in hits if query.is_on_branch in (None, hit.is_on_branch))
     return list(islice(wanted, query.limit))
+
+
+def best_of(fits: Sequence[Fit]) -> list[tuple[Found, float]]:
+    """The texts with their scores, the best first."""
+    texts = {candidate.position: found for found, candidate in fits}
+    found = ranked([candidate for _, candidate in fits])
+    return [(texts[candidate.position], score) for score, candidate in found]
 
 
 def hit_of(found: Found, score: float, sought: Sought, *, is_on_branch: bool) -> Hit:

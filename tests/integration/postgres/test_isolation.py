@@ -29,6 +29,8 @@ TABLES: tuple[LiteralString, ...] = (
     "idempotency",
     "blob",
     "partial",
+    "search",
+    "search_mark",
 )
 
 
@@ -40,6 +42,7 @@ async def fill(store: PostgresStore) -> None:
     lease = await store.acquire_lease(S, "me", 60_000)
     await append(store, S, new_side(TurnStarted(1, "agent")), lease=lease, key="k")
     await store.put_partial(lease, 2, b"half")
+    await store.reindex()
 
 
 def counts(db: Database) -> dict[str, int]:

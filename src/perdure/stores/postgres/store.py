@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import get_args
 
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, StoreFull, StoreReadOnly
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
+from perdure.session.search.query import sought_in
+from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, blob_hash, fingerprint
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
@@ -24,6 +27,7 @@ from perdure.stores.postgres import leases, reading, verify
 from perdure.stores.postgres.appending import Appender, Request
 from perdure.stores.postgres.database import CONNECTIONS, Database, Durability, conninfo_of
 from perdure.stores.postgres.rows import is_text
+from perdure.stores.postgres.search import indexing, querying
 from perdure.stores.postgres.upkeep import sealing
 from perdure.stores.postgres.watching import Watcher
 from perdure.stores.protocol import (
@@ -44,7 +48,7 @@ from perdure.stores.watching import Changes
 class _Handle:
     """A namespace of a database, until it is closed."""
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(search=True)
 
     def __init__(
         self, database: Database, namespace: str, clock: Clock | None, random: RandomSource
@@ -199,8 +203,26 @@ class _Sealing(_Handle):
         self._watcher.tell()
 
 
-class PostgresStore(_Writing, _Reading, _Namespace, _Sealing):
-    """A namespace of sessions in a PostgreSQL database; implements `SessionStore`."""
+class _Searching(_Handle):
+    """`Searching`: an index that is brought up to date before it is asked, in steps."""
+
+    async def search(self, query: SearchQuery) -> list[Hit]:
+        sought = sought_in(query.text)
+        progress = await indexing.progress(self._db)
+        if progress.behind > indexing.SCANNED:
+            # Where the database cannot be written, the search reads what is not indexed.
+            with suppress(StoreReadOnly, StoreFull):
+                await indexing.index_upto(self._db, progress.horizon)
+        return await querying.hits(self._db, query, sought)
+
+    async def reindex(self) -> int:
+        await indexing.clear(self._db)
+        await indexing.index_upto(self._db, (await indexing.progress(self._db)).horizon)
+        return await indexing.texts(self._db)
+
+
+class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing):
+    """A namespace of sessions in a PostgreSQL database; implements `SessionStore`, `Searching`."""
 
     @classmethod
     async def open(

@@ -37,6 +37,7 @@ from perdure.stores.postgres.rows import (
     place_of,
     stream_of,
 )
+from perdure.stores.postgres.search.checking import index_problems
 from perdure.stores.protocol import EMPTY, Problem, Verification
 from perdure.stores.verification import (
     StoredCommit,
@@ -135,6 +136,7 @@ class _Check:
             problems.append(Problem(stream, None, "it has entries, but is not in the list"))
         for digest, content in self.streamed(Question(_BLOBS, (self.namespace,)), 1):
             problems += blob_problems(digest, content)
+        problems += index_problems(self.streamed, self.namespace)
         return Verification(streams, entries, tuple(problems))
 
     def rows(self, question: Question) -> list[Row]:
