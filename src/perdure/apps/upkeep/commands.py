@@ -1,4 +1,4 @@
-"""``perdure store vacuum`` and ``migrate``, and where ``rekey`` is made known."""
+"""``perdure store vacuum`` and ``migrate``, and where the commands beside them are made known."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, r
 from perdure.apps.opening import NAMESPACE, writable_store
 from perdure.apps.terminal.output import counted, show, show_json, size
 from perdure.apps.terminal.text import safe
+from perdure.apps.upkeep.copying import copy
 from perdure.apps.upkeep.rekeying import existing_address, rekey
 from perdure.client.upkeep import planned_migration
 from perdure.client.upkeep import vacuum as vacuumed
@@ -22,6 +23,7 @@ def add_to(store_commands: typer.Typer) -> None:
     store_commands.command("rekey")(rekey)
     store_commands.command("vacuum")(vacuum)
     store_commands.command("migrate")(migrate)
+    store_commands.command("copy")(copy)
 
 
 def vacuum(
@@ -30,7 +32,13 @@ def vacuum(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Remove media and import originals that nothing refers to, and give free space back."""
+    """Remove media and import originals that nothing refers to, and give free space back.
+
+    No entry is touched. Others may go on using the store meanwhile.
+
+    Examples:
+        perdure store vacuum
+    """
     address = existing_address(store)
 
     async def work() -> None:
@@ -53,7 +61,12 @@ def migrate(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Bring the store to the schema of this program, as any command that opens it does."""
+    """Bring the store to the schema of this program, as any command that opens it does.
+
+    Examples:
+        perdure store migrate --dry-run  # what would be done, tried and taken back
+        perdure store migrate
+    """
     address = existing_address(store)
 
     async def work() -> None:

@@ -89,10 +89,20 @@ def rekey(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Encrypt the store, give it another key, or make it plain. Nobody else may have it open.
+    """Encrypt the store, give it another key, or make it plain.
 
-    A plain store takes the key that PERDURE_KEY or PERDURE_KEY_FILE holds when no other is named.
-    An encrypted copy takes the store's place in one step; killed before, nothing has changed.
+    Nobody else may have it open. A plain store takes the key that PERDURE_KEY or PERDURE_KEY_FILE
+    holds when no other is named. An encrypted copy takes the store's place in one step; killed
+    before, nothing has changed.
+
+    Examples:
+        perdure store rekey --generate  # a new key, kept in the system's keyring
+        perdure store rekey --new-key-file ~/.perdure.key
+        perdure store rekey --plain     # take the encryption away
+
+    Exit codes:
+        2  the key is missing or wrong
+        4  somebody has the store open
     """
     address = existing_address(store)
     wanted = Wanted(new_key_file, is_generated, is_plain)

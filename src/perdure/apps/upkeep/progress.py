@@ -1,0 +1,42 @@
+"""How far a long piece of work is, told on stderr to somebody who watches."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+
+STEP_S = 0.1
+_BAR_CELLS = 30
+
+
+def progress_bar(name: str) -> Callable[[int, int], None]:
+    """What shows a bar called `name` at a terminal, and nothing anywhere else."""
+    if not sys.stderr.isatty():
+        return _untold
+    shown_at = 0.0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal shown_at
+        now = time.monotonic()
+        if done < total and now - shown_at < STEP_S:
+            return
+        shown_at = now
+        end = "\r\033[K" if done >= total else ""
+        sys.stderr.write(f"\r{line(name, done, total)}{end}")
+        sys.stderr.flush()
+
+    return tell
+
+
+def line(name: str, done: int, total: int) -> str:
+    """One state of the bar."""
+    share = min(1.0, done / total) if total else 1.0
+    cells = min(_BAR_CELLS, max(5, shutil.get_terminal_size().columns - len(name) - 30))
+    full = int(share * cells)
+    return f"{name} [{'#' * full}{'.' * (cells - full)}] {int(100 * share):3} % of {total}"
+
+
+def _untold(_done: int, _total: int) -> None:
+    """Nobody watches."""
