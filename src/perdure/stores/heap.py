@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 
 from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
-from perdure.session.fold import BranchState, ContextWindow, first_kept_by, undone_of
+from perdure.session.fold import (
+    BranchState,
+    ContextWindow,
+    first_kept_by,
+    undone_among,
+    undone_of,
+)
 from perdure.session.ids import EntryId, StreamId, entry_place, is_number
 from perdure.session.notes import CompactionUndone
 from perdure.stores.protocol import Committed, StreamState
@@ -193,7 +199,7 @@ def window_in(heap: Heap, held: Held, leaf: EntryId | None) -> ContextWindow:
             thinking_change=_entry(heap, node.thinking_change) if node.thinking_change else None,
         ),
         hidden=start,
-        undone=frozenset(entry.id for entry in shown if entry.id in undone),
+        undone=undone_among(shown, undone),
     )
 
 
@@ -201,7 +207,7 @@ def _compaction_in_force(heap: Heap, node: Node, undone: frozenset[EntryId]) -> 
     newest = node.compaction
     while newest is not None:
         entry = _entry(heap, newest)
-        if newest not in undone:
+        if newest not in undone and not entry.is_erased:
             return entry
         newest = heap.nodes[entry.parent_id].compaction if entry.parent_id else None
     return None

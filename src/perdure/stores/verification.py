@@ -152,9 +152,10 @@ class _Check:
                 stream, entry.seq, f"it should follow entry {self.head} but is {entry.seq}"
             )
         if row.salt is None:
-            self._erased.append(entry.seq)
             if entry.body:
                 yield Problem(stream, entry.seq, "its salt is gone, and its body is not")
+            else:
+                self._erased.append(entry.seq)
         elif body_digest(entry.body, row.salt) != row.digest:
             yield Problem(stream, entry.seq, "its body is not what was committed")
         if entry.parent_id is not None and not self._is_tree_entry(entry.parent_id):

@@ -143,12 +143,14 @@ async def test_a_damaged_blob_is_named(open_store: Opener, path: Path) -> None:
     ]
 
 
-async def test_an_erased_body_is_no_fault(open_store: Opener, path: Path) -> None:
+async def test_a_body_that_is_gone_without_an_erasure_is_found(
+    open_store: Opener, path: Path
+) -> None:
     verification = await verified(
         open_store, path, "UPDATE entry SET salt = NULL, body = x'' WHERE stream = 1 AND seq = 7"
     )
 
-    assert [problem.problem for problem in verification.problems if problem.seq is not None] == []
+    assert [problem.seq for problem in verification.problems if problem.seq is not None] == [7]
 
 
 async def test_siblings_of_one_write_lie_in_runs(open_store: Opener) -> None:

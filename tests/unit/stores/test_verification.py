@@ -10,10 +10,10 @@ from perdure.session.entries import Entry, NewEntry, Sibling
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import user
-from perdure.session.notes import Label, LeafMoved
+from perdure.session.notes import ContentErased, Label, LeafMoved
 from perdure.stores.admission import Shared, admit, advanced, opened
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
-from perdure.stores.protocol import Problem, StreamState, Write
+from perdure.stores.protocol import ErasingWrite, Problem, StreamState, Write
 from perdure.stores.verification import (
     StoredCommit,
     StoredEntry,
@@ -37,7 +37,14 @@ class Log:
         self.rows: list[StoredEntry] = []
 
     def append(self, *new: NewEntry) -> None:
-        admission = admit(self.state, Write(stream=S, entries=new), 9, lambda _: True)
+        self._write(Write(stream=S, entries=new))
+
+    def append_erasure(self, *ranges: tuple[int, int]) -> None:
+        new = new_side(ContentErased("e1", "me", ranges))
+        self._write(ErasingWrite(stream=S, entries=(new,)))
+
+    def _write(self, write: Write) -> None:
+        admission = admit(self.state, write, 9, lambda _: True)
         rows = [sealed(entry) for entry in admission.entries]
         lines = [header_line(row.entry, row.digest) for row in rows]
         chain = commit_hash(self.state.hash, 9, admission.epoch, lines)
@@ -130,16 +137,36 @@ def test_an_altered_salt_or_digest_is_found(log: Log) -> None:
     assert log.places() == [2]
 
     row = log.rows[3]
-    log.rows[3] = msgspec.structs.replace(row, salt=None, digest=b"\x00" * 32)
-    assert log.places() == [2, 3]
+    log.rows[3] = msgspec.structs.replace(row, digest=b"\x00" * 32)
+    assert log.places() == [2, 3, 3]
 
 
-def test_an_erased_body_is_no_problem_while_its_digest_is_there(log: Log) -> None:
-    for seq in (0, 2, 5):
-        entry = msgspec.structs.replace(log.rows[seq].entry, body=b"")
-        log.rows[seq] = msgspec.structs.replace(log.rows[seq], entry=entry, salt=None)
+def test_an_erased_body_is_no_problem_when_the_log_says_that_it_was_erased(log: Log) -> None:
+    log.append_erasure((0, 0), (2, 2), (5, 5))
+    erase_by_hand(log, 0, 2, 5)
 
     assert log.problems() == []
+
+
+def test_a_body_that_is_gone_without_a_word_in_the_log_is_found(log: Log) -> None:
+    log.append_erasure((0, 0), (5, 5))
+    erase_by_hand(log, 0, 2, 5)
+
+    (problem,) = log.problems()
+    assert (problem.seq, "nothing in the session says" in problem.problem) == (2, True)
+
+
+def test_a_body_whose_salt_alone_is_gone_is_found(log: Log) -> None:
+    log.append_erasure((2, 2))
+    log.rows[2] = msgspec.structs.replace(log.rows[2], salt=None)
+
+    assert log.places() == [2]
+
+
+def erase_by_hand(log: Log, *seqs: int) -> None:
+    for seq in seqs:
+        entry = msgspec.structs.replace(log.rows[seq].entry, body=b"")
+        log.rows[seq] = msgspec.structs.replace(log.rows[seq], entry=entry, salt=None)
 
 
 @pytest.mark.parametrize(("seq", "places"), [(0, [1, 2, 0]), (3, [3, 4]), (5, [6, 4])])

@@ -77,6 +77,11 @@ INSERT INTO blob (namespace, digest, size, packing, content) VALUES (?, ?, ?, ?,
 ON CONFLICT DO NOTHING
 """
 
+# Positions of entries that retention removed are not given out again.
+_NEXT_POSITION = """
+SELECT max((SELECT coalesce(max(n), 0) FROM entry), (SELECT position FROM removed)) + 1
+"""
+
 _INSERT_COMMIT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?)"
 
 _KEEP_ALIAS = "INSERT OR REPLACE INTO alias VALUES (?, ?, ?)"
@@ -135,7 +140,7 @@ def namespace_number(tables: Tables, name: str) -> int:
 
 def _next_position(tables: Tables) -> int:
     if tables.next_n is None:
-        tables.next_n = int(tables.value("SELECT coalesce(max(n), 0) + 1 FROM entry"))
+        tables.next_n = int(tables.value(_NEXT_POSITION))
     return tables.next_n
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import apsw
 
 from perdure.session.entries import Entry
-from perdure.session.fold import BranchState, ContextWindow, first_kept_by
+from perdure.session.fold import BranchState, ContextWindow, first_kept_by, undone_among
 from perdure.session.ids import EntryId
 from perdure.session.notes import CompactionUndone
 from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Node, Tables
@@ -45,12 +45,13 @@ SELECT {ENTRY_COLUMNS} FROM entry WHERE stream = ? AND seq <= ? AND run IS NOT N
 # `kind > 31` lets SQLite use the index entry_note, which holds no other kinds.
 _NOTES = f"""
 SELECT {ENTRY_COLUMNS} FROM entry
-WHERE stream = ? AND kind = ? AND kind > 31 AND seq <= ? AND run IS NULL ORDER BY seq
+WHERE stream = ? AND kind = ? AND kind > 31 AND seq <= ? AND run IS NULL AND salt IS NOT NULL
+ORDER BY seq
 """  # noqa: S608 - put together from constants
 
 _FREQUENT_NOTES = f"""
 SELECT {ENTRY_COLUMNS} FROM entry
-WHERE stream = ? AND kind = ? AND seq <= ? AND run IS NULL ORDER BY seq
+WHERE stream = ? AND kind = ? AND seq <= ? AND run IS NULL AND salt IS NOT NULL ORDER BY seq
 """  # noqa: S608 - put together from constants
 
 _STATE = "SELECT compaction, model, thinking, before FROM state WHERE no = ?"
@@ -247,7 +248,7 @@ def window(tables: Tables, stream: int, head: int, leaf: Node) -> ContextWindow:
             thinking_change=None if thinking is None else tables.entry_at(thinking),
         ),
         hidden=start,
-        undone=frozenset(entry.id for entry in shown if entry.id in undone),
+        undone=undone_among(shown, undone),
     )
 
 
@@ -258,11 +259,15 @@ def _inherited(
     if leaf.state is None:
         return None, None, None
     compaction, model, thinking, before = _state(tables, leaf.state)
-    while compaction is not None and undone and tables.entry_at(compaction).id in undone:
+    while compaction is not None and _hides_nothing(tables.entry_at(compaction), undone):
         if before is None:
             return None, model, thinking
         compaction, _, _, before = _state(tables, before)
     return compaction, model, thinking
+
+
+def _hides_nothing(compaction: Entry, undone: frozenset[EntryId]) -> bool:
+    return compaction.id in undone or compaction.is_erased
 
 
 def _state(tables: Tables, number: int) -> tuple[int | None, int | None, int | None, int | None]:

@@ -30,13 +30,14 @@ from perdure.errors import (
 from perdure.session.clock import RandomSource
 from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.faults import meaning_of
-from perdure.stores.sqlite.opening import Site, connection, opened
+from perdure.stores.sqlite.opening import Patience, Site, connection, opened
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.sqlite.writer import Durability, Writer
 from perdure.stores.watching import Changes, Look, Watcher
 
 READERS = 4
 SEED_BYTES = 16
+TRUNCATE_LIMIT_S = 5.0
 
 T = TypeVar("T")
 
@@ -81,6 +82,27 @@ class Database:
         """Do `work` on a reader's thread; it sees one moment of the database throughout."""
         self.check_usable()
         return await self._readers.run(lambda tables: self._at_one_moment(work, tables))
+
+    async def truncate_log(self) -> bool:
+        """Copy all of the write-ahead log into the database, and leave its file empty.
+
+        False when somebody went on reading an older moment for `TRUNCATE_LIMIT_S`.
+        """
+        self.check_usable()
+        return await asyncio.to_thread(self._truncate_log)
+
+    def _truncate_log(self) -> bool:
+        db = self._connect()
+        try:
+            db.set_busy_handler(Patience(self._random(SEED_BYTES), TRUNCATE_LIMIT_S))
+            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:
+            return False
+        except apsw.Error as error:
+            raise meaning_of(error, self.path, db.system_errno) from error
+        finally:
+            db.close()
+        return True
 
     def watch(self) -> Changes:
         """Wake-ups after commits by anybody."""

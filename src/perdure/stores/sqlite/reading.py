@@ -44,7 +44,7 @@ SELECT {ENTRY_COLUMNS} FROM entry WHERE stream = ? AND seq > ? ORDER BY seq LIMI
 _FEED = """
 SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.n, e.stream
 FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
-WHERE e.n > ? AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
+WHERE e.n > ? AND s.namespace = (SELECT no FROM namespace WHERE name = ?) AND e.salt IS NOT NULL
 ORDER BY e.n LIMIT ?
 """
 
@@ -52,7 +52,7 @@ _NOTES_OF_ALL = """
 SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.stream
 FROM stream AS s CROSS JOIN entry AS e ON e.stream = s.no
 WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.kind = 'session'
-    AND e.kind = ? AND e.run IS NULL
+    AND e.kind = ? AND e.run IS NULL AND e.salt IS NOT NULL
 """
 
 _POSITION = """
@@ -266,7 +266,8 @@ def sessions(
     fitting = (
         info
         for info in newest_first
-        if (cwd is None or info.cwd == cwd)
+        if info.status != "erased"
+        and (cwd is None or info.cwd == cwd)
         and (sought is None or sought in info.name.casefold() or sought in info.id.casefold())
     )
     found = list(islice(fitting, limit))

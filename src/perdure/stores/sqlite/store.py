@@ -27,6 +27,7 @@ from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, fingerprint
+from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.key import StoreKey
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.protocol import (
@@ -43,6 +44,8 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.sqlite import appending, reading, verify
 from perdure.stores.sqlite.database import Database, attach, detach
+from perdure.stores.sqlite.keeping import running
+from perdure.stores.sqlite.keeping.records import certificates_of
 from perdure.stores.sqlite.packing.cipher import cipher_of
 from perdure.stores.sqlite.packing.contents import Packed, packed
 from perdure.stores.sqlite.rows import Tables
@@ -62,7 +65,7 @@ T = TypeVar("T")
 class _Handle:
     """A namespace of a database, until it is closed."""
 
-    capabilities = Capabilities(encryption=True, search=True)
+    capabilities = Capabilities(encryption=True, erase=True, search=True)
 
     def __init__(
         self,
@@ -295,8 +298,25 @@ class _Sealing(_Handle):
         )
 
 
-class SqliteStore(_Writing, _Reading, _Namespace, _Searching, _Upkeep, _Sealing):
-    """A namespace of sessions in an SQLite file; a `SessionStore`, `Searching`, `Vacuuming`."""
+class _Erasing(_Handle):
+    """`Erasing`: in steps, between which others write."""
+
+    async def erase(self, request: EraseRequest) -> Certificate:
+        return await running.erase(
+            self._open_database(),
+            self.namespace,
+            request,
+            durability=self.durability,
+            clock=self._clock,
+            random=self._random,
+        )
+
+    async def erasures(self) -> list[Certificate]:
+        return await self._read(certificates_of)
+
+
+class SqliteStore(_Writing, _Reading, _Namespace, _Searching, _Upkeep, _Sealing, _Erasing):
+    """A namespace of an SQLite file; a `SessionStore`, `Searching`, `Vacuuming`, `Erasing`."""
 
     @classmethod
     async def open(
@@ -320,6 +340,12 @@ class SqliteStore(_Writing, _Reading, _Namespace, _Searching, _Upkeep, _Sealing)
         KeyWrong, StoreNotEncrypted; the file is then as it was.
         """
         database = await asyncio.to_thread(attach, path, random, is_created=is_created, key=key)
+        if database.site.is_writable:
+            try:
+                await running.go_on(database, durability, clock)
+            except BaseException:
+                await asyncio.to_thread(detach, database)
+                raise
         return cls(database, namespace, durability, clock, random)
 
     async def verify(self) -> Verification:

@@ -67,15 +67,16 @@ _UNREADABLE = (apsw.Error, StoreError, UnicodeDecodeError, TypeError, ValueError
 def verification(tables: Tables, namespace: str) -> Verification:
     """What ``SessionStore.verify`` promises."""
     problems = list(_file_problems(tables))
-    streams = entries = 0
+    streams = entries = erased = 0
     for stream in _streams(tables, namespace, problems.append):
         check = _StreamCheck(tables, namespace, stream)
         problems += check.problems()
         streams += 1
         entries += check.count
+        erased += check.erased
     problems += _blob_problems(tables, namespace)
     problems += index_problems(tables, namespace)
-    return Verification(streams, entries, tuple(problems))
+    return Verification(streams, entries, tuple(problems), erased)
 
 
 def _file_problems(tables: Tables) -> Iterator[Problem]:
@@ -111,10 +112,11 @@ def _blob_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
 
 
 class _StreamCheck:
-    """One stream's check. `count` is how many of its entries could be read."""
+    """One stream's check. `count` entries could be read, `erased` of them were erased."""
 
     def __init__(self, tables: Tables, namespace: str, stream: StreamId) -> None:
         self.count = 0
+        self.erased = 0
         self._tables = tables
         self._namespace = namespace
         self._id = stream
@@ -134,7 +136,9 @@ class _StreamCheck:
     def _check(self, stream: Stream) -> None:
         fork = fork_of(self._tables, stream.no)
         origin_hash = b"" if fork is None else self._origin_hash(fork)
-        if self._genesis(stream.no) != genesis_hash(stream.state.header, origin_hash):
+        genesis = self._genesis(stream.no)
+        is_erased = stream.state.info.status == "erased"
+        if not is_erased and genesis != genesis_hash(stream.state.header, origin_hash):
             self._report(None, "the hash its chain begins with is not that of its header")
         shape = _Shape(self._tables, stream, self._report)
         self._found += stream_problems(
@@ -144,6 +148,7 @@ class _StreamCheck:
             lambda reference: self._sees(stream, reference),
             origin_hash=origin_hash,
             shared_messages=self._shared_messages(stream, fork),
+            genesis=genesis,
         )
         shape.end()
         for row in self._tables.rows(_LOST_ALIASES, stream.no):
@@ -156,6 +161,7 @@ class _StreamCheck:
         for row in self._rows(stream.no):
             entry = self._tables.entry(self._id, row[:7])
             self.count += 1
+            self.erased += row[7] is None
             try:
                 shape.take(entry, row)
             except _UNREADABLE as error:
@@ -243,6 +249,8 @@ class _Shape:
         if tip != self._stream.tip:
             self._report(None, f"its tip is kept as {self._stream.tip}, it should be {tip}")
         kept, header = self._stream.state.info, self._stream.state.header
+        if kept.status == "erased":
+            return  # what its info was made of is gone
         if header.fork is None and kept != self._info:
             for name in SessionInfo.__struct_fields__:
                 value, computed = getattr(kept, name), getattr(self._info, name)

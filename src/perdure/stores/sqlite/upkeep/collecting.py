@@ -8,7 +8,7 @@ to a content again brings it along, and whoever comes first, it is there afterwa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from perdure.stores.sqlite.rows import Tables
@@ -19,7 +19,8 @@ BATCH = 64
 STEP_PAGES = 1_000
 """Pages given back in one transaction: 4 MB."""
 
-_NAME = re.compile(rb"sha256-[0-9a-f]{64}")
+NAME = re.compile(rb"sha256-[0-9a-f]{64}")
+"""What a content is called wherever something refers to it."""
 
 _BODIES_AFTER = """
 SELECT e.body FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
@@ -51,11 +52,16 @@ class Found(NamedTuple):
     blobs: tuple[Blob, ...]
 
 
-def unreferenced(tables: Tables, namespace: str) -> Found:
-    """What `remove` may remove. Reads every body of the namespace, if it holds any content."""
+def unreferenced(tables: Tables, namespace: str, among: Collection[str] | None = None) -> Found:
+    """What `remove` may remove, of the contents `among` or of all.
+
+    Reads every body of the namespace, if it holds any such content.
+    """
     number = int(tables.value("SELECT no FROM namespace WHERE name = ?", namespace) or 0)
     rows = tables.rows("SELECT no, digest, size FROM blob WHERE namespace = ?", number)
     blobs = {blob.digest: blob for blob in (Blob(*row) for row in rows)}
+    if among is not None:
+        blobs = {digest: blob for digest, blob in blobs.items() if digest in among}
     upto = int(tables.value("SELECT coalesce(max(n), 0) FROM entry"))
     if blobs:
         _leave_out(blobs, _texts(tables, number, after=0))
@@ -100,5 +106,5 @@ def _texts(tables: Tables, namespace: int, *, after: int) -> Iterator[bytes]:
 def _leave_out(blobs: dict[str, Blob], texts: Iterable[bytes]) -> None:
     """Take every content that one of `texts` names out of `blobs`."""
     for text in texts:
-        for name in _NAME.findall(text):
+        for name in NAME.findall(text):
             blobs.pop(name.decode(), None)

@@ -1,0 +1,51 @@
+"""Where copies of what is erased may remain, as far as the store knows: lines of a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from perdure.errors import CorruptLog, UnsupportedVersion
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.notes import ImportSource, SessionExported
+from perdure.stores.keeping.erasing import Copy
+
+TELLING = (SessionExported.kind, ImportSource.kind)
+"""Kinds of notes that name files outside of the store."""
+
+
+def outside(notes: Iterable[Entry]) -> Iterator[Copy]:
+    """The files outside of the store that `notes` of an erased session name."""
+    found: dict[tuple[str, str], Copy] = {}
+    for note in notes:
+        try:
+            body = body_of(note)
+        except (CorruptLog, UnsupportedVersion):
+            continue
+        if isinstance(body, SessionExported):
+            copy = Copy("export", f"{body.path} ({body.format})", note.at, note.stream)
+        elif isinstance(body, ImportSource):
+            copy = Copy(
+                "original", f"the file it was imported from, {body.name}", None, note.stream
+            )
+        else:
+            continue
+        found.setdefault((copy.what, note.stream), copy)
+    yield from found.values()
+
+
+def kept(forks: Iterable[StreamId], copies: Iterable[StreamId]) -> Iterator[Copy]:
+    """The sessions that keep something of it, as they were left to."""
+    for fork in forks:
+        yield Copy("fork", "it shares entries, which were kept for it", None, fork)
+    for copy in copies:
+        yield Copy("fork", "it holds copies of entries as its own", None, copy)
+
+
+def of_files(what: str) -> tuple[Copy, ...]:
+    """What may remain of a store that is files: `what` names them."""
+    return (
+        Copy("backup", f"backups and copies of {what} made before; erase in them, or delete them"),
+        Copy("device", "a drive or file system that keeps older versions of blocks it overwrites"),
+    )

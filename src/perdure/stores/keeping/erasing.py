@@ -1,0 +1,207 @@
+"""Erasing: what is asked for, the certificate that is given for it, and the protocol of it.
+
+A certificate is JSON whose form only ever grows (``docs/guides/erasure.md``). It holds ids, counts
+and hashes, and nothing of what was erased.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol, runtime_checkable
+
+import msgspec
+
+from perdure.session.ids import EntryId, StreamId
+
+EraseScope = Literal["session", "subject", "namespace"]
+ForkPolicy = Literal["refuse", "keep", "erase"]
+"""``refuse`` while forks exist, ``keep`` what they share, or ``erase`` them too."""
+
+CopyKind = Literal["fork", "original", "export", "backup", "server", "log", "device"]
+
+How = Literal["fork", "copy", "child"]
+
+Range = tuple[int, int]
+"""First and last seq."""
+
+FORM = 1
+
+
+class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be erased: the session or subject `name`, or with scope "namespace" everything.
+
+    `id` is the certificate's, chosen by the caller; `by` says who asks. Where the scope is not
+    "session" forks are erased too, whatever `forks` says.
+    Units: `at` is Unix milliseconds.
+    """
+
+    id: str
+    scope: EraseScope
+    by: str
+    at: int
+    name: str | None = None
+    forks: ForkPolicy = "refuse"
+
+
+class ErasedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """What was erased of one session.
+
+    Shape: `erased` are the ranges of seqs that lost their bodies; `digests` counts the digests that
+    stay for them, 0 where the session was removed whole. `kept` are ranges that stay for the forks
+    `kept_for`. `hash_before` and `hash_after` are the chain's head, in hex, around the entry that
+    says so; None after a removal. `is_whole` False: only summaries of what was erased elsewhere.
+    Units: bytes; of bodies.
+    """
+
+    session: StreamId
+    is_whole: bool
+    erased: tuple[Range, ...]
+    entries: int
+    bytes: int
+    digests: int
+    head: int
+    hash_before: str
+    hash_after: str | None
+    kept: tuple[Range, ...] = ()
+    kept_for: tuple[StreamId, ...] = ()
+
+
+class Copy(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where something of what was erased may remain, and why. `at`, if known: since when."""
+
+    kind: CopyKind
+    what: str
+    at: int | None = None
+    session: StreamId | None = None
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was removed beside bodies.
+
+    Units: bytes. `texts` are what search could find, `contents` media and import originals that
+    nothing else refers to.
+    """
+
+    texts: int = 0
+    foreign_ids: int = 0
+    idempotency_keys: int = 0
+    partial_answers: int = 0
+    contents: int = 0
+    content_bytes: int = 0
+
+    def plus(self, **more: int) -> Counts:
+        """These with `more` added."""
+        sums = {name: getattr(self, name) + count for name, count in more.items()}
+        return msgspec.structs.replace(self, **sums)
+
+
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
+    """What one erasure removed, when, for whom, and where copies may remain.
+
+    `subject` is only in what the erasure returns: the store does not keep whom it forgot.
+    `is_complete` False: something is still in the way, `copies` says what; it is gone on with when
+    the store is opened again, or when the same is asked for again.
+    Units: times are Unix milliseconds.
+    """
+
+    perdure_erasure: int = FORM
+    id: str
+    backend: str
+    namespace: str
+    scope: EraseScope
+    subject: str | None = None
+    by: str
+    at: int
+    finished_at: int | None = None
+    is_complete: bool = False
+    sessions: tuple[ErasedSession, ...] = ()
+    removed: Counts = Counts()
+    copies: tuple[Copy, ...] = ()
+
+    @property
+    def entries(self) -> int:
+        """How many entries lost their bodies."""
+        return sum(session.entries for session in self.sessions)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of their bodies."""
+        return sum(session.bytes for session in self.sessions)
+
+
+@runtime_checkable
+class Erasing(Protocol):
+    """A store out of which content can be taken for good."""
+
+    async def erase(self, request: EraseRequest) -> Certificate:
+        """Take what `request` names out of the store, with all that was made of it.
+
+        Erased are the bodies of its entries with their salts, titles and headers, foreign ids,
+        parts of answers, idempotency keys, what search knows of it, summaries that cover it (in
+        kept forks too), its child sessions, and contents that nothing else refers to. The digests
+        stay, so `verify` still finds every hash right. Nothing is appended to an erased session
+        any more: a commit, a lease and a fork raise Erased, a turn that runs is fenced.
+        A backend without the capability ``erase`` removes sessions whole instead.
+
+        With forks "keep", entries that a fork sees stay, and labels on them; the certificate says
+        which, and for whom. An erased session named again gives the certificate of then, or erases
+        what was kept, once no fork needs it.
+
+        Durable: one operation. Its intent is committed before anything is removed; killed at any
+        moment, it has not begun, or it is finished when the store is opened next (before anything
+        else is done with it) or by the next `erase`. On return nothing of it is in the store's
+        files, as far as `Certificate.copies` does not say otherwise.
+        Raises: SessionNotFound; SessionHasForks; StoreReadOnly, StoreFull, StoreUnavailable.
+        """
+        ...
+
+    async def erasures(self) -> list[Certificate]:
+        """The certificates of the namespace, the oldest first, those under way included."""
+        ...
+
+
+class Relation(msgspec.Struct, frozen=True):
+    """How a stream hangs on another one, `parent`: as its fork, its copy or its child.
+
+    A ``fork`` shares entries of its parent, a ``copy`` holds some as its own, a ``child`` was begun
+    by it (a subagent's, a role's). `is_erased`: the stream itself was erased before.
+    """
+
+    stream: StreamId
+    parent: StreamId
+    how: How
+    is_erased: bool = False
+
+
+def how_related(*, is_fork: bool, origin: str, has_copies: bool = False) -> How:
+    """What a stream that names a parent is to it; `origin` is its own, `has_copies` its entries."""
+    if is_fork:
+        return "fork"
+    return "child" if origin in ("subagent", "role") and not has_copies else "copy"
+
+
+def in_ranges(seqs: list[int]) -> tuple[Range, ...]:
+    """`seqs`, in order, as ranges."""
+    found: list[Range] = []
+    for seq in seqs:
+        if found and found[-1][1] == seq - 1:
+            found[-1] = (found[-1][0], seq)
+        else:
+            found.append((seq, seq))
+    return tuple(found)
+
+
+def without(ranges: tuple[Range, ...], head: int) -> tuple[Range, ...]:
+    """What of 0 to `head` is not in `ranges`, which come in order."""
+    found: list[Range] = []
+    first = 0
+    for start, end in ranges:
+        if start > first:
+            found.append((first, start - 1))
+        first = end + 1
+    return (*found, (first, head)) if first <= head else tuple(found)
+
+
+def seqs_in(entries: set[EntryId], stream: StreamId) -> list[int]:
+    """The seqs of those of `entries` that are of `stream`, in order."""
+    prefix = f"{stream}/"
+    return sorted(int(id_[len(prefix) :]) for id_ in entries if id_.startswith(prefix))

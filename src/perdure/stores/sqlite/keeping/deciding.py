@@ -1,0 +1,348 @@
+"""The first step of an erasure, one transaction: what it takes, written down, and nobody goes on.
+
+Runs on the writer's thread. From its commit on the sessions are erased to everybody: they are not
+listed, nothing is appended to them, their headers are redacted. What is left to remove stands in
+the table ``erasing``, and is done by ``removing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from perdure.session.clock import RandomSource
+from perdure.session.codec import encode, new_side
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import StreamHeader, redacted
+from perdure.session.notes import KEPT_WHEN_ERASED, ContentErased
+from perdure.stores.chain import SALT_BYTES
+from perdure.stores.keeping import copies
+from perdure.stores.keeping.cascade import (
+    KEPT_NOTES,
+    Reach,
+    Seen,
+    kept_for,
+    reach_of,
+    summaries_of,
+)
+from perdure.stores.keeping.erasing import (
+    Certificate,
+    Counts,
+    ErasedSession,
+    EraseRequest,
+    Range,
+    Relation,
+    how_related,
+    in_ranges,
+    seqs_in,
+    without,
+)
+from perdure.stores.protocol import Commit, ErasingWrite
+from perdure.stores.sqlite import branches
+from perdure.stores.sqlite.appending import Request, append
+from perdure.stores.sqlite.keeping.records import certificates_of, keep_new
+from perdure.stores.sqlite.rows import Stream, Tables
+from perdure.stores.sqlite.search import indexing
+
+_ALL = """
+SELECT s.id, s.status, b.header FROM stream AS s JOIN birth AS b ON b.stream = s.no
+WHERE s.namespace = ? ORDER BY s.no
+"""
+
+_RELATIONS = """
+SELECT s.id, s.parent, s.origin, s.status, b.origin
+FROM stream AS s JOIN birth AS b ON b.stream = s.no
+WHERE s.namespace = ? AND s.parent IS NOT NULL
+"""
+
+_CLOSE = "UPDATE stream SET epoch = epoch + 1, owner = NULL, until = 0 WHERE no = ?"
+
+_header = msgspec.json.Decoder(StreamHeader)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is taken of one stream, as it stood before."""
+
+    stream: Stream
+    is_whole: bool
+    erased: tuple[Range, ...]
+    kept: tuple[Range, ...]
+    kept_for: tuple[StreamId, ...]
+    entries: int
+    bytes: int
+
+    @property
+    def id(self) -> StreamId:
+        """The stream's id."""
+        return self.stream.state.header.id
+
+
+def begin(
+    tables: Tables, namespace: str, request: EraseRequest, random: RandomSource, backend: str
+) -> Certificate:
+    """Begin what `request` asks for; the certificate so far, or that of an earlier erasure.
+
+    Raises: SessionNotFound, SessionHasForks.
+    """
+    found = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
+    number = -1 if found is None else int(found)
+    roots = _roots(tables, number, namespace, request)
+    policy = request.forks if request.scope == "session" else "erase"
+    reach = reach_of(roots, _relations(tables, number), policy)
+    plans = _plans(tables, namespace, reach)
+    if not plans and request.scope == "session":
+        for earlier in reversed(certificates_of(tables, namespace)):
+            if any(session.session == request.name for session in earlier.sessions):
+                return earlier
+    outside = [
+        copy
+        for plan in plans
+        if plan.is_whole
+        for copy in copies.outside(_own_notes(tables, plan.stream, copies.TELLING))
+    ]
+    sessions = _marked(tables, namespace, plans, request, random)
+    certificate = Certificate(
+        id=request.id,
+        backend=backend,
+        namespace=namespace,
+        scope=request.scope,
+        by=request.by,
+        at=request.at,
+        sessions=sessions,
+        removed=_forgotten(tables, number, plans),
+        copies=(*copies.kept(reach.forks, reach.copies), *outside),
+    )
+    keep_new(tables, number, certificate, [(plan.stream.no, plan.erased) for plan in plans])
+    return certificate
+
+
+# ---------------------------------------------------------------- what is meant
+
+
+def _roots(tables: Tables, number: int, namespace: str, request: EraseRequest) -> list[StreamId]:
+    if request.scope == "session":
+        stream = StreamId(request.name or "")
+        tables.stream(namespace, stream)
+        return [stream]
+    return [
+        StreamId(id_)
+        for id_, status, header in tables.rows(_ALL, number)
+        if request.scope == "namespace"
+        or (status != "erased" and _header.decode(header).subject == request.name)
+    ]
+
+
+def _relations(tables: Tables, number: int) -> list[Relation]:
+    return [
+        Relation(
+            StreamId(id_),
+            StreamId(parent),
+            how_related(is_fork=origin_no is not None, origin=origin),
+            is_erased=status == "erased",
+        )
+        for id_, parent, origin, status, origin_no in tables.rows(_RELATIONS, number)
+    ]
+
+
+def _plans(tables: Tables, namespace: str, reach: Reach) -> list[Plan]:
+    """What is taken of each stream; streams that lose nothing are left out."""
+    streams = {id_: tables.stream(namespace, id_) for id_ in reach.targets}
+    kept: set[EntryId] = set()
+    derived: set[EntryId] = set()
+    seen: dict[StreamId, Seen] = {}
+    if reach.forks:
+        forks = {id_: tables.stream(namespace, id_) for id_ in reach.forks}
+        seen = {id_: _seen(tables, stream) for id_, stream in forks.items()}
+        kept = kept_for(seen.values(), streams)
+        derived = _derived(tables, streams, kept, seen)
+        streams |= {id_: forks[id_] for id_ in forks if seqs_in(derived, id_)}
+    plans = [
+        _plan(tables, stream, kept - derived, derived, seen, is_whole=id_ in reach.targets)
+        for id_, stream in streams.items()
+    ]
+    return [plan for plan in plans if plan.entries or (plan.is_whole and not _is_erased(plan))]
+
+
+def _is_erased(plan: Plan) -> bool:
+    return plan.stream.state.info.status == "erased"
+
+
+def _seen(tables: Tables, stream: Stream) -> Seen:
+    head = stream.state.head
+    tree = branches.tree(tables, stream.no, head)
+    return Seen(tree, branches.notes(tables, stream.no, head, KEPT_NOTES))
+
+
+def _derived(
+    tables: Tables,
+    targets: dict[StreamId, Stream],
+    kept: set[EntryId],
+    seen: dict[StreamId, Seen],
+) -> set[EntryId]:
+    """The summaries that have to go although a fork shares them, or has them as its own."""
+    trees: dict[StreamId, Sequence[Entry]] = {id_: each.tree for id_, each in seen.items()}
+    for id_, stream in targets.items():
+        if seqs_in(kept, id_):
+            trees[id_] = branches.tree(tables, stream.no, stream.state.head)
+    erased = {
+        entry.id
+        for tree in trees.values()
+        for entry in tree
+        if entry.stream in targets and entry.id not in kept
+    }
+    return summaries_of(erased, trees)
+
+
+def _plan(
+    tables: Tables,
+    stream: Stream,
+    kept: set[EntryId],
+    derived: set[EntryId],
+    seen: dict[StreamId, Seen],
+    *,
+    is_whole: bool,
+) -> Plan:
+    id_, head = stream.state.header.id, stream.state.head
+    staying = in_ranges(seqs_in(kept, id_)) if is_whole else ()
+    erased = without(staying, head) if is_whole else in_ranges(seqs_in(derived, id_))
+    sharing = [fork for fork, each in seen.items() if any(e.stream == id_ for e in each.tree)]
+    sizes = [_size(tables, stream.no, each) for each in erased]
+    return Plan(
+        stream,
+        is_whole,
+        erased,
+        staying,
+        tuple(sharing) if staying else (),
+        sum(size[0] for size in sizes),
+        sum(size[1] for size in sizes),
+    )
+
+
+def kept_kinds(tables: Tables) -> str:
+    """The numbers of the kinds whose bodies stay, as SQL."""
+    numbers = (tables.kind_number(kind) for kind in sorted(KEPT_WHEN_ERASED))
+    return ", ".join(str(number) for number in numbers if number is not None) or "-1"
+
+
+def _size(tables: Tables, stream: int, seqs: Range) -> tuple[int, int]:
+    row = tables.row(
+        "SELECT count(*), coalesce(sum(length(body)), 0) FROM entry WHERE stream = ?"  # noqa: S608 - numbers only
+        f" AND seq BETWEEN ? AND ? AND salt IS NOT NULL AND kind NOT IN ({kept_kinds(tables)})",
+        stream,
+        *seqs,
+    )
+    return (0, 0) if row is None else (int(row[0]), int(row[1]))
+
+
+def _own_notes(tables: Tables, stream: Stream, kinds: Sequence[str]) -> list[Entry]:
+    id_ = stream.state.header.id
+    notes = branches.notes(tables, stream.no, stream.state.head, kinds)
+    return [note for note in notes if note.stream == id_]
+
+
+# ---------------------------------------------------------------- from here on it is erased
+
+
+def _marked(
+    tables: Tables,
+    namespace: str,
+    plans: Sequence[Plan],
+    request: EraseRequest,
+    random: RandomSource,
+) -> tuple[ErasedSession, ...]:
+    """Every stream says that it was erased, and is closed."""
+    if not plans:
+        return ()
+    tables.forget_standing()
+    writes = tuple(
+        ErasingWrite(stream=plan.id, entries=(new_side(_note(plan, request)),)) for plan in plans
+    )
+    commit = Commit(writes=writes, at=request.at)
+    salts = random(SALT_BYTES * len(writes))
+    tables.run("UPDATE quota SET is_lifted = 1")
+    append(tables, Request(namespace, commit, b"", salts, ()))
+    after = [_closed(tables, namespace, plan) for plan in plans]
+    tables.run("UPDATE quota SET is_lifted = 0")
+    tables.forget_standing()
+    return tuple(
+        ErasedSession(
+            session=plan.id,
+            is_whole=plan.is_whole,
+            erased=plan.erased,
+            entries=plan.entries,
+            bytes=plan.bytes,
+            digests=plan.entries,
+            head=plan.stream.state.head + 1,
+            hash_before=plan.stream.state.hash.hex(),
+            hash_after=hash_after.hex(),
+            kept=plan.kept,
+            kept_for=plan.kept_for,
+        )
+        for plan, hash_after in zip(plans, after, strict=True)
+    )
+
+
+def _note(plan: Plan, request: EraseRequest) -> ContentErased:
+    return ContentErased(request.id, request.by, plan.erased, plan.is_whole)
+
+
+def _closed(tables: Tables, namespace: str, plan: Plan) -> bytes:
+    """Fence whoever runs a turn in the stream, and redact its header; its hash now."""
+    number = plan.stream.no
+    if plan.is_whole:
+        indexing.forget(tables, list(indexing.titles(tables, number - 1, number)))
+        header = encode(redacted(plan.stream.state.header))
+        tables.run("UPDATE birth SET header = ? WHERE stream = ?", (header, number))
+        tables.run(_CLOSE, (number,))
+    return tables.stream(namespace, plan.id).state.hash
+
+
+def _forgotten(tables: Tables, namespace: int, plans: Iterable[Plan]) -> Counts:
+    """Remove parts of answers, and the keys of commits to the streams."""
+    numbers = [plan.stream.no for plan in plans if plan.is_whole]
+    partials = 0
+    for number in numbers:
+        tables.run("DELETE FROM partial WHERE stream = ?", (number,))
+        partials += int(tables.value("SELECT changes()"))
+    keys = keys_of(tables, namespace, numbers)
+    tables.run_many(
+        "DELETE FROM idempotency WHERE namespace = ? AND key = ?",
+        [(namespace, key) for key in keys],
+    )
+    return Counts(partial_answers=partials, idempotency_keys=len(keys))
+
+
+_KEYS_NEAR = """
+SELECT i.key, i.first, i.at FROM idempotency AS i WHERE i.namespace = ? AND i.at IN (
+    SELECT c.at FROM entry AS e CROSS JOIN commits AS c ON c.first = e.n WHERE e.stream = ?)
+"""
+
+_SHARE = """
+SELECT c.count, c.at, e.stream FROM commits AS c JOIN entry AS e ON e.n = c.first
+WHERE c.first = ?
+"""
+
+
+def keys_of(tables: Tables, namespace: int, streams: Iterable[int]) -> list[str]:
+    """The idempotency keys of commits that appended to one of `streams`."""
+    found: dict[str, None] = {}
+    for stream in streams:
+        for key, first, at in list(tables.rows(_KEYS_NEAR, namespace, stream)):
+            if stream in _streams_of_commit(tables, first, at):
+                found[key] = None
+    return list(found)
+
+
+def _streams_of_commit(tables: Tables, first: int, at: int) -> list[int]:
+    """The streams of the commit whose first entry is at `first`: its shares follow each other."""
+    found: list[int] = []
+    share = tables.row(_SHARE, first)
+    while share is not None and share[1] == at and share[2] not in found:
+        found.append(share[2])
+        first += int(share[0])
+        share = tables.row(_SHARE, first)
+    return found

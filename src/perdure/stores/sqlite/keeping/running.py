@@ -1,0 +1,81 @@
+"""An erasure from its first step to its last, between which others write; and going on with one.
+
+Killed in between, the next one who opens the file goes on, whatever namespace it is about.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from perdure.session.clock import Clock, RandomSource
+from perdure.stores.keeping import copies
+from perdure.stores.keeping.erasing import Certificate, EraseRequest
+from perdure.stores.sqlite.database import Database
+from perdure.stores.sqlite.keeping import removing
+from perdure.stores.sqlite.keeping.deciding import begin
+from perdure.stores.sqlite.keeping.records import (
+    Open,
+    certificates_of,
+    names_of,
+    open_erasures,
+)
+from perdure.stores.sqlite.upkeep.collecting import batched, unreferenced
+from perdure.stores.sqlite.upkeep.rekey import unfinished_copy
+from perdure.stores.sqlite.writer import Durability
+
+BACKEND = "sqlite"
+
+
+async def erase(
+    database: Database,
+    namespace: str,
+    request: EraseRequest,
+    *,
+    durability: Durability,
+    clock: Clock,
+    random: RandomSource,
+) -> Certificate:
+    """What ``Erasing.erase`` promises."""
+    begun = await database.write(
+        lambda tables: begin(tables, namespace, request, random, BACKEND),
+        durability,
+        is_composite=True,
+    )
+    await go_on(database, durability, clock)
+    found = await database.read(lambda tables: certificates_of(tables, namespace))
+    return next(certificate for certificate in found if certificate.id == begun.id)
+
+
+async def go_on(database: Database, durability: Durability, clock: Clock) -> None:
+    """Finish what was begun, by this process or by one that was killed."""
+    for erasure in await database.read(open_erasures):
+        await _finish(database, erasure, durability, clock)
+
+
+async def _finish(database: Database, erasure: Open, durability: Durability, clock: Clock) -> None:
+    no = erasure.no
+    while await database.write(lambda tables: removing.advance(tables, no), durability):
+        pass
+    names = await database.read(lambda tables: names_of(tables, no))
+    if names:
+        found = await database.read(lambda tables: unreferenced(tables, erasure.name, names))
+        for part in batched(found.blobs):
+            await database.write(
+                lambda tables, part=part: removing.remove_contents(tables, no, found, part),
+                durability,
+            )
+    left = copies.of_files("the file")
+    at = clock.now_ms()
+    await database.write(lambda tables: removing.finish(tables, no, at, left), durability)
+    _remove_leftovers(database)
+    is_empty = await database.truncate_log()
+    last = removing.seal if is_empty else removing.leave
+    await database.write(lambda tables: last(tables, erasure), durability)
+
+
+def _remove_leftovers(database: Database) -> None:
+    """The copy that a killed rekey left holds all there was; a running one would have the file."""
+    copy = unfinished_copy(database.path)
+    for path in (copy, copy.with_name(copy.name + "-journal")):
+        with suppress(OSError):
+            path.unlink()
