@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
@@ -92,6 +93,7 @@ def tool(
             name=chosen,
             description=description or described(function).summary,
             parameters=parameters.schema,
+            arguments=partial(arguments_of, chosen, parameters),
             run=_run_of(chosen, function, parameters),
             effect=effect,
             on_unknown=on_unknown or POLICY_BY_EFFECT[effect],

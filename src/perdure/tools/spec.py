@@ -8,13 +8,26 @@ from typing import Literal
 
 import msgspec
 
+from perdure.secrets.vault import Taint, Vault
 from perdure.session.ledger import Effect, UnknownPolicy
 from perdure.session.messages import MediaPart
+from perdure.tools.permissions import Permissions
 
 DEFAULT_TIMEOUT_S = 120.0
 DEFAULT_OUTPUT_BYTES = 50 * 1024
+DEFAULT_OUTPUT_LINES = 2000
 
 ToolStatus = Literal["ok", "error"]
+
+Action = Literal["fs_write", "process", "egress", "os"]
+"""What approvals are about: changing files, running a program, sending out, the desktop."""
+
+ReadMedia = Callable[[str], Awaitable[bytes]]
+"""Handle -> content. Raises: ToolDenied for what the session does not hold."""
+
+
+def _no_secrets() -> Taint:
+    return Taint(Vault({}, lambda account: None))
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -22,7 +35,9 @@ class ToolCall(msgspec.Struct, frozen=True):
 
     `idempotency_key` is the same for every attempt of one call, across crashes and machines: give
     it to the outside service, and a repeated call does nothing. `attempt` counts from 1.
-    `working_dir` is the session's workspace.
+    `working_dir` is the session's workspace, `permissions` what its built-in tools may touch.
+    `secrets` gives values of named secrets: what the tool returns is scrubbed of them.
+    `read_media` gives what the session holds; None where it holds nothing.
     """
 
     id: str
@@ -32,6 +47,9 @@ class ToolCall(msgspec.Struct, frozen=True):
     idempotency_key: str
     attempt: int
     working_dir: Path
+    permissions: Permissions = Permissions()
+    secrets: Taint = msgspec.field(default_factory=_no_secrets)
+    read_media: ReadMedia | None = None
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
@@ -43,7 +61,22 @@ class ToolOutput(msgspec.Struct, frozen=True):
     ends_session: bool = False
 
 
+class Subject(msgspec.Struct, frozen=True):
+    """What a call is about, as a person is shown it: a path, a command, a host.
+
+    `grant` is what "always" would allow, None where each call is asked for.
+    """
+
+    shown: str
+    grant: str | None = None
+
+
 Run = Callable[[ToolCall], Awaitable[ToolOutput]]
+Arguments = Callable[[Mapping[str, object]], Mapping[str, object]]
+"""Checks and converts a call's arguments. Raises: InvalidArguments."""
+
+Examine = Callable[[Mapping[str, object], Permissions], Subject]
+"""What a call with these arguments is about. Pure. Raises: ToolError for what may never be done."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
@@ -52,6 +85,9 @@ class ToolSpec(msgspec.Struct, frozen=True):
     `effect` says what it does: ``read`` changes nothing, ``write`` changes the workspace,
     ``external`` changes something elsewhere. `on_unknown` says what to do when perdure was killed
     while it ran: ``retry`` it, ``ask`` a person, or ``never`` repeat it.
+    `action` makes it a tool that is approved first: `examine` then says what a call is about, and
+    `is_gated` that a person is asked in every mode. `config_only` are names that a model cannot
+    give. `is_outside` brands what it returns as written by strangers.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8 that the model is shown.
     Shape: `parameters` is a JSON Schema of type object.
     """
@@ -64,3 +100,9 @@ class ToolSpec(msgspec.Struct, frozen=True):
     on_unknown: UnknownPolicy = "ask"
     timeout_s: float = DEFAULT_TIMEOUT_S
     max_output_bytes: int = DEFAULT_OUTPUT_BYTES
+    action: Action | None = None
+    examine: Examine | None = None
+    arguments: Arguments | None = None
+    is_gated: bool = False
+    is_outside: bool = False
+    config_only: frozenset[str] = frozenset()

@@ -35,15 +35,15 @@ def read_file(
     A long file is cut at the end of a line, and a last line in brackets says where to go on.
     """
     try:
-        with Jail(call.working_dir, call.tool).file(path) as descriptor:
+        with Jail.of(call).file(path) as descriptor:
             text = text_of(descriptor)
     except ValueError as error:
-        raise ToolError(call.tool, f"{path!r} cannot be read: {error}") from error
+        raise ToolError(call.tool, f"the file cannot be read: {error}") from None
     lines = lines_of(text)
     if not lines:
         return "[the file is empty]"
     if offset > len(lines):
-        raise ToolError(call.tool, f"{path!r} has {len(lines)} lines, none at offset {offset}")
+        raise ToolError(call.tool, f"the file has {len(lines)} lines, none at offset {offset}")
     return _page(lines, offset - 1, limit or len(lines))
 
 
@@ -59,7 +59,7 @@ def list_directory(
 
     Directories end with a slash. Links are shown, not followed; .git is not entered.
     """
-    with Jail(call.working_dir, call.tool).directory(path) as start:
+    with Jail.of(call).directory(path) as start:
         found = entries_below(start, is_recursive=recursive)
         shown: list[str] = []
         for visited, entry in enumerate(found, 1):

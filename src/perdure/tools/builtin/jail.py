@@ -1,21 +1,21 @@
-"""The working directory as the only place a tool can reach, whatever path a model gives.
+"""The directories that a session's tools can reach, whatever path a model gives.
 
-A path is walked one name at a time, beginning at a descriptor of the root. A directory is opened
+A path is walked one name at a time, beginning at a descriptor of a root. A directory is opened
 without following links, a link's target is walked by the same rules, and ``..`` goes back to a
 descriptor that is already held. So nothing is checked first and used later: what was checked is
 what was opened, even while somebody swaps directories and links.
 
-Some names are refused wherever they are, because they hold credentials or perdure's own data
-(`is_secret`). An error names the path that was given and no other.
-What this cannot do is to refuse a hard link, which does not differ from its file.
+Some names are refused wherever they are (`floors`). A file with a second name (a hard link) is
+refused where the jail has walls, since its other name may be outside; but for directories that
+package managers fill with links. An error names no path at all.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
-import unicodedata
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,46 +23,16 @@ from pathlib import Path
 import msgspec
 
 from perdure.errors import ToolDenied, ToolError
+from perdure.tools.builtin.floors import is_protected, is_secret
+from perdure.tools.spec import ToolCall
 
 MAX_DEPTH = 128
 MAX_LINKS = 32
 MAX_PATH = 4096
 
+_drive = re.compile(r"[A-Za-z]:[\\/]")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
-_SECRET = frozenset(
-    (
-        *(".ssh", ".aws", ".perdure"),
-        *(".netrc", ".npmrc", ".pypirc", ".pgpass", ".dockercfg", ".gitconfig", ".git-credentials"),
-    )
-)
-_SECRET_BELOW = {
-    ".git": ("config", "credentials"),
-    ".config": ("git", "gh"),
-    ".docker": ("config",),
-}
-"""Folder -> how names of secrets anywhere below it begin."""
-
-
-def is_secret(names: Sequence[str]) -> bool:
-    """Whether the file or folder at `names` (from the root down) may not be read.
-
-    Letter case, dots and spaces at the end, and what follows a colon make no difference, since on
-    some file systems they lead to the same file.
-    """
-    folded = [_folded(name) for name in names]
-    if any(name in _SECRET or name.startswith(".env") for name in folded):
-        return True
-    return any(
-        name.startswith(_SECRET_BELOW.get(above, ()))
-        for place, name in enumerate(folded)
-        for above in folded[:place]
-    )
-
-
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFKC", name).casefold().partition(":")[0].rstrip(". ")
 
 
 def open_directory(parent: int, name: str) -> int:
@@ -73,46 +43,96 @@ def open_directory(parent: int, name: str) -> int:
     return os.open(name, _DIRECTORY, dir_fd=parent)
 
 
-def open_regular(parent: int, name: str) -> int:
+_LINKED = frozenset(("node_modules", "site-packages", "dist-packages"))
+"""Directories that package managers fill with hard links to their own store."""
+
+
+def open_regular(parent: int, name: str, *, may_be_linked: bool = False, flags: int = _FILE) -> int:
     """A descriptor of the regular file `name` in the directory `parent`; the caller closes it.
 
     Never waits, whatever `name` is.
-    Raises: OSError, also when `name` is a link, a directory, a pipe, a socket or a device.
+    Raises: OSError, also when `name` is a link, a directory, a pipe, a socket or a device; and when
+    it has another name too, unless it `may_be_linked`.
     """
-    _refuse_special(os.stat(name, dir_fd=parent, follow_symlinks=False))
-    descriptor = os.open(name, _FILE, dir_fd=parent)
+    refuse_special(os.stat(name, dir_fd=parent, follow_symlinks=False))
+    descriptor = os.open(name, flags, dir_fd=parent)
     try:
-        _refuse_special(os.fstat(descriptor))  # it may have been replaced since
+        refuse_special(os.fstat(descriptor), may_be_linked=may_be_linked)  # replaced since, perhaps
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _refuse_special(status: os.stat_result) -> None:
+def refuse_special(status: os.stat_result, *, may_be_linked: bool = True) -> None:
+    """Refuse what is no regular file, or has another name where it may not.
+
+    Raises: OSError.
+    """
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.ENODEV, "it is not a regular file")
+    if status.st_nlink > 1 and not may_be_linked:
+        raise OSError(errno.EMLINK, LINKED)
+
+
+LINKED = "it has a second name, which may be outside (a hard link)"
 
 
 class Reached(msgspec.Struct, frozen=True):
     """What a path led to. Shape: `names` are those from the root down, links resolved.
 
     `descriptor` is a regular file's or a directory's, for as long as its jail keeps it open.
+    `is_absolute`: the root is that of the file system. `has_walls`: nothing outside is reached.
     """
 
     names: tuple[str, ...]
     descriptor: int
     is_file: bool
+    is_absolute: bool = False
+    has_walls: bool = True
+
+    def may_be_linked(self, below: Sequence[str] = ()) -> bool:
+        """Whether a file in the directory `below` of this one may have another name too."""
+        return not self.has_walls or not _LINKED.isdisjoint((*self.names, *below))
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a file is to be written: `name` in the directory `parent`, no link, perhaps not there.
+
+    `has_walls` as in `Reached`.
+    """
+
+    parent: int
+    name: str
+    has_walls: bool
 
 
 class Jail:
-    """A directory that no path leaves. `tool` is whom errors are reported for."""
+    """Directories that no path leaves: `root`, where relative paths begin, and `others`.
 
-    def __init__(self, root: Path, tool: str) -> None:
+    `has_walls` False opens the whole file system but the floors. `tool` is whom errors are
+    reported for.
+    """
+
+    def __init__(
+        self, root: Path, tool: str, others: Sequence[Path] = (), *, has_walls: bool = True
+    ) -> None:
         self._root = root
+        self._others = tuple(others)
         self._tool = tool
+        self._has_walls = has_walls
+
+    @classmethod
+    def of(cls, call: ToolCall) -> Jail:
+        """The jail of a call: its working directory, and what its scope adds."""
+        root = call.working_dir
+        permissions = call.permissions
+        others = (
+            [root / path for path in permissions.roots] if permissions.scope != "sandboxed" else []
+        )
+        return cls(root, call.tool, others, has_walls=permissions.scope != "full")
 
     @contextmanager
     def reached(self, path: str) -> Generator[Reached]:
@@ -121,14 +141,23 @@ class Jail:
         Raises: ToolDenied when it may not be read; ToolError when there is nothing to read.
         """
         with ExitStack() as held:
-            try:
-                walk = _Walk(self._root, path)
+            with self._reporting():
+                walk = self._walk(path)
                 held.callback(walk.close)
                 found = walk.end()
-            except _Escape as error:
-                raise ToolDenied(self._tool, f"{path!r} {error}") from None
-            except OSError as error:
-                raise ToolError(self._tool, f"{path!r}: {error.strerror}") from None
+            yield found
+
+    @contextmanager
+    def place(self, path: str, *, makes_parents: bool = False) -> Generator[Place]:
+        """Where a file called `path` is or would be, for writing; makes directories if it may.
+
+        Raises: ToolDenied when it may not be written; ToolError when there is no such directory.
+        """
+        with ExitStack() as held:
+            with self._reporting():
+                walk = self._walk(path, is_writing=True)
+                held.callback(walk.close)
+                found = walk.place(makes_parents=makes_parents)
             yield found
 
     @contextmanager
@@ -139,7 +168,7 @@ class Jail:
         """
         with self.reached(path) as found:
             if not found.is_file:
-                raise ToolError(self._tool, f"{path!r} is a directory")
+                raise ToolError(self._tool, "the path is a directory")
             yield found.descriptor
 
     @contextmanager
@@ -150,8 +179,38 @@ class Jail:
         """
         with self.reached(path) as found:
             if found.is_file:
-                raise ToolError(self._tool, f"{path!r} is not a directory")
+                raise ToolError(self._tool, "the path is not a directory")
             yield found
+
+    @contextmanager
+    def _reporting(self) -> Generator[None]:
+        try:
+            yield
+        except _Escape as error:
+            raise ToolDenied(self._tool, f"the path {error}") from None
+        except OSError as error:
+            kind = ToolDenied if error.errno == errno.EMLINK else ToolError
+            raise kind(self._tool, f"the path cannot be used: {error.strerror}") from None
+
+    def _walk(self, path: str, *, is_writing: bool = False) -> _Walk:
+        text = _checked(path)
+        if not self._has_walls:
+            absolute = text if text.startswith("/") else f"{self._root.resolve()}/{text}"
+            return _Walk(Path("/"), absolute, is_writing=is_writing, has_walls=False)
+        for root in (self._root, *self._others):
+            if text.startswith("/") and not _is_below(root, text):
+                continue
+            return _Walk(root, text, is_writing=is_writing)
+        raise _Escape("leads out of the working directory")
+
+
+def _is_below(root: Path, path: str) -> bool:
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    for known in (root.absolute(), root.resolve()):
+        above = [name for name in str(known).split("/") if name]
+        if names[: len(above)] == above:
+            return True
+    return False
 
 
 class _Escape(Exception):
@@ -164,8 +223,13 @@ class _Walk:
     Invariant: `_held[n + 1]` is the directory ``_names[n]`` in `_held[n]`, and none is a link.
     """
 
-    def __init__(self, root: Path, path: str) -> None:
+    def __init__(
+        self, root: Path, path: str, *, is_writing: bool = False, has_walls: bool = True
+    ) -> None:
         self._roots = (str(root.absolute()), str(root.resolve()))
+        self._is_absolute = self._roots[1] == "/"
+        self._has_walls = has_walls
+        self._is_refused = is_protected if is_writing else is_secret
         self._path = path
         self._to_go: list[str] = []
         self._links = 0
@@ -177,14 +241,13 @@ class _Walk:
 
         Raises: _Escape; OSError.
         """
-        self._turn_to(_checked(self._path))
+        self._turn_to(self._path)
         while self._to_go:
             name = self._to_go.pop()
             if name == "..":
                 self._back()
                 continue
-            if is_secret((*self._names, name)):
-                raise _Escape("holds credentials or perdure's own data and is not read")
+            self._require_open(name)
             mode = os.stat(name, dir_fd=self._held[-1], follow_symlinks=False).st_mode
             if stat.S_ISLNK(mode):
                 self._follow(os.readlink(name, dir_fd=self._held[-1]))
@@ -194,12 +257,66 @@ class _Walk:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             else:
                 return self._reached_file(name)
-        return Reached(tuple(self._names), self._held[-1], is_file=False)
+        return self._reached(self._names, self._held[-1], is_file=False)
+
+    def place(self, *, makes_parents: bool) -> Place:
+        """Where the path would be written: every directory above entered, or made.
+
+        Raises: _Escape; OSError.
+        """
+        self._turn_to(self._path)
+        if self._path.endswith("/"):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        while self._to_go:
+            name = self._to_go.pop()
+            if name == "..":
+                self._back()
+                continue
+            self._require_open(name)
+            mode = self._mode_of(name)
+            if mode is not None and stat.S_ISLNK(mode):
+                self._follow(os.readlink(name, dir_fd=self._held[-1]))
+            elif not self._to_go:
+                if mode is not None and stat.S_ISDIR(mode):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+                return Place(self._held[-1], name, self._has_walls)
+            elif mode is None:
+                self._make(name, makes_parents=makes_parents)
+                self._enter(name)
+            else:
+                self._enter(name)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+    def _mode_of(self, name: str) -> int | None:
+        """The mode of what is called `name` here; None when nothing is."""
+        try:
+            return os.stat(name, dir_fd=self._held[-1], follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return None
+
+    def _make(self, name: str, *, makes_parents: bool) -> None:
+        """Make the directory `name`, once it is sure that what comes below may be written."""
+        if not makes_parents or ".." in self._to_go:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        whole = (*self._names, name, *reversed(self._to_go))
+        if self._is_refused(whole, is_absolute=self._is_absolute):
+            raise _Escape("is protected")
+        os.mkdir(name, dir_fd=self._held[-1])
+
+    def _require_open(self, name: str) -> None:
+        if self._is_refused((*self._names, name), is_absolute=self._is_absolute):
+            if self._is_refused is is_protected:
+                raise _Escape("is protected and is not written")
+            raise _Escape("holds credentials or perdure's own data and is not read")
 
     def _reached_file(self, name: str) -> Reached:
-        descriptor = open_regular(self._held[-1], name)
+        above = self._reached(self._names, self._held[-1], is_file=False)
+        descriptor = open_regular(self._held[-1], name, may_be_linked=above.may_be_linked())
         self._held.append(descriptor)
-        return Reached((*self._names, name), descriptor, is_file=True)
+        return self._reached((*self._names, name), descriptor, is_file=True)
+
+    def _reached(self, names: Sequence[str], descriptor: int, *, is_file: bool) -> Reached:
+        return Reached(tuple(names), descriptor, is_file, self._is_absolute, self._has_walls)
 
     def _turn_to(self, path: str) -> None:
         """Put the names of `path` before those still to go; an absolute one begins at the root."""
@@ -244,6 +361,8 @@ class _Walk:
 def _checked(path: str) -> str:
     if "\0" in path or path.encode(errors="replace") != path.encode(errors="surrogatepass"):
         raise _Escape("holds characters that no path has")
+    if path.startswith(("\\", "//?", "//.")) or _drive.match(path):
+        raise _Escape("is written for another system; use / between names")
     if len(path) > MAX_PATH:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     return path

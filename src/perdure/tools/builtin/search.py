@@ -39,7 +39,7 @@ def search_files(
     Gives path:line: text for each line that holds it. Binary files, files over 8 MiB, links and
     .git are left out.
     """
-    with Jail(call.working_dir, call.tool).reached(path) as start:
+    with Jail.of(call).reached(path) as start:
         lines = list(islice(_output(start, pattern, glob, is_folded=ignore_case), MAX_MATCHES + 1))
     if len(lines) > MAX_MATCHES:
         lines[MAX_MATCHES:] = [f"[stopped after {MAX_MATCHES} lines; give a path or a glob]"]
@@ -94,9 +94,10 @@ def _files(start: Reached, glob: str | None) -> Iterator[tuple[tuple[str, ...], 
         if glob is not None and not matches(glob, entry.names):
             continue
         try:
-            descriptor = open_regular(entry.parent, entry.name)
+            is_linked = start.may_be_linked(entry.names)
+            descriptor = open_regular(entry.parent, entry.name, may_be_linked=is_linked)
         except OSError:
-            continue  # not ours to read, gone, or replaced by a link
+            continue  # not ours to read, gone, replaced by a link, or with a second name
         try:
             yield (*start.names, *entry.names), descriptor
         finally:

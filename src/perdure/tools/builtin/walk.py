@@ -11,7 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from perdure.tools.builtin.jail import MAX_DEPTH, Reached, is_secret, open_directory
+from perdure.tools.builtin.floors import is_secret
+from perdure.tools.builtin.jail import MAX_DEPTH, Reached, open_directory
 
 MAX_VISITED = 20_000
 """Entries that are looked at before a walk gives up."""
@@ -41,18 +42,19 @@ def entries_below(start: Reached, *, is_recursive: bool) -> Iterator[Found]:
 
     ``.git`` and what `is_secret` are named but not entered. Ends after `MAX_VISITED` entries.
     """
-    found = _below(start.descriptor, start.names, (), is_recursive=is_recursive)
+    found = _below(start, start.descriptor, (), is_recursive=is_recursive)
     return islice(found, MAX_VISITED)
 
 
 def _below(
-    directory: int, above: tuple[str, ...], names: tuple[str, ...], *, is_recursive: bool
+    start: Reached, directory: int, names: tuple[str, ...], *, is_recursive: bool
 ) -> Iterator[Found]:
     with os.scandir(directory) as scan:
         present = sorted(islice(scan, MAX_VISITED), key=lambda entry: entry.name)
     for entry in present:
         here = (*names, entry.name)
-        found = Found(here, _kind_of(entry), is_secret((*above, *here)), directory)
+        is_closed = is_secret((*start.names, *here), is_absolute=start.is_absolute)
+        found = Found(here, _kind_of(entry), is_closed, directory)
         yield found
         if not is_recursive or found.kind != "directory" or len(here) >= MAX_DEPTH // 2:
             continue
@@ -63,7 +65,7 @@ def _below(
         except OSError:
             continue  # not ours to read, gone, or replaced by a link
         try:
-            yield from _below(inner, above, here, is_recursive=True)
+            yield from _below(start, inner, here, is_recursive=True)
         finally:
             os.close(inner)
 

@@ -74,7 +74,7 @@ async def test_an_offset_behind_the_end_is_an_error_with_the_number_of_lines(
 ) -> None:
     (tmp_path / "f").write_text("a\nb\n")
     run = await run_read(tmp_path, "f", offset=5)
-    assert run.error == "read_file: 'f' has 2 lines, none at offset 5"
+    assert run.error == "read_file: the file has 2 lines, none at offset 5"
 
 
 async def test_a_long_file_is_read_page_by_page_without_loss(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ async def test_what_is_no_text_of_a_bearable_size_is_refused(
 ) -> None:
     (tmp_path / "f").write_bytes(content)
     run = await run_read(tmp_path, "f")
-    assert run.error == f"read_file: 'f' cannot be read: {reason}"
+    assert run.error == f"read_file: the file cannot be read: {reason}"
 
 
 async def test_the_largest_file_is_read(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_the_largest_file_is_read(tmp_path: Path) -> None:
 async def test_a_path_that_leads_out_is_refused_and_said_to_be(tmp_path: Path) -> None:
     run = await run_read(tmp_path, "../x")
     assert (run.outcome, run.error_code) == ("refused", "tool_denied")
-    assert run.output.text == "read_file: '../x' leads out of the working directory"
+    assert run.output.text == "read_file: the path leads out of the working directory"
 
 
 async def test_a_directory_is_listed_by_name_with_marks(tmp_path: Path) -> None:

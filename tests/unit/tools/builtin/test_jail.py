@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import ToolDenied, ToolError
-from perdure.tools.builtin.jail import MAX_DEPTH, Jail, is_secret
+from perdure.tools.builtin.floors import is_secret
+from perdure.tools.builtin.jail import MAX_DEPTH, Jail
 
 SECRET = b"outside"
 SWAPS = 400

@@ -1,0 +1,158 @@
+"""Commands as lists of words: read from a line without a shell, written canonically, compared.
+
+Pure. A rule of an allow-list is a line too and is compared word by word, so that no argument can
+pretend to be two, or two to be one. What only a shell could carry out is refused, not quoted.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+MAX_WORDS = 256
+MAX_LENGTH = 32 * 1024
+
+ANY_WORDS = "*"
+"""As the last word of a rule: any number of further words."""
+
+_SHELL = frozenset("|&;<>()$`\n\r")
+_SHELL_AT_START = ("~", "#", "!")
+_PATTERN = frozenset("*?[]{}")
+
+
+class NeedsShell(ValueError):
+    """The line is for a shell; says what in it is."""
+
+
+def words_of(line: str) -> tuple[str, ...]:
+    """The words of a command line with quotes and backslashes, and nothing else a shell knows.
+
+    Raises: NeedsShell.
+    """
+    if "\0" in line or len(line) > MAX_LENGTH:
+        raise NeedsShell("it is too long or holds a NUL")
+    if not line.isprintable() and any(ord(c) < 0x20 and c != "\t" for c in line):
+        raise NeedsShell("it holds line breaks or control characters")
+    bare = _outside_quotes(line)
+    if found := sorted(_SHELL & set(bare)):
+        raise NeedsShell(f"{found[0]!r} has no meaning here")
+    if found := sorted(_PATTERN & set(bare)):
+        raise NeedsShell(f"{found[0]!r} is not expanded here; quote it")
+    if '"' in line and _expands(line):
+        raise NeedsShell("'$' and '`' are not expanded here; use single quotes")
+    try:
+        words = shlex.split(line, comments=False, posix=True)
+    except ValueError:
+        raise NeedsShell("a quote is not closed") from None
+    if not words or any(word.startswith(_SHELL_AT_START) for word in bare.split()):
+        raise NeedsShell("its first word is missing, or a word begins with ~, # or !")
+    return argv_of(words)
+
+
+def argv_of(words: Sequence[str]) -> tuple[str, ...]:
+    """`words` as the argument list of a program.
+
+    Raises: NeedsShell when no program can be called so.
+    """
+    if not words or not words[0] or len(words) > MAX_WORDS:
+        raise NeedsShell("a command is a program and at most 255 arguments")
+    if sum(len(word) for word in words) > MAX_LENGTH or any("\0" in word for word in words):
+        raise NeedsShell("it is too long or holds a NUL")
+    program = words[0]
+    if program.startswith("-") or "=" in program or not program.isprintable() or " " in program:
+        raise NeedsShell("its first word is no program")
+    return tuple(words)
+
+
+def canonical(argv: Sequence[str]) -> str:
+    """`argv` as one line, quoted, always the same for the same words; `words_of` reads it back."""
+    return shlex.join(argv)
+
+
+def is_allowed(argv: Sequence[str], exact: Iterable[str], globs: Iterable[str]) -> bool:
+    """Whether `argv` is one of the lines `exact`, or fits one of `globs`."""
+    words = tuple(argv)
+    if any(words == rule_words(line) for line in exact):
+        return True
+    return any(_fits(words, rule_words(line, is_glob=True)) for line in globs)
+
+
+def rule_words(line: str, *, is_glob: bool = False) -> tuple[str, ...]:
+    """The words of a rule. In a glob ``*`` is any run of characters of one word, ``?`` one.
+
+    Raises: ValueError when it is no rule.
+    """
+    if not is_glob:
+        return words_of(line)
+    words = tuple(shlex.split(line, comments=False, posix=True))
+    if not words or not words[0]:
+        raise ValueError("a rule names a program")
+    return words
+
+
+def _fits(words: tuple[str, ...], rule: tuple[str, ...]) -> bool:
+    if rule[-1] == ANY_WORDS and len(rule) > 1:
+        fixed = rule[:-1]
+        if len(words) < len(fixed):
+            return False
+        return all(map(_word_fits, words[: len(fixed)], fixed))
+    return len(words) == len(rule) and all(map(_word_fits, words, rule))
+
+
+def _word_fits(word: str, pattern: str) -> bool:
+    """Whether the whole of `word` fits; linear in its length for each star of the pattern."""
+    at = in_pattern = 0
+    star, resumed = -1, 0
+    while at < len(word):
+        if in_pattern < len(pattern) and pattern[in_pattern] == "*":
+            star, resumed = in_pattern, at
+            in_pattern += 1
+        elif in_pattern < len(pattern) and pattern[in_pattern] in ("?", word[at]):
+            at += 1
+            in_pattern += 1
+        elif star >= 0:
+            resumed += 1
+            at, in_pattern = resumed, star + 1
+        else:
+            return False
+    return all(c == "*" for c in pattern[in_pattern:])
+
+
+def _outside_quotes(line: str) -> str:
+    """`line` with everything quoted or escaped replaced by an x."""
+    seen: list[str] = []
+    quote = ""
+    is_escaped = False
+    for c in line:
+        if is_escaped:
+            is_escaped = False
+            seen.append("x")
+        elif c == "\\" and quote != "'":
+            is_escaped = True
+        elif quote:
+            quote = "" if c == quote else quote
+            seen.append("x")
+        elif c in "'\"":
+            quote = c
+            seen.append("x")
+        else:
+            seen.append(c)
+    return "".join(seen)
+
+
+def _expands(line: str) -> bool:
+    """Whether a shell would expand something inside double quotes."""
+    quote = ""
+    is_escaped = False
+    for c in line:
+        if is_escaped:
+            is_escaped = False
+        elif c == "\\" and quote != "'":
+            is_escaped = True
+        elif quote:
+            if quote == '"' and c in "$`":
+                return True
+            quote = "" if c == quote else quote
+        elif c in "'\"":
+            quote = c
+    return False

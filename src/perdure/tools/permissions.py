@@ -1,0 +1,214 @@
+"""What the built-in tools of an agent may touch: plain data, kept in every session.
+
+Pure. What is not allowed is denied. A session may only be given less than its agent has
+(`narrowed`). Secrets stand here by name, as ``{{secrets.NAME}}``, and never as values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from perdure.egress.destinations import destination_of, host_name
+from perdure.errors import ConfigError, EgressDenied
+from perdure.secrets.pasted import pasted
+from perdure.secrets.references import names_in
+from perdure.tools.commands import canonical, is_allowed, rule_words
+
+Scope = Literal["sandboxed", "project", "full"]
+ApprovalMode = Literal["ask", "plan", "accept-edits", "auto"]
+
+SCOPES: tuple[Scope, ...] = ("sandboxed", "project", "full")
+"""From the narrowest to the widest."""
+
+MAX_COMMAND_S = 120.0
+
+_variable = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_FORBIDDEN = frozenset(
+    (
+        *(
+            "PATH",
+            "HOME",
+            "SHELL",
+            "IFS",
+            "ENV",
+            "BASH_ENV",
+            "CDPATH",
+            "TMPDIR",
+            "EDITOR",
+            "VISUAL",
+        ),
+        *("PAGER", "MANPAGER", "LESSOPEN", "LESSCLOSE", "BROWSER", "PROMPT_COMMAND", "PS4"),
+        *(
+            "NODE_OPTIONS",
+            "NODE_PATH",
+            "PERL5LIB",
+            "PERL5OPT",
+            "RUBYLIB",
+            "RUBYOPT",
+            "JAVA_TOOL_OPTIONS",
+        ),
+        *(
+            "_JAVA_OPTIONS",
+            "JDK_JAVA_OPTIONS",
+            "CLASSPATH",
+            "SSH_ASKPASS",
+            "SSH_AUTH_SOCK",
+            "USERPROFILE",
+        ),
+        *(
+            "GCONV_PATH",
+            "LOCPATH",
+            "NLSPATH",
+            "HOSTALIASES",
+            "RES_OPTIONS",
+            "MALLOC_TRACE",
+            "COMSPEC",
+        ),
+        *(
+            "XDG_CONFIG_HOME",
+            "XDG_CONFIG_DIRS",
+            "OPENSSL_CONF",
+            "CURL_HOME",
+            "WGETRC",
+            "RUSTC_WRAPPER",
+        ),
+    )
+)
+_FORBIDDEN_BEGIN = (
+    "LD_",
+    "DYLD_",
+    "GIT_",
+    "PYTHON",
+    "BASH_FUNC_",
+    "NPM_CONFIG_",
+    "PERDURE_",
+    "PIP_",
+)
+
+
+class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an agent's built-in tools may touch.
+
+    `scope`: ``sandboxed`` is the working directory, ``project`` also the directories `roots`,
+    ``full`` every path; the floors (credentials, ``.git``, ...) hold in all three. A command runs
+    if it is one of `allowed_commands` or fits one of `allowed_command_globs` (`tools.commands`),
+    with `command_env` besides the minimal environment. `allowed_domains` are exact host names;
+    `credentials` gives the Authorization header for some of them. `search_endpoint` is what
+    `web_search` asks, with `search_credential`; `is_search_local` lets it be in the own network.
+    `approval` says what is asked before (`tools.judging`).
+    Units: `command_timeout_s` seconds, at most 120.
+    Raises: ConfigError for what can never work or would be unsafe.
+    """
+
+    scope: Scope = "project"
+    roots: tuple[str, ...] = ()
+    allowed_commands: tuple[str, ...] = ()
+    allowed_command_globs: tuple[str, ...] = ()
+    command_env: dict[str, str] = {}
+    command_timeout_s: float = 30.0
+    allowed_domains: tuple[str, ...] = ()
+    credentials: dict[str, str] = {}
+    search_endpoint: str | None = None
+    search_credential: str | None = None
+    is_search_local: bool = False
+    approval: ApprovalMode = "ask"
+
+    def __post_init__(self) -> None:
+        for line in self.allowed_commands:
+            _require_rule(line, is_glob=False)
+        for line in self.allowed_command_globs:
+            _require_rule(line, is_glob=True)
+        _require_environment(self.command_env)
+        if not 0 < self.command_timeout_s <= MAX_COMMAND_S:
+            raise ConfigError(f"command_timeout_s is between 0 and {MAX_COMMAND_S:g} seconds")
+        hosts = tuple(_host(domain) for domain in self.allowed_domains)
+        msgspec.structs.force_setattr(self, "allowed_domains", hosts)
+        given = {_host(domain): text for domain, text in self.credentials.items()}
+        msgspec.structs.force_setattr(self, "credentials", given)
+        for domain, text in given.items():
+            if domain not in hosts:
+                raise ConfigError(f"there is a credential for {domain}, which is no allowed domain")
+            _require_reference(f"the credential for {domain}", text)
+        if self.search_credential is not None:
+            _require_reference("search_credential", self.search_credential)
+        if self.search_endpoint is not None:
+            self._require_endpoint(self.search_endpoint)
+
+    def _require_endpoint(self, endpoint: str) -> None:
+        try:
+            destination_of(endpoint, is_local_open=self.is_search_local)
+        except EgressDenied as error:
+            raise ConfigError(
+                f"search_endpoint cannot be used: {error.reason} (is_search_local allows one of "
+                "the own network)"
+            ) from None
+
+    def narrowed(
+        self,
+        *,
+        scope: Scope | None = None,
+        allowed_commands: Iterable[str] | None = None,
+        allowed_domains: Iterable[str] | None = None,
+    ) -> Permissions:
+        """These permissions or less; what is None stays.
+
+        Raises: ConfigError for what is not allowed here: a session may only narrow its agent.
+        """
+        changed = self
+        if scope is not None:
+            if SCOPES.index(scope) > SCOPES.index(self.scope):
+                raise ConfigError(f"the agent's scope is {self.scope}; {scope} would be wider")
+            changed = msgspec.structs.replace(changed, scope=scope)
+        if allowed_commands is not None:
+            lines = tuple(allowed_commands)
+            for line in lines:
+                self._require_allowed(line)
+            changed = msgspec.structs.replace(
+                changed, allowed_commands=lines, allowed_command_globs=()
+            )
+        if allowed_domains is not None:
+            hosts = tuple(_host(domain) for domain in allowed_domains)
+            if wider := sorted(set(hosts) - set(self.allowed_domains)):
+                raise ConfigError(f"the agent may not reach {', '.join(wider)}")
+            kept = {host: text for host, text in self.credentials.items() if host in hosts}
+            changed = msgspec.structs.replace(changed, allowed_domains=hosts, credentials=kept)
+        return changed
+
+    def _require_allowed(self, line: str) -> None:
+        argv = _require_rule(line, is_glob=False)
+        if not is_allowed(argv, self.allowed_commands, self.allowed_command_globs):
+            raise ConfigError(f"the agent may not run {canonical(argv)!r}; it would be wider")
+
+
+def _require_rule(line: str, *, is_glob: bool) -> tuple[str, ...]:
+    try:
+        return rule_words(line, is_glob=is_glob)
+    except ValueError as error:
+        raise ConfigError(f"{line!r} is no rule for commands: {error}") from None
+
+
+def _require_environment(variables: Mapping[str, str]) -> None:
+    for name, value in variables.items():
+        upper = name.upper()
+        if not _variable.fullmatch(name) or "\0" in value:
+            raise ConfigError(f"{name!r} is no environment variable")
+        if upper in _FORBIDDEN or upper.startswith(_FORBIDDEN_BEGIN):
+            raise ConfigError(f"commands may not be given ${name}: it changes what is run")
+        pasted(value, "refuse", f"the variable {name} of command_env")
+
+
+def _require_reference(place: str, text: str) -> None:
+    pasted(text, "refuse", place)
+    if not names_in(text):
+        raise ConfigError(f"{place} refers to a secret: write {{{{secrets.NAME}}}}")
+
+
+def _host(domain: str) -> str:
+    try:
+        return host_name(domain)
+    except EgressDenied as error:
+        raise ConfigError(f"{domain!r} is no domain: {error.reason}") from None

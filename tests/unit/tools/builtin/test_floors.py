@@ -1,0 +1,67 @@
+"""Names that are never read or written."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.tools.builtin.floors import folded_name, is_protected, is_secret
+
+DOTS = "a/b"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".ssh/id_rsa",
+        "x/.AWS/credentials",
+        ".env",
+        ".env.production",
+        ".ENV ",
+        ".git/config",
+        ".Git./CONFIG:stream",
+        ".perdure",
+        "home/.netrc.",
+        ".g\u200cit/config",
+        "\uff0e\uff45\uff4e\uff56",
+        ".docker/config.json",
+        "keys/id_ed25519",
+    ],
+)
+def test_credentials_are_neither_read_nor_written(path: str) -> None:
+    assert is_secret(path.split("/"))
+    assert is_protected(path.split("/"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git/hooks/pre-commit",
+        "sub/.GIT/HEAD",
+        "git~1/hooks/x",
+        ".bashrc",
+        ".BASHRC.",
+        ".zshrc::$DATA",
+        ".vscode/tasks.json",
+        ".config/autostart/x.desktop",
+        "Library/LaunchAgents/x.plist",
+    ],
+)
+def test_what_runs_by_itself_is_read_but_not_written(path: str) -> None:
+    assert not is_secret(path.split("/"))
+    assert is_protected(path.split("/"))
+
+
+@pytest.mark.parametrize("path", ["src/a.py", "git/config", "environment.py", "ssh.md", "dev/x"])
+def test_other_names_are_open(path: str) -> None:
+    assert not is_protected(path.split("/"))
+
+
+@pytest.mark.parametrize("path", ["etc/passwd", "usr/bin/x", "proc/self/mem", "dev/sda"])
+def test_the_system_is_protected_from_the_top_only(path: str) -> None:
+    assert is_protected(path.split("/"), is_absolute=True)
+    assert not is_protected(path.split("/"))
+
+
+def test_a_name_folds_to_what_the_coarsest_file_system_sees() -> None:
+    assert folded_name(".GIT . .") == ".git"
+    assert folded_name(".git::$INDEX_ALLOCATION") == ".git"

@@ -1,0 +1,80 @@
+"""Commands without a shell."""
+
+from __future__ import annotations
+
+import shlex
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.tools.commands import NeedsShell, argv_of, canonical, is_allowed, words_of
+
+WORDS = st.lists(
+    st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs"))), max_size=4
+)
+
+
+@settings(max_examples=100)
+@given(WORDS)
+def test_the_canonical_line_reads_back_as_the_same_words(rest: list[str]) -> None:
+    argv = ("run", *rest)
+    assert words_of(canonical(argv)) == argv
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("git status", ("git", "status")),
+        ("  git   log  -n 1 ", ("git", "log", "-n", "1")),
+        ("echo 'a  b' \"c d\" e\\ f", ("echo", "a  b", "c d", "e f")),
+        ("grep '$x|y' \"a;b\"", ("grep", "$x|y", "a;b")),
+        ("find . -name '*.py'", ("find", ".", "-name", "*.py")),
+    ],
+)
+def test_quotes_are_read_as_a_shell_reads_them(line: str, words: tuple[str, ...]) -> None:
+    assert words_of(line) == words
+
+
+@pytest.mark.parametrize("argv", [[], [""], ["-x"], ["A=1", "x"], ["a b"], ["a\nb"], ["x", "a\0"]])
+def test_not_every_list_of_words_is_a_command(argv: list[str]) -> None:
+    with pytest.raises(NeedsShell):
+        argv_of(argv)
+
+
+def test_a_line_is_compared_word_by_word() -> None:
+    assert is_allowed(("git", "status"), ("git status",), ())
+    assert is_allowed(("git", "status"), ("git 'status'",), ())
+    assert not is_allowed(("git", "push"), ("git",), ())
+    assert not is_allowed(("git status",), ("git status",), ())
+    assert not is_allowed(("echo", "a", "b"), ("echo 'a b'",), ())
+
+
+def test_a_glob_stays_within_a_word_but_for_a_last_star() -> None:
+    globs = ("pytest tests/* -q", "npm run *")
+    assert is_allowed(("pytest", "tests/a", "-q"), (), globs)
+    assert not is_allowed(("pytest", "tests/a", "-x", "-q"), (), globs)
+    assert is_allowed(("npm", "run"), (), globs)
+    assert is_allowed(("npm", "run", "x", "--", "y"), (), globs)
+    assert not is_allowed(("npm", "install"), (), globs)
+
+
+def test_nothing_is_allowed_by_nothing() -> None:
+    assert not is_allowed(("ls",), (), ())
+
+
+def test_a_glob_takes_linear_time() -> None:
+    started = time.process_time()
+    assert not is_allowed(("a" * 30_000 + "b",), (), ("*a*a*a*c",))
+    assert time.process_time() - started < 5
+
+
+@settings(max_examples=100)
+@given(st.text(max_size=20))
+def test_what_is_read_is_what_a_shell_without_expansion_reads(line: str) -> None:
+    try:
+        words = words_of(line)
+    except NeedsShell:
+        return
+    assert list(words) == shlex.split(line)

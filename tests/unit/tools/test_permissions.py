@@ -1,0 +1,91 @@
+"""What an agent's tools may touch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.errors import ConfigError
+from perdure.tools.permissions import Permissions
+
+KEY = "sk-ant-" + "a1b2c3d4" * 5
+
+
+def test_nothing_is_allowed_unless_somebody_says_so() -> None:
+    nothing = Permissions()
+    assert not nothing.allowed_commands
+    assert not nothing.allowed_domains
+    assert nothing.approval == "ask"
+
+
+def test_they_are_plain_data_and_come_back_the_same() -> None:
+    given = Permissions(
+        allowed_domains=("API.Example.com.",), credentials={"api.example.com": "{{secrets.A}}"}
+    )
+    assert given.allowed_domains == ("api.example.com",)
+    assert msgspec.convert(msgspec.to_builtins(given), Permissions) == given
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"allowed_commands": ("ls | wc",)},
+        {"allowed_commands": ("",)},
+        {"allowed_command_globs": ("'",)},
+        {"command_env": {"PATH": "/tmp"}},
+        {"command_env": {"path": "/tmp"}},
+        {"command_env": {"LD_PRELOAD": "x"}},
+        {"command_env": {"GIT_SSH_COMMAND": "x"}},
+        {"command_env": {"PYTHONPATH": "x"}},
+        {"command_env": {"A=B": "x"}},
+        {"command_env": {"API": KEY}},
+        {"command_timeout_s": 0},
+        {"command_timeout_s": 121},
+        {"allowed_domains": ("*.example.com",)},
+        {"allowed_domains": ("https://example.com",)},
+        {"credentials": {"example.com": "{{secrets.A}}"}},
+        {"allowed_domains": ("example.com",), "credentials": {"example.com": KEY}},
+        {"allowed_domains": ("example.com",), "credentials": {"example.com": "plain"}},
+        {"search_endpoint": "http://127.0.0.1:8080/search"},
+        {"search_endpoint": "https://user:pw@example.com"},
+        {"search_endpoint": "https://example.com", "search_credential": "plain"},
+    ],
+)
+def test_what_cannot_work_or_would_be_unsafe_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Permissions(**wrong)
+    assert KEY not in str(refused.value)
+
+
+def test_a_search_engine_of_the_own_network_has_to_be_allowed() -> None:
+    endpoint = "http://127.0.0.1:8080/search"
+    assert Permissions(search_endpoint=endpoint, is_search_local=True).search_endpoint == endpoint
+
+
+def test_a_session_may_be_given_less() -> None:
+    agent = Permissions(
+        scope="project",
+        allowed_command_globs=("git *",),
+        allowed_domains=("a.com", "b.com"),
+        credentials={"b.com": "{{secrets.B}}"},
+    )
+    less = agent.narrowed(
+        scope="sandboxed", allowed_commands=["git status"], allowed_domains=["a.com"]
+    )
+    assert less.scope == "sandboxed"
+    assert less.allowed_commands == ("git status",)
+    assert not less.allowed_command_globs
+    assert (less.allowed_domains, less.credentials) == (("a.com",), {})
+    assert agent.narrowed() == agent
+
+
+@pytest.mark.parametrize(
+    "wider",
+    [{"scope": "full"}, {"allowed_commands": ["rm -rf ."]}, {"allowed_domains": ["c.com"]}],
+)
+def test_a_session_may_not_be_given_more(wider: dict[str, Any]) -> None:
+    agent = Permissions(allowed_commands=("git status",), allowed_domains=("a.com",))
+    with pytest.raises(ConfigError):
+        agent.narrowed(**wider)
