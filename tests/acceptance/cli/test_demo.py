@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE_ID, World
+from tests.fakes.postgres import PostgresServer
 
 PI_CLAIMS = 17
 OTHER_CLAIMS = 16
@@ -119,3 +120,23 @@ def test_a_folder_cannot_be_played(stage: World) -> None:
     ended = stage.run("demo", ".")
     assert ended.code == 2
     assert "is a folder; name the file of a recorded session" in ended.err
+
+
+def test_it_is_played_in_a_database_of_a_server(stage: World, postgres: PostgresServer) -> None:
+    address = postgres.take()
+    summary = demo(stage, "--store", address)
+    assert len(summary["claims"]) == PI_CLAIMS
+    assert summary["store"].startswith("postgresql://")
+    store = ("--store", address)
+    assert len(stage.ok("sessions", "list", *store, "--json").json) == 2
+    assert stage.ok("sessions", "search", "instants", *store, "--json").json
+    assert stage.ok("store", "verify", *store, "--json").json["ok"]
+    assert stage.ok("inbox", *store, "--json").json == []
+    postgres.give_back(address)
+
+
+def test_a_password_in_the_address_is_not_shown(stage: World, postgres: PostgresServer) -> None:
+    address = postgres.take().replace("@", ":swordfish@", 1)
+    ended = stage.ok("demo", "--store", address)
+    assert "swordfish" not in ended.out
+    assert f"{PI_CLAIMS} of {PI_CLAIMS} claims hold" in ended.out

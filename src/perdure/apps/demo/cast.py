@@ -25,6 +25,8 @@ SAMPLE = DATA / "sample.jsonl"
 SCENARIO = DATA / "demo.yaml"
 MODEL = "scripted:demo"
 NOTEBOOK = "notebook.txt"
+ADDRESS = "PERDURE_STORE"
+"""What in its environment tells a process where the store is."""
 
 ASKS_FOR_A_LINE = "Before we go on, please write down where we are."
 ASKS_THE_OTHER_WAY = "Let us go the other way from here."

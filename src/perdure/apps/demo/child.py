@@ -1,15 +1,18 @@
 """The process that is killed: it goes on with a session until its tool hangs, and never returns.
 
-Called as ``python -m perdure.apps.demo.child ADDRESS NAMESPACE SESSION FOLDER``.
+Called as ``python -m perdure.apps.demo.child NAMESPACE SESSION FOLDER``, with the address of the
+store in the environment: it may hold a password, which a list of processes must not show.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
 from perdure.apps.demo.cast import (
+    ADDRESS,
     ASKS_FOR_A_LINE,
     FOREVER_S,
     demo_agent,
@@ -30,4 +33,4 @@ async def talk(address: str, namespace: str, session: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(talk(*sys.argv[1:5]))
+    asyncio.run(talk(os.environ[ADDRESS], *sys.argv[1:4]))

@@ -54,12 +54,12 @@ def demo(
         clock = SystemClock()
         begun = clock.steady_s()
         stage = Stage(is_shown=not as_json)
-        report = await _play(stage, file.absolute(), folder, address, namespace)
+        report, shown = await _play(stage, file.absolute(), folder, address, namespace)
         seconds = clock.steady_s() - begun
         if as_json:
-            show_json(_summary(stage, report, address, seconds))
+            show_json(_summary(stage, report, shown, seconds))
         else:
-            _close(stage, report, address, seconds)
+            _close(stage, report, shown, seconds)
         return DONE if stage.is_ok else FAILED
 
     return run(work)
@@ -67,18 +67,20 @@ def demo(
 
 async def _play(
     stage: Stage, file: Path, folder: Path, address: str, namespace: str
-) -> ImportReport:
+) -> tuple[ImportReport, str]:
+    """What was imported, and the address of the store as it may be shown: without a password."""
     async with writable_store(address, namespace) as store:
+        shown = store.backend.address
         stage.act("A session that another program recorded goes in")
         report = await acts.bring_in(stage, store, file)
-        play = Play(stage, store, await store.open(report.session), folder)
+        play = Play(stage, store, address, await store.open(report.session), folder)
         stage.act("Its tree, and what a model would be sent")
         await acts.look_around(play)
         await acts.hand_over(play)
         stage.act("Another process goes on with it, and is killed inside a tool call")
         head = await crash.kill_in_the_middle(play)
         if head is None:
-            return report  # without a crash there is nothing to recover from
+            return report, shown  # without a crash there is nothing to recover from
         stage.act("What the log knows")
         await crash.read_the_evidence(play, head)
         stage.act("This process goes on with the turn")
@@ -87,7 +89,7 @@ async def _play(
         await acts.branch_off(play)
         stage.act("Is everything as it was committed?")
         await acts.check_hashes(play)
-    return report
+    return report, shown
 
 
 def _close(stage: Stage, report: ImportReport, address: str, seconds: float) -> None:

@@ -19,6 +19,7 @@ import msgspec
 
 from perdure.apps.chat.performing import Asked, question_in
 from perdure.apps.demo.cast import (
+    ADDRESS,
     ASKS_FOR_A_LINE,
     NOTEBOOK,
     demo_agent,
@@ -41,10 +42,14 @@ _KIND_CELLS = 14
 
 
 class Play(msgspec.Struct, frozen=True):
-    """What the acts share: where they are performed, on what, and before whom."""
+    """What the acts share: where they are performed, on what, and before whom.
+
+    `address` is the one `store` was opened by; a password may be in it.
+    """
 
     stage: Stage
     store: Store
+    address: str
     session: Session
     folder: Path
 
@@ -73,8 +78,8 @@ async def kill_in_the_middle(play: Play) -> int | None:
     head = (await play.store.backend.state(play.session.id)).head
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "perdure.apps.demo.child"),
-        *(play.store.backend.address, play.store.backend.namespace, play.session.id),
-        str(play.folder),
+        *(play.store.backend.namespace, play.session.id, str(play.folder)),
+        env={**os.environ, ADDRESS: play.address},
         cwd=play.folder,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -56,8 +56,9 @@ def index_problems(streamed: Streamed, namespace: str) -> Iterator[Problem]:
         return  # the next search builds it
     upto = rows[0][1]
     own = namespace_word(namespace)
-    for sql, values in ((_ENTRIES, (namespace, upto, list(KINDS))), (_TITLES, (namespace, upto))):
-        for at, words, *row in streamed(Question(sql, values)):
+    entries = Question(_ENTRIES, (namespace, upto, list(KINDS)))
+    for question in (entries, Question(_TITLES, (namespace, upto))):
+        for at, words, *row in streamed(question):
             found = found_in(tuple(row))
             expected = None if found is None else (found.at, {own, *words_of(found, 0)})
             kept = None if words is None else (at, set(words))
