@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from perdure.errors import UnsafeReplay as UnsafeReplay
     from perdure.errors import Unsupported as Unsupported
     from perdure.errors import UnsupportedVersion as UnsupportedVersion
+    from perdure.events.following import Follower as Follower
     from perdure.events.projection import wire as wire
     from perdure.events.types import Event as Event
     from perdure.events.types import LiveEvent as LiveEvent
@@ -147,6 +148,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "Turn",
     ),
     "perdure.client.watching": ("Watch",),
+    "perdure.events.following": ("Follower",),
     "perdure.context.build": ("Context",),
     "perdure.errors": (
         "AlreadyAnswered",

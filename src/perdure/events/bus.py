@@ -14,6 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 
+from perdure.events.envelope import Draft
 from perdure.events.types import LiveEvent, Snapshot
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message, Part, TextPart, ThinkingPart
@@ -50,6 +51,18 @@ class LiveBus:
                 observer(event)
             except Exception:  # noqa: BLE001 - whatever an observer does, the others go on
                 _log.exception("an observer of live events failed")
+
+    def tell(self, draft: Draft, at: int) -> LiveEvent:
+        """Number `draft` within its call and publish it.
+
+        Units: `at` is Unix milliseconds.
+        Raises: ValueError when it belongs to no stream or to two; no number is used up then.
+        """
+        call = self._open.get((draft.stream, draft.of))
+        n = 1 if call is None else call.n + 1
+        event = LiveEvent(draft.stream, draft.of, n, draft.type, at, draft.text)
+        self.publish(event)
+        return event
 
     def closed(self, stream: StreamId, of: int) -> None:
         """The call `of` is over and its outcome is in the log: forget what it produced."""
@@ -126,12 +139,12 @@ class _OpenCall:
 
     def __init__(self) -> None:
         self._pieces: list[tuple[str, list[str]]] = []
-        self._n = 0
+        self.n = 0
         self._at = 0
         self._progress = 0
 
     def add(self, event: LiveEvent) -> None:
-        self._n, self._at = event.n, event.at
+        self.n, self._at = event.n, event.at
         if not self._pieces or self._pieces[-1][0] != event.type:
             self._pieces.append((event.type, []))
         self._pieces[-1][1].append(event.text)
@@ -149,4 +162,4 @@ class _OpenCall:
             text = "".join(texts)
             parts.append(ThinkingPart(text) if type_ == "agent:reasoning" else TextPart(text))
         message = Message("tool" if is_tool else "assistant", tuple(parts))
-        return Snapshot(stream, of, self._n, message, self._at)
+        return Snapshot(stream, of, self.n, message, self._at)

@@ -11,17 +11,22 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure.errors import CorruptLog, UnsupportedVersion
+from perdure.events.envelope import head_of
 from perdure.events.plain import fields_of, plain, timestamp
 from perdure.events.types import AnyEvent, Event, LiveEvent
 from perdure.session import kinds, ledger, notes
 from perdure.session.codec import Unknown, body_of
 from perdure.session.entries import Entry
+from perdure.session.info import StreamKind
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import Usage
 
 Payload = Mapping[str, object]
 Told = tuple[str, Payload]
 """Type and payload of one event."""
+
+_RETRYABLE = frozenset({"provider_rate_limit", "provider_unavailable", "tool_failed"})
+"""Failures of turns after which the same message may well be answered."""
 
 OTHER = "log:entry"
 """Type of the event of an entry that this version cannot read."""
@@ -33,32 +38,40 @@ def events_of(entry: Entry) -> tuple[Event, ...]:
     Shape: every payload holds ``entryId``, and ``parentId`` or ``about`` where the entry has one.
     """
     place = _place_of(entry)
+    told = _told_by(entry)
     return tuple(
-        Event(entry.stream, entry.seq, index, type_, entry.at, {**place, **payload})
-        for index, (type_, payload) in enumerate(_told_by(entry))
+        Event(
+            stream=entry.stream,
+            seq=entry.seq,
+            index=index,
+            type=type_,
+            at=entry.at,
+            payload={**place, **payload},
+            has_more=index + 1 < len(told),
+        )
+        for index, (type_, payload) in enumerate(told)
     )
 
 
-def wire(event: AnyEvent) -> dict[str, object]:
-    """`event` as JSON data.
+def wire(event: AnyEvent, kind: StreamKind = "session") -> dict[str, object]:
+    """`event`, of a stream of `kind`, as JSON data.
 
-    Shape: ``sessionId``, ``type``, ``timestamp``; a durable event has ``sequenceNumber`` (and
-    ``index`` from the second event of an entry on), a live one ``of`` and ``n``; then its payload.
+    Shape: ``sessionId`` or ``flowId``, ``type``, ``timestamp``; a durable event has
+    ``sequenceNumber`` (``index`` from the second event of an entry on, ``more`` where another
+    follows), a live one ``of`` and ``n``; then its payload.
     """
     if isinstance(event, Event):
-        head = _head(event.stream, event.type, event.at) | {"sequenceNumber": event.seq}
+        head = head_of(event.stream, kind, event.type, event.at) | {"sequenceNumber": event.seq}
         if event.index:
             head["index"] = event.index
+        if event.has_more:
+            head["more"] = True
         return {**event.payload, **head}
     if isinstance(event, LiveEvent):
-        head = _head(event.stream, event.type, event.at)
+        head = head_of(event.stream, kind, event.type, event.at)
         return {**head, "of": event.of, "n": event.n, "text": event.text}
-    head = _head(event.stream, event.type, event.at)
+    head = head_of(event.stream, kind, event.type, event.at)
     return {**head, "of": event.of, "n": event.n, "partial": plain(event.partial)}
-
-
-def _head(stream: str, type_: str, at: int) -> dict[str, object]:
-    return {"sessionId": stream, "type": type_, "timestamp": timestamp(at)}
 
 
 def _place_of(entry: Entry) -> dict[str, object]:
@@ -145,7 +158,9 @@ def _turn_finished(body: ledger.TurnFinished) -> list[Told]:
     payload: dict[str, object] = {"stopReason": body.end, **_tokens_used(body.usage)}
     if body.failure is not None or body.error is not None:
         code = body.failure or "internal"
-        payload["error"] = {"code": code, "message": body.error or code}
+        is_retryable = code in _RETRYABLE
+        error = {"code": code, "message": body.error or code, "retryable": is_retryable}
+        payload["error"] = error
     is_cancelled = body.end == "cancelled"
     return [("session:cancelled" if is_cancelled else "session:turn_completed", payload)]
 
@@ -228,6 +243,7 @@ _SIMPLE: Mapping[str, str] = {
     notes.SessionEnded.kind: "session:ended",
     notes.SessionReopened.kind: "session:reopened",
     notes.SessionCancelled.kind: "session:cancelled",
+    notes.GrantRevoked.kind: "session:grant_revoked",
     notes.Pin.kind: "session:pinned",
     notes.ContentErased.kind: "session:content_erased",
     notes.CompactionUndone.kind: "session:compaction_undone",

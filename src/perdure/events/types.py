@@ -21,7 +21,8 @@ class Event(msgspec.Struct, frozen=True):
     """One durable event.
 
     Units: `at` is Unix milliseconds. Shape: `seq` is the entry's; `index` numbers the events of one
-    entry from 0; `payload` is plain data whose names are listed in ``docs/log-format.md``.
+    entry from 0, and `has_more` says that another follows; `payload` is plain data whose names are
+    listed in ``docs/log-format.md``.
     """
 
     stream: StreamId
@@ -30,6 +31,7 @@ class Event(msgspec.Struct, frozen=True):
     type: str
     at: int
     payload: Mapping[str, object]
+    has_more: bool = False
 
 
 SNAPSHOT = "agent:snapshot"

@@ -193,7 +193,10 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
     (
         ledger.TurnFinished("error", failure="turn_limit", error="50 turns"),
         "session:turn_completed",
-        {"stopReason": "error", "error": {"code": "turn_limit", "message": "50 turns"}},
+        {
+            "stopReason": "error",
+            "error": {"code": "turn_limit", "message": "50 turns", "retryable": False},
+        },
     ),
     (
         ledger.Trimmed(2, 5),

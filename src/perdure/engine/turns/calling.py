@@ -13,7 +13,8 @@ from perdure.engine.turns.inputs import Answered, CallFailed
 from perdure.engine.turns.leading import Leadership
 from perdure.engine.turns.state import OpenCall
 from perdure.errors import EntryNotFound, ModelError, PerdureError
-from perdure.events.types import LiveEvent, LiveType
+from perdure.events.envelope import Draft
+from perdure.events.types import LiveType
 from perdure.models.protocol import (
     Delta,
     ModelRequest,
@@ -157,18 +158,9 @@ class AnswerCall:
         await self._environment.store.put_partial(lease, self._call.seq, content)
 
     def _show(self, kind: LiveType, text: str) -> None:
-        self._shown += 1
         environment = self._environment
-        environment.bus.publish(
-            LiveEvent(
-                environment.stream,
-                self._call.seq,
-                self._shown,
-                kind,
-                environment.clock.now_ms(),
-                text,
-            )
-        )
+        draft = Draft(kind, self._call.seq, text, session_id=environment.stream)
+        environment.bus.tell(draft, environment.clock.now_ms())
 
 
 def _budget(config: TurnConfig, settings: RequestSettings) -> int | None:

@@ -1,0 +1,46 @@
+"""What every event on the wire begins with, and live events before they have a number.
+
+An event belongs to exactly one session or one flow. A draft that names both, or neither, is refused
+before it is numbered, so the numbers of those that follow have no gap.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.events.plain import timestamp
+from perdure.events.types import LiveType
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamKind
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A live event of the open call `of` that the bus has not numbered yet."""
+
+    type: LiveType
+    of: int
+    text: str
+    session_id: StreamId | None = None
+    flow_id: StreamId | None = None
+
+    @property
+    def stream(self) -> StreamId:
+        """The session or flow it belongs to.
+
+        Raises: ValueError when it names both or neither.
+        """
+        named = [id for id in (self.session_id, self.flow_id) if id is not None]
+        if len(named) != 1:
+            raise ValueError(
+                "an event belongs to one session or one flow: name exactly one of them"
+            )
+        return named[0]
+
+
+def head_of(stream: StreamId, kind: StreamKind, type: str, at: int) -> dict[str, object]:
+    """The beginning of an event of `stream` on the wire.
+
+    Units: `at` is Unix milliseconds.
+    """
+    key = "flowId" if kind == "flow" else "sessionId"
+    return {key: stream, "type": type, "timestamp": timestamp(at)}

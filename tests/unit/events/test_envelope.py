@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from perdure.events.bus import LiveBus
+from perdure.events.envelope import Draft, head_of
+from perdure.session.ids import StreamId
+
+S, F = StreamId("s"), StreamId("f")
+
+
+def test_an_event_names_its_session_or_its_flow() -> None:
+    moment = "1970-01-01T00:00:00.005Z"
+    assert head_of(S, "session", "x", 5) == {"sessionId": "s", "type": "x", "timestamp": moment}
+    assert head_of(F, "flow", "x", 5) == {"flowId": "f", "type": "x", "timestamp": moment}
+
+
+def test_a_draft_belongs_to_the_one_it_names() -> None:
+    assert Draft("agent:token", 1, "a", session_id=S).stream == S
+    assert Draft("agent:token", 1, "a", flow_id=F).stream == F
+
+
+@pytest.mark.parametrize(
+    "draft", [Draft("agent:token", 1, "a"), Draft("agent:token", 1, "a", session_id=S, flow_id=F)]
+)
+def test_9_25_a_draft_that_names_both_or_neither_is_refused_and_takes_no_number(
+    draft: Draft,
+) -> None:
+    bus = LiveBus()
+    first = bus.tell(Draft("agent:token", 1, "a", session_id=S), 5)
+    with pytest.raises(ValueError, match="exactly one"):
+        bus.tell(draft, 6)
+    second = bus.tell(Draft("agent:token", 1, "b", session_id=S), 7)
+    assert (first.n, second.n) == (1, 2)
+    assert [snapshot.stream for snapshot in bus.snapshots()] == [S]
