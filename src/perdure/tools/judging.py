@@ -6,14 +6,16 @@ doomed is refused before anybody is asked. The one approval engine; a mode is a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
 
 from perdure.errors import PerdureError, ToolDenied, ToolError
 from perdure.secrets.masking import MASK, masked
+from perdure.session.messages import ToolCallPart
 from perdure.tools.permissions import ApprovalMode, Permissions
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.spec import Action, Subject, ToolSpec
 
 Decision = Literal["run", "ask", "refuse"]
@@ -61,6 +63,26 @@ def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, o
     if dropped.isdisjoint(args):
         return args
     return {name: value for name, value in args.items() if name not in dropped}
+
+
+Judge = Callable[[ToolCallPart, frozenset[str]], Ruling]
+"""Says whether a call may run, given the grants of the turn so far."""
+
+
+def judge_of(
+    registry: ToolRegistry, permissions: Permissions, granted: frozenset[str] = frozenset()
+) -> Judge:
+    """The judge of turns that have the tools of `registry` under `permissions`.
+
+    `granted` is what people allowed for the whole session before.
+    """
+
+    def judge(call: ToolCallPart, in_turn: frozenset[str]) -> Ruling:
+        if call.name not in registry.names:
+            return Ruling("run")  # calls of unknown tools are answered elsewhere
+        return judged(registry.get(call.name), call.args, permissions, granted | in_turn)
+
+    return judge
 
 
 def judged(

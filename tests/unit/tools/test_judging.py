@@ -9,10 +9,12 @@ import msgspec
 import pytest
 
 from perdure.errors import ToolDenied
+from perdure.session.messages import ToolCallPart
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
-from perdure.tools.judging import RULE_SETS, RuleSet, effective_args, judged
+from perdure.tools.judging import RULE_SETS, RuleSet, effective_args, judge_of, judged
 from perdure.tools.permissions import ApprovalMode, Permissions
+from perdure.tools.registry import registry_of
 from perdure.tools.spec import Action, Subject, ToolSpec
 
 KEY = "ghp_" + "a1B2c3D4" * 5
@@ -36,6 +38,17 @@ def spec_of(action: Action | None = "process", **settings: Any) -> ToolSpec:
 
 def mode(approval: ApprovalMode) -> Permissions:
     return Permissions(approval=approval)
+
+
+def test_a_judge_knows_the_tools_the_permissions_and_the_grants_of_the_session() -> None:
+    registry = registry_of([spec_of()])
+    call = ToolCallPart("c", "act", {"what": "x"})
+    granted = frozenset(("act x",))
+    assert judge_of(registry, mode("ask"))(call, frozenset()).decision == "ask"
+    assert judge_of(registry, mode("ask"))(call, granted).decision == "run"
+    assert judge_of(registry, mode("ask"), granted)(call, frozenset()).decision == "run"
+    other = ToolCallPart("c", "other", {})
+    assert judge_of(registry, mode("plan"))(other, frozenset()).decision == "run"
 
 
 def test_a_tool_without_an_action_just_runs() -> None:
