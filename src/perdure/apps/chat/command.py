@@ -21,7 +21,9 @@ from perdure.apps.cli.options import (
     only_text,
     run,
 )
+from perdure.apps.cli.words.naming import named_session
 from perdure.apps.opening import NAMESPACE, writable_store
+from perdure.apps.picker.command import picked
 from perdure.apps.terminal.output import out_style, remark, show, width
 from perdure.apps.terminal.telling import JsonTeller, QuietTeller, Teller, TextTeller
 from perdure.apps.terminal.text import safe
@@ -47,6 +49,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
     session: str | None
     continues: bool
+    is_picking: bool
     prompt: str | None
     cwd: Path
     as_json: bool
@@ -66,6 +69,9 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     continues: Annotated[
         bool, typer.Option("--continue", help="Go on with the newest session of the folder.")
     ] = False,
+    is_picking: Annotated[
+        bool, typer.Option("--pick", help="Choose the session to go on with, with the keyboard.")
+    ] = False,
     prompt: PromptOption = None,
     cwd: Annotated[
         Path, typer.Option(metavar="DIR", help="Where the tools look; a session keeps its own.")
@@ -77,19 +83,34 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Talk with a model. Everything said is in the log before it is acted upon.
+    """Talk with a model.
 
-    Without -m an offline model answers. A turn that was interrupted runs on first. --json prints
-    the events, one a line.
+    Everything said is in the log before it is acted upon. Without -m an offline model answers. A
+    turn that was interrupted runs on first. --json prints the events, one a line.
+
+    Ctrl-C stops the turn, and what was said so far is kept; a second one leaves, and the turn runs
+    on when the session is resumed.
+
+    Examples:
+        perdure chat -m anthropic:claude-opus-4-5
+        perdure chat --continue           # the newest session of this folder
+        perdure chat --pick               # choose the session with the keyboard
+        perdure chat -p "What changed in README.md?" --json
+
+    Exit codes:
+        1    the turn failed, or waits for an answer (`perdure inbox`)
+        2    the model cannot be called here
+        4    another process runs a turn of the session
+        130  stopped with Ctrl-C
     """
-    if session is not None and continues:
-        raise UsageMistake("--session and --continue exclude each other; leave one out")
+    if (session is not None) + continues + is_picking > 1:
+        raise UsageMistake("--session, --continue and --pick exclude each other; keep one")
     if prompt is not None and not prompt.strip():
         raise UsageMistake("there is nothing to say after -p; leave it out to talk line by line")
     if not cwd.is_dir():
         raise PathNotFound(str(cwd))
     acted = None if scenario is None else scenario_in(scenario)
-    wanted = Wanted(session, continues, prompt, cwd, as_json)
+    wanted = Wanted(session, continues, is_picking, prompt, cwd, as_json)
 
     async def work() -> int:
         async with writable_store(store, namespace) as opened:
@@ -114,7 +135,12 @@ async def _talk(answering: Answering, wanted: Wanted) -> int:
 async def _session_of(store: Store, wanted: Wanted) -> StreamId | None:
     """The session to go on with; None for a new one."""
     if wanted.session is not None:
-        return await store.backend.find(wanted.session)
+        return await named_session(store, wanted.session)
+    if wanted.is_picking:
+        info = await picked(store, wanted.cwd)
+        if info is None:
+            raise KeyboardInterrupt  # who leaves the choice leaves the command
+        return info.id
     if not wanted.continues:
         return None
     newest = await store.recent(limit=1, cwd=wanted.cwd)

@@ -6,10 +6,12 @@ Nothing here rewrites anything: each command appends to the log, and says what i
 from __future__ import annotations
 
 import importlib
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated
 
 import typer
 
+from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import (
     ROOT,
     EntryArgument,
@@ -21,25 +23,41 @@ from perdure.apps.cli.options import (
     only_text,
     run,
 )
+from perdure.apps.cli.words.naming import opened_session
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import counted, show, show_json
 from perdure.apps.terminal.previews import preview_of
 from perdure.client.session import Session
+from perdure.client.store import Store
 from perdure.session.entries import Entry
 
 _PREVIEW_CELLS = 60
 
+Told = tuple[Mapping[str, object], str]
+"""What a command did: its JSON but for the session's id, and a sentence."""
+
+Work = Callable[[Session, Store], Awaitable[Told]]
+
 
 def add_to(sessions: typer.Typer) -> None:
     """Add the commands to ``perdure sessions``."""
-    sessions.command("branch")(branch)
-    sessions.command("fork")(fork)
-    sessions.command("label")(label)
-    sessions.command("rename")(rename)
-    sessions.command("compact")(compact)
-    sessions.command("uncompact")(uncompact)
-    sessions.command("abandon")(abandon)
-    sessions.command("end")(end)
+    for name, command in _COMMANDS.items():
+        sessions.command(name)(command)
+
+
+def _change(session: str, work: Work, store: str | None, namespace: str, *, as_json: bool) -> int:
+    """Have `work` change the session that is named, and tell what it did."""
+
+    async def change() -> None:
+        async with existing_store(store, namespace) as opened:
+            handle = await opened_session(opened, session)
+            data, sentence = await work(handle, opened)
+        if as_json:
+            show_json({"session": handle.id, **data})
+        else:
+            show(sentence)
+
+    return run(change)
 
 
 def branch(
@@ -50,21 +68,27 @@ def branch(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Go on from another entry. "root" is before the first one; nothing is deleted."""
+    """Go on from another entry.
 
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            handle = await opened.open(session)
-            moved = await handle.branch(None if entry == ROOT else entry)
-            await handle.info()
-            place = await _place(handle)
-        if as_json:
-            show_json({"session": handle.id, "leaf": handle.leaf, "moved": moved is not None})
-        else:
-            verb = "now goes on" if moved else "goes on already"
-            show(f"{handle.id} {verb} from {place}.")
+    The next message is appended there. Nothing is deleted: the branch that is left stays in the
+    tree, and one can go back to it. "root" is the place before the first entry.
 
-    return run(work)
+    Examples:
+        perdure sessions branch 01jd 12    # go on from entry 12
+        perdure sessions branch 01jd root  # start over in the same session
+
+    Exit codes:
+        4  a turn is running in the session
+    """
+
+    async def work(handle: Session, _: Store) -> Told:
+        moved = await handle.branch(None if entry == ROOT else entry)
+        await handle.info()
+        verb = "now goes on" if moved else "goes on already"
+        data = {"leaf": handle.leaf, "moved": moved is not None}
+        return data, f"{handle.id} {verb} from {await _place(handle)}."
+
+    return _change(session, work, store, namespace, as_json=as_json)
 
 
 async def _place(handle: Session) -> str:
@@ -89,28 +113,38 @@ def fork(
         ),
     ] = None,
     title: Annotated[
-        str | None, typer.Option(callback=only_text, help="A title of its own.")
+        str | None, typer.Option(metavar="TITLE", callback=only_text, help="A title of its own.")
     ] = None,
-    cwd: Annotated[str | None, typer.Option(help="A folder of its own.")] = None,
+    cwd: Annotated[str | None, typer.Option(metavar="DIR", help="A folder of its own.")] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Make a new session that shares this one. Nothing is copied."""
+    """Make a new session that shares this one.
 
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            origin = await opened.open(session)
-            made = await origin.fork(at, title=title, cwd=cwd)
-            info = await made.info()
-            place = await _place(made)
-        if as_json:
-            show_json({"session": made.id, "parent": origin.id, "leaf": made.leaf})
-        else:
-            shared = counted(info.messages, "message")
-            show(f"{made.id} shares {shared} with {origin.id} and goes on from {place}.")
+    Nothing is copied: both sessions read the same entries up to the fork, and each goes on by
+    itself. An open turn is not shared.
 
-    return run(work)
+    Examples:
+        perdure sessions fork 01jd --title "Second try"
+        perdure sessions fork 01jd --at 12  # only what leads to entry 12
+    """
+    if at == ROOT:
+        raise UsageMistake(
+            f"a fork at {ROOT!r} would share nothing: name an entry after --at, or leave it out "
+            "to share the whole tree"
+        )
+
+    async def work(origin: Session, _: Store) -> Told:
+        made = await origin.fork(at, title=title, cwd=cwd)
+        shared = counted((await made.info()).messages, "message")
+        place = await _place(made)
+        return (
+            {"session": made.id, "parent": origin.id, "leaf": made.leaf},
+            f"{made.id} shares {shared} with {origin.id} and goes on from {place}.",
+        )
+
+    return _change(session, work, store, namespace, as_json=as_json)
 
 
 def label(
@@ -118,28 +152,34 @@ def label(
     entry: EntryArgument,
     text: Annotated[
         str | None,
-        typer.Argument(metavar="[TEXT]", callback=only_text, help="Its name; left out: none."),
+        typer.Argument(metavar="TEXT", callback=only_text, help="Its name; left out: none."),
     ] = None,
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Give an entry a name, or take its name away."""
+    """Give an entry a name, or take its name away.
 
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            handle = await opened.open(session)
-            noted = await handle.label(entry, text)
-            labels = await handle.labels()
-        about = noted.about
-        now = None if about is None else labels.get(about)
-        if as_json:
-            show_json({"session": handle.id, "entry_id": about, "label": now})
-        else:
-            show(f"{about} is now called {now!r}." if now else f"{about} has no label now.")
+    Names are shown in the tree and found by a search. An entry has one name at a time.
 
-    return run(work)
+    Examples:
+        perdure sessions label 01jd 12 "before the refactoring"
+        perdure sessions label 01jd 12  # takes it away
+    """
+    if entry == ROOT:
+        raise UsageMistake(
+            f"{ROOT!r} is the place before the first entry, and only an entry can have a name: "
+            f"`perdure sessions tree {session}` lists them"
+        )
+
+    async def work(handle: Session, _: Store) -> Told:
+        about = (await handle.label(entry, text)).about
+        now = None if about is None else (await handle.labels()).get(about)
+        sentence = f"{about} is now called {now!r}." if now else f"{about} has no label now."
+        return {"entry_id": about, "label": now}, sentence
+
+    return _change(session, work, store, namespace, as_json=as_json)
 
 
 def rename(
@@ -153,19 +193,23 @@ def rename(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Give a session a title, or take it away."""
+    """Give a session a title, or take it away.
 
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            handle = await opened.open(session)
-            await handle.rename(title)
-            now = (await handle.info()).title
-        if as_json:
-            show_json({"session": handle.id, "title": now})
-        else:
-            show(f"{handle.id} is now called {now!r}." if now else f"{handle.id} has no title now.")
+    A session without a title is called by how its first user message begins.
 
-    return run(work)
+    Examples:
+        perdure sessions rename 01jd "Trip to Lisbon"
+    """
+
+    async def work(handle: Session, _: Store) -> Told:
+        await handle.rename(title)
+        now = (await handle.info()).title
+        sentence = (
+            f"{handle.id} is now called {now!r}." if now else f"{handle.id} has no title now."
+        )
+        return {"title": now}, sentence
+
+    return _change(session, work, store, namespace, as_json=as_json)
 
 
 def compact(
@@ -180,26 +224,32 @@ def compact(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Let a summary stand for what is old. The log keeps all of it."""
+    """Let a summary stand for what is old.
 
-    async def work() -> None:
+    A model writes the summary; from then on it is sent instead of the messages it stands for. The
+    log keeps all of them: `perdure sessions uncompact` takes the summary back.
+
+    Examples:
+        perdure sessions compact 01jd --focus "the decisions about the schema"
+
+    Exit codes:
+        1  the model did not answer
+        4  a turn is running in the session
+    """
+
+    async def work(handle: Session, opened: Store) -> Told:
         # By name: what runs models takes longer to load than the other commands take to run.
         talking = importlib.import_module("perdure.apps.chat.answering")
-        async with existing_store(store, namespace) as opened:
-            handle = await opened.open(session)
-            before = (await handle.context()).tokens
-            made: Entry | None = await talking.compacted(opened, handle.id, model, focus)
-            after = (await handle.context()).tokens
-        if as_json:
-            id_ = None if made is None else made.id
-            facts = {"compaction": id_, "tokens_before": before, "tokens": after}
-            show_json({"session": handle.id, **facts})
-        elif made is None:
-            show(f"Nothing to compact: all of {counted(before, 'token')} is recent.")
-        else:
-            show(f"{made.id} is a summary now: {before:,} → {counted(after, 'token')}.")
+        before = (await handle.context()).tokens
+        made: Entry | None = await talking.compacted(opened, handle.id, model, focus)
+        after = (await handle.context()).tokens
+        id_ = None if made is None else made.id
+        data = {"compaction": id_, "tokens_before": before, "tokens": after}
+        if id_ is None:
+            return data, f"Nothing to compact: all of {counted(before, 'token')} is recent."
+        return data, f"{id_} is a summary now: {before:,} → {counted(after, 'token')}."
 
-    return run(work)
+    return _change(session, work, store, namespace, as_json=as_json)
 
 
 def uncompact(
@@ -209,20 +259,26 @@ def uncompact(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Take the newest compaction back. What it hid is in the context again."""
+    """Take the newest compaction back.
 
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            handle = await opened.open(session)
-            undone = await handle.uncompact()
-            context = await handle.context()
+    What its summary stood for is sent again. The compaction before it, if there is one, is then in
+    effect, and can be taken back as well.
+
+    Examples:
+        perdure sessions uncompact 01jd
+
+    Exit codes:
+        2  there is no compaction to take back
+    """
+
+    async def work(handle: Session, _: Store) -> Told:
+        undone = await handle.uncompact()
+        tokens = (await handle.context()).tokens
         about = None if undone is None else undone.about
-        if as_json:
-            show_json({"session": handle.id, "undone": about, "tokens": context.tokens})
-        else:
-            show(f"{about} hides nothing now: about {counted(context.tokens, 'token')} are sent.")
+        sentence = f"{about} hides nothing now: about {counted(tokens, 'token')} are sent."
+        return {"undone": about, "tokens": tokens}, sentence
 
-    return run(work)
+    return _change(session, work, store, namespace, as_json=as_json)
 
 
 def abandon(
@@ -232,42 +288,63 @@ def abandon(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Give up a turn that was interrupted. What was said of it stays; nothing more of it is done.
+    """Give up a turn that was interrupted.
 
-    `perdure chat --session ID` goes on with it instead.
+    What was said of it stays, and nothing more of it is done. `perdure chat --session ID` goes on
+    with it instead.
+
+    Examples:
+        perdure sessions abandon 01jd
+
+    Exit codes:
+        4  the process that runs the turn is alive
     """
 
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            handle = await opened.open(session)
-            was_open = await handle.abandon_turn()
-        if as_json:
-            show_json({"session": handle.id, "abandoned": was_open})
-        else:
-            show(f"The turn of {handle.id} is given up." if was_open else "No turn was open.")
+    async def work(handle: Session, _: Store) -> Told:
+        was_open = await handle.abandon_turn()
+        sentence = f"The turn of {handle.id} is given up." if was_open else "No turn was open."
+        return {"abandoned": was_open}, sentence
 
-    return run(work)
+    return _change(session, work, store, namespace, as_json=as_json)
 
 
 def end(
     session: SessionArgument,
     *,
     reason: Annotated[
-        str | None, typer.Option(callback=only_text, help="Why; kept in the log.")
+        str | None,
+        typer.Option(metavar="TEXT", callback=only_text, help="Why; kept in the log."),
     ] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Close a session. Its next turn opens it again."""
+    """Close a session.
 
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            handle = await opened.open(session)
-            ended = await handle.end(reason)
-        if as_json:
-            show_json({"session": handle.id, "status": "ended", "changed": ended is not None})
-        else:
-            show(f"{handle.id} {'is' if ended else 'was'} ended{'' if ended else ' already'}.")
+    It stays as it is, and its next turn opens it again.
 
-    return run(work)
+    Examples:
+        perdure sessions end 01jd --reason "merged"
+
+    Exit codes:
+        4  a turn is running in the session
+    """
+
+    async def work(handle: Session, _: Store) -> Told:
+        ended = await handle.end(reason)
+        sentence = f"{handle.id} {'is' if ended else 'was'} ended{'' if ended else ' already'}."
+        return {"status": "ended", "changed": ended is not None}, sentence
+
+    return _change(session, work, store, namespace, as_json=as_json)
+
+
+_COMMANDS: Mapping[str, Callable[..., int]] = {
+    "branch": branch,
+    "fork": fork,
+    "label": label,
+    "rename": rename,
+    "compact": compact,
+    "uncompact": uncompact,
+    "abandon": abandon,
+    "end": end,
+}

@@ -61,7 +61,19 @@ def doctor(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Check the set-up and the store. Exit code 1 when something is broken."""
+    """Check the set-up and the store.
+
+    The installation, who may read the store, its journal, its hashes (of a large store only with
+    `perdure store verify`), free space, encryption, and the models that are set up. Every finding
+    says what to do. Nothing is changed.
+
+    Examples:
+        perdure doctor
+        perdure doctor --json --store sqlite:///agents.db
+
+    Exit codes:
+        1  something is broken
+    """
 
     async def work() -> int:
         checks = [*_installation(), *_place(store), *await _content(store, namespace)]

@@ -6,6 +6,7 @@ can make (a file in the way, a path that is not there) are defined here.
 
 from __future__ import annotations
 
+import shlex
 from typing import ClassVar
 
 from perdure.errors import PerdureError
@@ -58,6 +59,41 @@ class StoreNotFound(PerdureError):
         self.store = store
 
 
+class NotImported(PerdureError):
+    """A file was named where a session is expected, and no session is made of it yet."""
+
+    code: ClassVar[str] = "not_imported"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} is not in this store yet; `perdure import {shlex.quote(path)}` adds it"
+        )
+        self.path = path
+
+
+class NoTerminal(PerdureError):
+    """Something is to be chosen with the keyboard, and there is none."""
+
+    code: ClassVar[str] = "no_terminal"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a session is picked at a terminal, and there is none here; `perdure sessions list` "
+            "names them, `perdure sessions search` finds what was said in them"
+        )
+
+
+class NothingToPick(PerdureError):
+    """There is no session to choose."""
+
+    code: ClassVar[str] = "nothing_to_pick"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "there are no sessions here yet: `perdure import FILE` or `perdure chat` makes one"
+        )
+
+
 class QuestionNotFound(PerdureError):
     """No open question has that id."""
 
@@ -104,6 +140,7 @@ EXITS: dict[str, int] = {
     "path_not_found": NOT_FOUND,
     "store_not_found": NOT_FOUND,
     "question_not_found": NOT_FOUND,
+    "not_imported": NOT_FOUND,
     "entry_not_found": NOT_FOUND,
     "session_not_found": NOT_FOUND,
     "erased": NOT_FOUND,

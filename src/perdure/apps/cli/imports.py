@@ -36,7 +36,7 @@ def add_to(program: typer.Typer) -> None:
 
 def import_sessions(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Files, or folders of .jsonl files.")
+        list[Path], typer.Argument(metavar="PATH", help="Files, or folders of .jsonl files.")
     ],
     *,
     format: Annotated[
@@ -57,6 +57,15 @@ def import_sessions(
     then 1. Where one file alone is named it is that of its error: 2 when it is no session. --json
     prints one object a session. --watch prints a line a change; a session that is in the middle of
     a turn here goes on when the turn has ended.
+
+    Examples:
+        perdure import ~/.claude/projects          # all sessions of Claude Code
+        perdure import session.jsonl --json
+        perdure import ~/.pi/agent/sessions --watch  # and what is added, until Ctrl-C
+
+    Exit codes:
+        1  some files could not be imported
+        2  the one file named is no session
     """
     missing = [path for path in paths if not path.exists()]
     if missing and (is_watching or len(paths) == 1):

@@ -10,7 +10,13 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, QuestionNotFound, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import (
+    JsonOption,
+    NamespaceOption,
+    StoreOption,
+    only_text,
+    run,
+)
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import iso, local_time, out_style, show, show_json, show_lines
 from perdure.apps.terminal.text import safe
@@ -20,7 +26,7 @@ from perdure.errors import AmbiguousId
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import SessionInfo
 
-inbox = typer.Typer(help="What waits for a person.", invoke_without_command=True)
+inbox = typer.Typer(invoke_without_command=True)
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -43,13 +49,25 @@ def inbox_itself(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """List what waits for a person; `answer` answers it."""
+    """List what waits for a person, and answer it.
+
+    Approvals of tools, outcomes nobody knows, what an agent asks: every session's, in one list.
+
+    Examples:
+        perdure inbox
+        perdure inbox answer 01jd approve --note "go on"
+    """
     if context.invoked_subcommand is not None:
-        if as_json or store is not None or namespace != NAMESPACE:
+        if as_json or store is not None or _is_typed(context, "namespace"):
             name = context.invoked_subcommand
             raise UsageMistake(f"write the options after the command: perdure inbox {name} ...")
         return DONE
     return list_questions(store=store, namespace=namespace, as_json=as_json)
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 @inbox.command("list")
@@ -59,7 +77,14 @@ def list_questions(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """List the questions nobody has answered, oldest first."""
+    """List the questions nobody has answered, oldest first.
+
+    Each with the session it is of, and the command that answers it.
+
+    Examples:
+        perdure inbox list
+        perdure inbox list --json
+    """
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
@@ -81,13 +106,31 @@ def answer(
     ],
     choice: Annotated[str, typer.Argument(metavar="CHOICE", help="One of its choices.")],
     *,
-    note: Annotated[str | None, typer.Option(help="Kept with the answer.")] = None,
-    by: Annotated[str | None, typer.Option(help="Who answers; you, if left out.")] = None,
+    note: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", callback=only_text, help="Kept with the answer."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", callback=only_text, help="Who answers; you, if left out."),
+    ] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Answer a question. The first answer counts; the turn goes on when it is resumed."""
+    """Answer a question.
+
+    The first answer counts, whoever gives it. The turn goes on when it is resumed, here or
+    elsewhere.
+
+    Examples:
+        perdure inbox answer 01jd approve
+        perdure inbox answer 01jd/17 deny --note "not on a Friday"
+
+    Exit codes:
+        3  no open question has that id
+        4  somebody gave another answer before
+    """
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
@@ -106,11 +149,10 @@ def answer(
 
 async def _waiting(store: Store) -> list[Waiting]:
     """Every open question of the namespace, oldest first."""
-    found: list[Waiting] = []
-    for info in await store.recent(limit=None, scope="all"):
-        session = await store.open(info.id)
-        found += [Waiting(info, asked) for asked in await session.questions()]
-    return sorted(found, key=lambda each: each.asked.at)
+    asked = await store.questions()
+    sessions = dict.fromkeys(entry_place(each.id)[0] for each in asked)
+    infos = {session: (await store.backend.state(session)).info for session in sessions}
+    return [Waiting(infos[entry_place(each.id)[0]], each) for each in asked]
 
 
 async def _session_of(store: Store, question: str) -> StreamId:
@@ -118,7 +160,8 @@ async def _session_of(store: Store, question: str) -> StreamId:
     try:
         return entry_place(question)[0]
     except ValueError:
-        fitting = [w.asked.id for w in await _waiting(store) if w.asked.id.startswith(question)]
+        asked = await store.questions()
+    fitting = [each.id for each in asked if each.id.startswith(question)]
     if len(fitting) > 1:
         raise AmbiguousId(question, tuple(fitting))
     if not fitting:

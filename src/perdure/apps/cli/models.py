@@ -40,9 +40,7 @@ _MEANINGS: dict[Readiness, Meaning] = {
 }
 _SHOWN_CHARS = 60
 
-models_commands = typer.Typer(
-    help="Which providers are set up; `test` calls a model.", invoke_without_command=True
-)
+models_commands = typer.Typer(invoke_without_command=True)
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -63,7 +61,14 @@ def add_to(program: typer.Typer) -> None:
 
 @models_commands.callback()
 def list_providers(context: typer.Context, *, as_json: JsonOption = False) -> int:
-    """List the providers of models: configured, or what each one is missing. Calls nobody."""
+    """List the providers of models: configured, or what each one is missing.
+
+    Calls nobody. A key is found in the environment or in the system's keyring, and never shown.
+
+    Examples:
+        perdure models
+        perdure models test anthropic:claude-opus-4-5  # call one
+    """
     if context.invoked_subcommand is not None:
         if as_json:
             name = context.invoked_subcommand
@@ -79,15 +84,21 @@ def list_providers(context: typer.Context, *, as_json: JsonOption = False) -> in
 
 @models_commands.command("test")
 def try_model(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="provider:name, e.g. anthropic:claude-opus-4-5.")
-    ],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model, as provider:name.")],
     *,
     as_json: JsonOption = False,
 ) -> int:
-    """Make one small call to MODEL and show how long it took and what it used. It may cost money.
+    """Make one small call to a model, and show how long it took and what it used.
 
-    Exit code 1 when the model does not answer.
+    It may cost money. It is given up when no whole answer comes within a minute.
+
+    Examples:
+        perdure models test scripted:echo  # offline, free
+        perdure models test openai:gpt-5
+
+    Exit codes:
+        1  the model does not answer
+        2  there is no such provider, or its key is missing
     """
 
     async def work() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from perdure.apps.cli.words.project import project_namespace
 
 
 def only_text(words: str | None) -> str | None:
@@ -22,20 +25,52 @@ def only_text(words: str | None) -> str | None:
     return words
 
 
+def namespace_of(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
+    """The namespace: as typed, else $PERDURE_NAMESPACE, else the project's, else `value`.
+
+    Raises: ConfigError when the project's settings cannot be read.
+    """
+    source = context.get_parameter_source(parameter.name or "")
+    if source is not None and source.name != "DEFAULT":
+        return value
+    return project_namespace(Path()) or value
+
+
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="ADDRESS", help="sqlite:///FILE or memory:"),
+    typer.Option(
+        "--store",
+        metavar="ADDRESS",
+        help="The store: sqlite:///FILE, jsonl:///FOLDER, postgresql://USER@HOST/DATABASE or "
+        "memory:; left out: $PERDURE_STORE, else a file in your data folder.",
+    ),
 ]
 NamespaceOption = Annotated[
-    str, typer.Option("--namespace", metavar="NAME", help="The project the sessions belong to.")
+    str,
+    typer.Option(
+        "--namespace",
+        metavar="NAME",
+        envvar="PERDURE_NAMESPACE",
+        callback=namespace_of,
+        help="The part of the store to work in; left out: the project's (`perdure init`).",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ModelOption = Annotated[
     str | None,
-    typer.Option("-m", "--model", metavar="MODEL", help="provider:name, e.g. scripted:echo."),
+    typer.Option(
+        "-m",
+        "--model",
+        metavar="MODEL",
+        help="The model, as provider:name; scripted:echo works offline.",
+    ),
 ]
 SessionArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The session: its id, or how it begins.")
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The session: its id, how that begins, or a file it was imported from.",
+    ),
 ]
 EntryArgument = Annotated[
     str,
@@ -44,6 +79,9 @@ EntryArgument = Annotated[
         help="The entry: its number, its id, or how that begins; also a foreign id.",
     ),
 ]
+
+MOST = 1_000_000_000
+"""The greatest number a command takes; more would be a slip of the hand."""
 
 ROOT = "root"
 """What stands for the place before the first entry."""

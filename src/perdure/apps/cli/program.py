@@ -9,7 +9,10 @@ from typing import Annotated, Protocol, cast
 import typer
 
 from perdure.apps.cli.exits import DONE, USAGE, UsageMistake
-from perdure.apps.terminal.output import remark, show
+from perdure.apps.cli.surface.page import page_lines
+from perdure.apps.cli.surface.shape import Command, described
+from perdure.apps.terminal.output import out_style, remark, show, show_lines, width
+from perdure.apps.terminal.style import Style
 
 COMMANDS: Mapping[str, str] = {
     "demo": "perdure.apps.demo.command",
@@ -39,18 +42,31 @@ def run(words: Sequence[str]) -> int:
     Raises: UsageMistake when they call none; what the command raises.
     """
     command = typer.main.get_command(_program(words[0] if words else None))
+    if "--help" in words[: words.index("--") if "--" in words else None]:
+        show_lines(page_lines(shape_of(command).at(words), width(), out_style()))
+        return DONE
     try:
         result: object = command.main(list(words), prog_name="perdure", standalone_mode=False)
     except typer.TyperException as error:
-        return _misused(error.format_message())
+        return _misused(error.format_message(), shape_of(command).at(words))
     except typer.Abort:  # typer's word for a stdin that ended
         raise KeyboardInterrupt from None
     return result if isinstance(result, int) else DONE
 
 
+def shape_of(command: object) -> Command:
+    """What there is to know about `command`, as typer makes it of a program."""
+    return described(command, tuple(COMMANDS))
+
+
+def whole_program() -> typer.Typer:
+    """The program with every command."""
+    return _program(None)
+
+
 def _program(wanted: str | None) -> typer.Typer:
     """The program with the command `wanted`; with all commands where that is none of them."""
-    program = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
+    program = typer.Typer(rich_markup_mode=None, no_args_is_help=True, add_completion=False)
     program.callback()(_perdure)
     if wanted in ("--version", "-V"):
         names: list[str] = []
@@ -84,13 +100,23 @@ def _perdure(
 ) -> None:
     """Sessions for AI agents that last: one durable log, from a recorded session to a resumed turn.
 
-    The store is $PERDURE_STORE, or a file of yours; every command takes --store.
+    Every command works on a store: --store, else $PERDURE_STORE, else a file in your data folder.
+    What a program may read goes to stdout, with --json as JSON; everything else goes to stderr.
+
+    `perdure COMMAND --help` tells about a command, `perdure sessions COMMAND --help` about one of a
+    group.
+
+    Examples:
+        perdure demo                     # see what it does, offline, in under a minute
+        perdure import ~/.claude/projects  # bring in the sessions of another program
+        perdure sessions search hotel    # find a conversation by a word one remembers
+        perdure chat --continue          # go on where you stopped in this folder
     """
 
 
-def _misused(message: str) -> int:
+def _misused(message: str, called: Command) -> int:
     if message.startswith("Usage:"):  # a group was called without a command: its help
-        remark(message)
+        remark("\n".join(page_lines(called, width(), Style())))
         return USAGE
     hint = "" if message.endswith("?") else "; add --help to see what is possible"
     raise UsageMistake(message.rstrip(".") + hint)

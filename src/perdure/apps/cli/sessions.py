@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
 
 from perdure.apps.cli import changes
-from perdure.apps.cli.options import JsonOption, NamespaceOption, SessionArgument, StoreOption, run
+from perdure.apps.cli.options import (
+    MOST,
+    JsonOption,
+    NamespaceOption,
+    SessionArgument,
+    StoreOption,
+    run,
+)
 from perdure.apps.cli.search import command as search
+from perdure.apps.cli.words.naming import opened_session
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.contexts import context_data, context_lines
 from perdure.apps.terminal.drawing import drawn
@@ -30,25 +39,46 @@ from perdure.apps.terminal.trees import tree_json
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
 
+_BY_NAME = ("perdure.apps.picker.command", "perdure.apps.cli.diff.command")
+"""Modules with commands of this group; the options of their commands are those of this package."""
+
 TREE_LINES = 200
 """Lines that `sessions tree` fits a tree into unless it is told otherwise."""
 
-sessions = typer.Typer(help="Look at sessions, and change where they go on.", no_args_is_help=True)
+HELP = """Look at sessions, and change where they go on.
+
+A session is named by its id, by how that begins, or by a file it was imported from; an entry by its
+number in the session, as `perdure sessions tree` shows it.
+
+Examples:
+    perdure sessions list
+    perdure sessions pick  # choose one with the keyboard
+"""
+
+sessions = typer.Typer(help=HELP, no_args_is_help=True)
 
 
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure sessions`` known."""
     changes.add_to(sessions)
     search.add_to(sessions)
+    for module in _BY_NAME:
+        importlib.import_module(module).add_to(sessions)
     program.add_typer(sessions, name="sessions")
 
 
 @sessions.command("list")
 def list_sessions(
     *,
-    limit: Annotated[int, typer.Option(min=0, help="At most this many; 0: all.")] = 50,
-    query: Annotated[str | None, typer.Option(help="Only where title or id contain this.")] = None,
-    cwd: Annotated[str | None, typer.Option(help="Only those of this folder.")] = None,
+    limit: Annotated[
+        int, typer.Option(min=0, max=MOST, metavar="N", help="At most this many; 0: all.")
+    ] = 50,
+    query: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only where title or id contain this.")
+    ] = None,
+    cwd: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Only those of this folder.")
+    ] = None,
     is_all: Annotated[
         bool, typer.Option("--all", help="Also sessions of roles and subagents.")
     ] = False,
@@ -56,7 +86,16 @@ def list_sessions(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """List sessions, newest activity first."""
+    """List sessions, newest activity first.
+
+    A session's activity is its newest user or assistant message. `perdure sessions pick` chooses
+    one with the keyboard, `perdure sessions search` finds what was said in them.
+
+    Examples:
+        perdure sessions list --cwd .             # those of this folder
+        perdure sessions list --query hotel --limit 5
+        perdure sessions list --json --limit 0    # all of them, for a program
+    """
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
@@ -103,11 +142,22 @@ def show_session(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show a session and the branch it is on."""
+    """Show a session and the branch it is on.
+
+    Its title, folder, times, how much was said, what it used, what waits for an answer, and the
+    messages of the branch that the conversation goes on from, the older ones folded.
+
+    Examples:
+        perdure sessions show 01jd                # by the beginning of its id
+        perdure sessions show ~/old/session.jsonl  # by a file that was imported
+
+    Exit codes:
+        3  no session of that name, or a file that was not imported
+    """
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
-            report = await report_of(await opened.open(session), opened.backend)
+            report = await report_of(await opened_session(opened, session), opened.backend)
         if as_json:
             show_json(report_data(report))
         else:
@@ -122,10 +172,14 @@ def show_tree(
     *,
     is_all: Annotated[bool, typer.Option("--all", help="Fold nothing.")] = False,
     limit: Annotated[
-        int, typer.Option(min=1, help="Fold until it fits about this many lines.")
+        int,
+        typer.Option(
+            min=1, max=MOST, metavar="LINES", help="Fold until it fits about this many lines."
+        ),
     ] = TREE_LINES,
     depth: Annotated[
-        int | None, typer.Option(min=0, help="Fold branches that lie deeper than this.")
+        int | None,
+        typer.Option(min=0, max=MOST, metavar="N", help="Fold branches that lie deeper than this."),
     ] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -134,12 +188,17 @@ def show_tree(
     """Draw the tree of a session.
 
     It shows every branch, label and compaction. The straight line is the branch the conversation
-    goes on from; the others stand right of it.
+    goes on from; the others stand right of it. The numbers are what other commands call the
+    entries.
+
+    Examples:
+        perdure sessions tree 01jd
+        perdure sessions tree 01jd --all  # every entry, nothing folded
     """
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
-            handle = await opened.open(session)
+            handle = await opened_session(opened, session)
             roots = await handle.tree()
         if as_json:
             show_raw(tree_json(roots, handle.leaf))
@@ -167,17 +226,26 @@ def show_context(
     session: SessionArgument,
     *,
     budget: Annotated[
-        int | None, typer.Option(min=1, metavar="TOKENS", help="What it has to fit into.")
+        int | None,
+        typer.Option(min=1, max=MOST, metavar="TOKENS", help="What it has to fit into."),
     ] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show what a model would be sent now, and why."""
+    """Show what a model would be sent now, and why.
+
+    Every message with its size and the entries it comes from; what a compaction hides, and what a
+    budget leaves out.
+
+    Examples:
+        perdure sessions context 01jd
+        perdure sessions context 01jd --budget 8000  # what would be left out
+    """
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
-            handle = await opened.open(session)
+            handle = await opened_session(opened, session)
             context = await handle.context(budget)
             report = await report_of(handle, opened.backend)
         if as_json:

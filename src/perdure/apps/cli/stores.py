@@ -16,7 +16,14 @@ from perdure.apps.terminal.text import safe
 from perdure.errors import CorruptLog, StoreCorrupt
 from perdure.stores.protocol import Problem, StoreInfo, Verification
 
-store_commands = typer.Typer(help="Look at a store as a whole.", no_args_is_help=True)
+HELP = """Look at a store as a whole, check it, and take care of it.
+
+Examples:
+    perdure store info
+    perdure store verify --store sqlite:///agents.db
+"""
+
+store_commands = typer.Typer(help=HELP, no_args_is_help=True)
 
 
 def add_to(program: typer.Typer) -> None:
@@ -33,7 +40,18 @@ def info(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show where the store is, what is in it, and how it is kept."""
+    """Show where the store is, what is in it, and how it is kept.
+
+    Counts and sizes are those of the namespace; the size of the store is that of the whole file or
+    database.
+
+    Examples:
+        perdure store info
+        perdure store info --json --store sqlite:///agents.db
+
+    Exit codes:
+        3  there is no store yet
+    """
 
     async def work() -> None:
         _require(store)
@@ -49,27 +67,44 @@ def info(
 
 def _info_lines(facts: StoreInfo) -> Iterator[str]:
     style = out_style()
-    encryption = "plain: anybody who can read the file can read it all"
-    if facts.is_encrypted:
-        encryption = f"encrypted with {facts.cipher}"
-    overhead = f", {facts.size_bytes / facts.payload_bytes:.2f} x" if facts.payload_bytes else ""
     rows = (
         ("store", facts.address),
         ("backend", f"{facts.backend} ({facts.engine}), schema {facts.schema_version}"),
         ("namespace", facts.namespace),
         ("holds", f"{counted(facts.streams, 'log')}, {counted(facts.entries, 'entry', 'entries')}"),
-        ("size", f"{size(facts.size_bytes)} for {size(facts.payload_bytes)} of content{overhead}"),
-        ("durability", f"{facts.durability}: {_DURABILITY.get(facts.durability, '')}"),
-        ("encryption", encryption),
+        ("size", _size(facts)),
+        ("durability", _DURABILITY.get(facts.durability, facts.durability)),
+        ("encryption", _encryption(facts)),
     )
     for name, value in rows:
         yield f"{style.paint(name.ljust(10), 'faint')}  {safe(value)}"
 
 
 _DURABILITY = {
-    "full": "what is acknowledged survives power loss",
-    "normal": "what is acknowledged survives kill -9, not power loss",
+    "full": "full: what is acknowledged survives power loss",
+    "normal": "normal: what is acknowledged survives kill -9, not power loss",
+    "none": "none: all of it ends with this process",
 }
+
+
+def _size(facts: StoreInfo) -> str:
+    if not facts.payload_bytes:
+        return (
+            "nothing yet" if facts.durability == "none" else f"{size(facts.size_bytes)}, no content"
+        )
+    content = f"{size(facts.payload_bytes)} of content"
+    if facts.durability == "none":
+        return content
+    overhead = f"{facts.size_bytes / facts.payload_bytes:.2f} x"
+    return f"{size(facts.size_bytes)} for {content}, {overhead}"
+
+
+def _encryption(facts: StoreInfo) -> str:
+    if facts.is_encrypted:
+        return f"encrypted with {facts.cipher}"
+    if facts.durability == "none":
+        return "not needed: nothing of it is written down"
+    return "plain: anybody who can read the file can read it all"
 
 
 @store_commands.command("verify")
@@ -79,7 +114,18 @@ def verify(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Check every hash, parent and count. Changes nothing; exit code 1 when something is wrong."""
+    """Check every hash, parent and count.
+
+    Reads the whole namespace and changes nothing. Damage is named by session and entry.
+
+    Examples:
+        perdure store verify
+        perdure store verify --json | jq .problems
+
+    Exit codes:
+        1  something is wrong
+        3  there is no store yet
+    """
 
     async def work() -> int:
         _require(store)
@@ -112,7 +158,13 @@ def reindex(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Build the search index anew from the log. Searches find the same before and afterwards."""
+    """Build the search index anew from the log.
+
+    For an index that a search calls damaged. Searches find the same before and afterwards.
+
+    Examples:
+        perdure store reindex
+    """
 
     async def work() -> None:
         _require(store)

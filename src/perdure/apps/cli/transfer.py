@@ -11,6 +11,7 @@ import typer
 
 from perdure.apps.cli.exits import PathExists, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, SessionArgument, StoreOption, run
+from perdure.apps.cli.words.naming import opened_session
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import (
     remark,
@@ -74,6 +75,15 @@ def export(  # noqa: PLR0913 - each is an option of the command
     An unchanged import of pi or Operator gives its own bytes. What the format cannot hold, and
     what --redact replaced, is told on stderr, or with --json on stdout. A workflow is one branch,
     as in `perdure export ID --format workflow -o .`, which names the file after the session.
+
+    Examples:
+        perdure export 01jd --format html -o trip.html
+        perdure export 01jd --format markdown --leaf 12 --redact secrets,paths
+        perdure export 01jd -o trip.jsonl  # all of it, for perdure elsewhere
+
+    Exit codes:
+        2  the format cannot hold the session
+        4  the file exists already, and --force is not given
     """
     if as_json and output is None:
         raise UsageMistake("--json tells about a file: name one with -o FILE")
@@ -86,7 +96,7 @@ def export(  # noqa: PLR0913 - each is an option of the command
         if output is not None and output.is_file() and not is_forced:
             raise PathExists(str(output))
         async with existing_store(store, namespace) as opened:
-            handle = await opened.open(session)
+            handle = await opened_session(opened, session)
             at = None if leaf is None else await opened.backend.resolve(handle.id, leaf)
             selection = Selection(at, has_all_branches, sorts, dialect or "perdure")
             exported = await export_session(opened.backend, handle.id, format, selection)

@@ -28,7 +28,7 @@ def add_to(program: typer.Typer) -> None:
 def demo(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="[PATH]", help="A recorded session; left out: the sample."),
+        typer.Argument(metavar="PATH", help="A recorded session; left out: the sample."),
     ] = None,
     *,
     store: StoreOption = None,
@@ -39,7 +39,16 @@ def demo(
 
     It imports it, goes on with it in a process that is killed inside a tool call, resumes, branches
     and forks; offline, in a new temporary folder, which it keeps, or in the store named. Every
-    claim it prints is checked; the exit code is 1 when one does not hold. --json prints the claims.
+    claim it prints is checked. --json prints the claims.
+
+    Examples:
+        perdure demo
+        perdure demo ~/.claude/projects/x/session.jsonl  # on a session of your own
+        perdure demo --store postgresql://me@db.example/perdure
+
+    Exit codes:
+        1  a claim does not hold
+        2  the file is no recorded session
     """
     file = path or SAMPLE
     if file.exists() and not file.is_file():

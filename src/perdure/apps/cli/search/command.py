@@ -9,8 +9,9 @@ from typing import Annotated, get_args
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.cli.search.showing import hit_data, hit_lines
+from perdure.apps.cli.words.naming import named_session
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
 from perdure.session.search.values import HITS, SearchRole
@@ -19,23 +20,28 @@ ROLES: tuple[SearchRole, ...] = get_args(SearchRole)
 
 RolesOption = Annotated[
     list[str] | None,
-    typer.Option("--role", metavar="ROLE", help=f"Only {', '.join(ROLES)}; may be repeated."),
+    typer.Option("--role", metavar="ROLE", help=f"Only {', '.join(ROLES)}."),
 ]
 SessionsOption = Annotated[
     list[str] | None,
-    typer.Option("--session", metavar="ID", help="Only in this session; may be repeated."),
+    typer.Option("--session", metavar="ID", help="Only in this session."),
 ]
 ToolsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--tool", metavar="NAME", help="Only calls and results of this tool; may be repeated."
-    ),
+    typer.Option("--tool", metavar="NAME", help="Only calls and results of this tool."),
 ]
-MomentOption = Annotated[
+_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
+SinceOption = Annotated[
     datetime | None,
     typer.Option(
-        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"], help="Local date or time."
+        formats=_FORMATS,
+        metavar="TIME",
+        help="Not before this local date or time: 2026-11-21T09:30.",
     ),
+]
+UntilOption = Annotated[
+    datetime | None,
+    typer.Option(formats=_FORMATS, metavar="TIME", help="Before this local date or time."),
 ]
 BranchOption = Annotated[
     bool | None,
@@ -56,10 +62,12 @@ def search(  # noqa: PLR0913 - each is an option of the command
     role: RolesOption = None,
     session: SessionsOption = None,
     tool: ToolsOption = None,
-    since: MomentOption = None,
-    until: MomentOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     on_branch: BranchOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = HITS,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MOST, metavar="N", help="At most this many hits.")
+    ] = HITS,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
@@ -68,6 +76,14 @@ def search(  # noqa: PLR0913 - each is an option of the command
 
     Words are sought all together; "words in quotes" side by side; begin* finds all words that
     begin so; OR takes either; NOT leaves out. Letter case and accents do not count.
+
+    Examples:
+        perdure sessions search 'which hotel'
+        perdure sessions search '"exact words" OR migrat*' --role user --since 2026-11-01
+        perdure sessions search TODO --session 01jd --json
+
+    Exit codes:
+        2  the query cannot be read
     """
     roles = _roles(role or ())
 
@@ -76,7 +92,7 @@ def search(  # noqa: PLR0913 - each is an option of the command
             found = await opened.search(
                 query,
                 roles=roles,
-                sessions=session or (),
+                sessions=[await named_session(opened, each) for each in session or ()],
                 tools=tool or (),
                 since=since,
                 until=until,

@@ -1,0 +1,85 @@
+"""``perdure sessions diff ID LEAF_A LEAF_B``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perdure.apps.cli.diff.comparing import difference
+from perdure.apps.cli.diff.showing import difference_data, difference_lines
+from perdure.apps.cli.options import (
+    ROOT,
+    JsonOption,
+    NamespaceOption,
+    SessionArgument,
+    StoreOption,
+    run,
+)
+from perdure.apps.cli.words.naming import opened_session
+from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.terminal.output import out_style, show_json, show_lines, width
+from perdure.client.session import Session
+from perdure.session.entries import Entry
+
+BRANCH_LINES = 40
+"""Entries of each side that are shown unless all are asked for."""
+
+
+def add_to(sessions: typer.Typer) -> None:
+    """Add the command to ``perdure sessions``."""
+    sessions.command("diff")(diff)
+
+
+def diff(
+    session: SessionArgument,
+    first: Annotated[
+        str, typer.Argument(metavar="LEAF_A", help="The entry that one branch ends with.")
+    ],
+    second: Annotated[
+        str,
+        typer.Argument(
+            metavar="LEAF_B",
+            help="The entry that the other one ends with; left out: where the session is now.",
+        ),
+    ] = "",
+    *,
+    is_all: Annotated[bool, typer.Option("--all", help="Show every entry of both.")] = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Hold two branches of a session against each other.
+
+    What they share, the entry after which they part, and what each has of its own. An entry is
+    named by its number, its id, how that begins, or a foreign id; it need not be the end of a
+    branch. "root" is the place before the first entry.
+
+    Examples:
+        perdure sessions diff 01jd 12 20
+        perdure sessions diff 01jd 12  # against the branch it is on
+        perdure sessions diff 01jd 12 20 --json
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            handle = await opened_session(opened, session)
+            paths = [await _path(handle, leaf) for leaf in (first, second)]
+        found = difference(*paths)
+        leaves = [path[-1].id if path else None for path in paths]
+        if as_json:
+            show_json({"session": handle.id, **difference_data(found, leaves)})
+        else:
+            limit = None if is_all else BRANCH_LINES
+            show_lines(
+                difference_lines(found, leaves, handle.id, width(), out_style(), limit=limit)
+            )
+
+    return run(work)
+
+
+async def _path(handle: Session, leaf: str) -> list[Entry]:
+    """The branch that ends at `leaf`; at the session's leaf where none is named."""
+    if leaf == ROOT:
+        return []
+    return await handle.path(leaf or None)

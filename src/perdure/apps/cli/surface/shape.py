@@ -1,0 +1,190 @@
+"""What every command is called, takes, and is described by, as values read from the program itself.
+
+Help pages, completion and the documents of all commands are made of these, so none of them can say
+anything else than the code does. A command's docstring holds its summary (the first paragraph), its
+description, and the sections ``Examples:`` and ``Exit codes:``, whose lines are indented.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, cast, get_args, get_origin
+
+import msgspec
+
+COMMON = ("store", "namespace", "as_json")
+"""Parameters that most commands have, by the names of the functions' arguments."""
+
+_EXAMPLES = "Examples:"
+_EXITS = "Exit codes:"
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A command line as it may be typed, and what it is for."""
+
+    line: str
+    note: str = ""
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """An argument or option. `name` is what its function calls it.
+
+    Shape: `spellings` are ``-o``, ``--output``, ``--no-output``, or the one word that stands for an
+    argument; `value` the word for what an option is given, None for a flag.
+    """
+
+    name: str
+    spellings: tuple[str, ...]
+    value: str | None
+    help: str
+    is_argument: bool = False
+    is_required: bool = False
+    is_repeated: bool = False
+    default: str | None = None
+    choices: tuple[str, ...] = ()
+    limits: str | None = None
+    variable: str | None = None
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A command, or a group of commands. `words` is how it is called, ``perdure`` left out."""
+
+    words: tuple[str, ...]
+    summary: str
+    description: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
+    exits: tuple[tuple[int, str], ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    commands: tuple[Command, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[Parameter, ...]:
+        """What is given by place."""
+        return tuple(parameter for parameter in self.parameters if parameter.is_argument)
+
+    @property
+    def options(self) -> tuple[Parameter, ...]:
+        """What is given by name, but for what most commands have."""
+        return tuple(p for p in self.parameters if not p.is_argument and p.name not in COMMON)
+
+    @property
+    def common(self) -> tuple[Parameter, ...]:
+        """What most commands have."""
+        return tuple(p for p in self.parameters if p.name in COMMON)
+
+    @property
+    def line(self) -> str:
+        """How it is called."""
+        return " ".join(("perdure", *self.words))
+
+    def at(self, words: Sequence[str]) -> Command:
+        """The command that the first of `words` lead to; `self` where they lead to none."""
+        found = next((each for each in self.commands if words and each.words[-1] == words[0]), None)
+        return self if found is None else found.at(words[1:])
+
+    def walk(self) -> Iterator[Command]:
+        """It and every command below it, in the order of the help."""
+        yield self
+        for command in self.commands:
+            yield from command.walk()
+
+
+def described(program: Any, order: Sequence[str] = ()) -> Command:
+    """The whole of `program`, as typer makes it; its commands in `order`, the others after them."""
+    return _described(program, (), {name: place for place, name in enumerate(order)})
+
+
+def _described(found: Any, words: tuple[str, ...], places: Mapping[str, int]) -> Command:
+    text = inspect.cleandoc(found.help or "")
+    paragraphs, examples, exits = _sections(text)
+    below: dict[str, Any] = getattr(found, "commands", {})
+    names = sorted(below, key=lambda name: places.get(name, len(places)))
+    return Command(
+        words=words,
+        summary=paragraphs[0] if paragraphs else "",
+        description=tuple(paragraphs[1:]),
+        examples=tuple(map(_example, examples)),
+        exits=tuple(map(_exit, exits)),
+        parameters=tuple(
+            _parameter(each)
+            for each in found.params
+            if not getattr(each, "hidden", False) and not each.name.startswith("_")
+        ),
+        commands=tuple(
+            _described(below[name], (*words, name), {})
+            for name in names
+            if not getattr(below[name], "hidden", False)
+        ),
+    )
+
+
+def _sections(text: str) -> tuple[list[str], list[str], list[str]]:
+    """The paragraphs of a docstring, and the lines of its sections."""
+    lines: dict[str, list[str]] = {_EXAMPLES: [], _EXITS: []}
+    prose: list[str] = []
+    section: str | None = None
+    for line in text.splitlines():
+        if line in lines:
+            section = line
+        elif section is not None and line.startswith(" "):
+            lines[section].append(line.strip())
+        elif line or section is None:
+            section = None
+            prose.append(line)
+    paragraphs = [" ".join(part.split()) for part in "\n".join(prose).split("\n\n")]
+    return [part for part in paragraphs if part], lines[_EXAMPLES], lines[_EXITS]
+
+
+def _example(line: str) -> Example:
+    typed, _, note = line.partition("  # ")
+    return Example(typed.rstrip(), note.strip())
+
+
+def _exit(line: str) -> tuple[int, str]:
+    code, _, meaning = line.partition(" ")
+    return int(code), meaning.strip()
+
+
+def _parameter(found: Any) -> Parameter:
+    annotation: object = found.type_descriptor.annotation
+    choices = _choices(annotation)
+    is_argument = found.param_type_name == "argument"
+    is_flag = bool(getattr(found, "is_flag", False))
+    word = found.metavar or ("|".join(choices) if choices else found.name.upper())
+    return Parameter(
+        name=found.name,
+        spellings=(word,) if is_argument else (*found.opts, *found.secondary_opts),
+        value=None if is_argument or is_flag else word,
+        help=found.help or "",
+        is_argument=is_argument,
+        is_required=bool(found.required),
+        is_repeated=bool(found.multiple) or found.nargs != 1,
+        default=_default(found, is_flag=is_flag),
+        choices=choices,
+        limits=_limits(found.min, found.max),
+        variable=found.envvar if isinstance(found.envvar, str) else None,
+    )
+
+
+def _choices(annotation: object) -> tuple[str, ...]:
+    if get_origin(annotation) is not Literal:
+        return ()
+    return tuple(str(choice) for choice in cast("tuple[object, ...]", get_args(annotation)))
+
+
+def _default(found: Any, *, is_flag: bool) -> str | None:
+    value: object = found.default
+    if isinstance(found.show_default, str):
+        return found.show_default
+    if is_flag or value is None or not found.show_default or callable(value):
+        return None
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _limits(least: float | None, most: float | None) -> str | None:
+    if least is None and most is None:
+        return None
+    if least is None:
+        return f"up to {most:,}"
+    return f"from {least:,}" if most is None else f"{least:,} to {most:,}"

@@ -1,0 +1,81 @@
+"""Which session a file of another program, or of perdure's own, is in a store: found, not imported.
+
+The store is only read. What the file's session is called is computed as an import does it, so a
+file is found although it was moved, has grown, or was rewritten since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from perdure.errors import FormatError, SessionNotFound
+from perdure.interop.formats import native, recognise
+from perdure.interop.formats.fields import fields_of
+from perdure.interop.formats.items import ParsedSource
+from perdure.interop.formats.lines import lines_of
+from perdure.interop.importing import IMPORT, PARSERS
+from perdure.interop.originals import Relation, originals_of, relation_of
+from perdure.interop.placing import session_ids
+from perdure.session.ids import StreamId
+from perdure.session.notes import ImportSource
+from perdure.stores.protocol import SessionStore
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """The session that a file was imported as; `is_behind` when the file holds more by now."""
+
+    session: StreamId
+    is_behind: bool = False
+
+
+async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
+    """The session of `store` that `file` was imported as; None when it was not.
+
+    Raises: FormatError when `file` cannot be read, or is no session.
+    """
+    try:
+        content = await asyncio.to_thread(file.read_bytes)
+    except OSError as error:
+        raise FormatError(str(file), f"it cannot be read ({error.strerror})") from error
+    format = recognise.recognised(content)
+    if format is None:
+        raise FormatError(str(file), "it is no session that perdure knows how to read")
+    if format == native.FORMAT:
+        bundle = await asyncio.to_thread(native.parse, content, file.name)
+        return await _native(store, bundle.header.id)
+    parsed = await asyncio.to_thread(PARSERS[format], content, None)
+    first = next((line.content for line in lines_of(content) if not line.is_blank), b"")
+    for stream in session_ids(parsed.format, parsed.header.session, first):
+        try:
+            found = await _made_of(store, stream, content, parsed)
+        except SessionNotFound:
+            return None
+        if found is not None:
+            return found
+    raise AssertionError("session_ids never ends")
+
+
+async def _native(store: SessionStore, stream: StreamId) -> Recorded | None:
+    try:
+        return Recorded((await store.state(stream)).header.id)
+    except SessionNotFound:
+        return None
+
+
+async def _made_of(
+    store: SessionStore, stream: StreamId, content: bytes, parsed: ParsedSource
+) -> Recorded | None:
+    """`stream` if it was made of the file; None when it is something else."""
+    header = (await store.state(stream)).header
+    described = fields_of((header.metadata or {}).get(IMPORT)) or {}
+    if (described.get("format"), described.get("session")) != (
+        parsed.format,
+        parsed.header.session,
+    ):
+        return None
+    originals = originals_of(await store.notes(stream, (ImportSource.kind,)))
+    relations = {relation_of(content, original) for original in originals}
+    return Recorded(stream, is_behind=not relations & {Relation.SAME, Relation.OLDER})

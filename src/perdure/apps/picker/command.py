@@ -1,0 +1,84 @@
+"""``perdure sessions pick``, and the choice that ``perdure chat --pick`` begins with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.apps.cli.exits import DONE, INTERRUPTED, NothingToPick
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, only_text, run
+from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.picker.choosing import begun, choices_of
+from perdure.apps.picker.screen import chosen
+from perdure.apps.terminal.output import show, show_json
+from perdure.apps.terminal.reports import row_data
+from perdure.client.clock import absolute
+from perdure.client.store import Store
+from perdure.session.info import SessionInfo
+
+
+def add_to(sessions: typer.Typer) -> None:
+    """Add the command to ``perdure sessions``."""
+    sessions.command("pick")(pick)
+
+
+def pick(
+    *,
+    query: Annotated[
+        str, typer.Option(metavar="TEXT", callback=only_text, help="What is typed already.")
+    ] = "",
+    is_all: Annotated[
+        bool, typer.Option("--all", help="Also sessions of roles and subagents.")
+    ] = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Choose a session with the keyboard, and print its id.
+
+    Type to narrow the list: words fit fuzzily in a session's title, id or folder, all of them
+    must; "words in quotes" fit only letter for letter. The arrow keys (or Ctrl-P, Ctrl-N) move,
+    Enter chooses, Esc leaves, Ctrl-U clears what was typed. Where sessions of this folder are, only
+    those are offered; Tab changes that. It is drawn on the terminal itself, so that its output can
+    go into another command.
+
+    Examples:
+        perdure sessions pick
+        perdure sessions show "$(perdure sessions pick)"
+        perdure sessions pick --query '"exact words"' --json
+
+    Exit codes:
+        2    there is no terminal
+        3    there are no sessions
+        130  left without choosing
+    """
+
+    async def work() -> int:
+        async with existing_store(store, namespace) as opened:
+            info = await picked(opened, Path(), query=query, is_all=is_all)
+        if info is None:
+            return INTERRUPTED
+        if as_json:
+            show_json(row_data(info))
+        else:
+            show(info.id)
+        return DONE
+
+    return run(work)
+
+
+async def picked(
+    store: Store, folder: Path, *, query: str = "", is_all: bool = False
+) -> SessionInfo | None:
+    """The session that the person chooses, first among those of `folder`; None: none.
+
+    Raises: NothingToPick; NoTerminal.
+    """
+    found = await store.recent(None, scope="all" if is_all else "listed")
+    if not found:
+        raise NothingToPick
+    # In this thread: a terminal that is raw waits for its person, and nothing else goes on.
+    choice = chosen(begun(choices_of(found), absolute(folder) or "", query))
+    return None if choice is None else choice.info

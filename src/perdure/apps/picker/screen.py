@@ -1,0 +1,113 @@
+"""The terminal of the person, whatever stdin and stdout are: raw while something is chosen.
+
+Drawn on the alternate screen, so what was there before is there afterwards. Whatever happens, the
+terminal is given back as it was found.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import select
+import sys
+import termios
+import tty
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.cells import cell_len
+
+from perdure.apps.cli.exits import NoTerminal
+from perdure.apps.picker.choosing import Choice, Chosen, State, after, keys_in
+from perdure.apps.picker.view import view_lines
+from perdure.apps.terminal.style import style_for
+from perdure.apps.terminal.text import safe
+
+_TERMINAL = "/dev/tty"
+_ENTER = "\x1b[?1049h\x1b[?2004h"  # the alternate screen; what is pasted comes between marks
+_LEAVE = "\x1b[?2004l\x1b[?1049l"
+_LOOK_S = 0.25
+"""How often the size of the window is looked at while no key comes."""
+
+_ESCAPE_S = 0.05
+"""How long the rest of a key that begins with an escape may take."""
+
+_CHUNK_BYTES = 4_096
+
+
+def chosen(state: State) -> Choice | None:
+    """What the person at the terminal chooses; None when they leave without choosing.
+
+    Raises: NoTerminal.
+    """
+    with _terminal() as screen:
+        style = style_for(screen)
+        reader = _Keys(screen.fileno())
+        while True:
+            size = os.get_terminal_size(screen.fileno())
+            _draw(
+                screen, view_lines(state, max(size.columns, 20), max(size.lines, 7), style), state
+            )
+            while not (typed := reader.typed()):
+                if os.get_terminal_size(screen.fileno()) != size:
+                    break
+            for key in keys_in(typed):
+                moved = after(state, key)
+                if isinstance(moved, Chosen):
+                    return moved.choice
+                state = moved
+
+
+class _Keys:
+    """What is typed at the terminal `descriptor`, decoded."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+
+    def typed(self) -> str:
+        """What came, "" when nothing did for a while. A key is never cut in two."""
+        if not self._is_ready(_LOOK_S):
+            return ""
+        text = self._read()
+        while text.endswith(("\x1b", "\x1b[", "\x1bO")) and self._is_ready(_ESCAPE_S):
+            text += self._read()
+        return text
+
+    def _is_ready(self, patience_s: float) -> bool:
+        return bool(select.select([self._descriptor], [], [], patience_s)[0])
+
+    def _read(self) -> str:
+        content = os.read(self._descriptor, _CHUNK_BYTES)
+        return self._decode(content) if content else "\x04"  # the terminal is gone
+
+
+@contextmanager
+def _terminal() -> Generator[TextIO]:
+    """The terminal, raw and on its alternate screen."""
+    if os.environ.get("TERM", "") in ("", "dumb"):
+        raise NoTerminal
+    try:
+        descriptor = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)
+    except OSError as error:
+        raise NoTerminal from error
+    encoding = sys.stderr.encoding or "utf-8"
+    with os.fdopen(descriptor, "w", encoding=encoding, errors="replace") as screen:
+        before = termios.tcgetattr(descriptor)
+        try:
+            tty.setraw(descriptor)
+            screen.write(_ENTER)
+            yield screen
+        finally:
+            screen.write(_LEAVE)
+            screen.flush()
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _draw(screen: TextIO, lines: Iterable[str], state: State) -> None:
+    """The lines from the top, and the cursor behind what was typed."""
+    text = "\r\n".join(f"{line}\x1b[K" for line in lines)
+    column = 3 + cell_len(safe(state.query))
+    screen.write(f"\x1b[H{text}\x1b[J\x1b[1;{column}H")
+    screen.flush()
