@@ -48,7 +48,7 @@ async def is_encrypted(address: str | None = None) -> bool:
 
     Raises: Unsupported where nothing can be encrypted; as `perdure.open` when it is no store.
     """
-    address, path = _place(address, "encryption")
+    address, path = place_of(address, "encryption")
     return await asyncio.to_thread(_rekeying().is_encrypted, path)
 
 
@@ -67,13 +67,13 @@ async def rekey(
     Raises: StoreInUse while anybody has it open; KeyMissing, KeyWrong; as `perdure.open`;
     ValueError when a key is none; Unsupported where nothing can be encrypted.
     """
-    address, path = _place(address, "encryption")
+    address, path = place_of(address, "encryption")
     new = StoreKey.of(new_key) if isinstance(new_key, bytes | str) else new_key
-    keys = await _present_keys(address, path, key)
+    keys = await present_keys(address, path, key)
     for number, present in enumerate(keys, 1):
         try:
             work = _rekeying().rekey
-            return await asyncio.to_thread(work, path, present, new, on_progress or _untold)
+            return await asyncio.to_thread(work, path, present, new, on_progress or untold)
         except KeyWrong:
             if number == len(keys):
                 raise
@@ -98,13 +98,13 @@ async def planned_migration(
 
     Raises: as `perdure.open`; Unsupported where there are no schemas.
     """
-    address, path = _place(address, "migrations")
-    keys = await _present_keys(address, path, key)
+    address, path = place_of(address, "migrations")
+    keys = await present_keys(address, path, key)
     module = cast("_Migrating", importlib.import_module(f"{_FOLDER}.migrating"))
     return await asyncio.to_thread(module.rehearsed, path, keys[0])
 
 
-async def _present_keys(
+async def present_keys(
     address: str, path: Path, key: bytes | str | StoreKey | None
 ) -> tuple[StoreKey | None, ...]:
     """The keys that may open the store, the likeliest first; (None,) for a plain one."""
@@ -119,7 +119,7 @@ async def _present_keys(
     return kept
 
 
-def _place(address: str | None, capability: str) -> tuple[str, Path]:
+def place_of(address: str | None, capability: str) -> tuple[str, Path]:
     """The address and the file it names. Raises: Unsupported when it names another store."""
     address = address or default_address(os.environ, sys.platform)
     if not address.startswith(_SCHEME):
@@ -131,5 +131,5 @@ def _rekeying() -> _Rekeying:
     return cast("_Rekeying", importlib.import_module(f"{_FOLDER}.rekey"))
 
 
-def _untold(_done: int, _total: int) -> None:
+def untold(_done: int, _total: int) -> None:
     """Report to nobody."""

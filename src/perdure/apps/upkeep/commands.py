@@ -11,6 +11,7 @@ from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, r
 from perdure.apps.opening import NAMESPACE, writable_store
 from perdure.apps.terminal.output import counted, show, show_json, size
 from perdure.apps.terminal.text import safe
+from perdure.apps.upkeep.backups import backup, restore
 from perdure.apps.upkeep.copying import copy
 from perdure.apps.upkeep.rekeying import existing_address, rekey
 from perdure.client.upkeep import planned_migration
@@ -24,6 +25,8 @@ def add_to(store_commands: typer.Typer) -> None:
     store_commands.command("vacuum")(vacuum)
     store_commands.command("migrate")(migrate)
     store_commands.command("copy")(copy)
+    store_commands.command("backup")(backup)
+    store_commands.command("restore")(restore)
 
 
 def vacuum(

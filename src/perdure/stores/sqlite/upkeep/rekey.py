@@ -10,13 +10,8 @@ finds a file without a name and without a log, which SQLite refuses to write to,
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Callable
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
-from typing import cast
 
 import apsw
 
@@ -31,28 +26,24 @@ from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.database import is_attached
 from perdure.stores.sqlite.migrate import version_of
 from perdure.stores.sqlite.opening import (
-    Patience,
     Site,
     bare_connection,
     check_version,
-    identity_of,
     located,
     refusal,
-    sync_folder,
 )
-from perdure.stores.sqlite.packing.cipher import copy_into, unlock
+from perdure.stores.sqlite.packing.cipher import copy_into
 from perdure.stores.sqlite.rows import Connection
-
-ALONE_LIMIT_S = 2.0
-"""How long others may take to let go of the store."""
-
-PROGRESS_STEPS = 1_000
-"""Instructions of SQLite between two reports."""
+from perdure.stores.sqlite.upkeep.placing import (
+    PROGRESS_STEPS,
+    Report,
+    addressing_connection,
+    new_file,
+    put_in_place,
+    take_alone,
+)
 
 _COPY = "-rekey"
-
-Report = Callable[[int, int], None]
-"""Told how many bytes of how many are written."""
 
 
 def is_encrypted(path: Path) -> bool:
@@ -84,12 +75,12 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
         raise StoreInUse(str(site.path))
     db: Connection | None = None
     try:
-        db = _connection(site)
-        _take_alone(db, site)
+        db = addressing_connection(site)
+        take_alone(db, site)
         check_version(site, db, version_of(db))
         copy = _copied(db, site, new_key, report)
         _check(db, copy, new_key)
-        _put_in_place(copy, site)
+        put_in_place(copy, site.path)
     except apsw.Error as error:
         raise refusal(error, site, db.system_errno if db else 0) from error
     except OSError as error:
@@ -100,35 +91,10 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
                 db.close(force=True)
 
 
-def _connection(site: Site) -> Connection:
-    """A connection that takes addresses, which say the key of a copy."""
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
-    db = cast("Connection", apsw.Connection(site.path.as_uri(), flags=flags))
-    unlock(db, site.key)
-    db.pragma("temp_store", "MEMORY")
-    return db
-
-
-def _take_alone(db: Connection, site: Site) -> None:
-    patience = Patience(b"", ALONE_LIMIT_S)
-    db.pragma("locking_mode", "EXCLUSIVE")
-    for attempt in count():
-        try:
-            mode = db.pragma("journal_mode", "DELETE")
-            db.execute("BEGIN EXCLUSIVE; COMMIT")
-        except apsw.BusyError as error:
-            if not patience(attempt):
-                raise StoreInUse(str(site.path)) from error
-        else:
-            if mode != "delete" or identity_of(site.path) != site.identity:
-                raise StoreInUse(str(site.path))
-            return
-
-
 def _copied(db: Connection, site: Site, new_key: StoreKey | None, report: Report) -> Path:
     copy = unfinished_copy(site.path)
     _remove(copy)
-    os.close(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR))
+    new_file(copy)
     total = db.pragma("page_count") * db.pragma("page_size")
 
     def tell() -> bool:
@@ -172,14 +138,3 @@ def _counts(db: Connection) -> list[object]:
         (name, db.execute(f'SELECT count(*) FROM "{name}"').fetchone())  # noqa: S608 - names of tables, out of the schema itself
         for name in tables
     ]
-
-
-def _put_in_place(copy: Path, site: Site) -> None:
-    descriptor = os.open(copy, os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    sync_folder(site.path.parent)
-    copy.replace(site.path)
-    sync_folder(site.path.parent)

@@ -7,11 +7,13 @@ are those it came with.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import apsw
+import msgspec
 
-from perdure.errors import CopyConflict, CorruptLog
-from perdure.session.ids import StreamId
+from perdure.errors import CopyConflict, CorruptLog, EntryNotFound
+from perdure.session.ids import StreamId, entry_id
 from perdure.stores.operating.sealed import (
     Sealed,
     SealedCommit,
@@ -132,3 +134,79 @@ def _stream(tables: Tables, namespace: str, share: Sealed) -> Stream:
         return created(tables, namespace, share.header)
     except apsw.CorruptError as error:
         raise CorruptLog(name, EMPTY, "its origin is damaged") from error
+
+
+# ---------------------------------------------------------------- earlier moments
+
+_POSITION_AT = "SELECT max(first + count - 1) FROM commits WHERE at <= ?"
+
+_POSITION_OF = """
+SELECT e.n FROM entry AS e JOIN stream AS s ON s.no = e.stream
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.id = ? AND e.seq = ?
+"""
+
+# The shares of a commit of several streams follow each other and were made at one time.
+_COMMITS_FROM = """
+SELECT c.first, c.count, c.at, e.stream FROM commits AS c JOIN entry AS e ON e.n = c.first
+WHERE c.first >= (SELECT max(first) FROM commits WHERE first <= ?) ORDER BY c.first
+"""
+
+_STANDINGS_AT = """
+SELECT s.id, coalesce(max(e.seq), -1), s.no, b.header, o.id
+FROM stream AS s JOIN birth AS b ON b.stream = s.no
+LEFT JOIN stream AS o ON o.no = b.origin
+LEFT JOIN entry AS e ON e.stream = s.no AND e.n <= ?
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) GROUP BY s.no ORDER BY s.no
+"""
+
+
+class _Born(msgspec.Struct):
+    created_at: int
+
+
+_born = msgspec.json.Decoder(_Born)
+
+
+class Moment(NamedTuple):
+    """A moment of a file: after the entry at a position, which was committed at a time."""
+
+    position: int
+    at: int
+
+
+def moment_at(tables: Tables, at: int) -> Moment:
+    """The moment after the last commit that was made at `at` or before."""
+    return Moment(int(tables.value(_POSITION_AT, at) or 0), at)
+
+
+def moment_of(tables: Tables, namespace: str, stream: StreamId, seq: int) -> Moment:
+    """The moment after the commit that holds an entry, its shares in other streams included.
+
+    Raises: EntryNotFound.
+    """
+    n = tables.value(_POSITION_OF, namespace, stream, seq)
+    if n is None:
+        raise EntryNotFound(entry_id(stream, seq), stream)
+    position, at, streams = int(n), 0, set[int]()
+    for first, count, made_at, number in tables.rows(_COMMITS_FROM, n):
+        if streams and (made_at != at or number in streams):
+            break
+        position, at = first + count - 1, made_at
+        streams.add(number)
+    return Moment(position, at)
+
+
+def standings_at(tables: Tables, namespace: str, moment: Moment) -> list[Standing]:
+    """Every stream there was at `moment`, as it stood then."""
+    found: list[Standing] = []
+    for name, head, number, header, origin in list(
+        tables.rows(_STANDINGS_AT, moment.position, namespace)
+    ):
+        if head == EMPTY:
+            if _born.decode(header).created_at > moment.at:
+                continue
+            chain = tables.value("SELECT genesis FROM birth WHERE stream = ?", number)
+        else:
+            chain = tables.value(_HASH_BEFORE, number, head)
+        found.append(Standing(StreamId(name), head, bytes(chain), origin))
+    return found
