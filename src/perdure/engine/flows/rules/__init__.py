@@ -1,0 +1,1 @@
+"""What happens next in a flow, decided from its state alone. Pure."""

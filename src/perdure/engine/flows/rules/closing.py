@@ -1,0 +1,61 @@
+"""Whether a flow's forward pass can be closed, and why a flow that can make no progress cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perdure.engine.flows.rules.runnable import runnable
+from perdure.engine.flows.rules.structure import OWNER
+from perdure.session.flows.graph import edge_key
+from perdure.session.flows.run import FlowState
+
+
+def obstacles(state: FlowState, node: str) -> list[str]:
+    """Why `node` cannot close the forward pass, each in a sentence; empty when it can."""
+    return [*_wrong_node(state, node), *_unfinished(state, node)]
+
+
+def _wrong_node(state: FlowState, node: str) -> Iterator[str]:
+    known = state.graph.node(node)
+    if known is None or known.role != OWNER:
+        yield f"only a node of the role {OWNER} closes the work"
+    if state.graph.successors(node):
+        yield f"node {node} still hands over to others"
+
+
+def _unfinished(state: FlowState, node: str) -> Iterator[str]:
+    run = state.run
+    yield from (f"node {id} is at work" for id in run.running_nodes if id != node)
+    yield from (f"node {id} waits for a person" for id in run.awaiting_human_nodes if id != node)
+    yield from (f"a reply to node {id} has not been read" for id in run.pending_human_inputs)
+    yield from (f"node {id} waits for a handoff" for id in run.awaiting_handoff)
+    yield from (
+        f"nothing was handed over along {edge.key}"
+        for edge in state.graph.edges
+        if edge.key not in run.completed_handoffs
+    )
+    yield from (
+        f"what was handed over along {key} has not been read" for key in run.receiving_handoff
+    )
+
+
+def stall(state: FlowState) -> str | None:
+    """Why nothing can happen in the flow unless a person steps in; None while something can.
+
+    A flow that waits for a person is not stalled: it says what it waits for.
+    """
+    run = state.run
+    if run.status != "running" or run.improvement_phase is not None:
+        return None
+    if run.running_nodes or run.awaiting_human_nodes or runnable(state):
+        return None
+    waiting = [f"{id} waits for a handoff" for id in run.awaiting_handoff]
+    joining = [
+        f"{node.id} waits for {source}"
+        for node in state.graph.nodes
+        if node.awaits_all_inputs
+        for source in state.graph.predecessors(node.id)
+        if edge_key(source, node.id) not in run.completed_handoffs
+    ]
+    reasons = [*waiting, *joining] or ["every node has done its work, and nobody closed it"]
+    return f"no node can go on: {'; '.join(reasons)}"

@@ -1,0 +1,154 @@
+"""What becomes of a handoff: made, put before a person, or sent back to its agent for repair.
+
+All of it is checked before any of it counts. Whether an artifact is there is asked of the disk by
+the caller, who brings what was found; everything else follows from the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from perdure.engine.flows.rules.signals import Fault
+from perdure.engine.flows.rules.structure import edge_faults
+from perdure.session.flows.graph import edge_key
+from perdure.session.flows.kinds import HandoffMade, HandoffStaged, HandoffTarget
+from perdure.session.flows.run import FlowState
+
+
+class Artifact(msgspec.Struct, frozen=True):
+    """A file that is handed over.
+
+    `path` is its canonical place, relative to the record folder; `digest` the hash of what it
+    holds. `problem` says why it cannot be handed over.
+    """
+
+    path: str
+    digest: str | None = None
+    problem: str | None = None
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """A handoff that can be made. `warnings` are for people."""
+
+    body: HandoffMade | HandoffStaged
+    warnings: tuple[str, ...] = ()
+
+
+def decide_handoff(
+    state: FlowState,
+    node: str,
+    targets: Sequence[HandoffTarget],
+    artifacts: Mapping[str, Artifact],
+) -> Decided | Fault:
+    """What becomes of `node` handing over to `targets`.
+
+    `artifacts` says of each path that a target names what is there. A person has to approve what a
+    node with a human beside it hands forward.
+    """
+    fault = (
+        _misdirected(state, node, targets)
+        or _unavailable(targets, artifacts)
+        or _repeated(targets)
+        or _reused(state, node, targets, artifacts)
+        or _sent_back_too_early(state, node, targets)
+    )
+    if fault is not None:
+        return fault
+    placed = tuple(
+        HandoffTarget(t.node, artifacts[t.artifact].path, artifacts[t.artifact].digest)
+        for t in targets
+    )
+    known = state.graph.node(node)
+    is_forward = any(state.graph.has_edge(node, target.node) for target in targets)
+    warnings = _look_alikes(state, node, placed)
+    if known is not None and known.has_human and is_forward:
+        return Decided(HandoffStaged(node, known.role, placed), warnings)
+    return Decided(HandoffMade(node, placed), warnings)
+
+
+def _misdirected(state: FlowState, node: str, targets: Sequence[HandoffTarget]) -> Fault | None:
+    for target in targets:
+        if state.graph.node(target.node) is None:
+            known = ", ".join(each.id for each in state.graph.nodes)
+            return _invalid(f"there is no node {target.node!r}; the workflow has: {known}")
+        problem = edge_faults(state.graph, node, target.node)
+        if problem is not None:
+            return _invalid(problem)
+    return None
+
+
+def _unavailable(
+    targets: Sequence[HandoffTarget], artifacts: Mapping[str, Artifact]
+) -> Fault | None:
+    for target in targets:
+        problem = artifacts[target.artifact].problem
+        if problem is not None:
+            return Fault(
+                "artifact_unavailable",
+                f"the artifact {target.artifact!r} cannot be handed over: {problem}",
+                f"The artifact `{target.artifact}` cannot be handed over: {problem}. Write the "
+                "file into the record folder first, then hand over its path.",
+            )
+    return None
+
+
+def _repeated(targets: Sequence[HandoffTarget]) -> Fault | None:
+    nodes = [target.node for target in targets]
+    for node in nodes:
+        if nodes.count(node) > 1:
+            return _invalid(f"node {node!r} is named twice; give each target once")
+    return None
+
+
+def _reused(
+    state: FlowState,
+    node: str,
+    targets: Sequence[HandoffTarget],
+    artifacts: Mapping[str, Artifact],
+) -> Fault | None:
+    sent = {path for paths in state.run.history_handoff.values() for path in paths}
+    for target in targets:
+        artifact = artifacts[target.artifact]
+        if artifact.path in sent:
+            return _invalid(
+                f"the artifact {artifact.path!r} was handed over before; write a new file"
+            )
+        key = edge_key(node, target.node)
+        if artifact.digest is not None and artifact.digest in state.digests.get(key, ()):
+            return _invalid(
+                f"the artifact {artifact.path!r} says the same as one that went along {key} "
+                "before; hand over what has changed"
+            )
+    return None
+
+
+def _sent_back_too_early(
+    state: FlowState, node: str, targets: Sequence[HandoffTarget]
+) -> Fault | None:
+    for target in targets:
+        forward = edge_key(target.node, node)
+        is_back = not state.graph.has_edge(node, target.node)
+        if is_back and forward not in state.run.completed_handoffs:
+            return _invalid(
+                f"{target.node} has handed nothing over to {node} that could be sent back"
+            )
+    return None
+
+
+def _look_alikes(state: FlowState, node: str, targets: Sequence[HandoffTarget]) -> tuple[str, ...]:
+    sent = {digest: key for key, digests in state.digests.items() for digest in digests}
+    return tuple(
+        f"{target.artifact} says the same as what went along {sent[target.digest]}"
+        for target in targets
+        if target.digest in sent
+    )
+
+
+def _invalid(why: str) -> Fault:
+    return Fault(
+        "invalid_transition",
+        f"the handoff is not possible: {why}",
+        f"Your handoff was not made: {why}. Correct it and end with a new handoff block.",
+    )

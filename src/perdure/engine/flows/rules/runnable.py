@@ -1,0 +1,157 @@
+"""Which nodes of a flow can work now, and what each would be woken by.
+
+Derived anew from the state on every pass, so that nothing runnable can be forgotten. Of the nodes
+of one role instance at most one runs, since they share its session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from perdure.session.flows.graph import FlowNode, edge_key, ends_of
+from perdure.session.flows.kinds import ClaimCause
+from perdure.session.flows.run import FlowState
+
+_WOKEN_BY_HANDOFF = "prompt-human"
+"""The only wait for a person that a handoff ends."""
+
+
+class Work(msgspec.Struct, frozen=True):
+    """A node that can be claimed. See ``NodeClaimed`` for what the fields mean."""
+
+    node: FlowNode
+    cause: ClaimCause
+    delivered: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
+    text: str | None = None
+
+
+def runnable(state: FlowState) -> tuple[Work, ...]:
+    """All work that could be claimed, first what should be, one for each role instance at most."""
+    if state.run.status != "running" or state.run.improvement_phase is not None:
+        return ()
+    occupied = _occupied(state)
+    chosen: dict[str, Work] = {}
+    for work in _candidates(state):
+        role = work.node.role
+        # A node goes on where it waits: its own wait does not keep its role from it.
+        if role not in chosen and occupied.get(role, set()) <= {work.node.id}:
+            chosen[role] = work
+    return tuple(chosen.values())
+
+
+def _occupied(state: FlowState) -> dict[str, set[str]]:
+    """Role instance -> its nodes that run or wait for a person."""
+    occupied: dict[str, set[str]] = {}
+    for id in (*state.run.running_nodes, *state.run.awaiting_human_nodes):
+        waiting = state.run.awaiting_human_nodes.get(id)
+        node = state.graph.node(id)
+        role = waiting.role if waiting else node.role if node else ""
+        occupied.setdefault(role, set()).add(id)
+    return occupied
+
+
+def _candidates(state: FlowState) -> Iterator[Work]:
+    seen: set[str] = set(state.run.running_nodes)
+    for work in (*_answered(state), *_started(state), *_owing(state), *_handed(state)):
+        if work.node.id not in seen:
+            seen.add(work.node.id)
+            yield work
+
+
+def _answered(state: FlowState) -> Iterator[Work]:
+    """Nodes that wait, for a person or a handoff, and were told something."""
+    run = state.run
+    for id in (*run.awaiting_human_nodes, *run.awaiting_handoff):
+        node, said = state.graph.node(id), run.pending_human_inputs.get(id)
+        if node is not None and said is not None:
+            yield Work(node, "reply", text=said.text)
+    for id, waiting in run.awaiting_human_nodes.items():
+        node = state.graph.node(id)
+        is_configured = waiting.reason == "role-configuration" and waiting.role in state.roles
+        if node is not None and is_configured:
+            yield Work(node, "configuration", *_delivery(state, id))
+
+
+def _started(state: FlowState) -> Iterator[Work]:
+    for id in state.start:
+        node = state.graph.node(id)
+        if node is not None and id not in state.run.awaiting_human_nodes:
+            yield Work(node, "start")
+
+
+def _owing(state: FlowState) -> Iterator[Work]:
+    """Nodes that worked and still owe a handoff: a partial fan-out, or one that was sent back."""
+    for node in _free(state, state.graph.nodes):
+        is_owing = any(
+            edge_key(node.id, target) not in state.run.completed_handoffs
+            for target in state.graph.successors(node.id)
+        )
+        is_visited = node.id in state.run.visited_node_ids
+        if is_visited and is_owing and not _is_joining(state, node):
+            delivered, superseded = _delivery(state, node.id)
+            yield Work(node, "handoff" if delivered else "owed", delivered, superseded)
+
+
+def _handed(state: FlowState) -> Iterator[Work]:
+    """Nodes to which something was handed over."""
+    run = state.run
+    for node in state.graph.nodes:
+        waiting = run.awaiting_human_nodes.get(node.id)
+        if waiting is not None and (
+            waiting.reason != _WOKEN_BY_HANDOFF or node.id in run.pending_human_inputs
+        ):
+            continue
+        delivered, superseded = _delivery(state, node.id)
+        if delivered and not _is_joining(state, node):
+            yield Work(node, "handoff", delivered, superseded)
+
+
+def _free(state: FlowState, nodes: Iterable[FlowNode]) -> Iterator[FlowNode]:
+    run = state.run
+    for node in nodes:
+        is_busy = node.id in run.running_nodes or node.id in run.awaiting_human_nodes
+        if not is_busy and node.id not in run.awaiting_handoff and node.id not in state.start:
+            yield node
+
+
+def _is_joining(state: FlowState, node: FlowNode) -> bool:
+    """Whether it has to wait for more of its inputs; also when it comes back to work."""
+    if not node.awaits_all_inputs:
+        return False
+    has_backward = any(
+        state.graph.has_edge(node.id, ends_of(key)[0]) for key in deliverable(state, node.id)
+    )
+    return not has_backward and any(
+        edge_key(source, node.id) not in state.run.completed_handoffs
+        for source in state.graph.predecessors(node.id)
+    )
+
+
+def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
+    """The keys of what lies ready for node `id` and may be delivered.
+
+    What a predecessor sent does not count while the node's own request to it is undelivered: the
+    predecessor will take it back.
+    """
+    receiving = state.run.receiving_handoff
+    keys: list[str] = []
+    for key in receiving:
+        source, target = ends_of(key)
+        is_forward = state.graph.has_edge(source, id)
+        if target == id and not (is_forward and edge_key(id, source) in receiving):
+            keys.append(key)
+    return tuple(keys)
+
+
+def _delivery(state: FlowState, id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a claim of node `id` would deliver, and what it sent itself that it would take back."""
+    delivered = deliverable(state, id)
+    superseded = tuple(
+        key
+        for key in (edge_key(id, ends_of(sent)[0]) for sent in delivered)
+        if state.graph.has_edge(*ends_of(key)) and key in state.run.receiving_handoff
+    )
+    return delivered, superseded

@@ -1,0 +1,178 @@
+"""What an agent signals at the end of its turn: a fenced block tagged ``handoff``, YAML in it.
+
+The last such block counts, since an agent may quote the form before it uses it. A block that cannot
+be understood is a `Fault` that says to the agent, in one message, what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, TypeGuard, cast
+
+import msgspec
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from perdure.session.flows.kinds import HandoffTarget, RepairCode
+
+_BLOCK = re.compile(
+    r"^(?P<fence>`{3,}|~{3,})[ \t]*handoff[ \t]*\r?\n(?P<yaml>.*?)^(?P=fence)[`~]*[ \t]*$",
+    re.IGNORECASE | re.MULTILINE | re.DOTALL,
+)
+
+LONGEST = 100_000
+"""Characters of a block that are looked at; nothing an agent means to say is longer."""
+
+SHOWN = 60
+"""Characters of what an agent wrote that are told back to it."""
+
+FORM = """Write exactly one fenced block tagged `handoff` as the last thing in your answer, such as
+
+```handoff
+target_node_id: ID OF A NEIGHBOURING NODE
+artifact_path: PATH OF THE FILE YOU WROTE
+```
+
+(a list of such mappings hands over to several nodes), or a mapping with one of
+`type: prompt-human`, `type: await-handoff`, `type: forward-pass-closed`."""
+
+
+class Handover(msgspec.Struct, frozen=True):
+    """Hand artifacts over to neighbouring nodes. Shape: at least one target, as they were named."""
+
+    targets: tuple[HandoffTarget, ...]
+
+
+class Plain(msgspec.Struct, frozen=True):
+    """A signal that says nothing but its type."""
+
+    type: Literal["prompt-human", "await-handoff", "forward-pass-closed"]
+
+
+class MetaAnalysisComplete(msgspec.Struct, frozen=True):
+    """A role has looked back; `findings` is where it wrote what it found."""
+
+    findings: str
+
+
+class FeedbackComplete(msgspec.Struct, frozen=True):
+    """The feedback is written to `artifact`."""
+
+    artifact: str
+
+
+Signal = Handover | Plain | MetaAnalysisComplete | FeedbackComplete
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Why a turn's end cannot be used. `summary` is for people, `message` for the agent."""
+
+    code: RepairCode
+    summary: str
+    message: str
+
+
+def signal_in(text: str) -> Signal | Fault:
+    """What `text`, the answer of a turn, signals."""
+    blocks = [match["yaml"] for match in _BLOCK.finditer(text)]
+    if not blocks:
+        return Fault(
+            "missing_block",
+            "the answer has no handoff block",
+            f"Your answer ended without a handoff block, so nothing was handed over. {FORM}",
+        )
+    block = blocks[-1]
+    if len(block) > LONGEST:
+        return _broken("it is too long")
+    try:
+        data: object = _yaml(block)
+    except (YAMLError, ValueError, RecursionError) as error:
+        return _broken(_first_line(error))
+    return _signal(data)
+
+
+def _yaml(text: str) -> object:
+    reader: Any = YAML(typ="safe", pure=True)  # its annotations leave parts unknown
+    return reader.load(text)
+
+
+def _signal(data: object) -> Signal | Fault:
+    if isinstance(data, list):
+        return _handover(cast("list[object]", data))
+    if not _is_mapping(data):
+        return _shape("it is neither a mapping nor a list of mappings")
+    if "type" not in data:
+        return _handover([data])
+    kind = data["type"]
+    if kind in ("prompt-human", "await-handoff", "forward-pass-closed"):
+        return Plain(kind)
+    if kind == "meta-analysis-complete":
+        path = _text(data, "findings_path")
+        return _missing("findings_path") if path is None else MetaAnalysisComplete(path)
+    if kind == "backward-pass-complete":
+        path = _text(data, "artifact_path")
+        return _missing("artifact_path") if path is None else FeedbackComplete(path)
+    return Fault(
+        "unknown_signal_type",
+        f"there is no signal of type {_shown(kind)}",
+        f"Your handoff block says `type: {_shown(kind)}`, which is no signal. {FORM}",
+    )
+
+
+def _handover(items: list[object]) -> Signal | Fault:
+    if not items:
+        return _shape("its list is empty")
+    targets: list[HandoffTarget] = []
+    for item in items:
+        if not _is_mapping(item):
+            return _shape("its list holds something that is not a mapping")
+        for name in ("target_node_id", "artifact_path"):
+            if _text(item, name) is None:
+                return _missing(name)
+        targets.append(HandoffTarget(item["target_node_id"], item["artifact_path"]))
+    return Handover(tuple(targets))
+
+
+def _is_mapping(data: object) -> TypeGuard[Mapping[str, str]]:
+    return isinstance(data, Mapping)
+
+
+def _text(data: Mapping[str, object], name: str) -> str | None:
+    value = data.get(name)
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _shown(value: object) -> str:
+    # YAML can say a value that would fill the memory if it were written out.
+    text = " ".join(value.split()) if isinstance(value, str) else f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+
+
+def _first_line(error: BaseException) -> str:
+    problem = str(getattr(error, "problem", None) or error)
+    return _shown(problem) if problem else type(error).__name__
+
+
+def _broken(why: str) -> Fault:
+    return Fault(
+        "yaml_parse",
+        f"the handoff block is not YAML: {why}",
+        f"Your handoff block could not be read as YAML: {why}. {FORM}",
+    )
+
+
+def _shape(why: str) -> Fault:
+    return Fault(
+        "invalid_target_shape",
+        f"the handoff block has another form: {why}",
+        f"Your handoff block was understood as YAML, but {why}. {FORM}",
+    )
+
+
+def _missing(name: str) -> Fault:
+    return Fault(
+        "missing_required_field",
+        f"the handoff block lacks {name}",
+        f"Your handoff block needs `{name}`, as text. {FORM}",
+    )

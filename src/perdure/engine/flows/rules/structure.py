@@ -1,0 +1,157 @@
+"""What makes a graph a workflow that can run, and an edit of it one a running flow can take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from perdure.session.flows.graph import ARROW, Graph, base_role, edge_key, ends_of, is_role
+from perdure.session.flows.run import FlowRun
+
+INTAKE = "owner-intake"
+OWNER = "owner"
+RESERVED = frozenset({"a-society-feedback"})
+"""Roles that only the runtime may use."""
+
+
+def faults_of(graph: Graph) -> list[str]:
+    """Why `graph` cannot be run, each in a sentence; empty when it can."""
+    faults = list(_named(graph))
+    if faults:
+        return faults  # what follows would only repeat them
+    cycle = cycle_in(graph)
+    if cycle:
+        faults.append(f"the edges go round in a circle: {f' {ARROW} '.join(cycle)}")
+    faults += _ends(graph)
+    return faults
+
+
+def _named(graph: Graph) -> Iterator[str]:
+    ids = [node.id for node in graph.nodes]
+    if not ids:
+        yield "a workflow needs at least one node"
+    for id in _repeated(ids):
+        yield f"two nodes are called {id!r}"
+    for node in graph.nodes:
+        if not is_role(node.role):
+            yield (
+                f"node {node.id!r} has the role {node.role!r}: use lowercase words joined by "
+                "hyphens, perhaps with _1, _2 for several of one role"
+            )
+        elif base_role(node.role) in RESERVED:
+            yield f"node {node.id!r} has the role {node.role!r}, which is perdure's own"
+    yield from _linked(graph, ids)
+
+
+def _linked(graph: Graph, ids: Sequence[str]) -> Iterator[str]:
+    for edge in graph.edges:
+        for end in (edge.source, edge.target):
+            if end not in ids:
+                yield f"the edge {edge.key} names {end!r}, which is no node"
+        if edge.source == edge.target:
+            yield f"the edge {edge.key} leads from a node to itself"
+    for key in _repeated(edge.key for edge in graph.edges):
+        yield f"the edge {key} is there twice"
+
+
+def _repeated(items: Iterable[str]) -> list[str]:
+    seen: set[str] = set()
+    return [item for item in items if item in seen or seen.add(item)]
+
+
+def _ends(graph: Graph) -> Iterator[str]:
+    first = graph.nodes[0]
+    if first.id != INTAKE:
+        yield f"the first node is {first.id!r}; it must be {INTAKE!r}"
+    if first.role != OWNER:
+        yield f"node {first.id!r} has the role {first.role!r}; the first node's must be {OWNER!r}"
+    for source in sources_of(graph):
+        if source != first.id:
+            yield f"nothing is handed to node {source!r}; only {INTAKE!r} may begin the work"
+    for sink in sinks_of(graph):
+        node = graph.node(sink)
+        if node is not None and node.role != OWNER and len(graph.nodes) > 1:
+            yield f"node {sink!r} hands over to nobody, so its role must be {OWNER!r}"
+
+
+def sources_of(graph: Graph) -> tuple[str, ...]:
+    """Ids of the nodes that nothing is handed to, in the order of the nodes."""
+    targets = {edge.target for edge in graph.edges}
+    return tuple(node.id for node in graph.nodes if node.id not in targets)
+
+
+def sinks_of(graph: Graph) -> tuple[str, ...]:
+    """Ids of the nodes that hand over to nobody, in the order of the nodes."""
+    sources = {edge.source for edge in graph.edges}
+    return tuple(node.id for node in graph.nodes if node.id not in sources)
+
+
+def cycle_in(graph: Graph) -> Sequence[str]:
+    """A circle of forward edges, its first node again at the end; empty when there is none."""
+    done: set[str] = set()
+    for start in graph.nodes:
+        path: list[str] = []
+        waiting: list[tuple[str, bool]] = [(start.id, True)]
+        while waiting:
+            id, is_entered = waiting.pop()
+            if not is_entered:
+                done.add(path.pop())
+            elif id in path:
+                return [*path[path.index(id) :], id]
+            elif id not in done:
+                path.append(id)
+                waiting.append((id, False))
+                waiting += [(target, True) for target in graph.successors(id)]
+    return ()
+
+
+def faults_of_edit(run: FlowRun, before: Graph, after: Graph) -> list[str]:
+    """Why a flow that stands at `run` cannot go on with `after` instead of `before`."""
+    faults = faults_of(after)
+    if faults:
+        return faults
+    return [*_lost_nodes(run, after), *_lost_edges(run, after), *_lost_waits(run, before, after)]
+
+
+def _lost_nodes(run: FlowRun, after: Graph) -> Iterator[str]:
+    used = {
+        *run.running_nodes,
+        *run.awaiting_human_nodes,
+        *run.pending_human_inputs,
+        *run.pending_handoff_approvals,
+        *run.visited_node_ids,
+        *run.awaiting_handoff,
+    }
+    for key in (*run.completed_handoffs, *run.receiving_handoff):
+        used.update(ends_of(key))
+    for id in sorted(used):
+        if after.node(id) is None:
+            yield f"node {id!r} has worked or waits, and cannot be taken away"
+
+
+def _lost_edges(run: FlowRun, after: Graph) -> Iterator[str]:
+    for key in run.completed_handoffs:
+        if not after.has_edge(*ends_of(key)):
+            yield f"the handoff {key} was made, so its edge must stay"
+    for key in run.receiving_handoff:
+        source, target = ends_of(key)
+        if not after.has_edge(source, target) and not after.has_edge(target, source):
+            yield f"the handoff {key} has not been delivered, so its edge must stay"
+
+
+def _lost_waits(run: FlowRun, before: Graph, after: Graph) -> Iterator[str]:
+    for id, waiting in run.awaiting_human_nodes.items():
+        node = after.node(id)
+        if node is not None and node.role != waiting.role:
+            yield f"node {id!r} waits for a person as {waiting.role!r} and must keep that role"
+    for id in run.awaiting_handoff:
+        is_queued = any(ends_of(key)[1] == id for key in run.receiving_handoff)
+        if before.predecessors(id) and not after.predecessors(id) and not is_queued:
+            yield f"node {id!r} waits for a handoff, and no edge leads to it any more"
+
+
+def edge_faults(graph: Graph, source: str, target: str) -> str | None:
+    """Why `source` cannot hand over to `target`; None when they are neighbours."""
+    if graph.has_edge(source, target) or graph.has_edge(target, source):
+        return None
+    legal = (*graph.successors(source), *graph.predecessors(source))
+    return f"{edge_key(source, target)} is no edge; {source} may hand over to: {', '.join(legal)}"

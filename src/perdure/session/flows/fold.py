@@ -1,0 +1,382 @@
+"""The fold of a flow's log: what each entry makes of where the flow stands.
+
+A table of one small function a kind. Folding decides nothing and refuses nothing: what was admitted
+to the log happened. So the same log gives the same state in every process, and a new entry costs
+the same however long the log is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from perdure.errors import CorruptLog
+from perdure.session.entries import Entry
+from perdure.session.flows import kinds
+from perdure.session.flows.graph import base_role, edge_key
+from perdure.session.flows.run import (
+    AwaitingHuman,
+    CommandGrant,
+    ConsentState,
+    FlowRun,
+    FlowState,
+    HumanInput,
+    ImprovementPhase,
+    RoleConfiguration,
+    ToolGrant,
+)
+
+T = TypeVar("T")
+
+replace = msgspec.structs.replace
+
+
+def flow_state(log: Iterable[tuple[Entry, object]]) -> FlowState:
+    """Where the flow stands after `log`, all its entries, each with its decoded body.
+
+    Raises: CorruptLog when it does not begin with a ``flow_started``.
+    """
+    state: FlowState | None = None
+    for entry, body in log:
+        if state is not None:
+            state = state_after(state, entry, body)
+        elif isinstance(body, kinds.FlowStarted):
+            state = _started(entry, body)
+        else:
+            raise CorruptLog(entry.stream, entry.seq, "a flow's log begins with its flow_started")
+    if state is None:
+        raise CorruptLog("", 0, "a flow's log holds at least one entry")
+    return state
+
+
+def state_after(state: FlowState, entry: Entry, body: object) -> FlowState:
+    """`state` after one more entry of its log, with its decoded body."""
+    apply = _APPLY.get(type(body))
+    state = replace(state, head=entry.seq)
+    return state if apply is None else apply(state, body, entry.at)
+
+
+def _started(entry: Entry, body: kinds.FlowStarted) -> FlowState:
+    run = FlowRun(
+        flow_id=entry.stream,
+        state_version=kinds.STATE_VERSION,
+        project_namespace=body.project,
+        workspace_root=body.workspace_root,
+        record_folder_path=body.record_folder,
+        status="running",
+        running_nodes=(),
+        awaiting_human_nodes={},
+        pending_human_inputs={},
+        visited_node_ids=(),
+        completed_handoffs=(),
+        receiving_handoff={},
+        history_handoff={},
+        awaiting_handoff=(),
+        consent_state=ConsentState(mode=body.consent),
+        feedback_context=body.feedback,
+        record_name=body.graph.name,
+        record_summary=body.graph.summary,
+    )
+    return FlowState(run=run, graph=body.graph, start=body.start, head=entry.seq)
+
+
+# ---------------------------------------------------------------- where it runs, and what
+
+
+def _workspace_bound(state: FlowState, body: kinds.WorkspaceBound, _: int) -> FlowState:
+    return _with(state, workspace_root=body.workspace_root, record_folder_path=body.record_folder)
+
+
+def _workflow_changed(state: FlowState, body: kinds.WorkflowChanged, _: int) -> FlowState:
+    return replace(state, graph=body.graph)
+
+
+def _role_configured(state: FlowState, body: kinds.RoleConfigured, _: int) -> FlowState:
+    chosen = RoleConfiguration(body.model, body.skills, body.tools, body.is_automatic)
+    return replace(state, roles=state.roles | {body.role: chosen})
+
+
+def _consent_changed(state: FlowState, body: kinds.ConsentChanged, at: int) -> FlowState:
+    consent = state.run.consent_state
+    if body.mode is not None:
+        consent = replace(consent, mode=body.mode)
+    if body.tool == "bash" and body.command is not None:
+        granted = _changed(
+            consent.bash.allowed_commands,
+            body.command,
+            None if body.is_revoked else CommandGrant(body.command, iso(at)),
+        )
+        consent = replace(consent, bash=replace(consent.bash, allowed_commands=granted))
+    if body.tool == "mcp" and body.command is not None:
+        tools = _changed(
+            consent.mcp.allowed_tools,
+            body.command,
+            None if body.is_revoked else ToolGrant(body.command, iso(at)),
+        )
+        consent = replace(consent, mcp=replace(consent.mcp, allowed_tools=tools))
+    return _with(state, consent_state=consent)
+
+
+# ---------------------------------------------------------------- nodes
+
+
+def _node_claimed(state: FlowState, body: kinds.NodeClaimed, _: int) -> FlowState:
+    run, node = state.run, body.node
+    run = replace(
+        run,
+        running_nodes=_added(run.running_nodes, node),
+        visited_node_ids=_added(run.visited_node_ids, node),
+        awaiting_human_nodes=_without(run.awaiting_human_nodes, node),
+        awaiting_handoff=_removed(run.awaiting_handoff, node),
+        receiving_handoff=_without(run.receiving_handoff, *body.delivered, *body.superseded),
+        completed_handoffs=_removed(run.completed_handoffs, *body.superseded),
+    )
+    if body.text is not None:
+        run = replace(run, pending_human_inputs=_without(run.pending_human_inputs, node))
+    return replace(
+        state,
+        run=run,
+        start=_removed(state.start, node),
+        sessions=state.sessions | {body.role: body.session},
+        repairs=_without(state.repairs, node) if body.text is not None else state.repairs,
+    )
+
+
+def _node_parked(state: FlowState, body: kinds.NodeParked, _: int) -> FlowState:
+    waiting = AwaitingHuman(body.role, body.reason, body.detail)
+    return _with(
+        state,
+        running_nodes=_removed(state.run.running_nodes, body.node),
+        awaiting_handoff=_removed(state.run.awaiting_handoff, body.node),
+        awaiting_human_nodes=state.run.awaiting_human_nodes | {body.node: waiting},
+    )
+
+
+def _node_continued(state: FlowState, body: kinds.NodeContinued, _: int) -> FlowState:
+    return _with(
+        state,
+        running_nodes=_added(state.run.running_nodes, body.node),
+        awaiting_human_nodes=_without(state.run.awaiting_human_nodes, body.node),
+    )
+
+
+def _human_replied(state: FlowState, body: kinds.HumanReplied, at: int) -> FlowState:
+    said = HumanInput(body.text, iso(at))
+    phase = state.run.improvement_phase
+    if phase is not None:
+        inputs = phase.pending_human_inputs | {body.target: said}
+        return _with_phase(state, pending_human_inputs=inputs)
+    return _with(state, pending_human_inputs=state.run.pending_human_inputs | {body.target: said})
+
+
+def _repair_asked(state: FlowState, body: kinds.RepairAsked, _: int) -> FlowState:
+    return replace(state, repairs=state.repairs | {body.node: body.attempt})
+
+
+# ---------------------------------------------------------------- handoffs
+
+
+def _handoff_made(state: FlowState, body: kinds.HandoffMade, _: int) -> FlowState:
+    run, digests = state.run, dict(state.digests)
+    receiving, history = dict(run.receiving_handoff), dict(run.history_handoff)
+    completed, is_sent_back = run.completed_handoffs, False
+    for target in body.targets:
+        key = edge_key(body.node, target.node)
+        receiving[key] = (*receiving.get(key, ()), target.artifact)
+        history[key] = _added(history.get(key, ()), target.artifact)
+        if target.digest is not None:
+            digests[key] = _added(digests.get(key, ()), target.digest)
+        if state.graph.has_edge(body.node, target.node):
+            completed = _added(completed, key)
+        else:
+            completed = _removed(completed, edge_key(target.node, body.node))
+            is_sent_back = True
+    waiting = run.awaiting_handoff
+    run = replace(
+        run,
+        running_nodes=_removed(run.running_nodes, body.node),
+        awaiting_human_nodes=_without(run.awaiting_human_nodes, body.node),
+        pending_handoff_approvals=_without(run.pending_handoff_approvals, body.node),
+        receiving_handoff=receiving,
+        history_handoff=history,
+        completed_handoffs=completed,
+        awaiting_handoff=_added(waiting, body.node) if is_sent_back else waiting,
+    )
+    return replace(state, run=run, digests=digests, repairs=_without(state.repairs, body.node))
+
+
+def _handoff_awaited(state: FlowState, body: kinds.HandoffAwaited, _: int) -> FlowState:
+    run = state.run
+    return _with(
+        state,
+        running_nodes=_removed(run.running_nodes, body.node),
+        awaiting_handoff=_added(run.awaiting_handoff, body.node),
+    )
+
+
+def _handoff_staged(state: FlowState, body: kinds.HandoffStaged, _: int) -> FlowState:
+    run = state.run
+    waiting = AwaitingHuman(body.role, "handoff-approval")
+    return _with(
+        state,
+        running_nodes=_removed(run.running_nodes, body.node),
+        awaiting_human_nodes=run.awaiting_human_nodes | {body.node: waiting},
+        pending_handoff_approvals=run.pending_handoff_approvals | {body.node: body.targets},
+    )
+
+
+def _handoff_declined(state: FlowState, body: kinds.HandoffDeclined, _: int) -> FlowState:
+    run = state.run
+    waiting = AwaitingHuman(body.role, "prompt-human", body.note)
+    return _with(
+        state,
+        awaiting_human_nodes=run.awaiting_human_nodes | {body.node: waiting},
+        pending_handoff_approvals=_without(run.pending_handoff_approvals, body.node),
+    )
+
+
+# ---------------------------------------------------------------- closing and looking back
+
+
+def _closed(state: FlowState, body: kinds.ForwardPassClosed, _: int) -> FlowState:
+    is_single = len({base_role(role) for role in state.graph.roles}) <= 1
+    phase = ImprovementPhase("awaiting_choice", single_role=is_single)
+    return _with(
+        state,
+        status="awaiting_improvement_choice",
+        running_nodes=_removed(state.run.running_nodes, body.node),
+        improvement_phase=phase,
+    )
+
+
+def _improvement_chosen(state: FlowState, body: kinds.ImprovementChosen, _: int) -> FlowState:
+    status = "skipped" if body.mode == "none" else "running"
+    state = _with_phase(
+        state,
+        status=status,
+        mode=body.mode,
+        improvement_workflow_path=body.workflow_path,
+    )
+    return replace(_with(state, status="running"), improvement=body.graph)
+
+
+def _improvement_claimed(state: FlowState, body: kinds.ImprovementClaimed, _: int) -> FlowState:
+    phase = _phase(state)
+    inputs = phase.pending_human_inputs
+    state = _with_phase(
+        state,
+        running_roles=_added(phase.running_roles, body.role),
+        awaiting_human_roles=_without(phase.awaiting_human_roles, body.role),
+        pending_human_inputs=inputs if body.text is None else _without(inputs, body.role),
+    )
+    repairs = state.repairs if body.text is None else _without(state.repairs, body.role)
+    return replace(state, sessions=state.sessions | {body.role: body.session}, repairs=repairs)
+
+
+def _improvement_parked(state: FlowState, body: kinds.ImprovementParked, _: int) -> FlowState:
+    phase = _phase(state)
+    waiting = AwaitingHuman(body.role, body.reason, body.detail)
+    return _with_phase(
+        state,
+        running_roles=_removed(phase.running_roles, body.role),
+        awaiting_human_roles=phase.awaiting_human_roles | {body.role: waiting},
+    )
+
+
+def _findings_made(state: FlowState, body: kinds.FindingsMade, _: int) -> FlowState:
+    phase = _phase(state)
+    return _with_phase(
+        state,
+        running_roles=_removed(phase.running_roles, body.role),
+        completed_roles=_added(phase.completed_roles, body.role),
+        findings_produced=phase.findings_produced | {body.role: body.findings},
+    )
+
+
+def _feedback_asked(state: FlowState, body: kinds.FeedbackAsked, _: int) -> FlowState:
+    state = _with_phase(
+        state,
+        status="awaiting_feedback_consent",
+        feedback_artifact_path=body.artifact,
+        feedback_consent="pending",
+    )
+    return _with(state, status="awaiting_feedback_consent")
+
+
+def _feedback_decided(state: FlowState, body: kinds.FeedbackDecided, _: int) -> FlowState:
+    consent = "granted" if body.is_granted else "denied"
+    state = _with_phase(state, status="running", feedback_consent=consent)
+    return _with(state, status="running")
+
+
+def _completed(state: FlowState, _: kinds.FlowCompleted, __: int) -> FlowState:
+    phase = state.run.improvement_phase
+    if phase is not None and phase.status != "skipped":
+        state = _with_phase(state, status="completed", running_roles=())
+    return _with(state, status="completed", running_nodes=())
+
+
+_APPLY: Mapping[type[object], Callable[[FlowState, Any, int], FlowState]] = {
+    kinds.WorkspaceBound: _workspace_bound,
+    kinds.WorkflowChanged: _workflow_changed,
+    kinds.NodeClaimed: _node_claimed,
+    kinds.NodeParked: _node_parked,
+    kinds.NodeContinued: _node_continued,
+    kinds.HumanReplied: _human_replied,
+    kinds.HandoffMade: _handoff_made,
+    kinds.HandoffAwaited: _handoff_awaited,
+    kinds.HandoffStaged: _handoff_staged,
+    kinds.HandoffDeclined: _handoff_declined,
+    kinds.RepairAsked: _repair_asked,
+    kinds.ConsentChanged: _consent_changed,
+    kinds.RoleConfigured: _role_configured,
+    kinds.ForwardPassClosed: _closed,
+    kinds.ImprovementChosen: _improvement_chosen,
+    kinds.ImprovementClaimed: _improvement_claimed,
+    kinds.ImprovementParked: _improvement_parked,
+    kinds.FindingsMade: _findings_made,
+    kinds.FeedbackAsked: _feedback_asked,
+    kinds.FeedbackDecided: _feedback_decided,
+    kinds.FlowCompleted: _completed,
+}
+
+
+# ---------------------------------------------------------------- small steps
+
+
+def iso(at: int) -> str:
+    """`at` (Unix milliseconds) as ISO 8601 in UTC, with milliseconds."""
+    text = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def _with(state: FlowState, **changes: Any) -> FlowState:
+    return replace(state, run=replace(state.run, **changes))
+
+
+def _phase(state: FlowState) -> ImprovementPhase:
+    return state.run.improvement_phase or ImprovementPhase("running")
+
+
+def _with_phase(state: FlowState, **changes: Any) -> FlowState:
+    return _with(state, improvement_phase=replace(_phase(state), **changes))
+
+
+def _added(items: tuple[str, ...], item: str) -> tuple[str, ...]:
+    return items if item in items else (*items, item)
+
+
+def _removed(items: tuple[str, ...], *gone: str) -> tuple[str, ...]:
+    return tuple(item for item in items if item not in gone)
+
+
+def _without(items: Mapping[str, T], *keys: str) -> dict[str, T]:
+    return {key: value for key, value in items.items() if key not in keys}
+
+
+def _changed(items: Mapping[str, T], key: str, value: T | None) -> dict[str, T]:
+    kept = _without(items, key)
+    return kept if value is None else kept | {key: value}

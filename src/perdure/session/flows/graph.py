@@ -1,0 +1,102 @@
+"""The graph of a workflow by roles: nodes that work, edges along which they hand over.
+
+A value with the questions every part of a flow asks of it. Whether a graph is a good one is for
+``engine.flows`` to judge; here an edge may name a node that is not there.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_INSTANCE = re.compile(r"(?P<role>[a-z0-9]+(?:-[a-z0-9]+)*)(?:_[1-9][0-9]*)?")
+
+ARROW = "=>"
+
+
+class FlowNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A piece of work for one role instance (``owner``, ``owner_2``).
+
+    `required_readings` are ``$NAME`` of the index. `notes`, `guidance`, `inputs` and `outputs` are
+    what older workflow files say; they are told to the role beside `work`.
+    """
+
+    id: str
+    role: str
+    work: tuple[str, ...] = ()
+    required_readings: tuple[str, ...] = ()
+    has_human: bool = False
+    awaits_all_inputs: bool = False
+    guidance: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class FlowEdge(msgspec.Struct, frozen=True):
+    """`source` hands over to `target`; the way back is allowed and never written down."""
+
+    source: str
+    target: str
+
+    @property
+    def key(self) -> str:
+        """``source=>target``."""
+        return edge_key(self.source, self.target)
+
+
+class Graph(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A workflow. Shape: nodes and edges in the order of their file."""
+
+    name: str
+    nodes: tuple[FlowNode, ...]
+    edges: tuple[FlowEdge, ...] = ()
+    summary: str | None = None
+    invariants: tuple[str, ...] = ()
+    escalation: tuple[str, ...] = ()
+
+    def node(self, id: str) -> FlowNode | None:
+        """The node of that id."""
+        return next((node for node in self.nodes if node.id == id), None)
+
+    def successors(self, id: str) -> tuple[str, ...]:
+        """Ids of the nodes that `id` hands forward to, in the order of the edges."""
+        return tuple(edge.target for edge in self.edges if edge.source == id)
+
+    def predecessors(self, id: str) -> tuple[str, ...]:
+        """Ids of the nodes that hand forward to `id`, in the order of the edges."""
+        return tuple(edge.source for edge in self.edges if edge.target == id)
+
+    def has_edge(self, source: str, target: str) -> bool:
+        """Whether a forward edge leads from `source` to `target`."""
+        return any(edge.source == source and edge.target == target for edge in self.edges)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The role instances, each once, in the order of the nodes."""
+        return tuple(dict.fromkeys(node.role for node in self.nodes))
+
+
+def edge_key(source: str, target: str) -> str:
+    """What an edge is called in the state of a flow, in the direction something goes along it."""
+    return f"{source}{ARROW}{target}"
+
+
+def ends_of(key: str) -> tuple[str, str]:
+    """The two nodes of an `edge_key`. Raises: ValueError when it is none."""
+    source, arrow, target = key.partition(ARROW)
+    if not arrow:
+        raise ValueError(f"{key!r} is not an edge: expected from=>to")
+    return source, target
+
+
+def is_role(instance: str) -> bool:
+    """Whether `instance` can name a role instance: kebab-case, perhaps with ``_`` and a number."""
+    return _INSTANCE.fullmatch(instance) is not None
+
+
+def base_role(instance: str) -> str:
+    """The role whose authority `instance` has: ``owner`` for ``owner_2``."""
+    match = _INSTANCE.fullmatch(instance)
+    return match["role"] if match else instance

@@ -1,0 +1,154 @@
+"""`FlowRun`: where a flow stands, in the field names its people know.
+
+A value that ``fold`` makes of the flow's log; it is never stored. Its JSON is the state file of the
+seed's layout, and what ``perdure flow show --json`` prints.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from perdure.session.flows.graph import Graph
+from perdure.session.flows.kinds import (
+    AwaitingReason,
+    ConsentMode,
+    FeedbackContext,
+    HandoffTarget,
+    ImprovementMode,
+)
+from perdure.session.ids import StreamId
+
+FlowStatus = Literal[
+    "running", "awaiting_improvement_choice", "awaiting_feedback_consent", "completed"
+]
+ImprovementStatus = Literal[
+    "awaiting_choice", "running", "awaiting_feedback_consent", "completed", "skipped"
+]
+FeedbackConsent = Literal["pending", "granted", "denied"]
+
+
+class AwaitingHuman(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who waits for a person, and why."""
+
+    role: str
+    reason: AwaitingReason
+    detail: str | None = None
+
+
+class HumanInput(msgspec.Struct, frozen=True, rename="camel"):
+    """A reply that nobody has taken yet. `received_at` is ISO 8601 in UTC."""
+
+    text: str
+    received_at: str
+
+
+class CommandGrant(msgspec.Struct, frozen=True, rename="camel"):
+    """A command that may be run without asking, to the letter."""
+
+    command: str
+    granted_at: str
+
+
+class ToolGrant(msgspec.Struct, frozen=True, rename="camel"):
+    """An MCP tool that may be called without asking."""
+
+    tool_name: str
+    granted_at: str
+
+
+class CommandGrants(msgspec.Struct, frozen=True, rename="camel"):
+    """Shape: by exact command."""
+
+    allowed_commands: dict[str, CommandGrant] = {}
+
+
+class ToolGrants(msgspec.Struct, frozen=True, rename="camel"):
+    """Shape: by name."""
+
+    allowed_tools: dict[str, ToolGrant] = {}
+
+
+class ConsentState(msgspec.Struct, frozen=True, rename="camel"):
+    """What roles may do without asking. In ``no-access`` the grants are kept and do not count."""
+
+    mode: ConsentMode = "no-access"
+    bash: CommandGrants = CommandGrants()
+    mcp: ToolGrants = ToolGrants()
+
+
+class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):
+    """How far the looking back has come. Shape: roles are role instances, paths as in `FlowRun`."""
+
+    status: ImprovementStatus
+    completed_roles: tuple[str, ...] = ()
+    running_roles: tuple[str, ...] = ()
+    awaiting_human_roles: dict[str, AwaitingHuman] = {}
+    pending_human_inputs: dict[str, HumanInput] = {}
+    findings_produced: dict[str, str] = {}
+    mode: ImprovementMode | None = None
+    improvement_workflow_path: str | None = None
+    feedback_artifact_path: str | None = None
+    feedback_consent: FeedbackConsent | None = None
+    single_role: bool = False
+
+
+class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Where a flow stands.
+
+    Invariants: of `running_nodes` no two are of one role instance; a node is in at most one of
+    `running_nodes`, `awaiting_human_nodes` and `awaiting_handoff`. Keys of handoffs are
+    ``from=>to`` in the direction something went; paths of artifacts are relative to the record
+    folder. `history_handoff` only grows.
+    """
+
+    flow_id: StreamId
+    state_version: str
+    project_namespace: str
+    workspace_root: str
+    record_folder_path: str
+    status: FlowStatus
+    running_nodes: tuple[str, ...]
+    awaiting_human_nodes: dict[str, AwaitingHuman]
+    pending_human_inputs: dict[str, HumanInput]
+    visited_node_ids: tuple[str, ...]
+    completed_handoffs: tuple[str, ...]
+    receiving_handoff: dict[str, tuple[str, ...]]
+    history_handoff: dict[str, tuple[str, ...]]
+    awaiting_handoff: tuple[str, ...]
+    consent_state: ConsentState
+    feedback_context: FeedbackContext
+    record_name: str | None = None
+    record_summary: str | None = None
+    pending_handoff_approvals: dict[str, tuple[HandoffTarget, ...]] = {}
+    improvement_phase: ImprovementPhase | None = None
+
+
+class RoleConfiguration(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a role instance works with."""
+
+    model: str | None = None
+    skills: tuple[str, ...] | None = None
+    tools: tuple[str, ...] | None = None
+    is_automatic: bool = False
+
+
+class FlowState(msgspec.Struct, frozen=True):
+    """A `FlowRun` with what deciding needs beside it.
+
+    `start` are the nodes not yet claimed for the first time. `sessions` is role instance to the
+    stream of its session. `repairs` counts the repairs asked for in a row, by node (in the
+    improvement: by role). `digests` are the hashes of what went along an edge, by `edge_key`.
+    `improvement` is the order of the looking back.
+    """
+
+    run: FlowRun
+    graph: Graph
+    start: tuple[str, ...]
+    head: int
+    sessions: dict[str, StreamId] = {}
+    roles: dict[str, RoleConfiguration] = {}
+    repairs: dict[str, int] = {}
+    digests: dict[str, tuple[str, ...]] = {}
+    improvement: Graph | None = None

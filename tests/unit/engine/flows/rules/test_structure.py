@@ -1,0 +1,114 @@
+"""Graphs that can run, and edits that a running flow can take."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from perdure.engine.flows.rules.structure import cycle_in, edge_faults, faults_of, faults_of_edit
+from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
+from perdure.session.flows.kinds import HandoffAwaited, NodeParked
+from tests.fakes.flow_log import FlowLog, graph
+
+GOOD = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owner"})
+
+
+def test_a_good_graph_and_a_single_owner_have_no_faults() -> None:
+    assert faults_of(GOOD) == []
+    assert faults_of(Graph("alone", (FlowNode("owner-intake", "owner"),))) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "fault"),
+    [
+        (Graph("none", ()), "a workflow needs at least one node"),
+        (graph("a>b", a="owner", b="owner"), "the first node is 'a'; it must be 'owner-intake'"),
+        (
+            graph("owner-intake>a", **{"owner-intake": "owner"}),
+            "node 'a' hands over to nobody, so its role must be 'owner'",
+        ),
+        (
+            graph("owner-intake>a", "b>a", **{"owner-intake": "owner", "a": "owner"}),
+            "nothing is handed to node 'b'; only 'owner-intake' may begin the work",
+        ),
+        (
+            graph("owner-intake>a", "a>b", "b>a", **{"owner-intake": "owner"}),
+            "the edges go round in a circle: a => b => a",
+        ),
+        (
+            Graph("g", (FlowNode("owner-intake", "Owner!"),)),
+            (
+                "node 'owner-intake' has the role 'Owner!': use lowercase words joined by hyphens, "
+                "perhaps with _1, _2 for several of one role"
+            ),
+        ),
+        (
+            Graph("g", (FlowNode("owner-intake", "owner"),), (FlowEdge("owner-intake", "x"),)),
+            "the edge owner-intake=>x names 'x', which is no node",
+        ),
+        (
+            Graph("g", (FlowNode("n", "owner"), FlowNode("n", "owner"))),
+            "two nodes are called 'n'",
+        ),
+        (
+            Graph("g", (FlowNode("owner-intake", "a-society-feedback"),)),
+            "node 'owner-intake' has the role 'a-society-feedback', which is perdure's own",
+        ),
+    ],
+)
+def test_a_bad_graph_is_told_why(bad: Graph, fault: str) -> None:
+    assert fault in faults_of(bad)
+
+
+def test_a_circle_is_told_from_its_first_node_and_a_diamond_is_none() -> None:
+    assert cycle_in(graph("o>a", "o>b", "a>z", "b>z")) == ()
+    assert list(cycle_in(graph("o>a", "a>b", "b>c", "c>a"))) == ["a", "b", "c", "a"]
+
+
+def test_a_deep_graph_is_no_problem() -> None:
+    ids = [f"n{number}" for number in range(1_200)]
+    nodes = tuple(FlowNode(id, "owner") for id in ids)
+    edges = tuple(FlowEdge(a, b) for a, b in pairwise(ids))
+    assert cycle_in(Graph("deep", nodes, edges)) == ()
+
+
+def test_25_a_node_that_has_worked_cannot_be_taken_away() -> None:
+    log = FlowLog(GOOD).work("owner-intake", "a")
+    smaller = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner"})
+    assert faults_of_edit(log.run, GOOD, smaller) == [
+        "node 'a' has worked or waits, and cannot be taken away",
+        "the handoff owner-intake=>a was made, so its edge must stay",
+        "the handoff owner-intake=>a has not been delivered, so its edge must stay",
+    ]
+
+
+def test_a_node_may_be_added_and_one_that_did_nothing_be_taken_away() -> None:
+    log = FlowLog(GOOD).claim("owner-intake")
+    names = {"owner-intake": "owner", "end": "owner"}
+    assert faults_of_edit(log.run, GOOD, graph("owner-intake>b", "b>c", "c>end", **names)) == []
+
+
+def test_who_waits_for_a_person_keeps_its_role_and_who_awaits_a_handoff_an_edge() -> None:
+    log = FlowLog(GOOD).work("owner-intake", "a").claim("a", "owner-intake=>a")
+    log.add(NodeParked("a", "a", "prompt-human"))
+    renamed = tuple(
+        msgspec.structs.replace(node, role="b") if node.id == "a" else node for node in GOOD.nodes
+    )
+    assert faults_of_edit(log.run, GOOD, msgspec.structs.replace(GOOD, nodes=renamed)) == [
+        "node 'a' waits for a person as 'a' and must keep that role"
+    ]
+    waiting = FlowLog(GOOD).claim("owner-intake").add(HandoffAwaited("end"))
+    without = graph("owner-intake>a", "a>x", **{"owner-intake": "owner", "x": "owner"})
+    assert "node 'end' has worked or waits, and cannot be taken away" in faults_of_edit(
+        waiting.run, GOOD, without
+    )
+
+
+def test_only_neighbours_hand_over_to_each_other_in_either_direction() -> None:
+    assert edge_faults(GOOD, "a", "end") is None
+    assert edge_faults(GOOD, "end", "a") is None
+    assert edge_faults(GOOD, "owner-intake", "end") == (
+        "owner-intake=>end is no edge; owner-intake may hand over to: a"
+    )

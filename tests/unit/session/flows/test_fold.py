@@ -1,0 +1,174 @@
+"""What each entry of a flow's log makes of it, beside what the tests of the rules go through."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import CorruptLog
+from perdure.session.flows import kinds
+from perdure.session.flows.fold import flow_state, iso
+from perdure.session.flows.run import AwaitingHuman, HumanInput, ImprovementPhase
+from tests.fakes.flow_log import FLOW, FlowLog, entry_of, graph
+
+LINE = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owner"})
+WHEN = "2023-11-14T22:13:20.000Z"
+
+
+def phase(log: FlowLog) -> ImprovementPhase:
+    found = log.run.improvement_phase
+    assert found is not None
+    return found
+
+
+def closed() -> FlowLog:
+    log = FlowLog(LINE).work("owner-intake", "a").work("a", "end").claim("end", "a=>end")
+    return log.add(kinds.ForwardPassClosed("end"))
+
+
+def test_a_flow_begins_with_what_it_was_started_with() -> None:
+    run = FlowLog(LINE).run
+    assert (run.flow_id, run.status, run.project_namespace) == (FLOW, "running", "project")
+    assert (run.record_name, run.state_version) == ("a flow", "11")
+    assert FlowLog(LINE).state.start == ("owner-intake",)
+
+
+def test_a_log_without_its_beginning_is_damaged() -> None:
+    awaited = kinds.HandoffAwaited("a")
+    with pytest.raises(CorruptLog, match="flow_started"):
+        flow_state([(entry_of(0, awaited), awaited)])
+    with pytest.raises(CorruptLog):
+        flow_state([])
+
+
+def test_an_entry_that_is_not_of_a_flow_changes_nothing_but_the_head() -> None:
+    log = FlowLog(LINE)
+    before = log.run
+    log.add(kinds.HandoffAwaited("a"))
+    other = FlowLog(LINE)
+    other.state = flow_state(
+        [
+            (
+                entry_of(0, started := kinds.FlowStarted("project", "/w", "/w/record", LINE, ())),
+                started,
+            ),
+            (entry_of(1, kinds.FlowCompleted()), object()),
+        ]
+    )
+    assert (other.run, other.state.head) == (before, 1)
+
+
+def test_who_asks_a_person_waits_and_goes_on_with_the_answer() -> None:
+    log = FlowLog(LINE).claim("owner-intake")
+    log.add(kinds.NodeParked("owner-intake", "owner", "prompt-human", "which one?"))
+    assert log.run.running_nodes == ()
+    waiting = AwaitingHuman("owner", "prompt-human", "which one?")
+    assert log.run.awaiting_human_nodes == {"owner-intake": waiting}
+    log.add(kinds.HumanReplied("owner-intake", "the first", "me"))
+    assert log.run.pending_human_inputs == {"owner-intake": HumanInput("the first", WHEN)}
+    log.add(kinds.NodeClaimed("owner-intake", "owner", FLOW, "reply", text="the first"))
+    assert log.run.running_nodes == ("owner-intake",)
+    assert not log.run.awaiting_human_nodes
+    assert not log.run.pending_human_inputs
+
+
+def test_who_waited_for_a_consent_runs_on() -> None:
+    log = FlowLog(LINE).claim("owner-intake")
+    log.add(
+        kinds.NodeParked("owner-intake", "owner", "consent"), kinds.NodeContinued("owner-intake")
+    )
+    assert log.run.running_nodes == ("owner-intake",)
+    assert not log.run.awaiting_human_nodes
+
+
+def test_a_declined_handoff_is_dropped_and_its_node_waits() -> None:
+    log = FlowLog(LINE).claim("owner-intake")
+    targets = (kinds.HandoffTarget("a", "x.md"),)
+    log.add(kinds.HandoffStaged("owner-intake", "owner", targets))
+    assert log.run.pending_handoff_approvals == {"owner-intake": targets}
+    log.add(kinds.HandoffDeclined("owner-intake", "owner", "me", "not yet"))
+    assert log.run.pending_handoff_approvals == {}
+    assert log.run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
+    assert log.run.history_handoff == {}
+
+
+def test_history_keeps_each_artifact_once_and_for_ever() -> None:
+    log = FlowLog(LINE).claim("owner-intake").hand("owner-intake", "a", artifact="x.md")
+    log.claim("a", "owner-intake=>a").hand("a", "owner-intake", artifact="y.md")
+    assert log.run.completed_handoffs == ()
+    assert log.run.history_handoff == {
+        "owner-intake=>a": ("x.md",),
+        "a=>owner-intake": ("y.md",),
+    }
+    assert log.run.receiving_handoff == {"a=>owner-intake": ("y.md",)}
+
+
+def test_grants_are_kept_by_what_they_allow_until_they_are_taken_back() -> None:
+    log = FlowLog(LINE)
+    log.add(kinds.ConsentChanged("me", "partial-access", "bash", "make test"))
+    log.add(kinds.ConsentChanged("me", tool="mcp", command="mcp__git__push"))
+    consent = log.run.consent_state
+    assert consent.mode == "partial-access"
+    assert consent.bash.allowed_commands["make test"].granted_at == WHEN
+    assert consent.mcp.allowed_tools["mcp__git__push"].tool_name == "mcp__git__push"
+    log.add(kinds.ConsentChanged("me", tool="bash", command="make test", is_revoked=True))
+    assert log.run.consent_state.bash.allowed_commands == {}
+
+
+def test_repairs_are_counted_until_a_handoff_or_a_person_ends_them() -> None:
+    log = FlowLog(LINE).claim("owner-intake")
+    log.add(kinds.RepairAsked("owner-intake", "owner", "missing_block", "none", 2))
+    assert log.state.repairs == {"owner-intake": 2}
+    assert log.hand("owner-intake", "a").state.repairs == {}
+
+
+def test_a_flow_can_go_on_elsewhere_and_with_another_graph() -> None:
+    log = FlowLog(LINE).add(kinds.WorkspaceBound("/new", "/new/record"))
+    assert (log.run.workspace_root, log.run.record_folder_path) == ("/new", "/new/record")
+    other = graph("owner-intake>b", **{"owner-intake": "owner"})
+    assert log.add(kinds.WorkflowChanged(other)).state.graph == other
+
+
+def test_a_closed_flow_waits_for_how_to_look_back_and_can_end_there() -> None:
+    log = closed()
+    assert log.run.status == "awaiting_improvement_choice"
+    assert phase(log) == ImprovementPhase("awaiting_choice")
+    log.add(kinds.ImprovementChosen("none", "me"), kinds.FlowCompleted())
+    assert (log.run.status, phase(log).status) == ("completed", "skipped")
+
+
+def test_a_flow_of_one_role_says_so_when_it_is_closed() -> None:
+    alone = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner_2"})
+    log = FlowLog(alone).work("owner-intake", "end").claim("end")
+    assert phase(log.add(kinds.ForwardPassClosed("end"))).single_role
+
+
+def test_the_whole_way_of_looking_back() -> None:
+    log = closed().add(kinds.ImprovementChosen("parallel", "me", "improvement.yaml", LINE))
+    assert (log.run.status, phase(log).status) == ("running", "running")
+    log.add(kinds.ImprovementClaimed("a", FLOW))
+    assert phase(log).running_roles == ("a",)
+    log.add(kinds.ImprovementParked("a", "prompt-human"), kinds.HumanReplied("a", "go", "me"))
+    assert phase(log).pending_human_inputs == {"a": HumanInput("go", WHEN)}
+    log.add(kinds.ImprovementClaimed("a", FLOW, "go"))
+    assert not phase(log).awaiting_human_roles
+    assert not phase(log).pending_human_inputs
+    log.add(kinds.FindingsMade("a", "findings/a-findings.md"))
+    assert phase(log).completed_roles == ("a",)
+    log.add(kinds.FeedbackAsked("feedback.md"))
+    assert log.run.status == "awaiting_feedback_consent"
+    assert phase(log).feedback_consent == "pending"
+    log.add(kinds.FeedbackDecided(is_granted=True, by="me"))
+    assert (log.run.status, phase(log).feedback_consent) == ("running", "granted")
+    log.add(kinds.FlowCompleted())
+    assert (log.run.status, phase(log).status) == ("completed", "completed")
+
+
+def test_a_role_is_remembered_with_its_session_and_what_it_works_with() -> None:
+    log = FlowLog(LINE).claim("owner-intake")
+    log.add(kinds.RoleConfigured("a", "echo:hi", skills=("search",)))
+    assert log.state.sessions == {"owner": f"{FLOW}__owner"}
+    assert log.state.roles["a"].model == "echo:hi"
+
+
+def test_times_are_told_in_utc_with_milliseconds() -> None:
+    assert iso(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.session.flows.kinds import FLOW_BODIES, FlowStarted, HandoffMade, HandoffTarget
+from perdure.session.notes import SideBody
+from tests.fakes.flow_log import graph
+
+
+def test_no_two_kinds_share_a_name_and_all_are_beside_the_tree() -> None:
+    names = [body.kind for body in FLOW_BODIES]
+    assert len(set(names)) == len(names)
+    assert {body.lane for body in FLOW_BODIES} == {"side"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        FlowStarted("p", "/w", "/w/r", graph("a>b"), ("a",)),
+        HandoffMade("a", (HandoffTarget("b", "x.md", "sha256-0"),), approved_by="me"),
+    ],
+)
+def test_a_body_is_read_as_it_was_written(body: SideBody) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(body), type=type(body)) == body
