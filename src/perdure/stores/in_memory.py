@@ -19,6 +19,7 @@ from perdure.errors import (
     ConfigError,
     CorruptLog,
     EntryNotFound,
+    Erased,
     LeaseHeld,
     LeaseLost,
     SessionNotFound,
@@ -29,6 +30,7 @@ from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
+from perdure.session.kinds import OPAQUE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
 from perdure.stores.admission import is_current
@@ -48,6 +50,8 @@ from perdure.stores.heap import (
     window_in,
 )
 from perdure.stores.heap_append import append
+from perdure.stores.keeping.erasing import Certificate, EraseRequest
+from perdure.stores.keeping.heap_erasing import erase
 from perdure.stores.operating import heap_sealing
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.protocol import (
@@ -72,11 +76,12 @@ ADDRESS = "memory:"
 
 @dataclass(slots=True)
 class Memory:
-    """What handles share: a heap per namespace, and the iterators that a commit wakes there."""
+    """What handles share: by namespace a heap, certificates, and what a commit wakes."""
 
     clock: Clock
     random: RandomSource
     heaps: dict[str, Heap] = field(default_factory=dict[str, Heap])
+    erasures: dict[str, list[Certificate]] = field(default_factory=dict[str, "list[Certificate]"])
     watches: dict[str, weakref.WeakSet[Changes]] = field(
         default_factory=dict[str, "weakref.WeakSet[Changes]"]
     )
@@ -86,7 +91,7 @@ class _Handle:
     """A namespace of a memory, until it is closed."""
 
     address = ADDRESS
-    capabilities = Capabilities(search=True)
+    capabilities = Capabilities(erase=True, search=True)
 
     def __init__(self, namespace: str, memory: Memory) -> None:
         self.namespace = namespace
@@ -126,6 +131,8 @@ class _Writing(_Handle):
         self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
     ) -> Lease:
         held = self._held(stream)
+        if held.state.info.status == "erased":
+            raise Erased(stream)
         if held.until > self._memory.clock.now_ms() and held.owner != dead_owner:
             raise LeaseHeld(stream, held.owner, held.until)
         epoch = held.state.epoch + 1
@@ -250,8 +257,9 @@ class _Namespace(_Handle):
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
         first = max(after, 0)
-        entries = self._heap.log[first : first + limit]
-        return [Positioned(first + number, entry) for number, entry in enumerate(entries, 1)]
+        log = self._heap.log
+        positions = (n for n in range(first, len(log)) if not log[n].is_erased)
+        return [Positioned(n + 1, log[n]) for n in islice(positions, limit)]
 
     async def position(self) -> int:
         return len(self._heap.log)
@@ -273,7 +281,9 @@ class _Namespace(_Handle):
 
 
 def _is_listed(info: SessionInfo, scope: SessionScope, cwd: str | None, query: str | None) -> bool:
-    if info.kind != "session" or (scope == "listed" and info.origin not in ("user", "import")):
+    if info.kind != "session" or info.status == "erased":
+        return False
+    if scope == "listed" and info.origin not in ("user", "import"):
         return False
     if cwd is not None and info.cwd != cwd:
         return False
@@ -329,7 +339,23 @@ class _Sealing(_Handle):
             watch.wake_now()
 
 
-class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Sealing):
+class _Erasing(_Handle):
+    """`Erasing`."""
+
+    async def erase(self, request: EraseRequest) -> Certificate:
+        earlier = self._memory.erasures.setdefault(self.namespace, [])
+        random = self._memory.random
+        certificate = erase(self._heap, self.namespace, request, earlier, random)
+        for watch in tuple(self._watches):
+            watch.wake()
+        return certificate
+
+    async def erasures(self) -> list[Certificate]:
+        self._check_open()
+        return list(self._memory.erasures.get(self.namespace, ()))
+
+
+class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing):
     """A namespace of sessions in this process's memory; implements `SessionStore`, `Searching`."""
 
     def __init__(
@@ -359,7 +385,8 @@ class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Sealing):
             problems += self._problems_of(heap, held)
         for digest, content in heap.blobs.items():
             problems += blob_problems(digest, content)
-        return Verification(len(heap.streams), len(heap.log), tuple(problems))
+        erased = sum(entry.is_erased and entry.kind != OPAQUE for entry in heap.log)
+        return Verification(len(heap.streams), len(heap.log), tuple(problems), erased)
 
     def _problems_of(self, heap: Heap, held: Held) -> list[Problem]:
         fork = held.state.header.fork
@@ -375,6 +402,7 @@ class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Sealing):
                 lambda id_: is_tree_entry(heap, held, id_),
                 origin_hash=origin_hash,
                 shared_messages=held.shared_messages,
+                genesis=held.genesis,
             )
         )
 

@@ -185,12 +185,13 @@ class LogWriting(Protocol):
         """Append `commit`, all or nothing.
 
         Durable: on return it survives ``kill -9`` and, at durability "full", power loss.
-        Raises: SessionExists, SessionNotFound; HeadConflict, LeafConflict; LeaseLost when a lease's
-        epoch is not the current one; TurnOpen for a ``leaf`` without the open turn's lease, and for
-        a second ``turn_started``; InvalidParent; InvalidEntry (unknown lane use, a ``turn_started``
-        without lease, a sibling that does not come earlier, two writes of one stream, a fork beyond
-        its origin's head); IdempotencyMismatch when the key was used for other content; ValueError
-        for an id no stream can have; StoreReadOnly, StoreFull, StoreCorrupt, StoreUnavailable.
+        Raises: SessionExists, SessionNotFound, Erased; HeadConflict, LeafConflict; LeaseLost when a
+        lease's epoch is not the current one; TurnOpen for a ``leaf`` without the open turn's lease,
+        and for a second ``turn_started``; InvalidParent; InvalidEntry (unknown lane use, a
+        ``turn_started`` without lease, a sibling that does not come earlier, two writes of one
+        stream, a fork beyond its origin's head); IdempotencyMismatch when the key was used for other
+        content; QuotaExceeded; ValueError for an id no stream can have; StoreReadOnly, StoreFull,
+        StoreCorrupt, StoreUnavailable.
         Unsupported for several writes where the backend has no ``multi_stream_commit``.
         Whatever is raised, nothing was appended, but for StoreUnavailable, where nobody can know.
         """
@@ -202,7 +203,8 @@ class LogWriting(Protocol):
         """Take the lease of `stream` with a new, higher epoch, if it is free or has run out.
 
         A lease held by `dead_owner`, whom the caller knows to be gone, counts as free.
-        Raises: LeaseHeld(owner, until) while another (or the same) owner holds it; SessionNotFound.
+        Raises: LeaseHeld(owner, until) while another (or the same) owner holds it; SessionNotFound,
+        Erased.
         """
         ...
 
@@ -241,6 +243,7 @@ class LogReading(Protocol):
     ) -> list[Entry]:
         """The stream's own log in order, from the first entry after seq `after`.
 
+        An entry whose body was erased has an empty one (`Entry.is_erased`).
         Raises: SessionNotFound.
         """
         ...
@@ -285,7 +288,7 @@ class LogReading(Protocol):
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
         """The side entries of `kinds` that the stream sees, in order.
 
-        A fork sees its origin's up to the fork.
+        A fork sees its origin's up to the fork. Erased ones are left out.
 
         Raises: SessionNotFound.
         """
@@ -331,7 +334,7 @@ class NamespaceReading(Protocol):
         """Sessions, newest activity first (ties: by id, descending).
 
         `cwd` keeps those of that directory, `query` those whose name or id contains it, in any
-        letter case.
+        letter case. Erased sessions are no sessions any more.
         """
         ...
 
@@ -346,7 +349,8 @@ class NamespaceReading(Protocol):
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
         """Entries of all streams in commit order, from the first after position `after` (0: all).
 
-        Positions grow with every entry; they may have gaps but never fill one later.
+        Positions grow with every entry; they may have gaps but never fill one later. Entries that
+        were erased are left out.
         """
         ...
 

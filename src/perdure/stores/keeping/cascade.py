@@ -11,12 +11,23 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from perdure.errors import SessionHasForks
+from perdure.session.codec import new_side
 from perdure.session.entries import Entry
 from perdure.session.fold import first_kept_by
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import BranchSummary, Compaction
-from perdure.session.notes import CompactionUndone, Label
-from perdure.stores.keeping.erasing import ForkPolicy, Relation
+from perdure.session.notes import CompactionUndone, ContentErased, Label
+from perdure.stores.keeping.erasing import (
+    ErasedSession,
+    EraseRequest,
+    ForkPolicy,
+    Range,
+    Relation,
+    in_ranges,
+    seqs_in,
+    without,
+)
+from perdure.stores.protocol import ErasingWrite, StreamState
 
 KEPT_NOTES = (Label.kind, CompactionUndone.kind)
 """Notes on shared entries that a fork goes on seeing."""
@@ -72,11 +83,87 @@ def _live_forks(
     return [stream for stream, is_live in found.items() if is_live]
 
 
+class Taking(msgspec.Struct, frozen=True, kw_only=True):
+    """What is taken of one stream: ranges of seqs that are `erased`, and those `kept` for forks."""
+
+    stream: StreamId
+    is_whole: bool
+    erased: tuple[Range, ...]
+    kept: tuple[Range, ...] = ()
+    kept_for: tuple[StreamId, ...] = ()
+
+    def write(self, request: EraseRequest) -> ErasingWrite:
+        """What says so in the stream."""
+        note = ContentErased(request.id, request.by, self.erased, self.is_whole)
+        return ErasingWrite(stream=self.stream, entries=(new_side(note),))
+
+    def done(
+        self, before: StreamState, hash_after: bytes, *, entries: int, body_bytes: int
+    ) -> ErasedSession:
+        """The line of a certificate for it, once its `write` was appended."""
+        return ErasedSession(
+            session=self.stream,
+            is_whole=self.is_whole,
+            erased=self.erased,
+            entries=entries,
+            bytes=body_bytes,
+            digests=entries,
+            head=before.head + 1,
+            hash_before=before.hash.hex(),
+            hash_after=hash_after.hex(),
+            kept=self.kept,
+            kept_for=self.kept_for,
+        )
+
+
 class Seen(msgspec.Struct, frozen=True):
     """What a stream sees: every tree entry in log order, an origin's first, and its notes."""
 
     tree: Sequence[Entry]
     notes: Sequence[Entry] = ()
+
+
+def takings(
+    reach: Reach,
+    heads: Mapping[StreamId, int],
+    seen: Mapping[StreamId, Seen],
+    trees: Mapping[StreamId, Sequence[Entry]],
+) -> list[Taking]:
+    """What is taken of every stream that `reach` names.
+
+    `heads` are those of the targets, `seen` is what each fork sees, `trees` what each target does;
+    `trees` is only needed where there are forks.
+    """
+    kept = kept_for(seen.values(), reach.targets)
+    every = dict(trees) | {fork: each.tree for fork, each in seen.items()}
+    erased = {
+        entry.id
+        for tree in every.values()
+        for entry in tree
+        if entry.stream in heads and entry.id not in kept
+    }
+    derived = summaries_of(erased, every) if seen else set[EntryId]()
+    kept -= derived
+    found = [_whole(target, heads[target], kept, seen) for target in reach.targets]
+    for fork in reach.forks:
+        own = in_ranges(seqs_in(derived, fork))
+        if own:
+            found.append(Taking(stream=fork, is_whole=False, erased=own))
+    return found
+
+
+def _whole(
+    target: StreamId, head: int, kept: set[EntryId], seen: Mapping[StreamId, Seen]
+) -> Taking:
+    staying = in_ranges(seqs_in(kept, target))
+    sharing = (f for f, each in seen.items() if any(e.stream == target for e in each.tree))
+    return Taking(
+        stream=target,
+        is_whole=True,
+        erased=without(staying, head),
+        kept=staying,
+        kept_for=tuple(sharing) if staying else (),
+    )
 
 
 def kept_for(seen: Iterable[Seen], targets: Iterable[StreamId]) -> set[EntryId]:

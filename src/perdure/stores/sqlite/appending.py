@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import apsw
 import msgspec
 
-from perdure.errors import IdempotencyMismatch, LeaseHeld, LeaseLost, SessionExists
+from perdure.errors import Erased, IdempotencyMismatch, LeaseHeld, LeaseLost, SessionExists
 from perdure.session.codec import encode
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
@@ -438,10 +438,12 @@ def acquire_lease(
 ) -> Lease:
     """`wanted` with the next epoch, if the lease is free, has run out or is `dead_owner`'s.
 
-    Raises: LeaseHeld, SessionNotFound.
+    Raises: LeaseHeld, SessionNotFound, Erased.
     """
     stream = wanted.stream
     row = standing(tables, namespace, stream)
+    if row.state.info.status == "erased":
+        raise Erased(stream)
     if row.owner is not None and row.owner != dead_owner and row.until > now:
         raise LeaseHeld(stream, row.owner, row.until)
     epoch = row.state.epoch + 1

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 import msgspec
 
 from perdure.session.clock import RandomSource
-from perdure.session.codec import encode, new_side
+from perdure.session.codec import encode
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader, redacted
-from perdure.session.notes import KEPT_WHEN_ERASED, ContentErased
+from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.chain import SALT_BYTES
 from perdure.stores.keeping import copies
 from perdure.stores.keeping.cascade import (
     KEPT_NOTES,
     Reach,
     Seen,
-    kept_for,
+    Taking,
     reach_of,
-    summaries_of,
+    takings,
 )
 from perdure.stores.keeping.erasing import (
     Certificate,
@@ -36,11 +36,8 @@ from perdure.stores.keeping.erasing import (
     Range,
     Relation,
     how_related,
-    in_ranges,
-    seqs_in,
-    without,
 )
-from perdure.stores.protocol import Commit, ErasingWrite
+from perdure.stores.protocol import Commit
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.appending import Request, append
 from perdure.stores.sqlite.keeping.records import certificates_of, keep_new
@@ -65,20 +62,12 @@ _header = msgspec.json.Decoder(StreamHeader)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is taken of one stream, as it stood before."""
+    """What is taken of one stream, as it stood before; how many bodies, of how many bytes."""
 
     stream: Stream
-    is_whole: bool
-    erased: tuple[Range, ...]
-    kept: tuple[Range, ...]
-    kept_for: tuple[StreamId, ...]
+    taking: Taking
     entries: int
     bytes: int
-
-    @property
-    def id(self) -> StreamId:
-        """The stream's id."""
-        return self.stream.state.header.id
 
 
 def begin(
@@ -101,7 +90,7 @@ def begin(
     outside = [
         copy
         for plan in plans
-        if plan.is_whole
+        if plan.taking.is_whole
         for copy in copies.outside(_own_notes(tables, plan.stream, copies.TELLING))
     ]
     sessions = _marked(tables, namespace, plans, request, random)
@@ -116,7 +105,7 @@ def begin(
         removed=_forgotten(tables, number, plans),
         copies=(*copies.kept(reach.forks, reach.copies), *outside),
     )
-    keep_new(tables, number, certificate, [(plan.stream.no, plan.erased) for plan in plans])
+    keep_new(tables, number, certificate, [(plan.stream.no, plan.taking.erased) for plan in plans])
     return certificate
 
 
@@ -150,76 +139,29 @@ def _relations(tables: Tables, number: int) -> list[Relation]:
 
 def _plans(tables: Tables, namespace: str, reach: Reach) -> list[Plan]:
     """What is taken of each stream; streams that lose nothing are left out."""
-    streams = {id_: tables.stream(namespace, id_) for id_ in reach.targets}
-    kept: set[EntryId] = set()
-    derived: set[EntryId] = set()
-    seen: dict[StreamId, Seen] = {}
-    if reach.forks:
-        forks = {id_: tables.stream(namespace, id_) for id_ in reach.forks}
-        seen = {id_: _seen(tables, stream) for id_, stream in forks.items()}
-        kept = kept_for(seen.values(), streams)
-        derived = _derived(tables, streams, kept, seen)
-        streams |= {id_: forks[id_] for id_ in forks if seqs_in(derived, id_)}
-    plans = [
-        _plan(tables, stream, kept - derived, derived, seen, is_whole=id_ in reach.targets)
-        for id_, stream in streams.items()
-    ]
-    return [plan for plan in plans if plan.entries or (plan.is_whole and not _is_erased(plan))]
+    streams = {id_: tables.stream(namespace, id_) for id_ in (*reach.targets, *reach.forks)}
+    seen = {id_: _seen(tables, streams[id_]) for id_ in reach.forks}
+    trees: dict[StreamId, Sequence[Entry]] = {}
+    if seen:
+        trees = {id_: _seen(tables, streams[id_]).tree for id_ in reach.targets}
+    heads = {id_: streams[id_].state.head for id_ in reach.targets}
+    plans = [_plan(tables, streams[t.stream], t) for t in takings(reach, heads, seen, trees)]
+    return [plan for plan in plans if plan.entries or not _was_erased(plan)]
 
 
-def _is_erased(plan: Plan) -> bool:
-    return plan.stream.state.info.status == "erased"
+def _was_erased(plan: Plan) -> bool:
+    return not plan.taking.is_whole or plan.stream.state.info.status == "erased"
+
+
+def _plan(tables: Tables, stream: Stream, taking: Taking) -> Plan:
+    sizes = [_size(tables, stream.no, each) for each in taking.erased]
+    return Plan(stream, taking, sum(size[0] for size in sizes), sum(size[1] for size in sizes))
 
 
 def _seen(tables: Tables, stream: Stream) -> Seen:
     head = stream.state.head
     tree = branches.tree(tables, stream.no, head)
     return Seen(tree, branches.notes(tables, stream.no, head, KEPT_NOTES))
-
-
-def _derived(
-    tables: Tables,
-    targets: dict[StreamId, Stream],
-    kept: set[EntryId],
-    seen: dict[StreamId, Seen],
-) -> set[EntryId]:
-    """The summaries that have to go although a fork shares them, or has them as its own."""
-    trees: dict[StreamId, Sequence[Entry]] = {id_: each.tree for id_, each in seen.items()}
-    for id_, stream in targets.items():
-        if seqs_in(kept, id_):
-            trees[id_] = branches.tree(tables, stream.no, stream.state.head)
-    erased = {
-        entry.id
-        for tree in trees.values()
-        for entry in tree
-        if entry.stream in targets and entry.id not in kept
-    }
-    return summaries_of(erased, trees)
-
-
-def _plan(
-    tables: Tables,
-    stream: Stream,
-    kept: set[EntryId],
-    derived: set[EntryId],
-    seen: dict[StreamId, Seen],
-    *,
-    is_whole: bool,
-) -> Plan:
-    id_, head = stream.state.header.id, stream.state.head
-    staying = in_ranges(seqs_in(kept, id_)) if is_whole else ()
-    erased = without(staying, head) if is_whole else in_ranges(seqs_in(derived, id_))
-    sharing = [fork for fork, each in seen.items() if any(e.stream == id_ for e in each.tree)]
-    sizes = [_size(tables, stream.no, each) for each in erased]
-    return Plan(
-        stream,
-        is_whole,
-        erased,
-        staying,
-        tuple(sharing) if staying else (),
-        sum(size[0] for size in sizes),
-        sum(size[1] for size in sizes),
-    )
 
 
 def kept_kinds(tables: Tables) -> str:
@@ -258,9 +200,7 @@ def _marked(
     if not plans:
         return ()
     tables.forget_standing()
-    writes = tuple(
-        ErasingWrite(stream=plan.id, entries=(new_side(_note(plan, request)),)) for plan in plans
-    )
+    writes = tuple(plan.taking.write(request) for plan in plans)
     commit = Commit(writes=writes, at=request.at)
     salts = random(SALT_BYTES * len(writes))
     tables.run("UPDATE quota SET is_lifted = 1")
@@ -269,41 +209,25 @@ def _marked(
     tables.run("UPDATE quota SET is_lifted = 0")
     tables.forget_standing()
     return tuple(
-        ErasedSession(
-            session=plan.id,
-            is_whole=plan.is_whole,
-            erased=plan.erased,
-            entries=plan.entries,
-            bytes=plan.bytes,
-            digests=plan.entries,
-            head=plan.stream.state.head + 1,
-            hash_before=plan.stream.state.hash.hex(),
-            hash_after=hash_after.hex(),
-            kept=plan.kept,
-            kept_for=plan.kept_for,
-        )
+        plan.taking.done(plan.stream.state, hash_after, entries=plan.entries, body_bytes=plan.bytes)
         for plan, hash_after in zip(plans, after, strict=True)
     )
-
-
-def _note(plan: Plan, request: EraseRequest) -> ContentErased:
-    return ContentErased(request.id, request.by, plan.erased, plan.is_whole)
 
 
 def _closed(tables: Tables, namespace: str, plan: Plan) -> bytes:
     """Fence whoever runs a turn in the stream, and redact its header; its hash now."""
     number = plan.stream.no
-    if plan.is_whole:
+    if plan.taking.is_whole:
         indexing.forget(tables, list(indexing.titles(tables, number - 1, number)))
         header = encode(redacted(plan.stream.state.header))
         tables.run("UPDATE birth SET header = ? WHERE stream = ?", (header, number))
         tables.run(_CLOSE, (number,))
-    return tables.stream(namespace, plan.id).state.hash
+    return tables.stream(namespace, plan.taking.stream).state.hash
 
 
 def _forgotten(tables: Tables, namespace: int, plans: Iterable[Plan]) -> Counts:
     """Remove parts of answers, and the keys of commits to the streams."""
-    numbers = [plan.stream.no for plan in plans if plan.is_whole]
+    numbers = [plan.stream.no for plan in plans if plan.taking.is_whole]
     partials = 0
     for number in numbers:
         tables.run("DELETE FROM partial WHERE stream = ?", (number,))
