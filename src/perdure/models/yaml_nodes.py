@@ -16,6 +16,9 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 MAX_DEPTH = 50
 
+MAX_REPEATED = 20_000
+"""Values that aliases may repeat. A few lines of aliases to aliases would else fill the memory."""
+
 _TAG = "tag:yaml.org,2002:"
 _NAMES = {
     "str": "text",
@@ -48,6 +51,8 @@ class NodeReader:
 
     def __init__(self) -> None:
         self._found: list[tuple[int, str]] = []
+        self._seen: set[int] = set()
+        self._repeated = 0
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -183,12 +188,23 @@ class NodeReader:
     def _unexpected(self, node: Node, expected: str) -> None:
         self.fault(node, f"expected {expected}, found {_NAMES.get(node.kind, node.kind)}")
 
+    def _is_too_much(self, composed: Any) -> bool:
+        if id(composed) not in self._seen:
+            self._seen.add(id(composed))
+            return False
+        self._repeated += 1
+        return self._repeated > MAX_REPEATED
+
     def _own(self, composed: Any, depth: int) -> Node:
         """The library's untyped node as one of ours. An alias that holds itself ends at a depth."""
         line: int = composed.start_mark.line + 1
         kind = str(composed.tag).removeprefix(_TAG)
         if depth > MAX_DEPTH:
             self._found.append((line, "nested too deep"))
+            return Node(line, "null")
+        if self._is_too_much(composed):
+            if self._repeated == MAX_REPEATED + 1:
+                self._found.append((line, f"aliases repeat more than {MAX_REPEATED} values"))
             return Node(line, "null")
         if composed.id == "mapping":
             pairs = [

@@ -115,6 +115,15 @@ def test_numbers_that_json_lacks_are_faults(text: str) -> None:
     assert "cannot be written as JSON" in reader.faults[0]
 
 
+def test_aliases_of_aliases_do_not_fill_the_memory() -> None:
+    levels = "\n".join(
+        f"l{n}: &l{n} [{', '.join(f'*l{n - 1}' for _ in range(9))}]" for n in range(1, 12)
+    )
+    reader, _ = node_of(f"l0: &l0 [x]\n{levels}")
+    assert len(reader.faults) == 1
+    assert "aliases repeat more than 20000 values" in reader.faults[0]
+
+
 @given(st.text(max_size=60))
 def test_no_text_makes_the_reader_fail(text: str) -> None:
     reader = NodeReader()

@@ -1,0 +1,155 @@
+"""``workflow.yaml``: the graph of a flow as people and agents write it.
+
+Two such files make a flow's graph: the record's own decides which nodes and edges there are, the
+project's (the canonical one) lies below it and says what the record leaves out of a node. Every
+fault of a file is told at once, each with its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from perdure.engine.flows.rules.structure import faults_of
+from perdure.errors import InvalidWorkflow
+from perdure.models.yaml_nodes import Node, NodeReader
+from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
+
+_ROOT = ("workflow",)
+_WORKFLOW = ("name", "summary", "nodes", "edges", "invariants", "escalation")
+_HUMAN = ("human-colab", "human-collaborative", "human_collaborative")
+_LISTS = ("work", "required_readings", "guidance", "inputs", "outputs", "notes")
+_NODE = ("id", "role", *_LISTS, *_HUMAN, "await-all-inputs")
+
+
+class NodeDraft(msgspec.Struct, frozen=True):
+    """What a file says about a node. Shape: `fields` are those of `FlowNode` that it sets."""
+
+    id: str
+    line: int
+    fields: Mapping[str, object]
+
+
+class WorkflowFile(msgspec.Struct, frozen=True):
+    """A file that was understood."""
+
+    name: str
+    nodes: tuple[NodeDraft, ...]
+    edges: tuple[FlowEdge, ...]
+    summary: str | None = None
+    invariants: tuple[str, ...] = ()
+    escalation: tuple[str, ...] = ()
+
+
+def read_workflow(text: str, name: str) -> WorkflowFile:
+    """The workflow in `text`, which errors call `name`.
+
+    Raises: InvalidWorkflow with every fault and its line.
+    """
+    reader = _Reader()
+    root = reader.nodes.root(text)
+    found = None if root is None else reader.file(root)
+    if found is None or reader.nodes.faults:
+        raise InvalidWorkflow(name, reader.nodes.faults)
+    return found
+
+
+def graph_of(record: WorkflowFile, name: str, canonical: WorkflowFile | None = None) -> Graph:
+    """The graph of `record`, with what `canonical` says below it.
+
+    Raises: InvalidWorkflow when the graph cannot be run.
+    """
+    below = {node.id: node.fields for node in canonical.nodes} if canonical else {}
+    nodes: list[FlowNode] = []
+    faults: list[str] = []
+    for draft in record.nodes:
+        fields = {**below.get(draft.id, {}), **draft.fields}
+        if "role" not in fields:
+            faults.append(f"line {draft.line}: 'role' is missing")
+        nodes.append(msgspec.convert({"role": "", **fields, "id": draft.id}, FlowNode))
+    graph = Graph(
+        record.name,
+        tuple(nodes),
+        record.edges,
+        record.summary,
+        record.invariants,
+        record.escalation,
+    )
+    faults += [] if faults else faults_of(graph)
+    if faults:
+        raise InvalidWorkflow(name, tuple(faults))
+    return graph
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.nodes = NodeReader()
+
+    def file(self, root: Node) -> WorkflowFile:
+        """The workflow of the whole file."""
+        outer = self.nodes.mapping(root, _ROOT, _ROOT)
+        if "workflow" not in outer:
+            return WorkflowFile("", (), ())
+        node = outer["workflow"]
+        fields = self.nodes.mapping(node, _WORKFLOW, ("name", "nodes", "edges"))
+        nodes = tuple(self._node(each) for each in self._items(fields, "nodes"))
+        if "nodes" in fields and not nodes:
+            self.nodes.fault(fields["nodes"], "a workflow needs at least one node")
+        return WorkflowFile(
+            name=self._sentence(fields, "name") or "",
+            nodes=nodes,
+            edges=tuple(self._edge(each) for each in self._items(fields, "edges")),
+            summary=self._sentence(fields, "summary"),
+            invariants=self._texts(fields, "invariants"),
+            escalation=self._texts(fields, "escalation"),
+        )
+
+    def _node(self, node: Node) -> NodeDraft:
+        fields = self.nodes.mapping(node, _NODE, ("id",))
+        found: dict[str, object] = {}
+        if "role" in fields:
+            found["role"] = self.nodes.text(fields["role"])
+        for name in _LISTS:
+            if name in fields:
+                found[name] = self._texts(fields, name)
+        for name in _HUMAN:
+            if name in fields:
+                found["has_human"] = self.nodes.boolean(fields[name])
+        if "await-all-inputs" in fields:
+            found["awaits_all_inputs"] = self.nodes.boolean(fields["await-all-inputs"])
+        self._check_readings(fields)
+        id = self.nodes.text(fields["id"]) if "id" in fields else ""
+        if "id" in fields and (not id.strip() or "=>" in id):
+            self.nodes.fault(fields["id"], f"{id!r} cannot be the id of a node")
+        return NodeDraft(id, node.line, found)
+
+    def _check_readings(self, fields: Mapping[str, Node]) -> None:
+        for each in self._items(fields, "required_readings"):
+            if each.kind == "str" and not each.text.startswith("$"):
+                self.nodes.fault(each, f"{each.text!r} is no name of the index: expected $NAME")
+
+    def _edge(self, node: Node) -> FlowEdge:
+        fields = self.nodes.mapping(node, ("from", "to"), ("from", "to"))
+        ends = [self.nodes.text(fields[end]) if end in fields else "" for end in ("from", "to")]
+        return FlowEdge(*ends)
+
+    def _items(self, fields: Mapping[str, Node], name: str) -> tuple[Node, ...]:
+        if name not in fields or (fields[name].kind == "str" and name in _LISTS):
+            return ()
+        return self.nodes.items(fields[name])
+
+    def _texts(self, fields: Mapping[str, Node], name: str) -> tuple[str, ...]:
+        """A list of texts; one text is a list of one."""
+        read: Callable[[Node], str] = self.nodes.text
+        if name in fields and fields[name].kind == "str":
+            return (read(fields[name]),)
+        return tuple(read(each) for each in self._items(fields, name))
+
+    def _sentence(self, fields: Mapping[str, Node], name: str) -> str | None:
+        if name not in fields:
+            return None
+        text = self.nodes.text(fields[name])
+        if fields[name].kind == "str" and not text.strip():
+            self.nodes.fault(fields[name], f"{name!r} is empty")
+        return text
