@@ -13,6 +13,7 @@ from typing import overload
 import msgspec
 
 from perdure.client.clock import absolute
+from perdure.client.erasing import erase_session
 from perdure.client.processes import is_gone, this_process
 from perdure.client.reading import EntryRef, SessionReader
 from perdure.engine.turns.environment import LEASE_TTL_MS
@@ -44,6 +45,7 @@ from perdure.session.notes import (
     SideBody,
 )
 from perdure.stores.draft import Stored
+from perdure.stores.keeping.erasing import Certificate, ForkPolicy
 from perdure.stores.protocol import Commit, Write
 
 Item = Message | TreeBody
@@ -165,6 +167,7 @@ class Session(SessionReader):
             title=title,
             parent=self.id,
             fork=point,
+            subject=state.header.subject,
         )
         write = Write(stream=header.id, create=header)
         store = self._backing.store
@@ -251,6 +254,14 @@ class Session(SessionReader):
         except IdempotencyMismatch as error:
             first = await self._answer_to(asked.id)
             raise AlreadyAnswered(asked.id, first.choice, first.by) from error
+
+    async def erase(self, *, forks: ForkPolicy = "refuse", by: str | None = None) -> Certificate:
+        """Take the session out of the store, for good; see `Store.erase`.
+
+        Raises: SessionHasForks; Unsupported; SessionNotFound for a draft.
+        """
+        store = self._backing.store
+        return await erase_session(store, self._outside, self.id, forks, by)
 
     async def flush(self) -> None:
         """Store the session now if it is a draft.

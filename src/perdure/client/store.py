@@ -10,14 +10,16 @@ from typing import Self
 
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside, absolute
+from perdure.client.erasing import erase_namespace, erase_session, erase_subject, erasing
 from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
 from perdure.client.session import Session
 from perdure.client.watching import Watch, watch_namespace
-from perdure.errors import SessionExists, SessionNotFound, Unsupported
+from perdure.errors import Erased, SessionExists, SessionNotFound, Unsupported
 from perdure.events.bus import LiveBus
 from perdure.session.info import Origin, SessionInfo, StreamHeader
 from perdure.session.search.values import HITS, Hit, SearchQuery, SearchRole
 from perdure.stores.draft import Backing, Draft, Stored
+from perdure.stores.keeping.erasing import Certificate, ForkPolicy
 from perdure.stores.protocol import (
     Commit,
     Searching,
@@ -50,9 +52,11 @@ class Store:
         id: str | None = None,
         metadata: Mapping[str, object] | None = None,
         origin: Origin = "user",
+        subject: str | None = None,
     ) -> Session:
         """A new session. With `lazy` a draft: nothing is stored before its first assistant message.
 
+        `subject` names whom it is about or with, so that `erase` finds all there is about them.
         Durable: when this returns, unless `lazy`.
         Raises: SessionExists; ValueError when `id` cannot be an id.
         """
@@ -63,6 +67,7 @@ class Store:
             cwd=absolute(cwd),
             title=title,
             metadata=dict(metadata) if metadata else None,
+            subject=subject,
         )
         if lazy:
             return await self._draft(header, is_chosen=id is not None)
@@ -73,11 +78,14 @@ class Store:
     async def open(self, session: str) -> Session:
         """The session of that id, or the only one whose id begins with it.
 
-        Raises: SessionNotFound, AmbiguousId.
+        Raises: SessionNotFound, AmbiguousId; Erased.
         """
         found = await self.backend.find(session)
         backing = Stored(self.backend)
-        return Session(backing, await backing.log.state(found), self.outside, self.bus)
+        state = await backing.log.state(found)
+        if state.info.status == "erased":
+            raise Erased(found)
+        return Session(backing, state, self.outside, self.bus)
 
     async def continue_recent(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session with the newest activity, of `cwd` or of all; a draft if there is none."""
@@ -160,6 +168,42 @@ class Store:
         """
         amount("after", after)
         return watch_namespace(self.backend, self.bus, after)
+
+    async def erase(
+        self,
+        session: str | None = None,
+        *,
+        subject: str | None = None,
+        everything: bool = False,
+        forks: ForkPolicy = "refuse",
+        by: str | None = None,
+    ) -> Certificate:
+        """Take a session, all sessions of a subject or everything out of the store, for good.
+
+        `forks` says what becomes of a session's forks: "refuse" while it has some, "keep" what they
+        share with it, or "erase" them too; with a subject, or everything, they are always erased.
+        `by` is who asks, for the certificate; docs/guides/erasure.md says what is removed.
+
+        Durable: one operation, which a kill at any moment does not leave half done: the next who
+        opens the store goes on with it.
+        Raises: SessionNotFound, AmbiguousId, SessionHasForks; Unsupported; ValueError unless one of
+        `session`, `subject` and `everything` is given, and only one.
+        """
+        if [session is not None, subject is not None, everything].count(True) != 1:
+            raise ValueError("say what to erase: a session, a subject, or everything")
+        if session is not None:
+            found = await self.backend.find(session)
+            return await erase_session(self.backend, self.outside, found, forks, by)
+        if subject is not None:
+            return await erase_subject(self.backend, self.outside, subject, by)
+        return await erase_namespace(self.backend, self.outside, by)
+
+    async def erasures(self) -> list[Certificate]:
+        """The certificates of what was erased, the oldest first.
+
+        Raises: Unsupported.
+        """
+        return await erasing(self.backend).erasures()
 
     async def verify(self) -> Verification:
         """Check every hash, parent and count; changes nothing."""

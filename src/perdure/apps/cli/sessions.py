@@ -39,7 +39,11 @@ from perdure.apps.terminal.trees import tree_json
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
 
-_BY_NAME = ("perdure.apps.picker.command", "perdure.apps.cli.diff.command")
+_BY_NAME = (
+    "perdure.apps.picker.command",
+    "perdure.apps.cli.diff.command",
+    "perdure.apps.cli.keeping.erasing",
+)
 """Modules with commands of this group; the options of their commands are those of this package."""
 
 TREE_LINES = 200

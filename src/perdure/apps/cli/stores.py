@@ -184,6 +184,7 @@ def verification_data(found: Verification) -> dict[str, object]:
         "ok": found.is_ok,
         "streams": found.streams,
         "entries": found.entries,
+        "erased": found.erased,
         "problems": [msgspec.structs.asdict(problem) for problem in found.problems],
     }
 
@@ -191,6 +192,8 @@ def verification_data(found: Verification) -> dict[str, object]:
 def _verification_lines(found: Verification) -> Iterator[str]:
     style = out_style()
     looked_at = f"{counted(found.entries, 'entry', 'entries')} in {counted(found.streams, 'log')}"
+    if found.erased:
+        looked_at += f" ({found.erased:,} erased)"
     if found.is_ok:
         yield f"{style.paint('ok', 'good')}  {looked_at}: every hash, parent and count is right"
         return

@@ -1,0 +1,1 @@
+"""Commands for what a store keeps no longer, or does not take in."""

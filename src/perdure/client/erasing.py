@@ -1,0 +1,61 @@
+"""Erasing, as the handles do it: who asks and when, and a backend that can."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.client.clock import Outside
+from perdure.client.processes import this_process
+from perdure.errors import Unsupported
+from perdure.session.ids import StreamId
+from perdure.stores.keeping.erasing import (
+    Certificate,
+    EraseRequest,
+    EraseScope,
+    Erasing,
+    ForkPolicy,
+)
+from perdure.stores.protocol import SessionStore
+
+
+def erasing(backend: SessionStore) -> Erasing:
+    """`backend`, as one that can erase. Raises: Unsupported."""
+    if not isinstance(backend, Erasing):
+        raise Unsupported("erasure", backend.address.partition(":")[0])
+    return backend
+
+
+async def erase_session(
+    backend: SessionStore,
+    outside: Outside,
+    session: StreamId,
+    forks: ForkPolicy,
+    by: str | None,
+) -> Certificate:
+    """Erase one session. Raises: as ``Erasing.erase``; Unsupported."""
+    asked = _request(outside, "session", session, by)
+    return await erasing(backend).erase(msgspec.structs.replace(asked, forks=forks))
+
+
+async def erase_subject(
+    backend: SessionStore, outside: Outside, subject: str, by: str | None
+) -> Certificate:
+    """Erase all sessions of `subject`, with their forks and children."""
+    asked = _request(outside, "subject", subject, by)
+    certificate = await erasing(backend).erase(asked)
+    return msgspec.structs.replace(certificate, subject=subject)
+
+
+async def erase_namespace(backend: SessionStore, outside: Outside, by: str | None) -> Certificate:
+    """Erase every session of the namespace."""
+    return await erasing(backend).erase(_request(outside, "namespace", None, by))
+
+
+def _request(outside: Outside, scope: EraseScope, name: str | None, by: str | None) -> EraseRequest:
+    return EraseRequest(
+        id=outside.stream_id(None),
+        scope=scope,
+        name=name,
+        by=by or this_process(),
+        at=outside.clock.now_ms(),
+    )
