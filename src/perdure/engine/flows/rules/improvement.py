@@ -1,0 +1,137 @@
+"""Looking back at a flow: in which order its roles do it, and what comes after.
+
+The order is a graph whose nodes are role instances; an edge says whose findings a role is given.
+Each role begins as soon as those before it are done, whatever the others wait for.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from perdure.engine.flows.rules.structure import OWNER, sources_of
+from perdure.session.flows.graph import FlowEdge, FlowNode, Graph, base_role
+from perdure.session.flows.run import FlowState
+
+FEEDBACK_ROLE = "a-society-feedback"
+
+NextStep = Literal["wait", "ask_for_feedback", "complete"]
+
+
+class RoleWork(msgspec.Struct, frozen=True):
+    """A role that can look back now. `findings` are the paths of those it is given, in order."""
+
+    role: str
+    findings: tuple[str, ...] = ()
+    text: str | None = None
+
+
+def order_by_graph(graph: Graph) -> Graph:
+    """The roles of `graph`, each after all that it handed work to.
+
+    A role instance stands where its node nearest to the beginning stands; the way through its
+    other nodes is kept.
+    """
+    kept = _nearest(graph)
+    edges = {(edge.source, edge.target) for edge in graph.edges}
+    for node in graph.nodes:
+        if node.id not in kept:
+            edges = _shortcut(edges, node.id)
+    backward = sorted((kept[target], kept[source]) for source, target in edges)
+    return _order(graph, [FlowEdge(*pair) for pair in backward if pair[0] != pair[1]])
+
+
+def order_in_parallel(graph: Graph) -> Graph:
+    """All roles at once, but for the owner, who comes last and is given all findings."""
+    others = [role for role in graph.roles if role != OWNER]
+    return _order(graph, [FlowEdge(role, OWNER) for role in others])
+
+
+def _order(graph: Graph, edges: list[FlowEdge]) -> Graph:
+    roles = dict.fromkeys((*graph.roles, OWNER))
+    return Graph("improvement", tuple(FlowNode(role, role) for role in roles), tuple(edges))
+
+
+def _nearest(graph: Graph) -> dict[str, str]:
+    """The node of each role instance that is nearest to the beginning -> the instance."""
+    depths: dict[str, int] = {}
+    level, depth = list(sources_of(graph)), 0
+    while level:
+        depths.update((id, depth) for id in level if id not in depths)
+        level = [s for id in level for s in graph.successors(id) if s not in depths]
+        level, depth = list(dict.fromkeys(level)), depth + 1
+    nearest: dict[str, FlowNode] = {}
+    for node in graph.nodes:
+        best = nearest.get(node.role)
+        if best is None or depths.get(node.id, 0) < depths.get(best.id, 0):
+            nearest[node.role] = node
+    return {node.id: role for role, node in nearest.items()}
+
+
+def _shortcut(edges: set[tuple[str, str]], gone: str) -> set[tuple[str, str]]:
+    before = [source for source, target in edges if target == gone]
+    after = [target for source, target in edges if source == gone]
+    kept = {edge for edge in edges if gone not in edge}
+    return kept | {(source, target) for source in before for target in after}
+
+
+def findings_path(role: str) -> str:
+    """Where `role` writes what it found, relative to the record folder."""
+    return f"findings/{role}-findings.md"
+
+
+def feedback_path(state: FlowState) -> str:
+    """Where the feedback is written, relative to the workspace's root."""
+    context, run = state.run.feedback_context, state.run
+    what = {
+        "standard": "flow",
+        "initialization": f"initialization-{context.initialization_mode}",
+        "update": "update",
+    }[context.kind]
+    return f"a-society/feedback/{run.project_namespace}-{what}-{run.flow_id}.md"
+
+
+def roles_to_look_back(state: FlowState) -> tuple[RoleWork, ...]:
+    """The roles that can begin, or go on with what a person said, in the order of the graph."""
+    phase, order = state.run.improvement_phase, state.improvement
+    if phase is None or order is None or phase.status != "running":
+        return ()
+    if phase.feedback_consent == "granted":
+        return tuple(work for work in (_work(state, FEEDBACK_ROLE, ()),) if work is not None)
+    found: list[RoleWork] = []
+    for node in order.nodes:
+        before = order.predecessors(node.id)
+        if all(role in phase.completed_roles for role in before):
+            paths = tuple(phase.findings_produced[role] for role in before)
+            work = _work(state, node.id, paths)
+            found += [] if work is None else [work]
+    return tuple(found)
+
+
+def _work(state: FlowState, role: str, findings: tuple[str, ...]) -> RoleWork | None:
+    phase = state.run.improvement_phase
+    if phase is None or role in phase.completed_roles or role in phase.running_roles:
+        return None
+    said = phase.pending_human_inputs.get(role)
+    if role in phase.awaiting_human_roles and said is None:
+        return None
+    return RoleWork(role, findings, None if said is None else said.text)
+
+
+def next_step(state: FlowState) -> NextStep:
+    """What the flow itself does once no role has anything left to do."""
+    phase, order = state.run.improvement_phase, state.improvement
+    if phase is None or state.run.status != "running":
+        return "wait"
+    if phase.status == "skipped" or phase.feedback_consent == "denied":
+        return "complete"
+    if phase.feedback_consent == "granted":
+        return "complete" if FEEDBACK_ROLE in phase.completed_roles else "wait"
+    is_done = order is not None and all(n.id in phase.completed_roles for n in order.nodes)
+    return "ask_for_feedback" if is_done else "wait"
+
+
+def writes_last(role: str) -> bool:
+    """Whether the health of the project is checked once `role` has looked back."""
+    return base_role(role) == OWNER
