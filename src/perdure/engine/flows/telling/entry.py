@@ -1,0 +1,134 @@
+"""The message that a node's work begins with.
+
+The contract of a node (its work, its readings) is told once, on its first entry; what was handed
+over and what is still to come is told every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from perdure.engine.flows.rules.runnable import Work
+from perdure.session.flows.fold import iso
+from perdure.session.flows.graph import FlowNode, edge_key, ends_of
+from perdure.session.flows.run import FlowState
+
+
+class Contracts(msgspec.Struct, frozen=True):
+    """The texts that perdure brings along, of one version. See ``data/flows``."""
+
+    handoff: str
+    records: str
+    workflow: str
+    collaboration: str
+    meta_analysis: str
+    feedback: str
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A file a role has to have read. `name` is its ``$NAME`` in the index."""
+
+    name: str
+    path: str
+    text: str
+
+
+def entry_message(
+    state: FlowState,
+    work: Work,
+    *,
+    at: int,
+    contracts: Contracts,
+    artifacts: Mapping[str, str],
+    readings: tuple[Reading, ...] = (),
+) -> str:
+    """What the role of `work` is told when it begins.
+
+    `artifacts` are the contents of the files that are delivered, by path; `readings` those the
+    node asks for. A person's reply is told as it was said, and nothing with it.
+    Units: `at` is Unix milliseconds.
+    """
+    if work.text is not None:
+        return work.text
+    node = work.node
+    is_first = node.id not in state.run.visited_node_ids
+    parts = [f"Node `{node.id}` {'started' if is_first else 'resumed'} at {iso(at)}."]
+    if is_first:
+        parts += _contract(node, contracts, readings)
+    parts += _received(state, work, artifacts)
+    parts += _outstanding(state, work)
+    return "\n\n".join(parts)
+
+
+def _contract(node: FlowNode, contracts: Contracts, readings: tuple[Reading, ...]) -> Iterator[str]:
+    if node.has_human:
+        yield contracts.collaboration.strip()
+    if any("workflow" in line.lower() for line in node.work):
+        yield contracts.workflow.strip()
+    for title, lines in (
+        ("Guidance", node.guidance),
+        ("Work", node.work),
+        ("Inputs", node.inputs),
+        ("Outputs", node.outputs),
+        ("Notes", node.notes),
+    ):
+        if lines:
+            yield "\n".join([f"## {title}", *(f"- {line}" for line in lines)])
+    for reading in readings:
+        yield f"## Required reading {reading.name} ({reading.path})\n{reading.text.strip()}"
+
+
+def _received(state: FlowState, work: Work, artifacts: Mapping[str, str]) -> Iterator[str]:
+    for key in work.delivered:
+        source, _ = ends_of(key)
+        is_forward = state.graph.has_edge(source, work.node.id)
+        who = "predecessor" if is_forward else "successor, which asks for better work"
+        for path in state.run.receiving_handoff.get(key, ()):
+            text = artifacts.get(path, "").rstrip()
+            yield f"## Handed over by `{source}` ({who}): {path}\n{_fenced(text)}"
+    for key in work.superseded:
+        paths = ", ".join(state.run.receiving_handoff.get(key, ()))
+        yield (
+            f"What you handed over along {key} was not read and is taken back: {paths}. "
+            "Hand over a new file in its place."
+        )
+
+
+def _outstanding(state: FlowState, work: Work) -> Iterator[str]:
+    id, graph, completed = work.node.id, state.graph, state.run.completed_handoffs
+    missing = [s for s in graph.predecessors(id) if edge_key(s, id) not in completed]
+    if missing:
+        yield (
+            f"Still to be handed to you: from {', '.join(f'`{s}`' for s in missing)}. "
+            "It will be given to you when it is there; do not look for its files."
+        )
+    taken_back = {ends_of(key)[1] for key in work.superseded}
+    sent = [t for t in graph.successors(id) if edge_key(id, t) in completed and t not in taken_back]
+    owed = [t for t in graph.successors(id) if t not in sent]
+    if sent:
+        yield f"You have handed over to: {', '.join(f'`{t}`' for t in sent)}."
+    if owed:
+        yield f"You have still to hand over to: {', '.join(f'`{t}`' for t in owed)}."
+    if not graph.successors(id):
+        yield "You hand over to nobody: close the work once it is done."
+
+
+def _fenced(text: str) -> str:
+    """`text` in a fence that nothing in it can close."""
+    longest = max((len(run) for run in _runs(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _runs(text: str) -> Iterator[str]:
+    run = ""
+    for character in text:
+        if character == "`":
+            run += character
+        elif run:
+            yield run
+            run = ""
+    if run:
+        yield run

@@ -1,0 +1,12 @@
+"""Contract texts that can be told from each other."""
+
+from perdure.engine.flows.telling.entry import Contracts
+
+CONTRACTS = Contracts(
+    handoff="HANDOFF CONTRACT",
+    records="RECORDS CONTRACT",
+    workflow="WORKFLOW CONTRACT",
+    collaboration="COLLABORATION DIRECTIVE",
+    meta_analysis="LOOK BACK TO {findings_path}",
+    feedback="FEEDBACK TO {artifact_path}. {focus}",
+)
