@@ -1,0 +1,176 @@
+"""Running a program: its own process group, a small environment, an end to its time and output.
+
+Whatever ends the wait, the whole group is killed. Not reached is a process that left its group on
+purpose (``setsid``); nothing here is a sandbox for programs, only for what a model may start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from perdure.errors import ToolError, ToolUnavailable
+
+MAX_STREAM_BYTES = 1024 * 1024
+TERMINATE_S = 1.0
+DRAIN_S = 1.0
+
+_INHERITED = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT")
+_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a program ended. `code` None: it took too long and was killed.
+
+    Units: bytes; `left_out` are those of both streams that were read and not kept.
+    """
+
+    code: int | None
+    stdout: bytes
+    stderr: bytes
+    left_out: int = 0
+
+
+def small_environment(inherited: Mapping[str, str], working_dir: Path) -> dict[str, str]:
+    """Of `inherited` what a program needs to run, and nothing that changes what it does.
+
+    Directories of the PATH that are relative, or in `working_dir`, are left out: what lies there
+    may have been written by the model.
+    """
+    kept = {name: inherited[name] for name in _INHERITED if name in inherited}
+    folders = inherited.get("PATH", _DEFAULT_PATH).split(os.pathsep)
+    inside = working_dir.resolve()
+    safe = [f for f in folders if os.path.isabs(f) and not Path(f).resolve().is_relative_to(inside)]  # noqa: PTH117 - of text
+    return {**kept, "PATH": os.pathsep.join(safe), "TERM": "dumb"}
+
+
+def program_of(name: str, path: str, tool: str) -> str:
+    """The program `name` on `path`; as it is when it names a place.
+
+    Raises: ToolUnavailable when there is none.
+    """
+    if "/" in name:
+        return name
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise ToolUnavailable(tool, "there is no such program on this machine")
+    return found
+
+
+async def run_program(
+    argv: Sequence[str],
+    *,
+    tool: str,
+    working_dir: Path,
+    environment: Mapping[str, str],
+    timeout_s: float,
+) -> Ended:
+    """Run `argv` in `working_dir` and wait for its end. It has no input.
+
+    Raises: ToolUnavailable, ToolError when it cannot be started; CancelledError once it is killed.
+    """
+    program = program_of(argv[0], environment["PATH"], tool)
+    loop = asyncio.get_running_loop()
+    try:
+        transport, watched = await loop.subprocess_exec(
+            _Watched,
+            program,
+            *argv[1:],
+            cwd=working_dir,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise ToolUnavailable(tool, "there is no such program on this machine") from None
+    except (OSError, ValueError):
+        raise ToolError(tool, "the program cannot be started") from None
+    try:
+        is_late = not await watched.has_ended(transport.get_pid(), timeout_s)
+    finally:
+        _signal(transport.get_pid(), signal.SIGKILL)
+        try:
+            # One who left the group may hold the pipes: what it says is not waited for.
+            await asyncio.wait((watched.closed,), timeout=DRAIN_S)
+        finally:
+            transport.close()
+        await asyncio.wait((watched.closed,), timeout=DRAIN_S)
+    out, error = watched.outputs
+    code = None if is_late else transport.get_returncode()
+    return Ended(code, bytes(out.data), bytes(error.data), out.left_out + error.left_out)
+
+
+class _Kept:
+    """The beginning of a stream; the rest is counted."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.left_out = 0
+
+    def take(self, piece: bytes) -> None:
+        room = MAX_STREAM_BYTES - len(self.data)
+        self.data += piece[:room]
+        self.left_out += max(0, len(piece) - room)
+
+
+class _Watched(asyncio.SubprocessProtocol):
+    """A program that runs, and what it has printed."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.outputs = (_Kept(), _Kept())
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.outputs[fd - 1].take(data)
+
+    def process_exited(self) -> None:
+        if not self.exited.done():
+            self.exited.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    async def has_ended(self, pid: int, timeout_s: float) -> bool:
+        """Whether it ended by itself in time; one that does not is told to."""
+        await asyncio.wait((self.exited,), timeout=timeout_s)
+        if self.exited.done():
+            return True
+        _signal(pid, signal.SIGTERM)
+        await asyncio.wait((self.exited,), timeout=TERMINATE_S)
+        return False
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    """Send `number` to all of `group`, as far as it is still there."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def told(ended: Ended, timeout_s: float) -> str:
+    """What a model is told of how a program ended."""
+    head = f"exit code {ended.code}"
+    if ended.code is None:
+        head = f"killed: no end within {timeout_s:g} s"
+    elif ended.code < 0:
+        head = f"killed by signal {-ended.code}"
+    parts = [f"[{head}]"]
+    if ended.stdout:
+        parts.append(ended.stdout.decode(errors="replace").rstrip("\n"))
+    if ended.stderr:
+        parts += ["[stderr]", ended.stderr.decode(errors="replace").rstrip("\n")]
+    if ended.left_out:
+        parts.append(f"[{ended.left_out} more bytes were not kept]")
+    return "\n".join(parts)

@@ -1,0 +1,75 @@
+"""Running a command that is allowed, without a shell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated
+
+from perdure.errors import InvalidArguments, ToolDenied
+from perdure.tools.builtin.processes import run_program, small_environment, told
+from perdure.tools.builtin.proposing import proposing
+from perdure.tools.commands import NeedsShell, argv_of, canonical, is_allowed, words_of
+from perdure.tools.declare import tool
+from perdure.tools.permissions import MAX_COMMAND_S, Permissions
+from perdure.tools.spec import Subject, ToolCall, ToolOutput
+
+_CONFIG_ONLY = frozenset(
+    (
+        *("cwd", "env", "environment", "timeout", "timeoutMs", "timeout_ms", "timeout_s", "shell"),
+        *("stdin", "input", "user", "uid", "detach", "background"),
+    )
+)
+
+
+def about_command(args: Mapping[str, object], permissions: Permissions) -> Subject:
+    """The command a call is about, refused already when it is not allowed."""
+    argv = allowed_argv(args, permissions)
+    return Subject(canonical(argv), canonical(argv))
+
+
+def allowed_argv(args: Mapping[str, object], permissions: Permissions) -> tuple[str, ...]:
+    """The words of the command that `args` ask for.
+
+    Raises: InvalidArguments when only a shell could run it; ToolDenied when it is not allowed.
+    """
+    line, more = str(args["command"]), args.get("args")
+    try:
+        if isinstance(more, list):
+            argv = argv_of((line, *(str(word) for word in more)))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - checked by the schema
+        else:
+            argv = words_of(line)
+    except NeedsShell as error:
+        raise InvalidArguments(
+            "run_command", f"there is no shell here: {error}; give one program and its arguments"
+        ) from None
+    if not is_allowed(argv, permissions.allowed_commands, permissions.allowed_command_globs):
+        raise ToolDenied("run_command", "the command is not one of those that are allowed")
+    return argv
+
+
+@proposing("process", about_command, config_only=_CONFIG_ONLY)
+@tool(effect="external", timeout_s=MAX_COMMAND_S + 10)
+async def run_command(
+    command: Annotated[str, "The program; or the whole line, quoted as for a shell."],
+    args: Annotated[
+        list[str] | None, "The arguments, each as it is; then command is one word."
+    ] = None,
+    *,
+    call: ToolCall,
+) -> ToolOutput:
+    """Run one program in the working directory and wait for its end. There is no shell.
+
+    Only commands that are allowed run. Gives the exit code, what it printed, and its errors.
+    """
+    permissions = call.permissions
+    argv = allowed_argv({"command": command, "args": args}, permissions)
+    given = {name: call.secrets.filled(text) for name, text in permissions.command_env.items()}
+    ended = await run_program(
+        argv,
+        tool=call.tool,
+        working_dir=call.working_dir,
+        environment={**small_environment(os.environ, call.working_dir), **given},
+        timeout_s=permissions.command_timeout_s,
+    )
+    return ToolOutput(told(ended, permissions.command_timeout_s), is_error=ended.code != 0)

@@ -1,0 +1,115 @@
+"""Git in real repositories, some of which try to run things."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perdure.tools.builtin.git import git_commit, git_status
+from tests.fakes.tool_calls import Tools
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    git(folder, "config", "user.name", "Ada")
+    git(folder, "config", "user.email", "ada@example.com")
+    (folder / "a.txt").write_text("one\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "first")
+    return folder
+
+
+async def test_status_log_and_diff_are_shown(repository: Path) -> None:
+    (repository / "a.txt").write_text("two\n")
+    tools = Tools(repository)
+    assert " M a.txt" in (await tools.run(git_status)).output.text
+    assert "first" in (await tools.run(git_status, command="log")).output.text
+    assert "+two" in (await tools.run(git_status, command="diff")).output.text
+
+
+async def test_named_files_are_committed_new_ones_too(repository: Path) -> None:
+    (repository / "b.txt").write_text("new\n")
+    (repository / "c.txt").write_text("not this one\n")
+    run = await Tools(repository).run(git_commit, message="add b", files=["b.txt"])
+    assert run.outcome == "ok"
+    assert git(repository, "show", "--stat", "--format=%s").split()[:3] == ["add", "b", "b.txt"]
+    assert "?? c.txt" in git(repository, "status", "--porcelain")
+
+
+async def test_nothing_to_commit_is_an_error_without_paths(repository: Path) -> None:
+    run = await Tools(repository).run(git_commit, message="nothing")
+    assert run.outcome == "error"
+    assert str(repository) not in run.output.text
+
+
+async def test_a_repository_above_is_not_looked_at(repository: Path) -> None:
+    below = repository / "below"
+    below.mkdir()
+    run = await Tools(below).run(git_status)
+    assert run.error == "git_status: the working directory is not the top of a git repository"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("core.fsmonitor", "touch {mark}"),
+        ("diff.external", "touch {mark}"),
+        ("core.pager", "touch {mark}"),
+        ("core.editor", "touch {mark}"),
+        ("diff.evil.textconv", "touch {mark} #"),
+        ("diff.evil.command", "touch {mark}"),
+        ("gpg.program", "{mark}.sh"),
+        ("commit.gpgSign", "true"),
+        ("core.sshCommand", "touch {mark}"),
+    ],
+)
+async def test_a_configuration_that_runs_something_runs_nothing(
+    repository: Path, tmp_path: Path, key: str, value: str
+) -> None:
+    mark = tmp_path / "mark"
+    (repository / ".gitattributes").write_text("*.txt diff=evil\n")
+    git(repository, "add", ".gitattributes")
+    git(repository, "config", key, value.format(mark=mark))
+    (repository / "a.txt").write_text("two\n")
+    tools = Tools(repository)
+    for command in ("status", "log", "diff"):
+        assert (await tools.run(git_status, command=command)).outcome == "ok"
+    assert (await tools.run(git_commit, message="x", files=["a.txt"])).outcome == "ok"
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("hook", ["pre-commit", "commit-msg", "post-commit", "prepare-commit-msg"])
+async def test_hooks_do_not_run(repository: Path, tmp_path: Path, hook: str) -> None:
+    mark = tmp_path / "mark"
+    for folder in (repository / ".git" / "hooks", repository / "hooks"):
+        folder.mkdir(exist_ok=True)
+        script = folder / hook
+        script.write_text(f"#!/bin/sh\ntouch {mark}\n")
+        script.chmod(0o755)
+    git(repository, "config", "core.hooksPath", "hooks")
+    (repository / "a.txt").write_text("two\n")
+    assert (await Tools(repository).run(git_commit, message="x", files=["a.txt"])).outcome == "ok"
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "path", ["../outside.txt", ":(top)a.txt", ":/a.txt", ":!a.txt", "*.txt", "/etc/passwd"]
+)
+async def test_a_path_is_a_path_and_stays_inside(repository: Path, path: str) -> None:
+    (repository / "a.txt").write_text("two\n")
+    before = git(repository, "rev-parse", "HEAD")
+    run = await Tools(repository).run(git_commit, message="x", files=[path])
+    assert run.outcome == "error"
+    assert git(repository, "rev-parse", "HEAD") == before

@@ -1,0 +1,142 @@
+"""Programs, for real: they end when they must, with all they started, and see nothing of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.tools.builtin.shell import run_command
+from perdure.tools.permissions import Permissions
+from tests.fakes.chats import until
+from tests.fakes.tool_calls import Tools
+
+
+def tools(folder: Path, **settings: Any) -> Tools:
+    globs = ("sh *", "env", "pwd", f"{sys.executable} *")
+    allowed = Permissions(allowed_command_globs=globs, **settings)
+    return Tools(folder, allowed, {"TOKEN": "s3cr3t-value"})
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+async def test_what_a_program_prints_is_given_with_its_code(tmp_path: Path) -> None:
+    script = "echo out; echo err >&2; exit 3"
+    run = await tools(tmp_path).run(run_command, command="sh", args=["-c", script])
+    assert run.output.text == "[exit code 3]\nout\n[stderr]\nerr"
+    assert run.outcome == "error"
+
+
+async def test_it_runs_in_the_working_directory(tmp_path: Path) -> None:
+    place = str(tmp_path)
+    run = await tools(tmp_path).run(run_command, command="pwd", cwd="/")
+    assert run.output.text == f"[exit code 0]\n{place}"
+
+
+async def test_9_28_what_only_the_configuration_gives_is_dropped(tmp_path: Path) -> None:
+    run = await tools(tmp_path).run(
+        run_command, command="env", env={"LD_PRELOAD": "x"}, cwd="/", timeout=9, shell=True
+    )
+    assert run.outcome == "ok"
+    assert "LD_PRELOAD" not in run.output.text
+
+
+async def test_the_environment_holds_nothing_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
+    monkeypatch.setenv("PERDURE_KEY", "planted")
+    run = await tools(tmp_path).run(run_command, command="env")
+    assert "planted" not in run.output.text
+
+
+async def test_a_secret_of_the_configuration_is_given_and_scrubbed(tmp_path: Path) -> None:
+    given = {"API_TOKEN": "{{secrets.TOKEN}}"}
+    run = await tools(tmp_path, command_env=given).run(
+        run_command,
+        command="sh",
+        args=["-c", 'echo "$API_TOKEN"; test "$API_TOKEN" = s3cr3t-value'],
+    )
+    assert run.output.text == "[exit code 0]\n[secret:TOKEN]"
+
+
+async def test_the_whole_group_is_killed_when_time_is_up(tmp_path: Path) -> None:
+    script = "trap '' TERM; sleep 100 & echo $! > child; sleep 100 & wait"
+    run = await tools(tmp_path, command_timeout_s=0.3).run(
+        run_command, command="sh", args=["-c", script]
+    )
+    assert "killed: no end within 0.3 s" in run.output.text
+    child = int((tmp_path / "child").read_text())
+
+    async def is_gone() -> bool:
+        return not is_alive(child)
+
+    await until(is_gone)
+
+
+async def test_what_a_program_leaves_behind_is_killed_with_its_end(tmp_path: Path) -> None:
+    script = "sleep 100 & echo $! > child; exit 0"
+    run = await tools(tmp_path).run(run_command, command="sh", args=["-c", script])
+    assert run.outcome == "ok"
+    child = int((tmp_path / "child").read_text())
+
+    async def is_gone() -> bool:
+        return not is_alive(child)
+
+    await until(is_gone)
+
+
+async def test_the_whole_group_is_killed_when_the_turn_is_aborted(tmp_path: Path) -> None:
+    script = "echo $$ > leader; sleep 100"
+    running = asyncio.create_task(
+        tools(tmp_path).run(run_command, command="sh", args=["-c", script])
+    )
+    leader = tmp_path / "leader"
+
+    async def has_begun() -> bool:
+        return leader.exists() and bool(leader.read_text())
+
+    await until(has_begun)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    pid = int(leader.read_text())
+
+    async def is_gone() -> bool:
+        return not is_alive(pid)
+
+    await until(is_gone)
+
+
+async def test_a_flood_is_read_to_its_end_and_kept_in_part(tmp_path: Path) -> None:
+    script = "import sys; sys.stdout.write('x' * 5_000_000)"
+    run = await tools(tmp_path).run(run_command, command=sys.executable, args=["-c", script])
+    assert run.outcome == "ok"
+    assert len(run.output.text) <= 51 * 1024
+    assert run.whole is not None
+    assert len(run.whole) < 1_100_000
+    assert "3951424 more bytes were not kept" in run.whole
+
+
+async def test_there_is_nothing_to_read_from(tmp_path: Path) -> None:
+    run = await tools(tmp_path).run(run_command, command="sh", args=["-c", "read x; echo end"])
+    assert run.output.text == "[exit code 0]\nend"
+
+
+async def test_descriptors_of_ours_are_not_inherited(tmp_path: Path) -> None:
+    secret = os.open(tmp_path, os.O_RDONLY)
+    os.set_inheritable(secret, True)
+    script = "import os; print(sorted(os.listdir('/proc/self/fd'))[:9])"
+    run = await tools(tmp_path).run(run_command, command=sys.executable, args=["-c", script])
+    os.close(secret)
+    assert "'0', '1', '2', '3']" in run.output.text  # 3 is the listing itself

@@ -1,0 +1,37 @@
+"""What git is asked. Real repositories are in tests/attacks/test_git.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import ToolError
+from perdure.tools.builtin.git import about_commit, git_commit, git_status
+from perdure.tools.permissions import Permissions
+
+
+def test_a_commit_is_shown_with_its_files_and_never_granted_for_good() -> None:
+    subject = about_commit({"message": "fix: it\n\nlong", "files": ["a.py"]}, Permissions())
+    assert (subject.shown, subject.grant) == ("fix: it (a.py)", None)
+    assert git_commit.is_gated
+
+
+@pytest.mark.parametrize(
+    ("message", "files"),
+    [
+        (" ", None),
+        ("a\0b", None),
+        ("x", ["-a"]),
+        ("x", ["--amend"]),
+        ("x", [""]),
+        ("x", [".env"]),
+        ("x", ["conf/.AWS/credentials"]),
+    ],
+)
+def test_flags_secrets_and_empty_messages_are_refused(message: str, files: list[str]) -> None:
+    with pytest.raises(ToolError):
+        about_commit({"message": message, "files": files}, Permissions())
+
+
+def test_looking_takes_no_flags() -> None:
+    assert set(git_status.parameters["properties"]) == {"command"}  # pyright: ignore[reportArgumentType] - a dict there
+    assert git_status.action is None

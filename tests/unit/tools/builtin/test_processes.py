@@ -1,0 +1,48 @@
+"""Programs and how they end. Whole process trees are in tests/attacks/test_processes.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import ToolUnavailable
+from perdure.tools.builtin.processes import Ended, program_of, small_environment, told
+
+
+def test_only_what_a_program_needs_is_inherited(tmp_path: Path) -> None:
+    inherited = {
+        "PATH": f"/usr/bin:.:bin:{tmp_path}/bin::/bin",
+        "HOME": "/home/x",
+        "OPENAI_API_KEY": "x",
+        "LD_PRELOAD": "x",
+        "GIT_DIR": "x",
+        "PYTHONPATH": "x",
+    }
+    found = small_environment(inherited, tmp_path)
+    assert found == {"PATH": "/usr/bin:/bin", "HOME": "/home/x", "TERM": "dumb"}
+
+
+def test_there_is_always_a_path(tmp_path: Path) -> None:
+    assert small_environment({}, tmp_path)["PATH"]
+
+
+def test_a_program_is_found_on_the_path_only() -> None:
+    assert program_of("sh", "/usr/bin:/bin", "t").endswith("/sh")
+    assert program_of("./x", "", "t") == "./x"
+    with pytest.raises(ToolUnavailable, match="no such program"):
+        program_of("no-such-program-anywhere", "/usr/bin:/bin", "t")
+
+
+@pytest.mark.parametrize(
+    ("ended", "text"),
+    [
+        (Ended(0, b"out\n", b""), "[exit code 0]\nout"),
+        (Ended(2, b"", b"bad\xff\n"), "[exit code 2]\n[stderr]\nbad\N{REPLACEMENT CHARACTER}"),
+        (Ended(-9, b"", b""), "[killed by signal 9]"),
+        (Ended(None, b"a", b""), "[killed: no end within 3 s]\na"),
+        (Ended(0, b"a", b"", 7), "[exit code 0]\na\n[7 more bytes were not kept]"),
+    ],
+)
+def test_the_end_of_a_program_is_told(ended: Ended, text: str) -> None:
+    assert told(ended, 3) == text
