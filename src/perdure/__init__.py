@@ -17,11 +17,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from perdure import errors as errors
     from perdure.client.agents.agent import Agent as Agent
-    from perdure.client.agents.agent import Workspace as Workspace
+    from perdure.client.agents.agent import Fallback as Fallback
     from perdure.client.agents.chat import Chat as Chat
     from perdure.client.agents.runtime import Runtime as Runtime
     from perdure.client.agents.turn import Reply as Reply
     from perdure.client.agents.turn import Turn as Turn
+    from perdure.client.agents.standing import Standing as Standing
+    from perdure.client.agents.standing import revoke as revoke
+    from perdure.client.agents.standing import standing_of as standing_of
+    from perdure.client.agents.workspace import Selection as Selection
+    from perdure.client.agents.workspace import Workspace as Workspace
     from perdure.client.open import open as open
     from perdure.client.reading import OpenQuestion as OpenQuestion
     from perdure.client.session import Session as Session
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
     from perdure.client.sync import blocking as blocking
     from perdure.client.watching import Watch as Watch
     from perdure.context.build import Context as Context
+    from perdure.engine.turns.config import Budget as Budget
+    from perdure.engine.turns.config import Limits as Limits
     from perdure.errors import AlreadyAnswered as AlreadyAnswered
     from perdure.errors import AmbiguousId as AmbiguousId
     from perdure.errors import BackupDamaged as BackupDamaged
@@ -135,9 +142,22 @@ _MODULES = {"blocking": "perdure.client.sync.blocking", "errors": "perdure.error
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "perdure.client.agents.agent": (
         "Agent",
-        "Workspace",
+        "Fallback",
     ),
     "perdure.client.agents.chat": ("Chat",),
+    "perdure.client.agents.standing": (
+        "Standing",
+        "revoke",
+        "standing_of",
+    ),
+    "perdure.client.agents.workspace": (
+        "Selection",
+        "Workspace",
+    ),
+    "perdure.engine.turns.config": (
+        "Budget",
+        "Limits",
+    ),
     "perdure.client.open": ("open",),
     "perdure.client.reading": ("OpenQuestion",),
     "perdure.client.agents.runtime": ("Runtime",),

@@ -243,6 +243,7 @@ _SIMPLE: Mapping[str, str] = {
     notes.SessionEnded.kind: "session:ended",
     notes.SessionReopened.kind: "session:reopened",
     notes.SessionCancelled.kind: "session:cancelled",
+    notes.GrantRevoked.kind: "session:grant_revoked",
     notes.Pin.kind: "session:pinned",
     notes.ContentErased.kind: "session:content_erased",
     notes.CompactionUndone.kind: "session:compaction_undone",

@@ -99,3 +99,10 @@ class Costing:
 def unpriced(model: str, usage: Usage) -> int | None:
     """A `Cost` that knows no price but the one a call reported."""
     return usage.cost_microcents
+
+
+def in_dollars(microcents: int) -> str:
+    """An amount as people read it: ``$1.50``, ``$0.000123``."""
+    whole, rest = divmod(microcents, MICROCENTS_PER_DOLLAR)
+    digits = f"{rest:08d}".rstrip("0").ljust(2, "0")
+    return f"${whole:,}.{digits}"

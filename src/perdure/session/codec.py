@@ -51,6 +51,7 @@ _SIDE: tuple[type[SideBody], ...] = (
     notes.SessionEnded,
     notes.SessionReopened,
     notes.SessionCancelled,
+    notes.GrantRevoked,
     notes.SessionExported,
     notes.Pin,
     notes.ContentErased,

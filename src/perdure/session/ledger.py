@@ -62,8 +62,8 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     `number` counts the turns run under the session's own agent, from 1. `base` is the leaf the
     turn began at, where `rollback` returns to. `context_tokens` estimates the context before it.
     The rest is carried over, so that a turn can be read without those before it: what the session
-    had spent, the cost limit that somebody granted it, and until when (Unix milliseconds) which
-    provider is not to be called.
+    had spent, the cost limit that somebody granted it, until when (Unix milliseconds) which
+    provider is not to be called, and what tools may do without asking.
     """
 
     kind: ClassVar[str] = "turn_started"
@@ -75,7 +75,8 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     context_tokens: int | None = None
     spent: Spending | None = None
     granted_microcents: int | None = None
-    parked: dict[str, int] = {}
+    parked: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    grants: tuple[str, ...] = ()
 
 
 class ModelCalled(SideBody, frozen=True, omit_defaults=True):

@@ -85,6 +85,14 @@ class SessionCancelled(SideBody, frozen=True):
     kind: ClassVar[str] = "session_cancelled"
 
 
+class GrantRevoked(SideBody, frozen=True, omit_defaults=True):
+    """What a person had allowed for good is asked for again; None: all of it."""
+
+    kind: ClassVar[str] = "grant_revoked"
+
+    grant: str | None = None
+
+
 class SessionReopened(SideBody, frozen=True):
     """A session that had ended goes on."""
 

@@ -198,6 +198,14 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
             "error": {"code": "turn_limit", "message": "50 turns", "retryable": False},
         },
     ),
+    (ledger.TurnFinished("cancelled"), "session:cancelled", {"stopReason": "cancelled"}),
+    (notes.SessionCancelled(), "session:cancelled", {}),
+    (notes.GrantRevoked("a"), "session:grant_revoked", {"grant": "a"}),
+    (
+        ledger.BudgetNoted("p:m", 1, 2),
+        "cost:budget_warning",
+        {"model": "p:m", "spentMicrocents": 1, "limitMicrocents": 2},
+    ),
     (
         ledger.Trimmed(2, 5),
         "session:trimmed",
@@ -215,11 +223,17 @@ def test_a_kind_is_told_in_its_own_words(
 
 def test_a_finished_model_call_with_usage_also_updates_the_cost() -> None:
     usage = Usage(1, 2, cost_microcents=30)
-    first, second = events_of(entry_with(ledger.ModelFinished("stop", usage)))
+    spent = ledger.Spending(70, 1)
+    body = ledger.ModelFinished("stop", usage, model="p:m", spent=spent)
+    first, second = events_of(entry_with(body))
     assert (first.type, first.index) == ("agent:model_finished", 0)
     assert (second.type, second.index) == ("cost:updated", 1)
+    assert second.payload["model"] == "p:m"
     assert second.payload["costMicrocents"] == 30
+    assert second.payload["cumulativeCostMicrocents"] == 70
+    assert second.payload["unpricedCalls"] == 1
     assert second.payload["priced"] is True
+    assert second.payload["isEstimated"] is False
 
 
 def test_a_model_call_without_usage_costs_nothing() -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from perdure.apps.wiring import chat_agent, models
-from perdure.client.agents.agent import Agent, Workspace
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
+from perdure.client.agents.workspace import Workspace
 from perdure.client.store import Store
+from perdure.context.compaction import plan_compaction
 from perdure.errors import ConfigError, TurnOpen
 from perdure.models.routing import ModelRouter
 from perdure.models.scenario import Scenario
@@ -103,9 +105,14 @@ async def compacted(
     answering = Answering(store, model=model, scenario=None)
     try:
         async with answering.runtime:
-            state = await store.backend.state(await store.backend.find(session))
+            stream = await store.backend.find(session)
+            state = await store.backend.state(stream)
             if state.open_turn is not None:
                 raise TurnOpen(session, state.open_turn)
+            window = await store.backend.context_window(stream, state.leaf)
+            kept = answering.agent.compaction.keep_recent_tokens
+            if plan_compaction(window, keep_recent_tokens=kept) is None:
+                return None  # and the session gets no agent by it, if it has none
             chat = (await answering.go_on(session)).chat
             await answering.use_model(chat)
             return await chat.compact(focus)

@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from perdure.engine.turns.config import CompactionSettings, Limits, QueueModes
+from perdure.client.agents.workspace import Workspace, filled
+from perdure.context.build import History
+from perdure.engine.turns.config import (
+    Budget,
+    CompactionSettings,
+    Limits,
+    OnExceed,
+    QueueModes,
+)
 from perdure.errors import ConfigError
 from perdure.models.protocol import ThinkingLevel
 from perdure.models.retry import RetryPolicy
 from perdure.session.ledger import InterruptPolicy
+from perdure.tools.permissions import Permissions, Scope
 from perdure.tools.registry import ToolRegistry, registry_of
 from perdure.tools.spec import ToolSpec
 
 DEFAULT_MODEL = "scripted:echo"
 """What answers when nothing else is configured: offline, and says so."""
 
-_PLACEHOLDER = re.compile(r"\{\{\s*ctx\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+RETRY_ALONE = RetryPolicy()
+RETRY_IN_CHAIN = RetryPolicy(max_attempts=1, first_wait_s=0.25, cap_s=8.0)
+"""How the agent's own model is tried where the agent does not say: with fallbacks, only once."""
 
 Tools = Iterable[ToolSpec | Callable[..., Any]]
 
 
-class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The situation a session runs in.
+class Fallback(msgspec.Struct, frozen=True):
+    """A model that is called when the one before it in the chain cannot be.
 
-    `working_dir` is where file tools look. `variables` fill ``{{ctx.name}}`` in the agent's
-    instructions, once, at the start; they are stored in plain text and must not hold secrets.
+    `max_attempts` counts the first one too.
     """
 
-    working_dir: str = "."
-    variables: dict[str, str] = {}
+    model: str
+    max_attempts: int = 1
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """How often it is tried, and the waits between."""
+        return msgspec.structs.replace(RETRY_IN_CHAIN, max_attempts=self.max_attempts)
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +54,13 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     `model` is ``provider:name``. `on_interrupt` says what happens to an answer that was streaming
     when its process died: ``retry`` it, ``continue`` from the part that was kept, ``rollback`` the
-    turn, or ``ask``.
+    turn, or ``ask``. An answer that broke off in the middle ends the turn, or with `restart_on_cut`
+    begins anew with the next fallback. `retry` None tries `model` once where there are fallbacks,
+    and three times where there are none.
+    `max_cost_microcents` (see `dollars`; 0: no limit) is what a session may spend on models,
+    `on_exceed` what happens before a call that may cost more. `history` "text_only" keeps tool
+    calls of earlier turns out of the context. `permissions` is what its built-in tools may
+    touch; a session may only narrow them.
     """
 
     model: str = DEFAULT_MODEL
@@ -48,38 +68,74 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     thinking_level: ThinkingLevel = "off"
     on_interrupt: InterruptPolicy = "retry"
     limits: Limits = Limits()
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy | None = None
     compaction: CompactionSettings = CompactionSettings()
     queue_mode: QueueModes = "one-at-a-time"
     max_output_tokens: int | None = None
     temperature: float | None = None
+    restart_on_cut: bool = False
+    max_cost_microcents: int = 0
+    on_exceed: OnExceed = "pause_for_approval"
+    history: History = "full"
+    permissions: Permissions = Permissions()
+
+    @property
+    def budget(self) -> Budget:
+        """What a session may spend, and what happens then."""
+        return Budget(self.max_cost_microcents, self.on_exceed)
 
 
 class Agent(AgentSettings, frozen=True):
-    """A model with instructions and tools. `tools` are functions or `ToolSpec`s.
+    """A model with instructions and tools.
 
-    Raises: ConfigError for two tools of one name.
+    `tools` are functions or `ToolSpec`s. `fallbacks`, names of models or `Fallback`s, are called in
+    order when `model` cannot be.
+    Raises: ConfigError for two tools of one name; ValueError for a negative budget.
     """
 
     id: str
     tools: Tools = ()
+    fallbacks: Iterable[str | Fallback] = ()
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "tools", registry_of(self.tools).tools)
+        chain = tuple(Fallback(f) if isinstance(f, str) else f for f in self.fallbacks)
+        msgspec.structs.force_setattr(self, "fallbacks", chain)
+        if self.max_cost_microcents < 0:
+            raise ValueError("max_cost_microcents is not less than nothing; 0 is no limit")
+
+    @property
+    def chain(self) -> tuple[Fallback, ...]:
+        """Its models in the order in which they are called, its own first."""
+        fallbacks = cast("tuple[Fallback, ...]", self.fallbacks)
+        return (Fallback(self.model), *fallbacks)
+
+    @property
+    def own_retry(self) -> RetryPolicy:
+        """How often `model` itself is tried."""
+        return self.retry or (RETRY_IN_CHAIN if self.fallbacks else RETRY_ALONE)
 
     @property
     def registry(self) -> ToolRegistry:
         """Its tools by name."""
         return registry_of(self.tools)
 
-    def narrowed(self, tools: Iterable[str] | None) -> Agent:
-        """The agent with only the tools named; None keeps all.
+    def narrowed(
+        self,
+        tools: Iterable[str] | None = None,
+        allowed_commands: Iterable[str] | None = None,
+        scope: Scope | None = None,
+    ) -> Agent:
+        """The agent with only the tools and commands named, and a scope no wider than its own.
 
-        Raises: ConfigError for a tool it does not have: a session may only narrow its agent.
+        None keeps what it has.
+        Raises: ConfigError for what it does not have: a session may only narrow its agent.
         """
-        if tools is None:
-            return self
-        return self.with_tools(self.registry.narrowed(tools).tools)
+        agent = self
+        if tools is not None:
+            agent = agent.with_tools(agent.registry.narrowed(tools).tools)
+        allowed = self.permissions.narrowed(scope=scope, allowed_commands=allowed_commands)
+        return msgspec.structs.replace(agent, permissions=allowed)
 
     def with_tools(self, tools: Tools) -> Agent:
         """The agent with other tools."""
@@ -91,25 +147,49 @@ class Agent(AgentSettings, frozen=True):
         described = [
             {"name": name, "schema_hash": registry.schema_hash(name)} for name in registry.names
         ]
-        return {"id": self.id, **_plain(self), "tools": described}
+        fallbacks = msgspec.to_builtins(self.fallbacks)
+        return {"id": self.id, **_plain(self), "fallbacks": fallbacks, "tools": described}
 
     def system_prompt(self, workspace: Workspace) -> str | None:
         """The instructions with ``{{ctx.name}}`` filled from the workspace, never scanned again.
 
         Raises: ConfigError for a name the workspace does not have.
         """
+        place = f"the instructions of agent {self.id!r}"
+        return filled(self.instructions, workspace.names, place) or None
 
-        def filled(found: re.Match[str]) -> str:
-            name = found.group(1)
-            if name not in workspace.variables:
-                known = ", ".join(sorted(workspace.variables)) or "none"
-                raise ConfigError(
-                    f"the instructions of agent {self.id!r} use {{{{ctx.{name}}}}}, which the "
-                    f"workspace does not define (it defines: {known})"
-                )
-            return workspace.variables[name]
+    def tools_in(self, workspace: Workspace) -> ToolRegistry:
+        """Its tools, their descriptions filled as `system_prompt` is.
 
-        return _PLACEHOLDER.sub(filled, self.instructions) or None
+        Raises: ConfigError for a name the workspace does not have.
+        """
+        return ToolRegistry(
+            tuple(_described(spec, workspace.names) for spec in self.registry.tools)
+        )
+
+
+def _described(spec: ToolSpec, names: Mapping[str, str]) -> ToolSpec:
+    place = f"the descriptions of tool {spec.name!r}"
+    return msgspec.structs.replace(
+        spec,
+        description=filled(spec.description, names, place),
+        parameters=_filled_below(spec.parameters, names, place),
+    )
+
+
+def _filled_below(schema: Any, names: Mapping[str, str], place: str) -> Any:
+    """`schema` with the descriptions in it filled; nothing else of it is text for a model."""
+    if isinstance(schema, list):
+        return [_filled_below(item, names, place) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, Mapping):
+        return schema
+    fields = cast("Mapping[str, Any]", schema)
+    return {
+        key: filled(value, names, place)
+        if key == "description" and isinstance(value, str)
+        else _filled_below(value, names, place)
+        for key, value in fields.items()
+    }
 
 
 class _Snapshot(AgentSettings, frozen=True, kw_only=True):
@@ -117,6 +197,7 @@ class _Snapshot(AgentSettings, frozen=True, kw_only=True):
 
     id: str
     tools: tuple[dict[str, str], ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
 
 
 def agent_of(snapshot: Mapping[str, object], tools: ToolRegistry) -> Agent:
@@ -136,7 +217,7 @@ def agent_of(snapshot: Mapping[str, object], tools: ToolRegistry) -> Agent:
         and tools.schema_hash(tool["name"]) == tool.get("schema_hash")
     ]
     settings = {name: getattr(stored, name) for name in AgentSettings.__struct_fields__}
-    return Agent(stored.id, tools=tuple(bound), **settings)
+    return Agent(stored.id, tools=tuple(bound), fallbacks=stored.fallbacks, **settings)
 
 
 def _plain(settings: AgentSettings) -> dict[str, object]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
-from perdure.client.agents.agent import Agent, Workspace
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.running import Running
 from perdure.client.agents.turn import Signals, Turn
+from perdure.client.agents.workspace import Workspace
 from perdure.client.session import Session
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition
@@ -15,11 +18,15 @@ from perdure.session.codec import encode, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.kinds import MESSAGE, ModelChange, ThinkingChange
+from perdure.session.ledger import Spending
 from perdure.session.messages import Message, user
-from perdure.session.notes import Queued
+from perdure.session.notes import Queued, SessionCancelled
 from perdure.stores.protocol import Commit, Write
 
 Said = str | Message
+"""What a person says: text, or a message of role ``user``."""
+
+ChatStatus = Literal["idle", "running", "closed"]
 
 
 class Chat:
@@ -29,13 +36,19 @@ class Chat:
     """
 
     def __init__(
-        self, session: Session, agent: Agent, workspace: Workspace, running: Running
+        self,
+        session: Session,
+        agent: Agent,
+        workspace: Workspace,
+        running: Running,
+        turns: set[Turn],
     ) -> None:
         self.session = session
         self.agent = agent
         self.workspace = workspace
         self.turn: Turn | None = None
         self._running = running
+        self._turns = turns
         self._is_closed = False
 
     @property
@@ -47,6 +60,11 @@ class Chat:
     def is_running(self) -> bool:
         """Whether a turn of this handle is running."""
         return self.turn is not None and self.turn.is_running
+
+    @property
+    def status(self) -> ChatStatus:
+        """What can be done with this handle: ``closed`` is one that was cancelled or ended."""
+        return "closed" if self._is_closed else "running" if self.is_running else "idle"
 
     def send(self, said: Said) -> Turn:
         """Say something; the turn that answers it runs at once.
@@ -62,7 +80,7 @@ class Chat:
         async def work(signals: Signals) -> TurnState:
             return await self._running.new_turn(message, signals)
 
-        self.turn = Turn(work, self.session.watch)
+        self.turn = Turn(work, self.session.watch, self._turns)
         return self.turn
 
     def recover(self) -> Turn:
@@ -71,7 +89,7 @@ class Chat:
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """
         self._require_idle("recover")
-        self.turn = Turn(self._running.lost_turn, self.session.watch)
+        self.turn = Turn(self._running.lost_turn, self.session.watch, self._turns)
         return self.turn
 
     async def steer(self, said: Said) -> Entry:
@@ -108,9 +126,20 @@ class Chat:
         await self.turn.settled()
 
     async def cancel(self) -> None:
-        """Abort the running turn and close this handle; the session can be resumed."""
+        """End the running turn and close this handle; the session can be resumed.
+
+        Durable: observers are told ``session:cancelled``, and of a turn that ran nothing after it.
+        A second call does nothing.
+        """
+        if self._is_closed:
+            return
         self._is_closed = True
-        await self.abort()
+        if self.turn is not None and self.turn.is_running:
+            self.turn.cancel()
+            await self.turn.settled()
+            if self.turn.is_cancelled:
+                return
+        await self._running.note(SessionCancelled())
 
     async def suspend(self) -> None:
         """Stop performing the running turn; it stays open and `Runtime.resume` goes on with it."""
@@ -119,8 +148,13 @@ class Chat:
 
     async def end(self, reason: str | None = None) -> None:
         """Abort what runs and close the session; its next turn opens it again."""
-        await self.cancel()
+        self._is_closed = True
+        await self.abort()
         await self.session.end(reason)
+
+    async def spent(self) -> Spending:
+        """What the session has spent on models so far, by the calls in its own log."""
+        return await self._running.spent()
 
     async def set_model(self, model: str) -> Entry:
         """Use another model (``provider:name``) from the next turn on, on this branch."""
@@ -148,4 +182,10 @@ class Chat:
 
 
 def _message(said: Said) -> Message:
-    return user(said) if isinstance(said, str) else said
+    message = user(said) if isinstance(said, str) else said
+    if message.role != "user":
+        raise ValueError(
+            f"send what a person says, such as user('...'); to add a message of role "
+            f"{message.role} to the conversation, append it to the session"
+        )
+    return message

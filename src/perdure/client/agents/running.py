@@ -2,39 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast, get_args
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.turn import Signals
 from perdure.context.build import build_context
-from perdure.engine.turns.config import ToolFacts, TurnConfig
+from perdure.context.tokens import estimate_request
+from perdure.engine.turns.config import Budget, Judge, Limits, Link, ToolFacts, TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.inputs import Begin, CallFailed, NothingToSummarise, Summarised
 from perdure.engine.turns.leading import Leadership, leading
-from perdure.engine.turns.recovery import lost, open_turn
+from perdure.engine.turns.recovery import carried, lost, open_turn
+from perdure.engine.turns.rules.spending import (
+    SummaryOutcome,
+    overrun_of,
+    overrun_text,
+    summary_counted,
+)
 from perdure.engine.turns.runner import TurnRunner
 from perdure.engine.turns.state import TurnState
 from perdure.engine.turns.summarising import summarised
-from perdure.errors import InvalidTransition, TurnFailed, TurnOpen
-from perdure.models.protocol import ThinkingLevel
+from perdure.errors import HeadConflict, InvalidTransition, TurnFailed, TurnOpen
+from perdure.models.prices import Cost
+from perdure.models.protocol import ModelRequest, ThinkingLevel, ToolDeclaration
 from perdure.session.codec import body_of, new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.fold import ContextWindow
 from perdure.session.kinds import ModelChange, ThinkingChange
-from perdure.session.ledger import ModelCalled, ModelFinished
+from perdure.session.ledger import ModelCalled, ModelFinished, Spending
 from perdure.session.messages import Message
-from perdure.session.notes import SessionReopened
+from perdure.session.notes import SessionReopened, SideBody
 from perdure.stores.protocol import Commit, Lease, StreamState, Write
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a session's turns run under besides its agent: caps of today, prices, permissions."""
+
+    limits: Limits
+    budget: Budget
+    cost: Cost
+    judge: Judge
 
 
 class Running:
     """Runs the turns of one session, each under a lease of its own."""
 
-    def __init__(self, agent: Agent, environment: Environment, system_prompt: str | None) -> None:
+    def __init__(
+        self, agent: Agent, environment: Environment, system_prompt: str | None, terms: Terms
+    ) -> None:
         self.agent = agent
         self.environment = environment
         self._stream = environment.stream
         self._system_prompt = system_prompt
+        self._terms = terms
 
     async def new_turn(self, message: Message, signals: Signals) -> TurnState:
         """Run the turn that `message` begins.
@@ -45,9 +67,19 @@ class Running:
             state = await self._ready(leadership)
             signals.begins_after(state.head)
             window = await self._window(state)
-            scale = self.environment.scales.of(_model(window, self.agent.model))
-            tokens = build_context(window, scale=scale).tokens
-            begin = Begin(message, state.info.turns + 1, state.leaf, tokens)
+            so_far = await carried(self.environment.store, self._stream, state.head)
+            now = self.environment.clock.now_ms()
+            parked = {name: until for name, until in so_far.parked.items() if until > now}
+            begin = Begin(
+                message,
+                state.info.turns + 1,
+                state.leaf,
+                self._context_tokens(window),
+                so_far.spent,
+                so_far.limit_microcents,
+                {**parked, **self.environment.cooldowns.open_at(now)},
+                tuple(sorted(so_far.granted)),
+            )
             before = TurnState(stream=self._stream, head=state.head)
             return await self._runner(leadership, window, signals).run(before, begin)
 
@@ -71,20 +103,58 @@ class Running:
         Raises: LeaseHeld; TurnOpen; TurnFailed when no usable summary came.
         """
         async with leading(self.environment.claim) as leadership:
-            config = self._config(await self._window(await self._ready(leadership)))
-            called = new_side(ModelCalled(call=0, model=config.model, purpose="summary"))
-            intent = (await self._append(leadership.lease, called))[0]
+            window = await self._window(await self._ready(leadership))
+            config = self._config(window)
+            spent = await self.spent()
+            tokens = self._context_tokens(window)
+            called = ModelCalled(0, config.model, purpose="summary", tokens_estimated=tokens)
+            overrun = overrun_of(called, config, spent)
+            if overrun is not None and config.budget.on_exceed != "warn":
+                reason = overrun_text(config.model, spent, overrun)
+                raise TurnFailed(reason, "budget_exceeded")
+            intent = (await self._append(leadership.lease, new_side(called)))[0]
             outcome = await summarised(
                 self.environment, config.model, config.compaction, "manual", focus
             )
-            closing = _closing(outcome)
+            outcome = summary_counted(outcome, config.model, tokens, config)
+            closing = _closing(outcome, config.model, spent)
             added = [new_tree(outcome.compaction)] if isinstance(outcome, Summarised) else []
             appended = await self._append(leadership.lease, *added, new_side(closing, intent.id))
         if isinstance(outcome, CallFailed):
             raise TurnFailed(str(outcome.error), outcome.error.code) from outcome.error
         return appended[0] if added else None
 
+    async def spent(self) -> Spending:
+        """What the session has spent by the calls in its own log."""
+        state = await self.environment.store.state(self._stream)
+        return (await carried(self.environment.store, self._stream, state.head)).spent
+
+    async def note(self, body: SideBody) -> None:
+        """Write `body` down, unless somebody else has a turn open."""
+        store = self.environment.store
+        while True:
+            state = await store.state(self._stream)
+            if state.open_turn is not None:
+                return
+            write = Write(stream=self._stream, entries=(new_side(body),), expected_head=state.head)
+            try:
+                await store.commit(Commit(writes=(write,), at=self.environment.clock.now_ms()))
+            except HeadConflict:
+                continue
+            return
+
     # ------------------------------------------------------------ inside
+
+    def _context_tokens(self, window: ContextWindow) -> int:
+        """About how large a request is without new words, instructions and tools included."""
+        model = _model(window, self.agent.model)
+        scale = self.environment.scales.of(model)
+        context = build_context(window, scale=scale, history=self.agent.history, model=model)
+        if any(item.message.usage is not None for item in context.messages):
+            return context.tokens  # it was counted with everything around it
+        declared = tuple(ToolDeclaration(*d) for d in self.environment.tools.declarations())
+        around = ModelRequest(model, (), self._system_prompt, declared)
+        return context.tokens + estimate_request(around, scale)
 
     async def _ready(self, leadership: Leadership) -> StreamState:
         """The session's state, open for a turn; one that had ended is opened again."""
@@ -104,9 +174,10 @@ class Running:
             thinking_level=_thinking_level(window, self.agent.thinking_level),
             max_output_tokens=self.agent.max_output_tokens,
             temperature=self.agent.temperature,
+            history=self.agent.history,
         )
         return TurnRunner(
-            self.environment, leadership, self._config(window), settings, signals.aborting
+            self.environment, leadership, self._config(window), settings, signals.stopping
         )
 
     def _config(self, window: ContextWindow) -> TurnConfig:
@@ -120,13 +191,26 @@ class Running:
             agent=agent.id,
             model=model,
             tools=facts,
-            limits=agent.limits,
-            retry=agent.retry,
+            limits=self._terms.limits,
+            retry=agent.own_retry,
             compaction=agent.compaction,
             on_interrupt=agent.on_interrupt,
             queue_mode=agent.queue_mode,
-            window_tokens=self.environment.models.info(model).context_window,
+            window_tokens=self._window_tokens(model),
+            fallbacks=tuple(
+                Link(link.model, link.retry, self._window_tokens(link.model))
+                for link in agent.chain[1:]
+                if link.model != model
+            ),
+            restart_on_cut=agent.restart_on_cut,
+            budget=self._terms.budget,
+            max_output_tokens=agent.max_output_tokens,
+            cost=self._terms.cost,
+            judge=self._terms.judge,
         )
+
+    def _window_tokens(self, model: str) -> int | None:
+        return self.environment.models.info(model).context_window
 
     async def _window(self, state: StreamState | None = None) -> ContextWindow:
         store = self.environment.store
@@ -139,12 +223,23 @@ class Running:
         return (await self.environment.store.commit(commit)).entries[0]
 
 
-def _closing(outcome: Summarised | NothingToSummarise | CallFailed) -> ModelFinished:
+def _closing(outcome: SummaryOutcome, model: str, spent: Spending) -> ModelFinished:
+    if isinstance(outcome, NothingToSummarise):
+        reason = "nothing can leave the context"
+        return ModelFinished(error=reason, error_code="nothing_to_compact", model=model)
+    after = spent.plus(outcome.usage)
     if isinstance(outcome, Summarised):
-        return ModelFinished(stop_reason="stop", usage=outcome.usage)
-    if isinstance(outcome, CallFailed):
-        return ModelFinished(error=outcome.error.reason, error_code=outcome.error.code)
-    return ModelFinished(error="nothing can leave the context", error_code="nothing_to_compact")
+        return ModelFinished(
+            "stop", outcome.usage, model=model, is_estimated=outcome.is_estimated, spent=after
+        )
+    return ModelFinished(
+        usage=outcome.usage,
+        error=outcome.error.reason,
+        error_code=outcome.error.code,
+        model=model,
+        is_estimated=outcome.is_estimated,
+        spent=after,
+    )
 
 
 def _model(window: ContextWindow, default: str) -> str:

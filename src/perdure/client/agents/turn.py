@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure.client.watching import Watch
+from perdure.engine.turns.runner import Stopping
 from perdure.engine.turns.state import TurnState
 from perdure.errors import TurnFailed
 from perdure.events.types import AnyEvent, Event
@@ -16,7 +17,8 @@ from perdure.session.ids import EntryId
 from perdure.session.ledger import TurnEnd
 from perdure.session.messages import Message, Usage
 
-TURN_COMPLETED = "session:turn_completed"
+OVER = ("session:turn_completed", "session:cancelled")
+"""Types of the event that ends a turn."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -40,13 +42,13 @@ class Reply(msgspec.Struct, frozen=True):
 class Signals:
     """What a turn and the work behind it tell each other. Made inside a running event loop.
 
-    `begun` gives the seq after which the turn's events begin, once it leads its session; `aborting`
-    is set when the turn is to end.
+    `begun` gives the seq after which the turn's events begin, once it leads its session; `stopping`
+    is asked when the turn is to end.
     """
 
     def __init__(self) -> None:
         self.begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.aborting = asyncio.Event()
+        self.stopping = Stopping()
 
     def begins_after(self, seq: int) -> None:
         """The turn leads its session; its events are those after `seq`."""
@@ -61,14 +63,20 @@ class Turn:
     """A turn that is running, or has ended.
 
     ``await turn`` gives its `Reply`; ``async for event in turn`` its events, from its beginning,
-    any number of times. Leaving the loop, or never entering it, does not stop the turn.
+    any number of times. Leaving the loop, or never entering it, does not stop the turn. While it
+    runs it is a member of `running`, which is given by who sees it to its end.
     """
 
-    def __init__(self, work: Work, watch: Callable[[int], Watch]) -> None:
+    def __init__(
+        self, work: Work, watch: Callable[[int], Watch], running: set[Turn] | None = None
+    ) -> None:
         self._watch = watch
         self._signals = Signals()
         self._task = asyncio.ensure_future(work(self._signals))
         self._task.add_done_callback(self._settle)
+        if running is not None:
+            running.add(self)
+            self._task.add_done_callback(lambda _: running.discard(self))
 
     @property
     def is_running(self) -> bool:
@@ -95,7 +103,18 @@ class Turn:
 
     def abort(self) -> None:
         """End the turn as soon as what it does can be cancelled; once it is over, do nothing."""
-        self._signals.aborting.set()
+        self._signals.stopping.ask()
+
+    def cancel(self) -> None:
+        """End the turn as `abort` does, because its chat is being closed."""
+        self._signals.stopping.ask(is_cancel=True)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it was ended because its chat was closed."""
+        ended = self._task.done() and not self._task.cancelled() and self._task.exception() is None
+        finished = self._task.result().finished if ended else None
+        return finished is not None and finished.end == "cancelled"
 
     async def settled(self) -> None:
         """Wait until the turn has ended, however it ends."""
@@ -128,7 +147,7 @@ class Turn:
                 following.cancel()
                 await asyncio.wait((following,))
             yield event
-            if isinstance(event, Event) and event.type == TURN_COMPLETED:
+            if isinstance(event, Event) and event.type in OVER:
                 return
 
     def _settle(self, task: asyncio.Task[TurnState]) -> None:

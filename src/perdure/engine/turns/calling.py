@@ -6,11 +6,14 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
+import msgspec
+
 from perdure.context.build import Context, build_context
-from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.config import Link, TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.inputs import Answered, CallFailed
 from perdure.engine.turns.leading import Leadership
+from perdure.engine.turns.rules.spending import estimated_usage
 from perdure.engine.turns.state import OpenCall
 from perdure.errors import EntryNotFound, ModelError, PerdureError
 from perdure.events.envelope import Draft
@@ -24,7 +27,7 @@ from perdure.models.protocol import (
 )
 from perdure.models.stream import AnswerBuilder, call_ids
 from perdure.session.codec import encode
-from perdure.session.messages import MediaPart, Message, ToolResultPart
+from perdure.session.messages import MediaPart, Message, ToolResultPart, Usage
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +65,7 @@ class AnswerCall:
         self._settings = settings
         self._call = call
         self._builder: AnswerBuilder | None = None
+        self._request_tokens: int | None = None
         self._shown = 0
         self._has_text = False
         self._unsaved_bytes = 0
@@ -75,6 +79,7 @@ class AnswerCall:
         """
         context = await self._context()
         request = await self._request(context)
+        self._request_tokens = self._call.tokens_estimated or context.tokens
         self._builder = AnswerBuilder(request.model, call_ids(request.messages))
         try:
             async with streaming(self._environment, request) as deltas:
@@ -82,16 +87,55 @@ class AnswerCall:
                     await self._take(self._builder, delta)
             message = self._builder.finished()
         except ModelError as error:
-            return CallFailed(error, self.partial(), self._environment.random01())
+            return self._failed(error)
         except PerdureError:
             raise  # the store's, when a partial answer could not be kept
         except Exception as error:  # noqa: BLE001 - a fault of a client ends the turn, loudly
             _log.exception("the client of %s failed", request.model)
             reason = f"its client failed ({type(error).__name__})"
-            return CallFailed(ModelError(request.model, reason), self.partial())
+            return self._failed(ModelError(request.model, reason))
         if message.usage is not None:
             self._environment.scales.learn(request, message.usage)
-        return Answered(message, context.dropped, len(context.messages))
+        usage, is_estimated = self.usage(message)
+        message = msgspec.structs.replace(message, usage=usage)
+        return Answered(message, context.dropped, len(context.messages), is_estimated)
+
+    def usage(self, arrived: Message | None) -> tuple[Usage | None, bool]:
+        """What the call has taken when `arrived` has come, with its price; whether by estimate.
+
+        The provider's own count is taken where there is one; of an answer that was cut off it
+        lacks what was said since.
+        Shape: None before the request was made.
+        """
+        builder, model = self._builder, self._call.model
+        if builder is None:
+            return None, False
+        estimated = estimated_usage(model, self._request_tokens, arrived, self._config)
+        counted = builder.counted
+        is_whole = arrived is not None and arrived.stop_reason is not None
+        if counted is None:
+            return estimated, True
+        if not is_whole and estimated is not None:
+            most = max(counted.output_tokens, estimated.output_tokens)
+            counted = msgspec.structs.replace(counted, output_tokens=most, cost_microcents=None)
+        cost = self._config.cost(model, counted)
+        return msgspec.structs.replace(counted, cost_microcents=cost), not is_whole
+
+    def _failed(self, error: ModelError) -> CallFailed:
+        partial = self.partial()
+        builder = self._builder
+        has_begun = builder is not None and builder.has_begun
+        # What failed before anything came was not answered, and nobody is charged for it.
+        is_counted = has_begun or (builder is not None and builder.counted is not None)
+        usage, is_estimated = self.usage(partial) if is_counted else (None, False)
+        return CallFailed(
+            error,
+            partial,
+            self._environment.random01(),
+            has_begun=has_begun,
+            usage=usage,
+            is_estimated=is_estimated,
+        )
 
     def partial(self) -> Message | None:
         """What has arrived so far; None when nothing has."""
@@ -102,18 +146,19 @@ class AnswerCall:
         environment = self._environment
         state = await environment.store.state(environment.stream)
         window = await environment.store.context_window(environment.stream, state.leaf)
-        model = self._config.model
+        model = self._call.model
         return build_context(
             window,
-            budget_tokens=_budget(self._config, self._settings),
+            budget_tokens=_budget(self._config.link(self._call.link), self._settings),
             scale=environment.scales.of(model),
+            history=self._settings.history,
             model=model,
         )
 
     async def _request(self, context: Context) -> ModelRequest:
         messages = tuple(item.message for item in context.messages)
         return ModelRequest(
-            model=self._config.model,
+            model=self._call.model,
             messages=messages,
             system=self._settings.system,
             tools=tuple(ToolDeclaration(*tool) for tool in self._environment.tools.declarations()),
@@ -163,12 +208,12 @@ class AnswerCall:
         environment.bus.tell(draft, environment.clock.now_ms())
 
 
-def _budget(config: TurnConfig, settings: RequestSettings) -> int | None:
+def _budget(link: Link, settings: RequestSettings) -> int | None:
     """Tokens the messages may take: the window without the answer's share. None: no limit known."""
-    if config.window_tokens is None:
+    if link.window_tokens is None:
         return None
-    reserved = settings.max_output_tokens or config.window_tokens // 10
-    return max(config.window_tokens - reserved, config.window_tokens // 2)
+    reserved = settings.max_output_tokens or link.window_tokens // 10
+    return max(link.window_tokens - reserved, link.window_tokens // 2)
 
 
 def _media_in(message: Message) -> list[MediaPart]:

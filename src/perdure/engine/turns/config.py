@@ -1,20 +1,27 @@
-"""What a turn runs under: model, tools, limits, compaction. Fixed for the turn's duration."""
+"""What a turn runs under: models, tools, limits, budget. Fixed for the turn's duration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Literal, Protocol
 
 import msgspec
 
+from perdure.models.prices import Cost, unpriced
 from perdure.models.retry import RetryPolicy
 from perdure.session.ledger import Effect, InterruptPolicy, UnknownPolicy
+from perdure.session.messages import ToolCallPart
 
 QueueModes = Literal["one-at-a-time", "all"]
 
 MAX_TURNS = 50
 MAX_TOOL_ROUNDS = 16
 MAX_CORRECTABLE_ROUNDS = 3
+OUTPUT_TOKENS = 4_096
+"""What an answer is expected to take at most, where its agent sets no limit."""
+
+PARK_MS = 30_000
+"""How long a provider that said "too many requests" is left alone, if it asks for no longer."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -51,6 +58,76 @@ class CompactionSettings(msgspec.Struct, frozen=True):
     reserve_tokens: int | None = None
 
 
+OnExceed = Literal["fail", "warn", "pause_for_approval"]
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """What a session may spend on models, and what happens before a call that may spend more.
+
+    ``fail`` ends the turn, ``warn`` makes the call and says so once a turn, ``pause_for_approval``
+    asks in the inbox. A model whose price nobody knows exceeds every budget.
+    Units: micro-cents; 0 is no limit.
+    """
+
+    max_cost_microcents: int = 0
+    on_exceed: OnExceed = "pause_for_approval"
+
+    def __post_init__(self) -> None:
+        if self.max_cost_microcents < 0:
+            raise ValueError("a budget is not less than nothing; 0 is no limit")
+
+
+class Link(msgspec.Struct, frozen=True):
+    """One model of the chain that is called for an answer, with how often it is tried.
+
+    Units: `window_tokens` is its context window, None where unknown.
+    """
+
+    model: str
+    retry: RetryPolicy = RetryPolicy()
+    window_tokens: int | None = None
+
+
+class Ruling(Protocol):
+    """What a policy says about a tool call (`tools.judging` makes them).
+
+    `text` asks the person, or tells the model why not; `grant` is what the answer "always" allows
+    for the rest of the session, None where there is no such answer.
+    """
+
+    @property
+    def decision(self) -> Literal["run", "ask", "refuse"]:
+        """Whether it runs, a person is asked, or it never runs."""
+        ...
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def grant(self) -> str | None: ...
+
+    @property
+    def error_code(self) -> str | None: ...
+
+
+Judge = Callable[[ToolCallPart, frozenset[str]], Ruling]
+"""Says whether a call may run, given what people granted in the turn so far. Pure."""
+
+
+class Runs(msgspec.Struct, frozen=True):
+    """The ruling of an agent without a policy."""
+
+    decision: Literal["run", "ask", "refuse"] = "run"
+    text: str = ""
+    grant: str | None = None
+    error_code: str | None = None
+
+
+def runs_all(call: ToolCallPart, granted: frozenset[str]) -> Ruling:
+    """The judge that lets everything run."""
+    return Runs()
+
+
 class ToolFacts(msgspec.Struct, frozen=True):
     """What the machine must know of a tool: what it does, and what to do about a lost run."""
 
@@ -61,6 +138,8 @@ class ToolFacts(msgspec.Struct, frozen=True):
 class TurnConfig(msgspec.Struct, frozen=True):
     """Everything the machine decides by besides the log.
 
+    `model`, tried as `retry` says, is the first of the chain; `fallbacks` follow. `cost` and
+    `judge` are functions of their arguments alone.
     Units: `window_tokens` is the model's context window, None where unknown (then nothing is
     compacted before the provider says that it is too much).
     """
@@ -74,3 +153,19 @@ class TurnConfig(msgspec.Struct, frozen=True):
     on_interrupt: InterruptPolicy = "retry"
     queue_mode: QueueModes = "one-at-a-time"
     window_tokens: int | None = None
+    fallbacks: tuple[Link, ...] = ()
+    restart_on_cut: bool = False
+    budget: Budget = Budget()
+    max_output_tokens: int | None = None
+    cost: Cost = unpriced
+    judge: Judge = runs_all
+
+    @property
+    def chain(self) -> tuple[Link, ...]:
+        """The models for an answer, in the order in which they are tried."""
+        return (Link(self.model, self.retry, self.window_tokens), *self.fallbacks)
+
+    def link(self, number: int) -> Link:
+        """One of the chain; its first where a log tells of a longer chain."""
+        chain = self.chain
+        return chain[number] if number < len(chain) else chain[0]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from perdure.context.build import History
 from perdure.context.tokens import corrected_scale, estimate_request
+from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.leading import Claim
 from perdure.events.bus import LiveBus
 from perdure.models.protocol import ModelClient, ModelRequest, ThinkingLevel
+from perdure.secrets.vault import Vault
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import StreamId
 from perdure.session.messages import Usage
 from perdure.stores.protocol import SessionStore
+from perdure.tools.execute import ToolRun
+from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry
+from perdure.tools.spec import ToolCall, ToolSpec
 
 LEASE_TTL_MS = 30_000
 
@@ -37,13 +43,38 @@ class Scales:
         self._scales[request.model] = corrected_scale(scale, estimated, reported)
 
 
+class Cooldowns:
+    """Which providers this process has been asked to leave alone, whatever session asked them."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, int] = {}
+
+    def learn(self, parked: Mapping[str, int]) -> None:
+        """Take in what a turn has learnt. Units: Unix milliseconds, by provider."""
+        for provider, until in parked.items():
+            self._until[provider] = max(until, self._until.get(provider, 0))
+
+    def open_at(self, at: int) -> dict[str, int]:
+        """Those that last beyond `at`."""
+        return {provider: until for provider, until in self._until.items() if until > at}
+
+
+RenewCredentials = Callable[[str], Awaitable[bool]]
+"""Given a provider whose key was refused: whether there is another one now."""
+
+ToolRunner = Callable[[ToolSpec, ToolCall], Awaitable[ToolRun]]
+"""Runs a tool call whose intent is in the log: the place for secrets, scopes and spills."""
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Everything a runner touches besides the log's rules.
 
     `owner` names this process to others who find the session in use; `is_gone` says of such a
-    name that its process is certainly dead. Units: `lease_ttl_ms` milliseconds: how long a
-    session stays blocked after its process died without a word.
+    name that its process is certainly dead. `run_tool` runs tool calls, None as `tools.execute`
+    does; `permissions` is what they may touch and `vault` where named secrets are.
+    Units: `lease_ttl_ms` milliseconds: how long a session stays blocked after its process died
+    without a word.
     """
 
     stream: StreamId
@@ -58,6 +89,12 @@ class Environment:
     scales: Scales
     lease_ttl_ms: int = LEASE_TTL_MS
     is_gone: Callable[[str], bool] = lambda owner: False
+    hooks: Hooks | None = None
+    cooldowns: Cooldowns = field(default_factory=Cooldowns)
+    renew_credentials: RenewCredentials | None = None
+    run_tool: ToolRunner | None = None
+    permissions: Permissions = field(default_factory=Permissions)
+    vault: Vault | None = None
 
     @property
     def claim(self) -> Claim:
@@ -79,3 +116,4 @@ class RequestSettings:
     thinking_level: ThinkingLevel = "off"
     max_output_tokens: int | None = None
     temperature: float | None = None
+    history: History = "full"

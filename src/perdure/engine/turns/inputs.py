@@ -7,13 +7,14 @@ import msgspec
 from perdure.errors import ModelError
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction
-from perdure.session.ledger import ToolOutcome
+from perdure.session.ledger import Spending, ToolOutcome
 from perdure.session.messages import MediaPart, Message, Usage
 
 
 class Begin(msgspec.Struct, frozen=True):
     """The user says something. `number` is the turn's, `base` the leaf it begins at.
 
+    `spent`, `granted_microcents`, `parked` and `grants` are carried over from the log so far.
     Units: `context_tokens` estimates the context before `message`.
     """
 
@@ -21,21 +22,30 @@ class Begin(msgspec.Struct, frozen=True):
     number: int
     base: EntryId | None
     context_tokens: int | None = None
+    spent: Spending = Spending()
+    granted_microcents: int | None = None
+    parked: dict[str, int] = {}
+    grants: tuple[str, ...] = ()
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The model's answer arrived whole. `dropped` messages had to be left out of its request."""
+    """The model's answer arrived whole. `dropped` messages had to be left out of its request.
+
+    `is_estimated` says that the usage in `message` is not the provider's own count.
+    """
 
     message: Message
     dropped: int = 0
     kept: int = 0
+    is_estimated: bool = False
 
 
 class Summarised(msgspec.Struct, frozen=True):
-    """The summary arrived."""
+    """The summary arrived. `is_estimated` says that nobody counted its `usage`."""
 
     compaction: Compaction
     usage: Usage | None = None
+    is_estimated: bool = False
 
 
 class NothingToSummarise(msgspec.Struct, frozen=True):
@@ -43,14 +53,20 @@ class NothingToSummarise(msgspec.Struct, frozen=True):
 
 
 class CallFailed(msgspec.Struct, frozen=True):
-    """The model call failed, perhaps after `partial` had arrived.
+    """The model call failed, perhaps after some of the answer had arrived (`has_begun`).
 
+    `partial` is what of it can be shown, `usage` what it took, None where it took nothing;
+    `is_estimated` says that nobody counted. `is_renewed`: the key that was refused is another now.
     Units: `random01` is a random number from 0 to 1, for the jitter of the wait.
     """
 
     error: ModelError
     partial: Message | None = None
     random01: float = 0.5
+    has_begun: bool = False
+    usage: Usage | None = None
+    is_estimated: bool = False
+    is_renewed: bool = False
 
 
 class Waited(msgspec.Struct, frozen=True):
@@ -74,9 +90,15 @@ class Woken(msgspec.Struct, frozen=True):
 
 
 class Aborted(msgspec.Struct, frozen=True):
-    """Somebody ended the turn. `partial` is what had arrived of the answer."""
+    """Somebody ended the turn. `partial` is what had arrived of the answer, `usage` what it took.
+
+    `is_cancel` says that the handle was closed with it.
+    """
 
     partial: Message | None = None
+    usage: Usage | None = None
+    is_estimated: bool = False
+    is_cancel: bool = False
 
 
 class Lost(msgspec.Struct, frozen=True):

@@ -1,4 +1,8 @@
-"""Reading an open turn back from the log, to go on with it in this process."""
+"""Reading back from the log: the open turn, to go on with it; the last one, to begin the next.
+
+A turn writes what it took over into its ``turn_started`` and the rest into its ledger, so the
+newest turn is all that is read, however long the log is.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,16 @@ from perdure.engine.turns.inputs import Aborted, Lost
 from perdure.engine.turns.leading import Claim, leading
 from perdure.engine.turns.machine import step
 from perdure.engine.turns.state import Phase, TurnState, fold
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
+from perdure.session.ledger import TurnStarted
 from perdure.session.messages import Message, decode_message
+from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.protocol import Commit, LogReading, Write
+
+_PAGE = 64
+"""Entries that are looked at first; most turns are shorter."""
 
 
 async def open_turn(store: LogReading, stream: StreamId) -> TurnState | None:
@@ -32,6 +43,39 @@ async def lost(store: LogReading, turn: TurnState) -> Lost:
     if kept is None or kept[0] != turn.open_call.seq:
         return Lost()
     return Lost(has_begun=True, partial=_readable(kept[1]))
+
+
+async def carried(store: LogReading, stream: StreamId, head: int) -> TurnState:
+    """The state that the log of `stream` up to `head` leads to, as far as a new turn needs it.
+
+    Raises: SessionNotFound.
+    """
+    tail: list[Entry] = []
+    last, size = head, _PAGE
+    while last >= 0:
+        first = max(last - size + 1, 0)
+        page = await store.entries(stream, after=first - 1, limit=last - first + 1)
+        start = _start_in(page)
+        tail = [*page[start or 0 :], *tail]
+        if start is not None:
+            break
+        last, size = first - 1, size * 4
+    before = tail[0].seq - 1 if tail else head
+    return fold(TurnState(stream=stream, head=before), tail)
+
+
+def _start_in(page: list[Entry]) -> int | None:
+    """Where the newest entry stands that says, or from which it follows, what was before it."""
+    for place in range(len(page) - 1, -1, -1):
+        entry = page[place]
+        if entry.kind in (SessionStarted.kind, AgentBound.kind):
+            return place  # nobody called a model before
+        if entry.kind == TurnStarted.kind:
+            body = body_of(entry)
+            # Turns of earlier versions said nothing of what was spent before them.
+            if isinstance(body, TurnStarted) and body.spent is not None:
+                return place
+    return None
 
 
 async def give_up(claim: Claim) -> TurnState | None:

@@ -8,11 +8,13 @@ where its lease is lost: an outcome that arrives then is kept as a ``late_outcom
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
 
+from perdure.engine.hooks.points import Compacted
 from perdure.engine.turns.calling import AnswerCall
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import AwaitAnswer, CallModel, Effect, RunTool, Wait, effect_of
@@ -20,6 +22,7 @@ from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.inputs import (
     Aborted,
     Answered,
+    CallFailed,
     Input,
     Summarised,
     ToolReturned,
@@ -28,20 +31,45 @@ from perdure.engine.turns.inputs import (
 )
 from perdure.engine.turns.leading import Leadership
 from perdure.engine.turns.machine import step
-from perdure.engine.turns.state import OpenCall, TurnState, fold
+from perdure.engine.turns.rules.spending import summary_counted
+from perdure.engine.turns.state import OpenCall, TurnState, fold, provider_of
 from perdure.engine.turns.summarising import summarised
 from perdure.engine.turns.tooling import tool_outcome
-from perdure.errors import HeadConflict, LeaseLost
+from perdure.errors import CredentialsRefused, HeadConflict, LeaseLost
 from perdure.session.codec import encode, new_side
 from perdure.session.ledger import LateOutcome
-from perdure.session.messages import Message
 from perdure.stores.protocol import Commit, Write
+
+_log = logging.getLogger(__name__)
+
+
+class Stopping:
+    """Whether and how a turn is to be ended by its owner. Made inside a running event loop."""
+
+    def __init__(self) -> None:
+        self._asked = asyncio.Event()
+        self.is_cancel = False
+
+    @property
+    def is_asked(self) -> bool:
+        """Somebody asked."""
+        return self._asked.is_set()
+
+    def ask(self, *, is_cancel: bool = False) -> None:
+        """End the turn as soon as what it does can be cancelled; `is_cancel` outranks an abort."""
+        self.is_cancel = self.is_cancel or is_cancel
+        self._asked.set()
+
+    async def asked(self) -> None:
+        """Wait until somebody asks."""
+        await self._asked.wait()
 
 
 class TurnRunner:
     """Runs one turn to its end under a lease that the caller holds.
 
-    Once `aborting` is set, the turn ends as soon as the open effect can be cancelled.
+    Once `stopping` was asked, nothing more is begun and the turn ends as soon as the open effect
+    can be cancelled. What has its outcome by then keeps it, unless that outcome is a failure.
     """
 
     def __init__(
@@ -50,13 +78,13 @@ class TurnRunner:
         leadership: Leadership,
         config: TurnConfig,
         settings: RequestSettings,
-        aborting: asyncio.Event,
+        stopping: Stopping,
     ) -> None:
         self._environment = environment
         self._leadership = leadership
         self._config = config
         self._settings = settings
-        self._aborting = aborting
+        self._stopping = stopping
         self._answer_call: AnswerCall | None = None
 
     async def run(self, state: TurnState, happened: Input) -> TurnState:
@@ -66,13 +94,21 @@ class TurnRunner:
         """
         state = await self._record(state, happened)
         while (effect := effect_of(state)) is not None:
+            self._environment.cooldowns.learn(state.parked)
             await self._leadership.ensure()
             happened = await self._outcome_of(effect, state)
             if isinstance(happened, Woken):
                 state = await self._caught_up(state)
             state = await self._record(state, happened)
             self._forget_live(effect)
+            if isinstance(happened, Summarised):
+                await self._tell_compacted(happened)
         return state
+
+    async def _tell_compacted(self, happened: Summarised) -> None:
+        environment = self._environment
+        if environment.hooks is not None:
+            await environment.hooks.tell(Compacted(environment.stream, happened.compaction))
 
     # ------------------------------------------------------------ appending
 
@@ -114,25 +150,35 @@ class TurnRunner:
     # ------------------------------------------------------------ effects
 
     async def _outcome_of(self, effect: Effect, state: TurnState) -> Input:
-        """Perform `effect`, unless the turn is aborted meanwhile."""
+        """Perform `effect`, unless the turn is aborted before or meanwhile."""
+        self._answer_call = None
+        if self._stopping.is_asked:
+            return self._aborted()
         task = asyncio.ensure_future(self._perform(effect, state))
-        aborted = asyncio.ensure_future(self._aborting.wait())
+        asked = asyncio.ensure_future(self._stopping.asked())
         try:
-            await asyncio.wait((task, aborted), return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-            return Aborted(await self._partial_of_cancelled(task))
+            await asyncio.wait((task, asked), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                await _cancelled(task)
+                return self._aborted()
+            happened = task.result()
+            # A connection that breaks while it is closed is no outage.
+            is_broken_off = isinstance(happened, CallFailed) and self._stopping.is_asked
+            return self._aborted() if is_broken_off else happened
         finally:
-            aborted.cancel()
+            asked.cancel()
             if not task.done():
                 await _cancelled(task)
 
-    async def _partial_of_cancelled(self, task: asyncio.Future[Input]) -> Message | None:
-        await _cancelled(task)
-        return None if self._answer_call is None else self._answer_call.partial()
+    def _aborted(self) -> Aborted:
+        call = self._answer_call
+        if call is None:
+            return Aborted(is_cancel=self._stopping.is_cancel)
+        partial = call.partial()
+        usage, is_estimated = call.usage(partial)
+        return Aborted(partial, usage, is_estimated, is_cancel=self._stopping.is_cancel)
 
     def _perform(self, effect: Effect, state: TurnState) -> Coroutine[Any, Any, Input]:
-        self._answer_call = None
         if isinstance(effect, CallModel):
             return self._call(effect.call, state)
         if isinstance(effect, RunTool):
@@ -144,13 +190,29 @@ class TurnRunner:
     async def _call(self, call: OpenCall, state: TurnState) -> Input:
         if call.purpose == "summary":
             reason = "overflow" if state.last_error == "context_overflow" else "threshold"
-            return await summarised(
+            outcome = await summarised(
                 self._environment, self._config.model, self._config.compaction, reason
             )
+            return summary_counted(outcome, call.model, call.tokens_estimated, self._config)
         self._answer_call = AnswerCall(
             self._environment, self._leadership, self._config, self._settings, call
         )
-        return await self._answer_call.outcome()
+        happened = await self._answer_call.outcome()
+        if isinstance(happened, CallFailed) and isinstance(happened.error, CredentialsRefused):
+            is_renewed = await self._renewed(provider_of(call.model), state)
+            return msgspec.structs.replace(happened, is_renewed=is_renewed)
+        return happened
+
+    async def _renewed(self, provider: str, state: TurnState) -> bool:
+        """Have a refused key renewed, once a turn; a renewal that fails is none."""
+        renew = self._environment.renew_credentials
+        if renew is None or provider in state.renewed:
+            return False
+        try:
+            return await renew(provider)
+        except Exception:  # noqa: BLE001 - whatever it raises, the key is the old one
+            _log.warning("the credentials of %s could not be renewed", provider)
+            return False
 
     async def _wait(self, until: int) -> Input:
         clock = self._environment.clock

@@ -19,21 +19,23 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE, Compaction
 from perdure.session.ledger import (
+    BudgetNoted,
     CallPurpose,
     Interrupted,
     InterruptPolicy,
     ModelCalled,
     ModelFinished,
+    Spending,
     ToolFinished,
     ToolStarted,
     TurnFinished,
     TurnStarted,
 )
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart, Usage
-from perdure.session.notes import Adopted, Answer, LeafMoved, Question, Queued
+from perdure.session.notes import Adopted, Answer, GrantRevoked, LeafMoved, Question, Queued
 
-CORRECTABLE = frozenset({"unknown_tool", "invalid_arguments"})
-"""Error codes of tool calls that the model itself can put right."""
+CORRECTABLE = frozenset({"unknown_tool", "invalid_arguments", "tool_denied"})
+"""Error codes of tool calls that the model itself can put right; so it can a read that failed."""
 
 
 class Phase(StrEnum):
@@ -50,7 +52,11 @@ class Phase(StrEnum):
 
 
 class OpenCall(msgspec.Struct, frozen=True):
-    """A model call whose outcome is not in the log (or, in BACKOFF, the one to be repeated)."""
+    """A model call whose outcome is not in the log (or, in BACKOFF, the one to be repeated).
+
+    `tries` counts the attempts at its model, `attempt` those at the call; `next_link` is the place
+    in the chain of the next attempt.
+    """
 
     seq: int
     call: int
@@ -58,6 +64,10 @@ class OpenCall(msgspec.Struct, frozen=True):
     model: str
     purpose: CallPurpose
     retry_at: int = 0
+    link: int = 0
+    tries: int = 1
+    next_link: int = 0
+    tokens_estimated: int | None = None
 
 
 class OpenTool(msgspec.Struct, frozen=True):
@@ -80,8 +90,11 @@ class TurnState(msgspec.Struct, frozen=True):
 
     Shape: `head` is the last seq folded in; `pending` are the tool calls of the last answer that
     have no result yet, in order, the open one included; `awaits` is the message that the entry
-    before said would follow; `queued` are entries of others that wait to be adopted.
-    Units: `context_tokens` estimates what the next request will hold, None where nothing is known.
+    before said would follow; `queued` are entries of others that wait to be adopted. `parked` says
+    until when (Unix milliseconds) which provider is left alone; `renewed` whose key was renewed,
+    `granted` what tools may do without asking.
+    Units: `context_tokens` estimates what the next request will hold, None where nothing is known;
+    `limit_microcents` is a limit that somebody granted beyond the budget's.
     """
 
     stream: StreamId
@@ -110,7 +123,16 @@ class TurnState(msgspec.Struct, frozen=True):
     context_tokens: int | None = None
     usage: Usage = Usage()
     ends_session: bool = False
+    end_reason: str | None = None
     finished: TurnFinished | None = None
+    said_nothing: bool = False
+    spent: Spending = Spending()
+    limit_microcents: int | None = None
+    unpriced_allowed: frozenset[str] = frozenset()
+    is_warned: bool = False
+    parked: Mapping[str, int] = {}
+    renewed: frozenset[str] = frozenset()
+    granted: frozenset[str] = frozenset()
 
 
 def fold(state: TurnState, entries: Iterable[Entry]) -> TurnState:
@@ -147,6 +169,10 @@ def _turn_started(state: TurnState, entry: Entry, body: Body) -> TurnState:
         on_interrupt=body.on_interrupt,
         queued=state.queued,
         context_tokens=body.context_tokens,
+        spent=state.spent if body.spent is None else body.spent,
+        limit_microcents=body.granted_microcents,
+        parked=body.parked,
+        granted=frozenset(body.grants),
     )
 
 
@@ -163,6 +189,7 @@ def _message(state: TurnState, entry: Entry, body: Body) -> TurnState:
             owes_answer=bool(calls),
             tool_rounds=state.tool_rounds + bool(calls),
             is_round_correctable=False,
+            said_nothing=_says_nothing(body),
         )
     if state.context_tokens is not None:
         tokens = state.context_tokens + estimate_tokens(body)
@@ -172,6 +199,13 @@ def _message(state: TurnState, entry: Entry, body: Body) -> TurnState:
     if body.role == "user":
         return msgspec.structs.replace(state, owes_answer=True, has_compacted=False)
     return state
+
+
+def _says_nothing(answer: Message) -> bool:
+    """No words and no call; or it claims calls, and there are none."""
+    if answer.tool_calls:
+        return False
+    return not answer.text.strip() or answer.stop_reason == "tool_calls"
 
 
 def _still_pending(pending: tuple[ToolCallPart, ...], results: Message) -> tuple[ToolCallPart, ...]:
@@ -187,7 +221,19 @@ def _still_pending(pending: tuple[ToolCallPart, ...], results: Message) -> tuple
 
 def _model_called(state: TurnState, entry: Entry, body: Body) -> TurnState:
     assert isinstance(body, ModelCalled)
-    open_call = OpenCall(entry.seq, body.call, body.attempt, body.model, body.purpose)
+    before = state.open_call
+    is_again = before is not None and (before.call, before.link) == (body.call, body.link)
+    open_call = OpenCall(
+        seq=entry.seq,
+        call=body.call,
+        attempt=body.attempt,
+        model=body.model,
+        purpose=body.purpose,
+        link=body.link,
+        tries=before.tries + 1 if before is not None and is_again else 1,
+        next_link=body.link,
+        tokens_estimated=body.tokens_estimated,
+    )
     return msgspec.structs.replace(
         state,
         phase=Phase.CALLING,
@@ -210,6 +256,10 @@ def _model_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
         state,
         phase=Phase.READY,
         usage=state.usage + usage,
+        spent=state.spent.plus(body.usage),
+        parked=_parked_by(state.parked, call, body),
+        renewed=state.renewed | _renewed_by(call, body),
+        said_nothing=is_answer,
         context_tokens=tokens,
         owes_answer=state.owes_answer and not is_answer,
         awaits=body.answer,
@@ -219,8 +269,32 @@ def _model_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
     )
     if body.wait_s is None or call is None:
         return msgspec.structs.replace(state, open_call=None)
-    waiting = msgspec.structs.replace(call, retry_at=entry.at + round(body.wait_s * 1000))
+    next_link = call.link if body.next_link is None else body.next_link
+    retry_at = entry.at + round(body.wait_s * 1000)
+    waiting = msgspec.structs.replace(call, retry_at=retry_at, next_link=next_link)
     return msgspec.structs.replace(state, phase=Phase.BACKOFF, open_call=waiting)
+
+
+def provider_of(model: str) -> str:
+    """The part of ``provider:name`` before the colon."""
+    return model.partition(":")[0]
+
+
+def _parked_by(
+    parked: Mapping[str, int], call: OpenCall | None, body: ModelFinished
+) -> Mapping[str, int]:
+    if body.parked_until is None or call is None:
+        return parked
+    return {**parked, provider_of(call.model): body.parked_until}
+
+
+def _renewed_by(call: OpenCall | None, body: ModelFinished) -> frozenset[str]:
+    return _one(provider_of(call.model) if body.is_renewed and call is not None else None)
+
+
+def _budget_noted(state: TurnState, entry: Entry, body: Body) -> TurnState:
+    assert isinstance(body, BudgetNoted)
+    return msgspec.structs.replace(state, is_warned=True)
 
 
 def _tool_started(state: TurnState, entry: Entry, body: Body) -> TurnState:
@@ -234,7 +308,9 @@ def _tool_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
     assert isinstance(body, ToolFinished)
     if body.outcome == "unknown" and body.result is None:
         return msgspec.structs.replace(state, phase=Phase.UNSETTLED)
-    is_correctable = body.error_code in CORRECTABLE
+    started = state.open_tool.started if state.open_tool is not None else None
+    is_failed_read = body.outcome == "error" and started is not None and started.effect == "read"
+    is_correctable = body.error_code in CORRECTABLE or is_failed_read
     counts = is_correctable and not state.is_round_correctable
     return msgspec.structs.replace(
         state,
@@ -244,7 +320,13 @@ def _tool_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
         correctable_rounds=state.correctable_rounds + counts,
         is_round_correctable=state.is_round_correctable or is_correctable,
         ends_session=state.ends_session or body.ends_session,
+        end_reason=_end_reason(started, body) or state.end_reason,
     )
+
+
+def _end_reason(started: ToolStarted | None, body: ToolFinished) -> str | None:
+    reason = started.input.get("reason") if body.ends_session and started is not None else None
+    return reason if isinstance(reason, str) else None
 
 
 def _question(state: TurnState, entry: Entry, body: Body) -> TurnState:
@@ -258,7 +340,25 @@ def _answer(state: TurnState, entry: Entry, body: Body) -> TurnState:
     asked = state.question
     if asked is None or asked.id != entry.about or asked.answer is not None:
         return state
-    return msgspec.structs.replace(state, question=msgspec.structs.replace(asked, answer=body))
+    question = asked.question
+    state = msgspec.structs.replace(state, question=msgspec.structs.replace(asked, answer=body))
+    if question.topic == "budget" and body.choice == "continue":
+        allowed = state.unpriced_allowed | _one(question.grant)
+        limit = question.limit_microcents or state.limit_microcents
+        return msgspec.structs.replace(state, limit_microcents=limit, unpriced_allowed=allowed)
+    if question.topic == "approval" and body.choice == "always" and question.grant:
+        return msgspec.structs.replace(state, granted=state.granted | _one(question.grant))
+    return state
+
+
+def _one(name: str | None) -> frozenset[str]:
+    return frozenset((name,)) if name else frozenset[str]()
+
+
+def _grant_revoked(state: TurnState, entry: Entry, body: Body) -> TurnState:
+    assert isinstance(body, GrantRevoked)
+    left = state.granted - _one(body.grant) if body.grant else frozenset[str]()
+    return msgspec.structs.replace(state, granted=left)
 
 
 def _queued(state: TurnState, entry: Entry, body: Body) -> TurnState:
@@ -299,10 +399,12 @@ _RULES: Mapping[str, Callable[[TurnState, Entry, Body], TurnState]] = {
     TurnStarted.kind: _turn_started,
     ModelCalled.kind: _model_called,
     ModelFinished.kind: _model_finished,
+    BudgetNoted.kind: _budget_noted,
     ToolStarted.kind: _tool_started,
     ToolFinished.kind: _tool_finished,
     Question.kind: _question,
     Answer.kind: _answer,
+    GrantRevoked.kind: _grant_revoked,
     Queued.kind: _queued,
     Adopted.kind: _adopted,
     Interrupted.kind: _interrupted,

@@ -7,6 +7,7 @@ import msgspec
 from perdure.context.build import build_context
 from perdure.context.compaction import CompactionPlan, plan_compaction
 from perdure.context.summary import is_usable_summary, summary_requests, summary_text
+from perdure.engine.hooks.points import BeforeCompact, Block
 from perdure.engine.turns.calling import streaming
 from perdure.engine.turns.config import CompactionSettings
 from perdure.engine.turns.environment import Environment
@@ -39,19 +40,52 @@ async def summarised(
     plan = plan_compaction(window, keep_recent_tokens=settings.keep_recent_tokens, scale=scale)
     if plan is None:
         return NothingToSummarise()
+    hooked = await _hooked(environment, plan, window, reason)
+    if hooked is not None:
+        return hooked
+    replies: list[Message] = []
     try:
-        replies = [
-            await _answer(environment, request)
-            for request in summary_requests(
-                plan, model, focus=focus, max_output_tokens=settings.summary_tokens
-            )
-        ]
+        for request in summary_requests(
+            plan, model, focus=focus, max_output_tokens=settings.summary_tokens
+        ):
+            reply = await _answer(environment, request)
+            replies.append(reply)  # what came before a failure was paid for
     except ModelError as error:
-        return CallFailed(error, None, environment.random01())
+        return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
     if not all(is_usable_summary(reply.text) for reply in replies):
         error = MalformedResponse(model, "the summary is too short to stand for what it replaces")
-        return CallFailed(error, None, environment.random01())
+        return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
     return Summarised(_compaction(plan, window, replies, reason), _usage_of(replies))
+
+
+async def _hooked(
+    environment: Environment, plan: CompactionPlan, window: ContextWindow, reason: CompactionReason
+) -> Summarised | NothingToSummarise | None:
+    """What the hooks make of `plan`: their summary, or nothing at all; None: it is as planned."""
+    if environment.hooks is None:
+        return None
+    point = BeforeCompact(
+        session_id=environment.stream,
+        reason=reason,
+        history=(*plan.history, *plan.turn_prefix),
+        previous_summary=plan.previous_summary,
+        tokens_before=plan.tokens_before,
+    )
+    _, answer = await environment.hooks.ask(point)
+    if isinstance(answer, Block):
+        return NothingToSummarise()
+    if not isinstance(answer, str) or not is_usable_summary(answer):
+        return None
+    compaction = Compaction(
+        summary=answer,
+        first_kept=plan.first_kept,
+        tokens_before=plan.tokens_before,
+        reason="hook",
+        read_files=tuple(plan.read_files),
+        modified_files=tuple(plan.modified_files),
+    )
+    tokens = _tokens_after(compaction, window)
+    return Summarised(msgspec.structs.replace(compaction, tokens_after=tokens))
 
 
 async def _answer(environment: Environment, request: ModelRequest) -> Message:

@@ -7,6 +7,7 @@ from perdure.engine.turns.inputs import ToolReturned
 from perdure.engine.turns.state import OpenTool
 from perdure.errors import InvalidArguments, UnknownTool
 from perdure.models.stream import invalid_json
+from perdure.secrets.vault import Taint, Vault
 from perdure.session.messages import ToolCallPart
 from perdure.tools.execute import ToolRun, failed_run, run_tool
 from perdure.tools.spec import ToolCall
@@ -35,7 +36,11 @@ async def _run(environment: Environment, open_tool: OpenTool) -> ToolRun:
         idempotency_key=started.idempotency_key,
         attempt=started.attempt,
         working_dir=environment.working_dir,
+        permissions=environment.permissions,
+        secrets=Taint(environment.vault or Vault({}, lambda account: None)),
     )
+    if environment.run_tool is not None:
+        return await environment.run_tool(spec, call)
     return await run_tool(spec, call, clock=environment.clock)
 
 

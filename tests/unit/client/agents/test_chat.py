@@ -197,13 +197,21 @@ async def test_an_agent_may_end_its_session() -> None:
 
 
 async def test_a_passing_failure_is_tried_again_after_a_wait() -> None:
-    stage = Stage(says("half an ans", Cut(times=1), "wer"))
+    stage = Stage(says(Fail("model_unavailable", times=1), "an answer"))
     chat = await stage.chat()
     turn = chat.send("go")
     await until(lambda: backing_off(stage))
     stage.clock.advance(3)
-    assert (await turn).text
-    assert "interrupted" in await stage.kinds()
+    assert (await turn).text == "an answer"
+
+
+async def test_an_answer_that_breaks_off_ends_the_turn_and_what_came_of_it_is_kept() -> None:
+    stage = Stage(says("half an ans", Cut(times=1), "wer"))
+    chat = await stage.chat()
+    with pytest.raises(TurnFailed, match="broke off") as failed:
+        await chat.send("go")
+    assert failed.value.failure == "provider_unavailable"
+    assert (await stage.kinds())[-3:] == ["interrupted", "model_finished", "turn_finished"]
 
 
 async def backing_off(stage: Stage) -> bool:

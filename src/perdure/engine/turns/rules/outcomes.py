@@ -6,22 +6,22 @@ import msgspec
 
 from perdure.engine.turns import inputs
 from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.rules.chain import Advance, Again, course_after, parked_until
+from perdure.engine.turns.rules.ending import finish, refuse_pending, settle_call
 from perdure.engine.turns.rules.progress import (
+    attempt_again,
+    call_for_summary,
     call_model,
-    finish,
-    refuse_pending,
-    settle_call,
+    open_call,
     start_tools,
     wind_up,
 )
 from perdure.engine.turns.rules.scribe import Scribe
-from perdure.engine.turns.state import OpenCall
+from perdure.engine.turns.state import OpenCall, Phase
 from perdure.errors import ContextOverflow, ModelError
-from perdure.models.retry import next_wait
 from perdure.session.ledger import (
     Failure,
     Interrupted,
-    ModelCalled,
     ModelFinished,
     ToolFinished,
     Trimmed,
@@ -35,6 +35,7 @@ FAILURES: dict[str, Failure] = {
     "rate_limited": "provider_rate_limit",
     "context_overflow": "context_overflow",
     "model_refused": "provider_refused",
+    "credentials_refused": "provider_auth",
 }
 """Code of a model error -> why the turn failed. Anything else is ``internal``."""
 
@@ -47,6 +48,10 @@ def begin(scribe: Scribe, happened: inputs.Begin, config: TurnConfig) -> None:
         base=happened.base,
         on_interrupt=config.on_interrupt,
         context_tokens=happened.context_tokens,
+        spent=happened.spent,
+        granted_microcents=happened.granted_microcents,
+        parked=happened.parked,
+        grants=happened.grants,
     )
     scribe.side(started)
     limit = config.limits.max_turns
@@ -70,6 +75,9 @@ def answered(scribe: Scribe, happened: inputs.Answered, config: TurnConfig) -> N
         stop_reason=message.stop_reason,
         usage=message.usage,
         answer=scribe.ahead() if message.parts else None,
+        model=call.model,
+        is_estimated=happened.is_estimated,
+        spent=scribe.state.spent.plus(message.usage),
     )
     scribe.side(finished, call.seq)
     if message.parts:
@@ -125,21 +133,48 @@ def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnCon
 
 
 def call_failed(scribe: Scribe, happened: inputs.CallFailed, config: TurnConfig) -> None:
-    """Compact after an overflow, try again after a passing failure, else end the turn."""
+    """Compact after an overflow, try again or another model, else end the turn."""
     call = open_call(scribe)
     error = happened.error
     if happened.partial is not None:
         scribe.side(Interrupted(happened.partial), call.seq)
-    wait_s = next_wait(config.retry, call.attempt, error, happened.random01)
-    failed = ModelFinished(error=error.reason, error_code=error.code, wait_s=wait_s)
+    failed = _failed(scribe, call, happened, config)
     if _can_compact(scribe, call, error, config):
-        scribe.side(msgspec.structs.replace(failed, wait_s=None), call.seq)
-        summary = ModelCalled(call=call.call, model=config.model, purpose="summary")
-        scribe.side(summary, scribe.state.turn_seq)
+        scribe.side(failed, call.seq)
+        call_for_summary(scribe, config, call.call)
         return
-    scribe.side(failed, call.seq)
-    if wait_s is not None:
-        return
+    course = course_after(scribe.state, call, happened, config, scribe.at)
+    if isinstance(course, Again):
+        scribe.side(msgspec.structs.replace(failed, wait_s=course.wait_s), call.seq)
+    elif isinstance(course, Advance):
+        onward = msgspec.structs.replace(failed, wait_s=0.0, next_link=course.link)
+        scribe.side(onward, call.seq)
+        attempt_again(scribe, config)
+    else:
+        scribe.side(failed, call.seq)
+        _end_or_go_without(scribe, call, error, config)
+
+
+def _failed(
+    scribe: Scribe, call: OpenCall, happened: inputs.CallFailed, config: TurnConfig
+) -> ModelFinished:
+    error = happened.error
+    return ModelFinished(
+        usage=happened.usage,
+        error=error.reason,
+        error_code=error.code,
+        model=call.model,
+        is_estimated=happened.is_estimated,
+        spent=scribe.state.spent.plus(happened.usage),
+        parked_until=parked_until(error, config, scribe.at),
+        is_renewed=happened.is_renewed,
+    )
+
+
+def _end_or_go_without(
+    scribe: Scribe, call: OpenCall, error: ModelError, config: TurnConfig
+) -> None:
+    """No attempt is left: end the turn; only a summary can be done without."""
     if call.purpose == "summary" and not isinstance(error, ContextOverflow):
         call_model(scribe, config)
     else:
@@ -155,7 +190,14 @@ def _can_compact(scribe: Scribe, call: OpenCall, error: ModelError, config: Turn
 def summarised(scribe: Scribe, happened: inputs.Summarised, config: TurnConfig) -> None:
     """Put the compaction on the branch, and call the model with the context it leaves."""
     call = open_call(scribe)
-    finished = ModelFinished(stop_reason="stop", usage=happened.usage, answer=scribe.ahead())
+    finished = ModelFinished(
+        stop_reason="stop",
+        usage=happened.usage,
+        answer=scribe.ahead(),
+        model=call.model,
+        is_estimated=happened.is_estimated,
+        spent=scribe.state.spent.plus(happened.usage),
+    )
     scribe.side(finished, call.seq)
     scribe.tree(happened.compaction)
     call_model(scribe, config)
@@ -167,53 +209,43 @@ def nothing_to_summarise(
     """Nothing can leave the context: call the model with all of it."""
     call = open_call(scribe)
     reason = "nothing can leave the context"
-    scribe.side(ModelFinished(error=reason, error_code="nothing_to_compact"), call.seq)
+    nothing = ModelFinished(error=reason, error_code="nothing_to_compact", model=call.model)
+    scribe.side(nothing, call.seq)
     call_model(scribe, config)
 
 
 def waited(scribe: Scribe, happened: inputs.Waited, config: TurnConfig) -> None:
     """The next attempt at the same call."""
-    call = open_call(scribe)
-    again = ModelCalled(
-        call=call.call,
-        model=config.model,
-        attempt=call.attempt + 1,
-        purpose=call.purpose,
-        tokens_estimated=scribe.state.context_tokens,
-    )
-    scribe.side(again, scribe.state.turn_seq)
+    attempt_again(scribe, config)
 
 
 def aborted(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> None:
     """End the turn; what the model had said so far stays on the branch."""
     text = "Not run: the turn was aborted."
-    if scribe.state.open_call is not None:
-        _keep_partial(scribe, happened.partial)
+    if scribe.state.phase is Phase.CALLING:
+        _keep_partial(scribe, happened)
     elif scribe.state.open_tool is not None:
         ran = "The turn was aborted while the tool ran; it may have taken effect in part."
         settle_call(scribe, scribe.state.pending[0], "aborted", ran, error_code="cancelled")
     refuse_pending(scribe, "aborted", text, "cancelled")
-    finish(scribe, "aborted")
+    finish(scribe, "cancelled" if happened.is_cancel else "aborted")
 
 
-def _keep_partial(scribe: Scribe, partial: Message | None) -> None:
+def _keep_partial(scribe: Scribe, happened: inputs.Aborted) -> None:
     call = open_call(scribe)
-    shown = () if partial is None else partial.parts
+    shown = () if happened.partial is None else happened.partial.parts
     parts = tuple(part for part in shown if isinstance(part, TextPart | ThinkingPart))
     is_kept = call.purpose == "answer" and any(isinstance(part, TextPart) for part in parts)
     aborted_call = ModelFinished(
         stop_reason="aborted",
         answer=scribe.ahead() if is_kept else None,
+        usage=happened.usage,
         error="the turn was aborted",
         error_code="cancelled",
+        model=call.model,
+        is_estimated=happened.is_estimated,
+        spent=scribe.state.spent.plus(happened.usage),
     )
     scribe.side(aborted_call, call.seq)
     if is_kept:
         scribe.tree(Message("assistant", parts, model=call.model, stop_reason="aborted"))
-
-
-def open_call(scribe: Scribe) -> OpenCall:
-    """The model call the turn waits for."""
-    call = scribe.state.open_call
-    assert call is not None
-    return call

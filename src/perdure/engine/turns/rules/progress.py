@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from perdure.context.compaction import should_compact
 from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.rules.asking import ask_for_approval
+from perdure.engine.turns.rules.chain import next_link, passed_over
+from perdure.engine.turns.rules.ending import finish, settle_call
 from perdure.engine.turns.rules.scribe import Scribe, is_user_message, queued_of
-from perdure.engine.turns.state import TurnState
-from perdure.session.ledger import (
-    Failure,
-    ModelCalled,
-    ToolFinished,
-    ToolOutcome,
-    ToolStarted,
-    TurnEnd,
-    TurnFinished,
-)
-from perdure.session.messages import Message, ToolCallPart, ToolResultPart
-from perdure.session.notes import QueueMode, SessionEnded
+from perdure.engine.turns.rules.spending import intend
+from perdure.engine.turns.state import OpenCall, TurnState
+from perdure.errors import ToolDenied
+from perdure.session.ledger import ModelCalled, ToolStarted
+from perdure.session.messages import ToolCallPart
+from perdure.session.notes import QueueMode
 
 
 def go_on(scribe: Scribe, config: TurnConfig) -> None:
@@ -36,26 +33,62 @@ def call_model(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def _call(scribe: Scribe, config: TurnConfig) -> None:
-    """Call the model for an answer, or first for a summary where the context has grown too far."""
+    """Call a model for an answer, or first for a summary where the context has grown too far."""
     state = scribe.state
-    is_summary = is_compaction_due(state, config)
-    scribe.side(
-        ModelCalled(
-            call=state.calls + 1,
-            model=config.model,
-            purpose="summary" if is_summary else "answer",
-            tokens_estimated=state.context_tokens,
-        ),
-        state.turn_seq,
+    if is_compaction_due(state, config):
+        call_for_summary(scribe, config, state.calls + 1)
+        return
+    link = next_link(state, config, scribe.at)
+    if link is None:
+        reason = passed_over(state, config, scribe.at)
+        finish(scribe, "error", failure="provider_unavailable", error=reason)
+        return
+    called = ModelCalled(
+        call=state.calls + 1,
+        model=config.link(link).model,
+        tokens_estimated=state.context_tokens,
+        link=link,
     )
+    intend(scribe, called, config)
+
+
+def call_for_summary(scribe: Scribe, config: TurnConfig, call: int) -> None:
+    """Call the agent's own model for a summary."""
+    tokens = scribe.state.context_tokens
+    called = ModelCalled(call, config.model, purpose="summary", tokens_estimated=tokens)
+    intend(scribe, called, config)
+
+
+def attempt_again(scribe: Scribe, config: TurnConfig) -> None:
+    """The next attempt at the call that failed: the same model, or the one that takes over."""
+    call = open_call(scribe)
+    is_answer = call.purpose == "answer"
+    called = ModelCalled(
+        call=call.call,
+        model=config.link(call.next_link).model if is_answer else config.model,
+        attempt=call.attempt + 1,
+        purpose=call.purpose,
+        tokens_estimated=scribe.state.context_tokens,
+        link=call.next_link,
+    )
+    intend(scribe, called, config)
+
+
+def open_call(scribe: Scribe) -> OpenCall:
+    """The model call the turn waits for."""
+    call = scribe.state.open_call
+    assert call is not None
+    return call
 
 
 def is_compaction_due(state: TurnState, config: TurnConfig) -> bool:
     """The next request would come too near to the window, and nothing was compacted yet."""
     settings = config.compaction
-    if not settings.is_enabled or state.has_compacted or state.context_tokens is None:
+    if not settings.is_enabled or state.has_compacted:
         return False
-    return should_compact(
+    if state.last_error == "context_overflow":
+        return True
+    return state.context_tokens is not None and should_compact(
         state.context_tokens,
         config.window_tokens,
         reserve_tokens=settings.reserve_tokens,
@@ -64,70 +97,55 @@ def is_compaction_due(state: TurnState, config: TurnConfig) -> bool:
 
 
 def start_tools(scribe: Scribe, config: TurnConfig) -> None:
-    """Start the next pending tool call; calls of unknown tools are answered at once."""
+    """Start the next pending tool call that may run; the others are answered, or asked about."""
     while scribe.state.pending:
         call = scribe.state.pending[0]
-        facts = config.tools.get(call.name)
-        if facts is None:
+        if call.name not in config.tools:
             known = ", ".join(sorted(config.tools)) or "none"
             text = f"There is no tool {call.name!r}. Available: {known}."
             settle_call(scribe, call, "refused", text, error_code="unknown_tool")
             continue
-        answer = scribe.state.answer
-        position = len(answer.tool_calls) - len(scribe.state.pending) if answer else 0
-        started = ToolStarted(
-            id=call.id,
-            tool=call.name,
-            input=call.args,
-            called_at=scribe.at,
-            effect=facts.effect,
-            on_unknown=facts.on_unknown,
-            idempotency_key=f"{scribe.state.answer_id}:{position}",
-        )
-        scribe.side(started, scribe.state.answer_id)
-        return
+        ruling = config.judge(call, scribe.state.granted)
+        if ruling.decision == "refuse":
+            code = ruling.error_code or ToolDenied.code
+            settle_call(scribe, call, "refused", ruling.text, error_code=code)
+        elif ruling.decision == "ask":
+            ask_for_approval(scribe, call, ruling)
+            return
+        else:
+            start_tool(scribe, call, config)
+            return
     after_tools(scribe, config)
+
+
+def start_tool(scribe: Scribe, call: ToolCallPart, config: TurnConfig) -> None:
+    """Write the intent of `call`, the first that is pending."""
+    facts = config.tools[call.name]
+    answer = scribe.state.answer
+    position = len(answer.tool_calls) - len(scribe.state.pending) if answer else 0
+    started = ToolStarted(
+        id=call.id,
+        tool=call.name,
+        input=call.args,
+        called_at=scribe.at,
+        effect=facts.effect,
+        on_unknown=facts.on_unknown,
+        idempotency_key=f"{scribe.state.answer_id}:{position}",
+    )
+    scribe.side(started, scribe.state.answer_id)
 
 
 def after_tools(scribe: Scribe, config: TurnConfig) -> None:
     """Every call of the answer has its result: tell the model, unless it errs without end."""
     limit = config.limits.max_correctable_rounds
     if scribe.state.correctable_rounds > limit:
-        reason = f"more than {limit} rounds of calls that fit no tool"
+        reason = (
+            f"more than {limit} rounds of calls that fit no tool, are not allowed, or read what "
+            "cannot be read; raise max_correctable_rounds"
+        )
         finish(scribe, "error", failure="tool_failed", error=reason)
     else:
         call_model(scribe, config)
-
-
-def settle_call(
-    scribe: Scribe,
-    call: ToolCallPart,
-    outcome: ToolOutcome,
-    text: str,
-    *,
-    error_code: str | None = None,
-) -> None:
-    """Answer a tool call that does not run (or of which nobody knows), with an error text."""
-    open_tool = scribe.state.open_tool
-    about = open_tool.seq if open_tool is not None else scribe.state.answer_id
-    part = ToolResultPart(call.id, text, is_error=True, name=call.name)
-    finished = ToolFinished(
-        id=call.id,
-        tool=call.name,
-        outcome=outcome,
-        succeeded=False,
-        result=scribe.ahead(),
-        error=text,
-        error_code=error_code,
-    )
-    scribe.side(finished, about)
-    scribe.tree(Message("tool", (part,)))
-
-
-def refuse_pending(scribe: Scribe, outcome: ToolOutcome, text: str, error_code: str) -> None:
-    """Answer every call that is still pending with `text`."""
-    while scribe.state.pending:
-        settle_call(scribe, scribe.state.pending[0], outcome, text, error_code=error_code)
 
 
 def wind_up(scribe: Scribe, config: TurnConfig) -> None:
@@ -137,6 +155,9 @@ def wind_up(scribe: Scribe, config: TurnConfig) -> None:
         adopt_waiting(scribe, config, "follow_up")
     if scribe.state.owes_answer:
         _call(scribe, config)
+    elif scribe.state.said_nothing and not scribe.state.ends_session:
+        reason = "the model ended its answer without saying anything, or without what it announced"
+        finish(scribe, "error", failure="empty_answer", error=reason)
     else:
         finish(scribe, "stop")
 
@@ -150,16 +171,3 @@ def adopt_waiting(scribe: Scribe, config: TurnConfig, mode: QueueMode) -> None:
         scribe.adopt(waiting)
         if config.queue_mode == "one-at-a-time" and is_user_message(queued):
             return
-
-
-def finish(
-    scribe: Scribe, end: TurnEnd, *, failure: Failure | None = None, error: str | None = None
-) -> None:
-    """End the turn; whatever still waits is adopted, so that nothing said is left out."""
-    for waiting in scribe.state.queued:
-        scribe.adopt(waiting)
-    finished = TurnFinished(end=end, usage=scribe.state.usage, failure=failure, error=error)
-    ends_session = scribe.state.ends_session and end == "stop"
-    scribe.side(finished, scribe.state.turn_seq)
-    if ends_session:
-        scribe.side(SessionEnded(by="agent"))

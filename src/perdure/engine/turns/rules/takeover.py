@@ -6,27 +6,33 @@ An intent without an outcome is never simply performed again: a model call follo
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
 from perdure.engine.turns import inputs
 from perdure.engine.turns.config import TurnConfig
-from perdure.engine.turns.rules.outcomes import open_call
-from perdure.engine.turns.rules.progress import call_model, finish, go_on, settle_call, start_tools
+from perdure.engine.turns.rules.asking import args_hash, ask_about_tool, ask_how_to_go_on
+from perdure.engine.turns.rules.ending import finish, settle_call
+from perdure.engine.turns.rules.progress import (
+    attempt_again,
+    call_model,
+    go_on,
+    open_call,
+    start_tool,
+    start_tools,
+)
 from perdure.engine.turns.rules.scribe import Scribe
-from perdure.session.codec import encode
+from perdure.engine.turns.rules.spending import lost_usage
+from perdure.engine.turns.state import OpenQuestion
 from perdure.session.kinds import CustomMessage
 from perdure.session.ledger import (
     Interrupted,
     InterruptPolicy,
-    ModelCalled,
     ModelFinished,
     ToolFinished,
     ToolStarted,
 )
 from perdure.session.messages import Message, TextPart, ToolResultPart
-from perdure.session.notes import Answer, LeafMoved, Question
+from perdure.session.notes import Answer, LeafMoved
 
 UNKNOWN_TEXT = (
     "Outcome unknown: perdure was stopped while the tool ran. It may or may not have taken effect; "
@@ -53,39 +59,25 @@ def lost_call(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None
         scribe.side(Interrupted(happened.partial), call.seq)
     is_answer = call.purpose == "answer"
     policy = scribe.state.on_interrupt if is_answer and happened.has_begun else "retry"
+    usage = lost_usage(call, happened.partial, config)
     failed = ModelFinished(
-        error="perdure was stopped during the call", error_code="interrupted", wait_s=0.0
+        usage=usage,
+        error="perdure was stopped during the call",
+        error_code="interrupted",
+        wait_s=0.0,
+        model=call.model,
+        is_estimated=usage is not None,
+        spent=scribe.state.spent.plus(usage),
     )
     if policy == "retry":
         scribe.side(failed, call.seq)
-        _call_again(scribe, config)
+        attempt_again(scribe, config)
         return
     scribe.side(msgspec.structs.replace(failed, wait_s=None), call.seq)
     if policy == "ask":
-        _ask_how_to_go_on(scribe, call.seq)
+        ask_how_to_go_on(scribe, call.seq)
     else:
         _go_on_after_cut(scribe, policy, config)
-
-
-def _call_again(scribe: Scribe, config: TurnConfig) -> None:
-    call = open_call(scribe)
-    again = ModelCalled(
-        call=call.call,
-        model=config.model,
-        attempt=call.attempt + 1,
-        purpose=call.purpose,
-        tokens_estimated=scribe.state.context_tokens,
-    )
-    scribe.side(again, scribe.state.turn_seq)
-
-
-def _ask_how_to_go_on(scribe: Scribe, call_seq: int) -> None:
-    question = Question(
-        topic="interrupted",
-        text="perdure was stopped in the middle of an answer. How shall the turn go on?",
-        choices=("retry", "continue", "rollback"),
-    )
-    scribe.side(question, call_seq)
 
 
 def _go_on_after_cut(scribe: Scribe, policy: InterruptPolicy | str, config: TurnConfig) -> None:
@@ -128,7 +120,7 @@ def settle(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
     if started.on_unknown == "retry" and started.tool in config.tools:
         _run_again(scribe, started)
     elif started.on_unknown == "ask":
-        _ask_about_tool(scribe, open_tool.seq, started)
+        ask_about_tool(scribe, open_tool.seq, started)
     else:
         settle_call(
             scribe, scribe.state.pending[0], "unknown", UNKNOWN_TEXT, error_code="unknown_outcome"
@@ -141,31 +133,47 @@ def _run_again(scribe: Scribe, started: ToolStarted) -> None:
     scribe.side(again, scribe.state.answer_id)
 
 
-def _ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
-    question = Question(
-        topic="unknown_outcome",
-        text=(
-            f"perdure was stopped while {started.tool} ran; it may have taken effect. "
-            "retry: run it again; skip: tell the model that nobody knows; "
-            "done: it did take effect, tell the model so (add a note with its result)."
-        ),
-        choices=("retry", "skip", "done"),
-        call_id=started.id,
-        args_hash=hashlib.blake2b(encode(started.input), digest_size=32).hexdigest(),
-    )
-    scribe.side(question, seq)
-
-
 def woken(scribe: Scribe, happened: inputs.Woken | inputs.Lost, config: TurnConfig) -> None:
     """Act on the answer to the open question, if somebody gave one."""
     asked = scribe.state.question
     assert asked is not None
     if asked.answer is None:
         return
-    if asked.question.topic == "interrupted":
+    topic = asked.question.topic
+    if topic == "interrupted":
         _go_on_after_cut(scribe, asked.answer.choice, config)
+    elif topic == "budget":
+        _spend_as_told(scribe, asked.answer, config)
+    elif topic == "approval":
+        _run_as_told(scribe, asked, asked.answer, config)
     else:
         _settle_as_told(scribe, asked.answer, config)
+
+
+def _spend_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
+    """Make the call that was held back, or end the turn; the new limit is in the state by now."""
+    if answer.choice != "continue":
+        reason = f"{answer.by} would not spend more"
+        finish(scribe, "error", failure="budget_exceeded", error=reason)
+    elif scribe.state.open_call is not None:
+        attempt_again(scribe, config)
+    else:
+        call_model(scribe, config)
+
+
+def _run_as_told(scribe: Scribe, asked: OpenQuestion, answer: Answer, config: TurnConfig) -> None:
+    """Start the call that was asked about, and no other; or tell the model that it may not run."""
+    call = scribe.state.pending[0]
+    is_same = (call.id, args_hash(call.args)) == (
+        asked.question.call_id,
+        asked.question.args_hash,
+    )
+    if answer.choice in ("allow", "always") and is_same and call.name in config.tools:
+        start_tool(scribe, call, config)
+        return
+    text = f"Not run: {answer.by} did not allow it." + (f" {answer.note}" if answer.note else "")
+    settle_call(scribe, call, "refused", text, error_code="not_approved")
+    start_tools(scribe, config)
 
 
 def _settle_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:

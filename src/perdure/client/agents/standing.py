@@ -1,0 +1,77 @@
+"""Where a session stands apart from its conversation: money spent, things allowed, idleness."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.client.store import Store
+from perdure.engine.turns.recovery import carried
+from perdure.errors import HeadConflict
+from perdure.session.codec import new_side
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.ledger import Spending
+from perdure.session.notes import GrantRevoked, SessionEnded, SideBody
+from perdure.stores.protocol import Commit, StreamState, Write
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What a session's turns have left behind.
+
+    `grants` is what tools may do without asking, because somebody answered "always". `parked` says
+    until when which provider is left alone. Units: micro-cents, Unix milliseconds.
+    """
+
+    spent: Spending
+    grants: tuple[str, ...]
+    limit_microcents: int | None
+    parked: dict[str, int]
+
+
+async def standing_of(store: Store, session: str) -> Standing:
+    """Where `session` stands; of a fork, what was spent in it and not in its origin.
+
+    Raises: SessionNotFound, AmbiguousId.
+    """
+    stream = await store.backend.find(session)
+    state = await store.backend.state(stream)
+    so_far = await carried(store.backend, stream, state.head)
+    return Standing(
+        so_far.spent,
+        tuple(sorted(so_far.granted)),
+        so_far.limit_microcents,
+        dict(so_far.parked),
+    )
+
+
+async def revoke(store: Store, session: str, grant: str | None = None) -> Entry:
+    """Have `grant` (None: everything granted) asked for again, from the next call on.
+
+    Raises: SessionNotFound, AmbiguousId.
+    """
+    return await _written(store, await store.backend.find(session), GrantRevoked(grant))
+
+
+async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None) -> bool:
+    """Close the session if nobody said anything for so long; whether it was closed.
+
+    A session in which a turn is open, be it only waiting for an answer, is not idle.
+    """
+    info = state.info
+    if timeout_s is None or state.open_turn is not None or info.status != "active":
+        return False
+    if store.outside.clock.now_ms() - info.updated_at < timeout_s * 1000:
+        return False
+    try:
+        await _written(store, info.id, SessionEnded(by="idle"), expected_head=state.head)
+    except HeadConflict:  # somebody is not idle
+        return False
+    return True
+
+
+async def _written(
+    store: Store, stream: StreamId, body: SideBody, expected_head: int | None = None
+) -> Entry:
+    write = Write(stream=stream, entries=(new_side(body),), expected_head=expected_head)
+    commit = Commit(writes=(write,), at=store.outside.clock.now_ms())
+    return (await store.backend.commit(commit)).entries[0][0]

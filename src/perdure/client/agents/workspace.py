@@ -1,0 +1,116 @@
+"""The situation a session runs in, and the names by which instructions and tools may use it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from perdure.client.clock import absolute
+from perdure.errors import ConfigError
+from perdure.secrets.pasted import pasted
+from perdure.tools.permissions import Scope
+
+_PLACEHOLDER = re.compile(r"\{\{\s*ctx\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_HEAD_BYTES = 4096
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """What is selected in an editor: lines of a file, from 1, both included.
+
+    Raises: ValueError when it ends before it begins.
+    """
+
+    file: str
+    start_line: int
+    end_line: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.start_line <= self.end_line:
+            raise ValueError(f"lines {self.start_line} to {self.end_line} are no selection")
+
+
+class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The situation a session runs in, kept with it.
+
+    `working_dir` is where file tools look. `git_ref` is the branch or commit checked out there,
+    found by itself where it is None. `scope` says where file tools may go, None as far as the agent
+    allows. `variables` fill ``{{ctx.name}}`` in the agent's instructions and in the descriptions of
+    its tools, once, at the start; they are stored in plain text and must not hold secrets.
+    """
+
+    working_dir: str = "."
+    variables: dict[str, str] = {}
+    active_file: str | None = None
+    selection: Selection | None = None
+    git_ref: str | None = None
+    scope: Scope | None = None
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What ``{{ctx.name}}`` may name: the variables, and what else is known."""
+        known = {
+            "working_dir": self.working_dir,
+            "active_file": self.active_file,
+            "git_ref": self.git_ref,
+        }
+        return {**{name: text for name, text in known.items() if text}, **self.variables}
+
+
+def detected(workspace: Workspace | None) -> Workspace:
+    """`workspace` with an absolute directory, and what can be found out about it.
+
+    Raises: SecretPasted when a variable holds what looks like a credential.
+    """
+    place = workspace or Workspace()
+    for name, text in place.variables.items():
+        pasted(text, "refuse", f"the workspace variable {name!r}")
+    folder = absolute(place.working_dir) or "."
+    git_ref = place.git_ref or git_ref_of(Path(folder))
+    return msgspec.structs.replace(place, working_dir=folder, git_ref=git_ref)
+
+
+def git_ref_of(folder: Path) -> str | None:
+    """The branch, or the commit, that is checked out in the repository around `folder`; else None.
+
+    It is read from the repository's files: nothing is run, and what cannot be read is not known.
+    """
+    for place in (folder, *folder.parents):
+        git = place / ".git"
+        try:
+            if git.is_file():  # a worktree or a submodule: it says where its repository is
+                named = git.read_text()[:_HEAD_BYTES].removeprefix("gitdir:").strip()
+                git = place / named
+            if git.is_dir():
+                head = (git / "HEAD").read_text()[:_HEAD_BYTES].strip()
+                return head.removeprefix("ref:").strip().removeprefix("refs/heads/") or None
+        except (OSError, UnicodeDecodeError):
+            return None
+    return None
+
+
+def filled(text: str, names: Mapping[str, str], place: str) -> str:
+    """`text` with every ``{{ctx.name}}`` replaced, once: what is filled in is never scanned again.
+
+    Raises: ConfigError for a name that `names` lacks; it says which there are.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none"
+            raise ConfigError(
+                f"{place} use {{{{ctx.{name}}}}}, which the workspace does not define "
+                f"(it defines: {known})"
+            )
+        return names[name]
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def existing(folder: str | None) -> str:
+    """`folder` if it is on this machine, else where this process stands."""
+    return folder if folder and Path(folder).is_dir() else os.curdir

@@ -1,0 +1,97 @@
+"""Which model is called next: the same again, another of the chain, or none.
+
+Decided by the class of the error and never by its words. Once some of an answer has come the call
+is committed to: a later failure ends the turn, unless its agent says ``restart_on_cut``. A provider
+that limits the rate is left alone for a while; models that are left alone, or whose window is too
+small for the context, are passed over without an attempt.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.engine.turns import inputs
+from perdure.engine.turns.config import PARK_MS, TurnConfig
+from perdure.engine.turns.state import OpenCall, TurnState, provider_of
+from perdure.errors import CredentialsRefused, ModelError, RateLimited
+from perdure.models.retry import next_wait
+
+
+class Again(msgspec.Struct, frozen=True):
+    """The same model once more. Units: seconds from now."""
+
+    wait_s: float
+
+
+class Advance(msgspec.Struct, frozen=True):
+    """Another model of the chain, at once."""
+
+    link: int
+
+
+class GiveUp(msgspec.Struct, frozen=True):
+    """No model is left that could help."""
+
+
+Course = Again | Advance | GiveUp
+
+
+def next_link(state: TurnState, config: TurnConfig, at: int, after: int = -1) -> int | None:
+    """The first model after place `after` that can be called now; None when none can.
+
+    The only model of an agent is always called: there is no other to go to.
+    """
+    chain = config.chain
+    if len(chain) == 1:
+        return 0 if after < 0 else None
+    for number in range(after + 1, len(chain)):
+        link = chain[number]
+        is_parked = state.parked.get(provider_of(link.model), 0) > at
+        window, needed = link.window_tokens, state.context_tokens
+        # The first model has compaction to make the context fit, the others take over as it is.
+        is_too_small = number > 0 and bool(window and needed and needed > window)
+        if not is_parked and not is_too_small:
+            return number
+    return None
+
+
+def parked_until(error: ModelError, config: TurnConfig, at: int) -> int | None:
+    """Until when the provider of `error` is left alone, if it is. Units: Unix milliseconds."""
+    if not isinstance(error, RateLimited) or len(config.chain) == 1:
+        return None
+    return at + max(PARK_MS, round((error.retry_after_s or 0) * 1000))
+
+
+def course_after(
+    state: TurnState, call: OpenCall, failed: inputs.CallFailed, config: TurnConfig, at: int
+) -> Course:
+    """How the turn goes on after `failed` ended `call`."""
+    error = failed.error
+    is_answer = call.purpose == "answer"
+    if isinstance(error, CredentialsRefused) and failed.is_renewed and not failed.has_begun:
+        return Again(0.0)
+    if not error.retryable or (failed.has_begun and is_answer and not config.restart_on_cut):
+        return GiveUp()
+    parked = parked_until(error, config, at)
+    if parked is not None:
+        left_alone = {**state.parked, provider_of(call.model): parked}
+        state = msgspec.structs.replace(state, parked=left_alone)
+    onward = next_link(state, config, at, call.link) if is_answer else None
+    wait_s = next_wait(config.link(call.link).retry, call.tries, error, failed.random01)
+    is_left = parked is not None or (failed.has_begun and onward is not None)
+    if wait_s is not None and not is_left:
+        return Again(wait_s)
+    return GiveUp() if onward is None else Advance(onward)
+
+
+def passed_over(state: TurnState, config: TurnConfig, at: int) -> str:
+    """Why no model of the chain can be called, in words."""
+    reasons: list[str] = []
+    for link in config.chain:
+        until = state.parked.get(provider_of(link.model), 0)
+        if until > at:
+            seconds = -(-(until - at) // 1000)
+            reasons.append(f"{link.model} limits the rate (left alone for {seconds} s)")
+        else:
+            reasons.append(f"{link.model} has too small a window")
+    return f"no model of the chain can be called now: {'; '.join(reasons)}"

@@ -1,0 +1,52 @@
+"""How a turn ends, and how calls that do not run are answered."""
+
+from __future__ import annotations
+
+from perdure.engine.turns.rules.scribe import Scribe
+from perdure.session.ledger import Failure, ToolFinished, ToolOutcome, TurnEnd, TurnFinished
+from perdure.session.messages import Message, ToolCallPart, ToolResultPart
+from perdure.session.notes import SessionEnded
+
+
+def settle_call(
+    scribe: Scribe,
+    call: ToolCallPart,
+    outcome: ToolOutcome,
+    text: str,
+    *,
+    error_code: str | None = None,
+) -> None:
+    """Answer a tool call that does not run (or of which nobody knows), with an error text."""
+    open_tool = scribe.state.open_tool
+    about = open_tool.seq if open_tool is not None else scribe.state.answer_id
+    part = ToolResultPart(call.id, text, is_error=True, name=call.name)
+    finished = ToolFinished(
+        id=call.id,
+        tool=call.name,
+        outcome=outcome,
+        succeeded=False,
+        result=scribe.ahead(),
+        error=text,
+        error_code=error_code,
+    )
+    scribe.side(finished, about)
+    scribe.tree(Message("tool", (part,)))
+
+
+def refuse_pending(scribe: Scribe, outcome: ToolOutcome, text: str, error_code: str) -> None:
+    """Answer every call that is still pending with `text`."""
+    while scribe.state.pending:
+        settle_call(scribe, scribe.state.pending[0], outcome, text, error_code=error_code)
+
+
+def finish(
+    scribe: Scribe, end: TurnEnd, *, failure: Failure | None = None, error: str | None = None
+) -> None:
+    """End the turn; whatever still waits is adopted, so that nothing said is left out."""
+    for waiting in scribe.state.queued:
+        scribe.adopt(waiting)
+    finished = TurnFinished(end=end, usage=scribe.state.usage, failure=failure, error=error)
+    ends_session = scribe.state.ends_session and end == "stop"
+    scribe.side(finished, scribe.state.turn_seq)
+    if ends_session:
+        scribe.side(SessionEnded(by="agent", reason=scribe.state.end_reason))
