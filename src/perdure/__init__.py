@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from perdure.client.agents.agent import Fallback as Fallback
     from perdure.client.agents.chat import Chat as Chat
     from perdure.client.agents.runtime import Runtime as Runtime
-    from perdure.client.agents.turn import Reply as Reply
-    from perdure.client.agents.turn import Turn as Turn
     from perdure.client.agents.standing import Standing as Standing
     from perdure.client.agents.standing import revoke as revoke
     from perdure.client.agents.standing import standing_of as standing_of
+    from perdure.client.agents.turn import Reply as Reply
+    from perdure.client.agents.turn import Turn as Turn
     from perdure.client.agents.workspace import Selection as Selection
     from perdure.client.agents.workspace import Workspace as Workspace
     from perdure.client.open import open as open
