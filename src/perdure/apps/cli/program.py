@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Protocol, cast
+from typing import Annotated, Any, Protocol, cast
 
 import typer
 
@@ -14,8 +14,12 @@ from perdure.apps.cli.surface.shape import Command, described
 from perdure.apps.terminal.output import out_style, remark, show, show_lines, width
 from perdure.apps.terminal.style import Style
 
+_COMPLETION = "perdure.apps.cli.surface.command"
+_ASKED_TO_COMPLETE = "__complete"
+
 COMMANDS: Mapping[str, str] = {
     "demo": "perdure.apps.demo.command",
+    "init": "perdure.apps.setup.command",
     "chat": "perdure.apps.chat.command",
     "sessions": "perdure.apps.cli.sessions",
     "import": "perdure.apps.cli.imports",
@@ -24,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "store": "perdure.apps.cli.stores",
     "models": "perdure.apps.cli.models",
     "doctor": "perdure.apps.cli.doctor",
+    "completion": _COMPLETION,
 }
 """Command -> module that adds it, in the order of the help."""
 
@@ -41,6 +46,8 @@ def run(words: Sequence[str]) -> int:
 
     Raises: UsageMistake when they call none; what the command raises.
     """
+    if words and words[0] == _ASKED_TO_COMPLETE:
+        return _complete(words[1:])
     command = typer.main.get_command(_program(words[0] if words else None))
     if "--help" in words[: words.index("--") if "--" in words else None]:
         show_lines(page_lines(shape_of(command).at(words), width(), out_style()))
@@ -52,6 +59,16 @@ def run(words: Sequence[str]) -> int:
     except typer.Abort:  # typer's word for a stdin that ended
         raise KeyboardInterrupt from None
     return result if isinstance(result, int) else DONE
+
+
+def _complete(words: Sequence[str]) -> int:
+    """Answer the script of a shell that asks what a word may become."""
+    completion: Any = importlib.import_module(_COMPLETION)
+    shell, rest = (words[0], words[1:]) if words else ("", ())
+    before: list[str] = completion.asked(shell, rest)[0]
+    shape = shape_of(typer.main.get_command(_program(before[0] if before else None)))
+    code: int = completion.complete(shell, rest, shape)
+    return code
 
 
 def shape_of(command: object) -> Command:

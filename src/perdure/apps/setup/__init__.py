@@ -1,0 +1,1 @@
+"""``perdure init``: a folder becomes a project."""

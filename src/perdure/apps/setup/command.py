@@ -1,0 +1,132 @@
+"""``perdure init``: what a folder needs to be a project, and what to type next."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.apps.cli.exits import DONE, PathNotFound, UsageMistake
+from perdure.apps.cli.options import JsonOption, StoreOption, run
+from perdure.apps.cli.words.project import namespace_in
+from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.setup.files import Made, namespace_for, set_up
+from perdure.apps.terminal.output import counted, out_style, show_json, show_lines
+from perdure.apps.terminal.text import safe
+from perdure.client.agents.providers import provider_states
+from perdure.session.info import SessionInfo
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_HISTORIES = (Path(".claude/projects"), Path(".pi/agent/sessions"), Path(".codex/sessions"))
+"""Where other programs keep sessions, below the home folder."""
+
+_WHY = {
+    "config.toml": "names the namespace of the project's sessions; commit it",
+    ".gitignore": "keeps out of git what perdure may write here",
+}
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure init`` known."""
+    program.command("init")(init)
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The project's folder; left out: this one.")
+    ] = Path(),
+    *,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The namespace of its sessions; left out: the folder's name."
+        ),
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Make a folder a project: its sessions are kept apart from all others.
+
+    Writes .perdure/config.toml, which names the namespace that every command started in the folder
+    or below it then works in, and a .gitignore beside it. The sessions themselves stay in your own
+    store, so that nothing is lost with the folder. What is there already is kept as it is, and
+    said; running it again changes nothing.
+
+    Examples:
+        perdure init
+        perdure init ~/work/tidepool --name tides
+
+    Exit codes:
+        2  the name cannot be a namespace, or the folder is your home folder
+        3  the folder is not there
+    """
+    if not folder.is_dir():
+        raise PathNotFound(str(folder))
+    project = folder.resolve()
+    if project == Path("~").expanduser():
+        raise UsageMistake(f"{project} is your home folder, and no project; name another folder")
+    if name is not None and not _NAME.fullmatch(name):
+        raise UsageMistake(
+            f"{name!r} cannot be a namespace here: use up to 100 letters, digits, dots, dashes and "
+            "underscores, beginning with a letter or digit"
+        )
+    made = set_up(project, name or namespace_for(project))
+    namespace = namespace_in(made[0].path) or NAMESPACE
+
+    async def work() -> None:
+        async with existing_store(store, NAMESPACE) as opened:
+            before = await opened.recent(None, cwd=project) if namespace != NAMESPACE else []
+        if as_json:
+            show_json(_data(project, namespace, made))
+        else:
+            show_lines(_lines(project, namespace, made, before))
+
+    run(work)
+    return DONE
+
+
+def _data(project: Path, namespace: str, made: Sequence[Made]) -> dict[str, object]:
+    files = [{"path": str(each.path), "made": each.is_new} for each in made]
+    return {"project": str(project), "namespace": namespace, "files": files}
+
+
+def _lines(
+    project: Path, namespace: str, made: Sequence[Made], before: Sequence[SessionInfo]
+) -> Iterator[str]:
+    style = out_style()
+    is_new = any(each.is_new for each in made)
+    verb = "is a project now" if is_new else "is a project already"
+    yield style.paint(f"{safe(str(project))} {verb}: its sessions are in {namespace!r}.", "strong")
+    for each in made:
+        done = "wrote" if each.is_new else "kept "
+        path = each.path.relative_to(project)
+        yield f"  {done} {str(path).ljust(22)} {style.paint(_WHY[each.path.name], 'faint')}"
+    if before:
+        sessions = counted(len(before), "session")
+        yield f"  {sessions} of this folder from before: perdure sessions list --namespace default"
+    yield ""
+    yield "Next:"
+    typed = list(_to_type())
+    longest = max(len(line) for line, _ in typed)
+    for line, why in typed:
+        yield f"  {line.ljust(longest)}  {style.paint(f'# {why}', 'faint')}"
+
+
+def _to_type() -> Iterator[tuple[str, str]]:
+    """What a person may type next, by what there is on this machine."""
+    states = provider_states(os.environ)
+    ready = [state.name for state in states if state.status == "configured"]
+    real = [name for name in ready if name != "scripted"]
+    if real:
+        yield f"perdure chat -m {real[0]}:MODEL", "talk here"
+    else:
+        yield "perdure chat", "talk here, with the offline model"
+        yield "perdure models", "what the models of a provider need"
+    for place in _HISTORIES:
+        if (Path("~").expanduser() / place).is_dir():
+            yield f"perdure import ~/{place}", "bring in what was said elsewhere"
+    yield "perdure doctor", "is everything set up?"

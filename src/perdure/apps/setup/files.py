@@ -1,0 +1,66 @@
+"""What ``perdure init`` writes into a folder. What is there already is never replaced."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from perdure.apps.cli.words.project import FILE, FOLDER
+
+_IGNORED = """\
+# Written by `perdure init`. What perdure keeps here is private; what a project shares is not.
+*
+!.gitignore
+!config.toml
+!agents/
+!agents/**
+"""
+
+_SETTINGS = """\
+# Written by `perdure init`: what everybody who works on this project shares.
+
+[store]
+# The sessions of this project are in this namespace of each person's own store, apart from all
+# others. Change it before there are sessions; --namespace and $PERDURE_NAMESPACE go before it.
+namespace = "{namespace}"
+"""
+
+_NO_NAME = "project"
+_LONGEST = 60
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A file of the project. `is_new`: it was written now; else it was there, and was kept."""
+
+    path: Path
+    is_new: bool
+
+
+def namespace_for(folder: Path) -> str:
+    """A namespace named after `folder`: letters, digits, dots, dashes."""
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._")
+    return words[:_LONGEST] or _NO_NAME
+
+
+def set_up(folder: Path, namespace: str) -> tuple[Made, ...]:
+    """Make `folder` a project whose sessions are in `namespace`.
+
+    Raises: OSError.
+    """
+    place = folder / FOLDER
+    place.mkdir(exist_ok=True)
+    return (
+        _made(place / FILE, _SETTINGS.format(namespace=namespace)),
+        _made(place / ".gitignore", _IGNORED),
+    )
+
+
+def _made(file: Path, text: str) -> Made:
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except FileExistsError:
+        return Made(file, is_new=False)
+    return Made(file, is_new=True)
