@@ -144,13 +144,17 @@ class HumanReplied(SideBody, frozen=True):
 
 
 class HandoffMade(SideBody, frozen=True, omit_defaults=True):
-    """A node hands over, forward and backward, and no longer runs. `approved_by` names a person."""
+    """A node hands over, forward and backward, and no longer runs.
+
+    `approved_by` names the person who let it pass; `warnings` are for people to read.
+    """
 
     kind: ClassVar[str] = "handoff_made"
 
     node: str
     targets: tuple[HandoffTarget, ...]
     approved_by: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class HandoffAwaited(SideBody, frozen=True):
@@ -169,6 +173,7 @@ class HandoffStaged(SideBody, frozen=True):
     node: str
     role: str
     targets: tuple[HandoffTarget, ...]
+    warnings: tuple[str, ...] = ()
 
 
 class HandoffDeclined(SideBody, frozen=True, omit_defaults=True):
@@ -185,7 +190,7 @@ class HandoffDeclined(SideBody, frozen=True, omit_defaults=True):
 class RepairAsked(SideBody, frozen=True, omit_defaults=True):
     """An agent is told what was wrong with how its turn ended; `attempt` counts from 1.
 
-    `node` names the node, in the improvement the role.
+    `node` names the node, in the improvement the role. `message` is what its next turn begins with.
     """
 
     kind: ClassVar[str] = "repair_asked"
@@ -194,6 +199,7 @@ class RepairAsked(SideBody, frozen=True, omit_defaults=True):
     role: str
     code: RepairCode
     summary: str
+    message: str
     attempt: int
 
 

@@ -116,7 +116,7 @@ def test_grants_are_kept_by_what_they_allow_until_they_are_taken_back() -> None:
 
 def test_repairs_are_counted_until_a_handoff_or_a_person_ends_them() -> None:
     log = FlowLog(LINE).claim("owner-intake")
-    log.add(kinds.RepairAsked("owner-intake", "owner", "missing_block", "none", 2))
+    log.add(kinds.RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 2))
     assert log.state.repairs == {"owner-intake": 2}
     assert log.hand("owner-intake", "a").state.repairs == {}
 

@@ -29,19 +29,12 @@ class Artifact(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
-class Decided(msgspec.Struct, frozen=True):
-    """A handoff that can be made. `warnings` are for people."""
-
-    body: HandoffMade | HandoffStaged
-    warnings: tuple[str, ...] = ()
-
-
 def decide_handoff(
     state: FlowState,
     node: str,
     targets: Sequence[HandoffTarget],
     artifacts: Mapping[str, Artifact],
-) -> Decided | Fault:
+) -> HandoffMade | HandoffStaged | Fault:
     """What becomes of `node` handing over to `targets`.
 
     `artifacts` says of each path that a target names what is there. A person has to approve what a
@@ -64,8 +57,8 @@ def decide_handoff(
     is_forward = any(state.graph.has_edge(node, target.node) for target in targets)
     warnings = _look_alikes(state, node, placed)
     if known is not None and known.has_human and is_forward:
-        return Decided(HandoffStaged(node, known.role, placed), warnings)
-    return Decided(HandoffMade(node, placed), warnings)
+        return HandoffStaged(node, known.role, placed, warnings)
+    return HandoffMade(node, placed, warnings=warnings)
 
 
 def _misdirected(state: FlowState, node: str, targets: Sequence[HandoffTarget]) -> Fault | None:

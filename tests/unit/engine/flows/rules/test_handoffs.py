@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perdure.engine.flows.rules.handoffs import Artifact, Decided, decide_handoff
+from perdure.engine.flows.rules.handoffs import Artifact, decide_handoff
 from perdure.engine.flows.rules.signals import Fault
 from perdure.session.flows.kinds import HandoffMade, HandoffStaged, HandoffTarget
 from tests.fakes.flow_log import FlowLog, graph
@@ -13,7 +13,7 @@ from tests.fakes.flow_log import FlowLog, graph
 
 def decided(
     log: FlowLog, node: str, *targets: str, path: str = "new.md", digest: str | None = None
-) -> Decided | Fault:
+) -> HandoffMade | HandoffStaged | Fault:
     asked = tuple(HandoffTarget(target, path) for target in targets)
     return decide_handoff(log.state, node, asked, {path: Artifact(path, digest)})
 
@@ -25,7 +25,7 @@ def test_a_handoff_to_neighbours_is_made_with_canonical_paths() -> None:
     log = FlowLog(LINE).claim("o")
     found = {"./x.md": Artifact("x.md", "d1")}
     made = decide_handoff(log.state, "o", (HandoffTarget("a", "./x.md"),), found)
-    assert made == Decided(HandoffMade("o", (HandoffTarget("a", "x.md", "d1"),)))
+    assert made == HandoffMade("o", (HandoffTarget("a", "x.md", "d1"),))
 
 
 def test_4_of_a_wrong_target_and_a_missing_artifact_only_the_target_is_told() -> None:
@@ -54,13 +54,13 @@ def test_the_same_content_is_refused_between_the_same_nodes_and_else_a_warning()
     again = decided(log, "o", "a", digest="d1")
     assert isinstance(again, Fault)
     elsewhere = decided(log, "a", "z", digest="d1")
-    assert isinstance(elsewhere, Decided)
+    assert isinstance(elsewhere, HandoffMade)
     assert elsewhere.warnings == ("new.md says the same as what went along o=>a",)
 
 
 def test_one_artifact_may_go_to_several_nodes_at_once_but_not_twice_to_one() -> None:
     log = FlowLog(graph("o>a", "o>b", "a>z", "b>z")).claim("o")
-    assert isinstance(decided(log, "o", "a", "b"), Decided)
+    assert isinstance(decided(log, "o", "a", "b"), HandoffMade)
     fault = decided(log, "o", "a", "a")
     assert isinstance(fault, Fault)
     assert "named twice" in fault.summary
@@ -80,12 +80,11 @@ def test_19_what_a_node_with_a_person_hands_forward_is_put_before_them(targets: 
     nodes = tuple(msgspec.structs.replace(n, has_human=n.id == "a") for n in LINE.nodes)
     log = FlowLog(msgspec.structs.replace(LINE, nodes=nodes)).work("o", "a").claim("a", "o=>a")
     staged = decided(log, "a", *targets)
-    assert isinstance(staged, Decided)
-    assert isinstance(staged.body, HandoffStaged)
-    log.add(staged.body)
+    assert isinstance(staged, HandoffStaged)
+    log.add(staged)
     assert "z" not in log.run.visited_node_ids
     assert log.run.awaiting_human_nodes["a"].reason == "handoff-approval"
-    log.add(HandoffMade("a", staged.body.targets, approved_by="me"))
+    log.add(HandoffMade("a", staged.targets, approved_by="me"))
     assert log.run.pending_handoff_approvals == {}
     assert "a=>z" in log.run.receiving_handoff
 
@@ -94,5 +93,4 @@ def test_what_such_a_node_only_sends_back_needs_nobody() -> None:
     nodes = tuple(msgspec.structs.replace(n, has_human=n.id == "a") for n in LINE.nodes)
     log = FlowLog(msgspec.structs.replace(LINE, nodes=nodes)).work("o", "a").claim("a", "o=>a")
     back = decided(log, "a", "o")
-    assert isinstance(back, Decided)
-    assert isinstance(back.body, HandoffMade)
+    assert isinstance(back, HandoffMade)

@@ -1,0 +1,155 @@
+"""What a node's turn that is over makes of the flow: one body for its log, whatever happened.
+
+So a turn's end and what follows from it are one commit, and no crash can come between them. What
+cannot be used is sent back to the agent a few times; then a person decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from perdure.engine.flows.rules.closing import obstacles
+from perdure.engine.flows.rules.handoffs import Artifact, decide_handoff
+from perdure.engine.flows.rules.runnable import deliverable
+from perdure.engine.flows.rules.signals import Fault, Handover, Plain, Signal, signal_in
+from perdure.session.flows.graph import edge_key
+from perdure.session.flows.kinds import (
+    AwaitingReason,
+    ForwardPassClosed,
+    HandoffAwaited,
+    NodeParked,
+    RepairAsked,
+)
+from perdure.session.flows.run import FlowState
+from perdure.session.ledger import TurnEnd
+from perdure.session.notes import SideBody
+
+MOST_REPAIRS = 3
+"""Repairs in a row; the next time a person is asked instead."""
+
+SHORTER = Fault(
+    "output_limit",
+    "the answer was cut off at the model's limit",
+    "Your answer was cut off because it was too long. Go on in smaller steps: write long texts to "
+    "files with tools, and end with a short answer and the handoff block.",
+)
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a turn ended. `text` is its last answer, `detail` why it did not end well.
+
+    `is_denied` says that a person refused a tool call and so ended it.
+    """
+
+    end: TurnEnd
+    text: str = ""
+    detail: str | None = None
+    is_denied: bool = False
+
+
+def artifacts_named(text: str) -> tuple[str, ...]:
+    """The paths that the signal in `text` names, as they are written: to be looked up on disk."""
+    signal = signal_in(text)
+    if not isinstance(signal, Handover):
+        return ()
+    return tuple(dict.fromkeys(target.artifact for target in signal.targets))
+
+
+def node_finished(
+    state: FlowState,
+    node: str,
+    ended: Ended,
+    artifacts: Mapping[str, Artifact],
+    unhealthy: tuple[str, ...] = (),
+) -> SideBody:
+    """What becomes of `node` after its turn `ended`.
+
+    `artifacts` are those of `artifacts_named`; `unhealthy` says what a project's own checks found,
+    which keeps the flow from being closed.
+    """
+    role = _role(state, node)
+    if ended.is_denied:
+        return NodeParked(node, role, "consent-denied", ended.detail)
+    if ended.end == "length":
+        return _repaired(state, node, SHORTER)
+    if ended.end != "stop":
+        detail = ended.detail or f"its turn ended as {ended.end}"
+        return NodeParked(node, role, "autonomous-abort", detail)
+    signal = signal_in(ended.text)
+    decided = (
+        signal if isinstance(signal, Fault) else _obeyed(state, node, signal, artifacts, unhealthy)
+    )
+    return _repaired(state, node, decided) if isinstance(decided, Fault) else decided
+
+
+def _obeyed(
+    state: FlowState,
+    node: str,
+    signal: Signal,
+    artifacts: Mapping[str, Artifact],
+    unhealthy: tuple[str, ...],
+) -> SideBody | Fault:
+    if isinstance(signal, Handover):
+        return decide_handoff(state, node, signal.targets, artifacts)
+    if not isinstance(signal, Plain):
+        return Fault(
+            "unknown_signal_type",
+            "the signal belongs to looking back, and the work is not closed",
+            "That signal is for looking back once the work is closed. Hand over, ask the person, "
+            "or close the work.",
+        )
+    if signal.type == "prompt-human":
+        return NodeParked(node, _role(state, node), "prompt-human")
+    if signal.type == "await-handoff":
+        return _awaited(state, node)
+    return _closed(state, node, unhealthy)
+
+
+def _awaited(state: FlowState, node: str) -> SideBody | Fault:
+    is_incomplete = any(
+        edge_key(source, node) not in state.run.completed_handoffs
+        for source in state.graph.predecessors(node)
+    )
+    if is_incomplete or deliverable(state, node):
+        return HandoffAwaited(node)
+    return Fault(
+        "invalid_transition",
+        "nothing is still to be handed over to it",
+        "You cannot wait for a handoff: all that can be handed to you has been. Go on with it, "
+        "hand back what needs better work, or hand over.",
+    )
+
+
+def _closed(state: FlowState, node: str, unhealthy: tuple[str, ...]) -> SideBody | Fault:
+    found = obstacles(state, node)
+    if found:
+        return Fault(
+            "invalid_transition",
+            f"the work cannot be closed: {'; '.join(found)}",
+            f"The work cannot be closed yet: {'; '.join(found)}.",
+        )
+    if unhealthy:
+        return Fault(
+            "runtime_health",
+            f"the project is not in order: {'; '.join(unhealthy)}",
+            f"Before the work can be closed, put right: {'; '.join(unhealthy)}.",
+        )
+    return ForwardPassClosed(node)
+
+
+def _repaired(state: FlowState, node: str, fault: Fault) -> SideBody:
+    asked = state.repairs.get(node, 0)
+    role = _role(state, node)
+    if asked >= MOST_REPAIRS:
+        reason: AwaitingReason = "autonomous-abort"
+        return NodeParked(
+            node, role, reason, f"after {asked} repairs its turn still ends wrong: {fault.summary}"
+        )
+    return RepairAsked(node, role, fault.code, fault.summary, fault.message, asked + 1)
+
+
+def _role(state: FlowState, node: str) -> str:
+    known = state.graph.node(node)
+    return known.role if known else node
