@@ -61,6 +61,7 @@ NO_TEST = {
     "session/notes.py": "bodies only; read by unit/session/test_golden.py, written by property/",
     "engine/turns/inputs.py": "values only; each is driven through the machine in its tests",
     "workflow/document.py": "values only; written and read in the tests beside it",
+    "engine/hooks/points.py": "values only; each is asked about in the tests beside it",
     "models/protocol.py": "protocols and the values they pass",
     "stores/protocol.py": "protocols and the values they pass",
     "tools/spec.py": "the values that tools are and are called with",

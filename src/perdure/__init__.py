@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from perdure.context.build import Context as Context
     from perdure.engine.turns.config import Budget as Budget
     from perdure.engine.turns.config import Limits as Limits
+    from perdure.engine.hooks.points import Block as Block
+    from perdure.engine.hooks.registry import Hooks as Hooks
     from perdure.errors import AlreadyAnswered as AlreadyAnswered
     from perdure.errors import AmbiguousId as AmbiguousId
     from perdure.errors import BackupDamaged as BackupDamaged
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from perdure.errors import Erased as Erased
     from perdure.errors import FormatError as FormatError
     from perdure.errors import HeadConflict as HeadConflict
+    from perdure.errors import HookBlocked as HookBlocked
     from perdure.errors import IdempotencyMismatch as IdempotencyMismatch
     from perdure.errors import InvalidArguments as InvalidArguments
     from perdure.errors import InvalidEntry as InvalidEntry
@@ -170,6 +173,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "perdure.client.watching": ("Watch",),
     "perdure.events.following": ("Follower",),
     "perdure.context.build": ("Context",),
+    "perdure.engine.hooks.points": ("Block",),
+    "perdure.engine.hooks.registry": ("Hooks",),
     "perdure.errors": (
         "AlreadyAnswered",
         "AmbiguousId",
@@ -186,6 +191,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "Erased",
         "FormatError",
         "HeadConflict",
+        "HookBlocked",
         "IdempotencyMismatch",
         "InvalidArguments",
         "InvalidEntry",

@@ -10,6 +10,7 @@ from perdure.client.amounts import amount
 from perdure.client.clock import Outside
 from perdure.client.watching import Watch, watch_session
 from perdure.context.build import Context, build_context
+from perdure.engine.hooks.registry import Hooks
 from perdure.errors import EntryNotFound
 from perdure.events.bus import LiveBus
 from perdure.session.codec import body_of
@@ -63,12 +64,18 @@ class SessionReader:
     """The reading half of a `Session`. Every read sees the log as it is then, a draft's too."""
 
     def __init__(
-        self, backing: Backing, state: StreamState, outside: Outside, bus: LiveBus
+        self,
+        backing: Backing,
+        state: StreamState,
+        outside: Outside,
+        bus: LiveBus,
+        hooks: Hooks | None = None,
     ) -> None:
         self._backing = backing
         self._state = state
         self._outside = outside
         self._bus = bus
+        self._hooks = hooks or Hooks()
 
     @property
     def id(self) -> StreamId:

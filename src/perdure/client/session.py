@@ -14,8 +14,10 @@ import msgspec
 
 from perdure.client.clock import absolute
 from perdure.client.erasing import erase_session
+from perdure.client.hooking import asked
 from perdure.client.processes import is_gone, this_process
 from perdure.client.reading import EntryRef, SessionReader
+from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMoved
 from perdure.engine.turns.environment import LEASE_TTL_MS
 from perdure.engine.turns.leading import Claim
 from perdure.engine.turns.recovery import give_up
@@ -111,12 +113,18 @@ class Session(SessionReader):
 
         Durable: also without a following entry. Shape: None when it continued from there anyway.
         Raises: EntryNotFound, AmbiguousId; InvalidEntry when `entry` is a note; TurnOpen while a
-        turn runs.
+        turn runs; HookBlocked. A hook may have a summary of the left branch told instead.
         """
         target = None if entry is None else await self._in_tree(entry)
-        if (await self._look()).leaf == target:
+        leaf = (await self._look()).leaf
+        if leaf == target:
             return None
-        return await self._note(LeafMoved(target))
+        summary = await asked(self._hooks, BeforeTree(self.id, leaf, target))
+        if isinstance(summary, str) and summary.strip():
+            return await self._move(BranchSummary(summary, from_id=target))
+        moved = await self._note(LeafMoved(target))
+        await self._hooks.tell(TreeMoved(self.id, moved))
+        return moved
 
     async def branch_with_summary(self, entry: EntryRef | None, summary: str) -> Entry:
         """Continue from `entry` (None: from before the root) and tell what the left branch was.
@@ -124,7 +132,10 @@ class Session(SessionReader):
         Raises: as `branch`.
         """
         target = None if entry is None else await self._in_tree(entry)
-        return await self.append(BranchSummary(summary, from_id=target), parent=target)
+        leaf = (await self._look()).leaf
+        other = await asked(self._hooks, BeforeTree(self.id, leaf, target))
+        told = other if isinstance(other, str) and other.strip() else summary
+        return await self._move(BranchSummary(told, from_id=target))
 
     async def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Name `entry`; None or blanks take the name away.
@@ -148,10 +159,11 @@ class Session(SessionReader):
         """A new session that shares this one's whole tree, or with `at` the path to that entry.
 
         Nothing is copied. Labels are inherited as they are now; an open turn is not.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry; SessionExists.
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry; SessionExists; HookBlocked.
         """
         await self.flush()
         leaf = None if at is None else await self._in_tree(at)
+        await asked(self._hooks, BeforeFork(self.id, leaf))
         state = await self._look()
         point = ForkPoint(
             stream=self.id,
@@ -172,7 +184,9 @@ class Session(SessionReader):
         write = Write(stream=header.id, create=header)
         store = self._backing.store
         await store.commit(Commit(writes=(write,), at=header.created_at))
-        return Session(Stored(store), await store.state(header.id), self._outside, self._bus)
+        fork = await store.state(header.id)
+        await self._hooks.tell(Forked(self.id, fork.header.id))
+        return Session(Stored(store), fork, self._outside, self._bus, self._hooks)
 
     async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
         """Take back `compaction` (default: the one in effect): what it hid is in the context again.
@@ -271,6 +285,12 @@ class Session(SessionReader):
         await self._backing.flush()
 
     # ------------------------------------------------------------ inside
+
+    async def _move(self, summary: BranchSummary) -> Entry:
+        """Let the conversation go on from where `summary` says, with the summary told there."""
+        entry = await self.append(summary, parent=summary.from_id)
+        await self._hooks.tell(TreeMoved(self.id, entry))
+        return entry
 
     async def _note(self, body: SideBody, about: EntryId | None = None) -> Entry:
         return (await self._commit((new_side(body, about),)))[0]

@@ -14,6 +14,7 @@ from perdure.client.erasing import erase_namespace, erase_session, erase_subject
 from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
 from perdure.client.session import Session
 from perdure.client.watching import Watch, watch_namespace
+from perdure.engine.hooks.registry import Hooks
 from perdure.errors import Erased, SessionExists, SessionNotFound, Unsupported
 from perdure.events.bus import LiveBus
 from perdure.session.info import Origin, SessionInfo, StreamHeader
@@ -42,6 +43,7 @@ class Store:
         self.backend = backend
         self.outside = outside
         self.bus = bus or LiveBus()
+        self.hooks = Hooks()
 
     async def create(
         self,
@@ -85,7 +87,7 @@ class Store:
         state = await backing.log.state(found)
         if state.info.status == "erased":
             raise Erased(found)
-        return Session(backing, state, self.outside, self.bus)
+        return Session(backing, state, self.outside, self.bus, self.hooks)
 
     async def continue_recent(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session with the newest activity, of `cwd` or of all; a draft if there is none."""

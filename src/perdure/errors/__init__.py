@@ -13,7 +13,7 @@
     │                CredentialsRefused · MalformedResponse
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied · ToolUnavailable
     ├ EgressError    EgressDenied
-    ├ EngineError    InvalidTransition · TurnFailed · UnsafeReplay
+    ├ EngineError    InvalidTransition · TurnFailed · UnsafeReplay · HookBlocked
     ├ FormatError    InvalidWorkflow · a file or a session that cannot be read or written
     └ ConfigError    SecretMissing · SecretPasted
 
@@ -29,6 +29,7 @@ from perdure.errors.engine import (
     ConfigError,
     EngineError,
     FormatError,
+    HookBlocked,
     InvalidTransition,
     TurnFailed,
     UnsafeReplay,
@@ -106,6 +107,7 @@ __all__ = [
     "Erased",
     "FormatError",
     "HeadConflict",
+    "HookBlocked",
     "IdempotencyMismatch",
     "InvalidArguments",
     "InvalidEntry",

@@ -43,6 +43,17 @@ class UnsafeReplay(EngineError):
         self.effect_id = effect_id
 
 
+class HookBlocked(EngineError):
+    """A hook of the program would not have it."""
+
+    code = "hook_blocked"
+
+    def __init__(self, hook: str, reason: str) -> None:
+        super().__init__(f"a hook ({hook}) refused it: {reason}")
+        self.hook = hook
+        self.reason = reason
+
+
 class FormatError(PerdureError):
     """A source cannot be imported, or a session cannot be written in a format."""
 

@@ -131,6 +131,7 @@ EXITS: dict[str, int] = {
     "invalid_parent": USAGE,
     "invalid_query": USAGE,
     "invalid_workflow": USAGE,
+    "hook_blocked": FAILED,
     "not_a_store": USAGE,
     "key_missing": USAGE,
     "secret_missing": USAGE,

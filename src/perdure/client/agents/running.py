@@ -22,7 +22,7 @@ from perdure.engine.turns.rules.spending import (
 )
 from perdure.engine.turns.runner import TurnRunner
 from perdure.engine.turns.state import TurnState
-from perdure.engine.turns.summarising import summarised
+from perdure.engine.turns.summarising import summarised, tell_compacted
 from perdure.errors import HeadConflict, InvalidTransition, TurnFailed, TurnOpen
 from perdure.models.prices import Cost
 from perdure.models.protocol import ModelRequest, ThinkingLevel, ToolDeclaration
@@ -122,6 +122,7 @@ class Running:
             appended = await self._append(leadership.lease, *added, new_side(closing, intent.id))
         if isinstance(outcome, CallFailed):
             raise TurnFailed(str(outcome.error), outcome.error.code) from outcome.error
+        await tell_compacted(self.environment, outcome)
         return appended[0] if added else None
 
     async def spent(self) -> Spending:

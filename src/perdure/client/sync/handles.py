@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Self, overload
 
 import msgspec
 
-from perdure.client.agents.agent import Agent, Workspace
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat as AsyncChat
-from perdure.client.agents.chat import Said
+from perdure.client.agents.chat import ChatStatus, Said
 from perdure.client.agents.runtime import Runtime as AsyncRuntime
 from perdure.client.agents.turn import Reply
 from perdure.client.agents.turn import Turn as AsyncTurn
+from perdure.client.agents.workspace import Workspace
 from perdure.client.reading import EntryRef, OpenQuestion
 from perdure.client.session import Item, Parent
 from perdure.client.session import Session as AsyncSession
@@ -23,17 +24,24 @@ from perdure.client.store import Store as AsyncStore
 from perdure.client.sync.portal import Handle
 from perdure.client.watching import Watch as AsyncWatch
 from perdure.context.build import Context
-from perdure.engine.turns.environment import LEASE_TTL_MS
+from perdure.engine.hooks.points import HookName
+from perdure.engine.hooks.registry import Hook, Hooks
+from perdure.engine.turns.config import Budget, Limits
+from perdure.engine.turns.environment import LEASE_TTL_MS, RenewCredentials
 from perdure.events.cursor import Cursor
 from perdure.events.types import AnyEvent
+from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient, ThinkingLevel
 from perdure.session.entries import LEAF, Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import Origin, SessionInfo
+from perdure.session.ledger import Spending
 from perdure.session.messages import Message
 from perdure.session.search.values import HITS, Hit, SearchRole
 from perdure.session.tree import TreeNode
+from perdure.stores.keeping.erasing import Certificate, ForkPolicy
 from perdure.stores.protocol import EMPTY, SessionScope, StoreInfo, Verification
+from perdure.tools.permissions import Scope
 
 
 class Watch(Handle[AsyncWatch]):
@@ -181,7 +189,7 @@ class Session(Handle[AsyncSession]):
 
         Durable: also without a following entry. Shape: None when it continued from there anyway.
         Raises: EntryNotFound, AmbiguousId; InvalidEntry when `entry` is a note; TurnOpen while a
-        turn runs.
+        turn runs; HookBlocked. A hook may have a summary of the left branch told instead.
         """
         return self.portal.call(self.asynchronous.branch(entry))
 
@@ -214,7 +222,7 @@ class Session(Handle[AsyncSession]):
         """A new session that shares this one's whole tree, or with `at` the path to that entry.
 
         Nothing is copied. Labels are inherited as they are now; an open turn is not.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry; SessionExists.
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry; SessionExists; HookBlocked.
         """
         return Session(
             self.portal, self.portal.call(self.asynchronous.fork(at, cwd=cwd, title=title, id=id))
@@ -258,6 +266,13 @@ class Session(Handle[AsyncSession]):
         """
         return self.portal.call(self.asynchronous.answer(question, choice, by=by, note=note))
 
+    def erase(self, *, forks: ForkPolicy = "refuse", by: str | None = None) -> Certificate:
+        """Take the session out of the store, for good; see `Store.erase`.
+
+        Raises: SessionHasForks; Unsupported; SessionNotFound for a draft.
+        """
+        return self.portal.call(self.asynchronous.erase(forks=forks, by=by))
+
     def flush(self) -> None:
         """Store the session now if it is a draft.
 
@@ -269,6 +284,11 @@ class Session(Handle[AsyncSession]):
 class Store(Handle[AsyncStore]):
     """`perdure.client.store.Store` without async."""
 
+    @property
+    def hooks(self) -> Hooks:
+        """See the original."""
+        return self.asynchronous.hooks
+
     def create(
         self,
         *,
@@ -278,9 +298,11 @@ class Store(Handle[AsyncStore]):
         id: str | None = None,
         metadata: Mapping[str, object] | None = None,
         origin: Origin = "user",
+        subject: str | None = None,
     ) -> Session:
         """A new session. With `lazy` a draft: nothing is stored before its first assistant message.
 
+        `subject` names whom it is about or with, so that `erase` finds all there is about them.
         Durable: when this returns, unless `lazy`.
         Raises: SessionExists; ValueError when `id` cannot be an id.
         """
@@ -288,7 +310,13 @@ class Store(Handle[AsyncStore]):
             self.portal,
             self.portal.call(
                 self.asynchronous.create(
-                    title=title, cwd=cwd, lazy=lazy, id=id, metadata=metadata, origin=origin
+                    title=title,
+                    cwd=cwd,
+                    lazy=lazy,
+                    id=id,
+                    metadata=metadata,
+                    origin=origin,
+                    subject=subject,
                 )
             ),
         )
@@ -296,7 +324,7 @@ class Store(Handle[AsyncStore]):
     def open(self, session: str) -> Session:
         """The session of that id, or the only one whose id begins with it.
 
-        Raises: SessionNotFound, AmbiguousId.
+        Raises: SessionNotFound, AmbiguousId; Erased.
         """
         return Session(self.portal, self.portal.call(self.asynchronous.open(session)))
 
@@ -370,6 +398,39 @@ class Store(Handle[AsyncStore]):
         """
         return Watch(self.portal, self.portal.run(lambda: self.asynchronous.watch(after)))
 
+    def erase(
+        self,
+        session: str | None = None,
+        *,
+        subject: str | None = None,
+        everything: bool = False,
+        forks: ForkPolicy = "refuse",
+        by: str | None = None,
+    ) -> Certificate:
+        """Take a session, all sessions of a subject or everything out of the store, for good.
+
+        `forks` says what becomes of a session's forks: "refuse" while it has some, "keep" what they
+        share with it, or "erase" them too; with a subject, or everything, they are always erased.
+        `by` is who asks, for the certificate; docs/guides/erasure.md says what is removed.
+
+        Durable: one operation, which a kill at any moment does not leave half done: the next who
+        opens the store goes on with it.
+        Raises: SessionNotFound, AmbiguousId, SessionHasForks; Unsupported; ValueError unless one of
+        `session`, `subject` and `everything` is given, and only one.
+        """
+        return self.portal.call(
+            self.asynchronous.erase(
+                session, subject=subject, everything=everything, forks=forks, by=by
+            )
+        )
+
+    def erasures(self) -> list[Certificate]:
+        """The certificates of what was erased, the oldest first.
+
+        Raises: Unsupported.
+        """
+        return self.portal.call(self.asynchronous.erasures())
+
     def verify(self) -> Verification:
         """Check every hash, parent and count; changes nothing."""
         return self.portal.call(self.asynchronous.verify())
@@ -425,6 +486,15 @@ class Turn(Handle[AsyncTurn]):
         """End the turn as soon as what it does can be cancelled; once it is over, do nothing."""
         return self.portal.run(self.asynchronous.abort)
 
+    def cancel(self) -> None:
+        """End the turn as `abort` does, because its chat is being closed."""
+        return self.portal.run(self.asynchronous.cancel)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it was ended because its chat was closed."""
+        return self.asynchronous.is_cancelled
+
     def settled(self) -> None:
         """Wait until the turn has ended, however it ends."""
         return self.portal.call(self.asynchronous.settled())
@@ -468,6 +538,11 @@ class Chat(Handle[AsyncChat]):
         """Whether a turn of this handle is running."""
         return self.asynchronous.is_running
 
+    @property
+    def status(self) -> ChatStatus:
+        """What can be done with this handle: ``closed`` is one that was cancelled or ended."""
+        return self.asynchronous.status
+
     def send(self, said: Said) -> Turn:
         """Say something; the turn that answers it runs at once.
 
@@ -504,7 +579,11 @@ class Chat(Handle[AsyncChat]):
         return self.portal.call(self.asynchronous.abort())
 
     def cancel(self) -> None:
-        """Abort the running turn and close this handle; the session can be resumed."""
+        """End the running turn and close this handle; the session can be resumed.
+
+        Durable: observers are told ``session:cancelled``, and of a turn that ran nothing after it.
+        A second call does nothing.
+        """
         return self.portal.call(self.asynchronous.cancel())
 
     def suspend(self) -> None:
@@ -514,6 +593,10 @@ class Chat(Handle[AsyncChat]):
     def end(self, reason: str | None = None) -> None:
         """Abort what runs and close the session; its next turn opens it again."""
         return self.portal.call(self.asynchronous.end(reason))
+
+    def spent(self) -> Spending:
+        """What the session has spent on models so far, by the calls in its own log."""
+        return self.portal.call(self.asynchronous.spent())
 
     def set_model(self, model: str) -> Entry:
         """Use another model (``provider:name``) from the next turn on, on this branch."""
@@ -542,6 +625,11 @@ class Runtime(Handle[AsyncRuntime]):
         agents: Iterable[Agent] = (),
         *,
         models: ModelClient | None = None,
+        prices: Mapping[str, Price] | None = None,
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+        renew_credentials: RenewCredentials | None = None,
+        idle_timeout_s: float | None = None,
         owner: str | None = None,
         lease_ttl_ms: int = LEASE_TTL_MS,
     ) -> None:
@@ -551,6 +639,11 @@ class Runtime(Handle[AsyncRuntime]):
                 store.asynchronous,
                 agents=agents,
                 models=models,
+                prices=prices,
+                limits=limits,
+                budget=budget,
+                renew_credentials=renew_credentials,
+                idle_timeout_s=idle_timeout_s,
                 owner=owner,
                 lease_ttl_ms=lease_ttl_ms,
             )
@@ -566,19 +659,30 @@ class Runtime(Handle[AsyncRuntime]):
         id: str | None = None,
         metadata: Mapping[str, object] | None = None,
         tools: Iterable[str] | None = None,
+        allowed_commands: Iterable[str] | None = None,
+        scope: Scope | None = None,
     ) -> Chat:
         """A new session under `agent`, of which it keeps a snapshot for life.
 
-        `tools` narrows the agent's tools to those named.
+        `tools` narrows the agent's tools to those named, `allowed_commands` what it may run, and
+        `scope` (or the workspace's) where its file tools may go.
         Durable: when this returns.
-        Raises: ConfigError for an unknown agent or tool, or an undefined ``{{ctx.name}}``;
+        Raises: ConfigError for an unknown agent or tool, for what would be wider than the agent's,
+        or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable;
         SessionExists.
         """
         return Chat(
             self.portal,
             self.portal.call(
                 self.asynchronous.start(
-                    agent, workspace=workspace, title=title, id=id, metadata=metadata, tools=tools
+                    agent,
+                    workspace=workspace,
+                    title=title,
+                    id=id,
+                    metadata=metadata,
+                    tools=tools,
+                    allowed_commands=allowed_commands,
+                    scope=scope,
                 )
             ),
         )
@@ -586,12 +690,22 @@ class Runtime(Handle[AsyncRuntime]):
     def resume(self, session: str, agent: Agent | str | None = None) -> Chat:
         """Go on with a session under the agent it was started under.
 
-        The tools are bound again by name and schema. A session that never had an agent (an import)
+        The tools are bound again by name and schema; its caps are those of today: the runtime's, or
+        of the agent that is given or known by its id. A session that never had an agent (an import)
         needs one, which is recorded; a session that has one keeps it. A turn that was interrupted
         runs on at once, as ``chat.turn``.
         Raises: SessionNotFound, AmbiguousId; ConfigError when no agent is given and none is bound.
         """
         return Chat(self.portal, self.portal.call(self.asynchronous.resume(session, agent)))
+
+    def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
+        """Run `hook` at the point `name` in every session of the store that is used here.
+
+        What it is given, and what it may answer, is in ``docs/guides/hooks.md``.
+        Shape: gives the function that takes it away again.
+        Raises: ValueError for a point that there is not.
+        """
+        return self.portal.run(lambda: self.asynchronous.on(name, hook, is_guard=is_guard))
 
     def close(self) -> None:
         """Wait for the turns that are running."""
@@ -600,6 +714,13 @@ class Runtime(Handle[AsyncRuntime]):
     def suspend(self) -> None:
         """Stop performing the turns that are running; they stay open and can be resumed."""
         return self.portal.call(self.asynchronous.suspend())
+
+    def end_idle(self) -> list[str]:
+        """Close the sessions of the store that have been idle too long; their ids.
+
+        A session in which a turn is open, be it only waiting for an answer, is not idle.
+        """
+        return self.portal.call(self.asynchronous.end_idle())
 
     def __enter__(self) -> Self:
         self.portal.call(self.asynchronous.__aenter__())

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from perdure.engine.hooks.points import Compacted
 from perdure.engine.turns.calling import AnswerCall
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import AwaitAnswer, CallModel, Effect, RunTool, Wait, effect_of
@@ -33,7 +32,7 @@ from perdure.engine.turns.leading import Leadership
 from perdure.engine.turns.machine import step
 from perdure.engine.turns.rules.spending import summary_counted
 from perdure.engine.turns.state import OpenCall, TurnState, fold, provider_of
-from perdure.engine.turns.summarising import summarised
+from perdure.engine.turns.summarising import summarised, tell_compacted
 from perdure.engine.turns.tooling import tool_outcome
 from perdure.errors import CredentialsRefused, HeadConflict, LeaseLost
 from perdure.session.codec import encode, new_side
@@ -101,14 +100,8 @@ class TurnRunner:
                 state = await self._caught_up(state)
             state = await self._record(state, happened)
             self._forget_live(effect)
-            if isinstance(happened, Summarised):
-                await self._tell_compacted(happened)
+            await tell_compacted(self._environment, happened)
         return state
-
-    async def _tell_compacted(self, happened: Summarised) -> None:
-        environment = self._environment
-        if environment.hooks is not None:
-            await environment.hooks.tell(Compacted(environment.stream, happened.compaction))
 
     # ------------------------------------------------------------ appending
 

@@ -7,7 +7,7 @@ import msgspec
 from perdure.context.build import build_context
 from perdure.context.compaction import CompactionPlan, plan_compaction
 from perdure.context.summary import is_usable_summary, summary_requests, summary_text
-from perdure.engine.hooks.points import BeforeCompact, Block
+from perdure.engine.hooks.points import BeforeCompact, Block, Compacted
 from perdure.engine.turns.calling import streaming
 from perdure.engine.turns.config import CompactionSettings
 from perdure.engine.turns.environment import Environment
@@ -56,6 +56,12 @@ async def summarised(
         error = MalformedResponse(model, "the summary is too short to stand for what it replaces")
         return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
     return Summarised(_compaction(plan, window, replies, reason), _usage_of(replies))
+
+
+async def tell_compacted(environment: Environment, happened: object) -> None:
+    """Tell the hooks, once the compaction that `happened`, if one did, is in the log."""
+    if environment.hooks is not None and isinstance(happened, Summarised):
+        await environment.hooks.tell(Compacted(environment.stream, happened.compaction))
 
 
 async def _hooked(

@@ -116,6 +116,8 @@ def summary_counted(
     """What came of asking for a summary of `tokens` tokens, its usage priced or estimated."""
     if isinstance(outcome, inputs.NothingToSummarise):
         return outcome
+    if isinstance(outcome, inputs.Summarised) and outcome.compaction.reason == "hook":
+        return outcome  # no model was called
     usage, is_estimated = outcome.usage, False
     if usage is None and isinstance(outcome, inputs.Summarised):
         said = Message("assistant", (TextPart(outcome.compaction.summary),))

@@ -1,0 +1,119 @@
+"""Models and tools with hooks around them; the engine does not know the difference."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
+
+import msgspec
+
+from perdure.engine.hooks.points import (
+    AfterModelCall,
+    BeforeModelCall,
+    Block,
+    ToolAnswered,
+    ToolAsked,
+)
+from perdure.engine.hooks.registry import Hooks
+from perdure.errors import ModelRefused, ToolDenied
+from perdure.models.protocol import (
+    Delta,
+    Finished,
+    ModelClient,
+    ModelInfo,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+)
+from perdure.models.stream import AnswerBuilder, call_ids
+from perdure.session.codec import encode
+from perdure.session.messages import Message, TextPart, ThinkingPart, ToolCallPart, Usage
+from perdure.tools.registry import ToolRegistry
+from perdure.tools.spec import Run, ToolCall, ToolOutput, ToolSpec
+
+
+class HookedModels:
+    """A model client whose calls are asked about, for one session."""
+
+    def __init__(self, models: ModelClient, hooks: Hooks, session_id: str) -> None:
+        self._models = models
+        self._hooks = hooks
+        self._session_id = session_id
+
+    def info(self, model: str) -> ModelInfo:
+        """What is known of `model`."""
+        return self._models.info(model)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        """Call the model as the hooks have it.
+
+        Raises: ModelRefused when one blocks; ModelError.
+        """
+        asked = BeforeModelCall(self._session_id, request)
+        point, answer = await self._hooks.ask(asked)
+        if isinstance(answer, Block):
+            raise ModelRefused(request.model, answer.reason)
+        request = msgspec.structs.replace(point.request, model=request.model)
+        if isinstance(answer, Message):
+            for delta in _deltas_of(answer):
+                yield delta
+            return
+        builder = AnswerBuilder(request.model, call_ids(request.messages))
+        has_observers = self._hooks.has("after_model_call")
+        async with aclosing(_generator(self._models.stream(request))) as deltas:
+            async for delta in deltas:
+                if has_observers:
+                    builder.add(delta)
+                yield delta
+        if has_observers:
+            message = builder.finished()
+            await self._hooks.tell(AfterModelCall(self._session_id, request, message))
+
+
+async def _generator(deltas: AsyncIterator[Delta]) -> AsyncGenerator[Delta]:
+    """`deltas` as something that can be closed."""
+    try:
+        async for delta in deltas:
+            yield delta
+    finally:
+        if isinstance(deltas, AsyncGenerator):
+            await deltas.aclose()
+
+
+def _deltas_of(message: Message) -> Iterator[Delta]:
+    calls = 0
+    for part in message.parts:
+        match part:
+            case TextPart():
+                yield TextDelta(part.text)
+            case ThinkingPart():
+                yield ThinkingDelta(part.text)
+            case ToolCallPart():
+                yield ToolCallDelta(calls, part.id, part.name, encode(part.args).decode())
+                calls += 1
+            case _:
+                pass  # a model gives nothing else
+    usage = message.usage or Usage()  # no model was called: it took nothing
+    yield Finished(message.stop_reason or ("tool_calls" if calls else "stop"), usage)
+
+
+def hooked_tools(tools: ToolRegistry, hooks: Hooks) -> ToolRegistry:
+    """`tools`, each of whose runs is asked about."""
+    return ToolRegistry(tuple(_hooked(spec, hooks) for spec in tools.tools))
+
+
+def _hooked(spec: ToolSpec, hooks: Hooks) -> ToolSpec:
+    return msgspec.structs.replace(spec, run=_hooked_run(spec.name, spec.run, hooks))
+
+
+def _hooked_run(name: str, run: Run, hooks: Hooks) -> Run:
+    async def hooked(call: ToolCall) -> ToolOutput:
+        _, answer = await hooks.ask(ToolAsked(call.session_id, call))
+        if isinstance(answer, Block):
+            raise ToolDenied(name, answer.reason)
+        output = answer if isinstance(answer, ToolOutput) else await run(call)
+        point, _ = await hooks.ask(ToolAnswered(call.session_id, call, output))
+        return point.output
+
+    return hooked

@@ -1,0 +1,178 @@
+"""The points at which hooks are asked or told, and what they may answer.
+
+Every class names its point as Operator does, the types of an answer it takes, and whether it is a
+guard: a hook of a guard that fails blocks, any other that fails is passed over.
+An answer of a type in `changes` replaces the field it names, and the next hook sees that; any other
+answer ends the asking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import msgspec
+
+from perdure.models.protocol import ModelRequest
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
+from perdure.session.kinds import Compaction, CompactionReason
+from perdure.session.messages import Message
+from perdure.tools.spec import ToolCall, ToolOutput
+
+HookName = Literal[
+    "session_start",
+    "session_shutdown",
+    "before_model_call",
+    "after_model_call",
+    "tool_call",
+    "tool_result",
+    "session_before_compact",
+    "session_compact",
+    "session_before_fork",
+    "session_fork",
+    "session_before_tree",
+    "session_tree",
+]
+
+
+class Block(msgspec.Struct, frozen=True):
+    """It shall not happen. `reason` is told to who asked for it, a model included."""
+
+    reason: str
+
+
+class HookPoint(msgspec.Struct, frozen=True):
+    """What all points have in common: the session, and the tables of the class."""
+
+    name: ClassVar[HookName]
+    takes: ClassVar[tuple[type, ...]] = ()
+    changes: ClassVar[Mapping[type, str]] = {}
+    is_guard: ClassVar[bool] = False
+
+    session_id: str
+
+
+class SessionStart(HookPoint, frozen=True):
+    """A runtime has opened a session: a new one, or one that `is_resumed`."""
+
+    name: ClassVar[HookName] = "session_start"
+
+    agent: str
+    is_resumed: bool = False
+
+
+class SessionShutdown(HookPoint, frozen=True):
+    """The runtime that opened the session is closing."""
+
+    name: ClassVar[HookName] = "session_shutdown"
+
+
+class BeforeModelCall(HookPoint, frozen=True):
+    """A model is about to be called, its intent is in the log.
+
+    A `ModelRequest` goes out instead (of the same model), a `Message` is the answer without a call.
+    """
+
+    name: ClassVar[HookName] = "before_model_call"
+    takes: ClassVar[tuple[type, ...]] = (Block, ModelRequest, Message)
+    changes: ClassVar[Mapping[type, str]] = {ModelRequest: "request"}
+    is_guard: ClassVar[bool] = True
+
+    request: ModelRequest
+
+
+class AfterModelCall(HookPoint, frozen=True):
+    """A model has answered. What was shown already cannot be changed."""
+
+    name: ClassVar[HookName] = "after_model_call"
+
+    request: ModelRequest
+    message: Message
+
+
+class ToolAsked(HookPoint, frozen=True):
+    """A tool is about to run, its intent is in the log: its arguments are settled.
+
+    A `ToolOutput` is its result without a run.
+    """
+
+    name: ClassVar[HookName] = "tool_call"
+    takes: ClassVar[tuple[type, ...]] = (Block, ToolOutput)
+    is_guard: ClassVar[bool] = True
+
+    call: ToolCall
+
+
+class ToolAnswered(HookPoint, frozen=True):
+    """A tool has run. A `ToolOutput` replaces its result before anybody has seen it."""
+
+    name: ClassVar[HookName] = "tool_result"
+    takes: ClassVar[tuple[type, ...]] = (ToolOutput,)
+    changes: ClassVar[Mapping[type, str]] = {ToolOutput: "output"}
+
+    call: ToolCall
+    output: ToolOutput
+
+
+class BeforeCompact(HookPoint, frozen=True):
+    """A context is about to be compacted. A text is the summary, without a model.
+
+    `history` is what leaves the context; `previous_summary` what stood for what left before.
+    """
+
+    name: ClassVar[HookName] = "session_before_compact"
+    takes: ClassVar[tuple[type, ...]] = (Block, str)
+
+    reason: CompactionReason
+    history: tuple[Message, ...]
+    previous_summary: str | None
+    tokens_before: int
+
+
+class Compacted(HookPoint, frozen=True):
+    """A context was compacted."""
+
+    name: ClassVar[HookName] = "session_compact"
+
+    compaction: Compaction
+
+
+class BeforeFork(HookPoint, frozen=True):
+    """A session is about to be forked, `at` an entry or as a whole (None)."""
+
+    name: ClassVar[HookName] = "session_before_fork"
+    takes: ClassVar[tuple[type, ...]] = (Block,)
+    is_guard: ClassVar[bool] = True
+
+    at: EntryId | None
+
+
+class Forked(HookPoint, frozen=True):
+    """A session was forked; `fork` is the new one."""
+
+    name: ClassVar[HookName] = "session_fork"
+
+    fork: str
+
+
+class BeforeTree(HookPoint, frozen=True):
+    """A conversation is about to go on from `target` instead of from `leaf`.
+
+    A text is the summary of the branch that is left.
+    """
+
+    name: ClassVar[HookName] = "session_before_tree"
+    takes: ClassVar[tuple[type, ...]] = (Block, str)
+    is_guard: ClassVar[bool] = True
+
+    leaf: EntryId | None
+    target: EntryId | None
+
+
+class TreeMoved(HookPoint, frozen=True):
+    """A conversation goes on from elsewhere; `entry` says so in the log."""
+
+    name: ClassVar[HookName] = "session_tree"
+
+    entry: Entry

@@ -1,0 +1,90 @@
+"""The hooks of one store's sessions: registered by point, run in the order of registration.
+
+A hook that fails, or answers what its point does not take, is reported and passed over; where it is
+a guard it blocks. Cancellation is never swallowed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args
+
+import msgspec
+
+from perdure.engine.hooks.points import Block, HookName, HookPoint
+
+Hook = Callable[[Any], Any]
+"""A function of the point, plain or async; what it gives back is the answer, None for none."""
+
+P = TypeVar("P", bound=HookPoint)
+
+_log = logging.getLogger(__name__)
+
+
+class _Registered(msgspec.Struct, frozen=True):
+    hook: Hook
+    is_guard: bool | None
+
+
+class Hooks:
+    """The hooks there are. Adding and taking away is possible at any time."""
+
+    def __init__(self) -> None:
+        self._hooks: dict[str, list[_Registered]] = {name: [] for name in get_args(HookName)}
+
+    def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
+        """Run `hook` at the point `name` from now on.
+
+        `is_guard` says whether its failure blocks; None is as the point has it.
+        Shape: gives the function that takes it away again.
+        Raises: ValueError for a point that there is not.
+        """
+        if name not in self._hooks:
+            raise ValueError(f"there is no hook {name!r}; there are {', '.join(self._hooks)}")
+        registered = _Registered(hook, is_guard)
+        self._hooks[name].append(registered)
+
+        def remove() -> None:
+            self._hooks[name] = [each for each in self._hooks[name] if each is not registered]
+
+        return remove
+
+    def has(self, name: HookName) -> bool:
+        """Whether there is a hook at that point."""
+        return bool(self._hooks[name])
+
+    async def tell(self, point: HookPoint) -> None:
+        """Run the hooks of a point that takes no answer."""
+        await self.ask(point)
+
+    async def ask(self, point: P) -> tuple[P, object]:
+        """The point as its hooks have changed it, and the answer that ended the asking.
+
+        Shape: the answer is a `Block`, a value of a type the point takes, or None.
+        """
+        for registered in tuple(self._hooks[point.name]):
+            answer = await _answer(registered, point)
+            if answer is None:
+                continue
+            field = point.changes.get(type(answer))
+            if field is None:
+                return point, answer
+            point = msgspec.structs.replace(point, **{field: answer})
+        return point, None
+
+
+async def _answer(registered: _Registered, point: HookPoint) -> object:
+    try:
+        answer: object = registered.hook(point)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if answer is None or isinstance(answer, point.takes):
+            return answer
+        raise TypeError(f"it takes no {type(answer).__name__} as an answer")
+    except Exception as error:  # noqa: BLE001 - whatever a hook does, the others go on
+        _log.exception("a hook of %s failed", point.name)
+        is_guard = point.is_guard if registered.is_guard is None else registered.is_guard
+        reason = f"a hook of {point.name} failed ({type(error).__name__})"
+        return Block(reason) if is_guard else None
