@@ -18,11 +18,11 @@ from perdure.interop.formats import markdown, native
 from perdure.interop.formats.bundles import cut_to, leaf_of, moved_to
 from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.html import page
+from perdure.interop.formats.items import IMPORT
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.operator import records as operator
 from perdure.interop.formats.operator.writing import Base, file_of
 from perdure.interop.formats.transcript import losses_of, transcript_of
-from perdure.interop.importing import IMPORT
 from perdure.interop.originals import content_of, originals_of
 from perdure.interop.pi_exporting import export_pi, pi_of
 from perdure.interop.redaction.replacing import Redaction

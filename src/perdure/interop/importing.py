@@ -29,6 +29,7 @@ from perdure.interop.formats.codex import reading as codex
 from perdure.interop.formats.draft import Progress
 from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.items import (
+    IMPORT,
     Bound,
     Item,
     ParsedSource,
@@ -65,9 +66,6 @@ from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import EMPTY, Commit, SessionStore, StreamState, Write
 
 FormatName = Literal["auto", "perdure", "pi", "claude-code", "operator", "codex", "opencode"]
-
-IMPORT = "import"
-"""Key in a session's metadata under which its source is described."""
 
 PARSERS: Mapping[str, Callable[[bytes, Progress | None], ParsedSource]] = {
     pi.FORMAT: pi.parse,

@@ -13,15 +13,16 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from perdure.errors import CorruptLog, EntryNotFound, UnsupportedVersion
-from perdure.interop.formats.bundles import standing_of
+from perdure.interop.formats.bundles import models_in_force, standing_of
 from perdure.interop.formats.fields import fields_of
-from perdure.interop.formats.items import source_of
+from perdure.interop.formats.items import IMPORT, source_of
+from perdure.interop.formats.losses import MEDIUM, OUTSIDE, Losses
 from perdure.interop.formats.native import Bundle, blob_names
 from perdure.interop.formats.parts import HANDLE
 from perdure.interop.formats.pi import migration, reading, records
 from perdure.interop.formats.pi.ids import written_id, written_ids
+from perdure.interop.formats.pi.messages import BASH
 from perdure.interop.identities import foreign_ids
-from perdure.interop.importing import IMPORT
 from perdure.interop.originals import content_of, known_items, originals_of
 from perdure.interop.reports import Exported
 from perdure.session.codec import Body, Unknown, body_of
@@ -29,8 +30,8 @@ from perdure.session.entries import Entry
 from perdure.session.fold import labels_of, undone_of
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.info import StreamHeader, info_after, info_of
-from perdure.session.kinds import BranchSummary, Compaction
-from perdure.session.messages import Message, UnknownPart
+from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
+from perdure.session.messages import MediaPart, Message, Part, ToolResultPart
 from perdure.session.notes import (
     Adopted,
     CompactionUndone,
@@ -175,13 +176,16 @@ def _pi_parts(notes: Sequence[Entry]) -> dict[EntryId, ImportSource]:
 class _Writer:
     def __init__(self, session: _Session) -> None:
         self._session = session
-        self._base = _original(session) or _new_file(session)
+        original = _original(session)
+        self._has_original = original is not None
+        self._base = original or _new_file(session)
         self._fresh = [entry for entry in session.tree if entry.id not in self._base.ids]
         self._parts = _pi_parts(session.notes)
         self._ids = self._named()
         media = {HANDLE + name: content for name, content in session.blobs.items()}
         self._writing = records.Writing(self._ids, media)
-        self._lost: Counter[str] = Counter()
+        self._lost = Losses()
+        self._models = models_in_force(session.tree)
         self._last: dict[EntryId, str] = dict(self._base.ids)  # id of an entry's last record
         self._times = {entry.id: entry.at for entry in (*session.notes, *session.own)}
 
@@ -224,6 +228,8 @@ class _Writer:
         if original is not None:
             return [self._relined(original, body, own, parent)]
         self._note_losses(entry, body)
+        if isinstance(body, Message) and body.role == "assistant" and body.model is None:
+            body = msgspec.structs.replace(body, model=self._models.get(entry.id))
         lines: list[bytes] = []
         for ordinal, record in enumerate(records.records_of(entry, body, self._writing)):
             name = own if ordinal == 0 else written_id(entry.id, ordinal)
@@ -305,29 +311,68 @@ class _Writer:
         if now == said:
             return []
         if not now:
-            self._lost["title that was cleared"] += 1
+            self._lost.add("title that was cleared")
             return []
         return [(source, {"type": "session_info", "name": now})]
 
     # -- what is lost
 
     def _note_losses(self, entry: Entry, body: Body) -> None:
+        lost = self._lost
+        lost.add_meta(entry)
         if not records.is_held(body):
-            self._lost[f"{entry.kind} entry, kept outside the context"] += 1
-        if isinstance(body, Message):
-            unknown = sum(isinstance(part, UnknownPart) for part in body.parts)
-            self._lost["part of an unknown type"] += unknown
+            lost.add(f"{entry.kind} entry, kept outside the context")
+        match body:
+            case Message():
+                self._note_parts(body.parts, body.role)
+                is_filtered = body.stop_reason == "content_filter"
+                lost.add("answer that a filter stopped, told as an error", is_filtered)
+            case CustomMessage(in_context=False) if body.custom_type != BASH:
+                lost.add(OUTSIDE)
+                for part in body.parts:
+                    lost.add(MEDIUM, isinstance(part, MediaPart))
+            case CustomMessage() if body.in_context:
+                self._note_parts(body.parts, "user")
+            case Compaction():
+                for message in body.retained or ():
+                    self._note_parts(message.parts, message.role)
+            case _:
+                pass
+
+    def _note_parts(self, parts: Sequence[Part], role: str) -> None:
+        for part in parts:
+            match part:
+                case MediaPart() if role == "user":
+                    self._lost.add(MEDIUM, not self._holds(part))
+                case ToolResultPart() if role == "tool":
+                    self._lost.add(MEDIUM, sum(not self._holds(each) for each in part.media))
+                case _ if not records.is_written(part, role):
+                    self._lost.add_part(part)
+                case _:
+                    pass
+
+    def _holds(self, part: MediaPart) -> bool:
+        return records.is_image(part, self._writing.media)
 
     def warnings(self) -> list[str]:
         """What the file does not hold; to be asked after `content`."""
-        undone = undone_of(self._session.notes) & {entry.id for entry in self._session.tree}
+        session, held = self._session, self._base.ids
+        undone = undone_of(session.notes) & {entry.id for entry in session.tree}
+        if not self._has_original:
+            self._lost.add_header(session.state.header)
+        tree = {entry.id for entry in session.tree}
+        aliases = {alias: entry for alias, entry in session.aliases.items() if entry in tree}
+        self._lost.add_ids(aliases, self._ids)
+        self._lost.add_records(entry for entry in session.own if entry.id not in held)
+        moves = sum(e.kind == LeafMoved.kind and e.id not in held for e in session.own)
+        self._lost.add("record of going back to an earlier entry", moves)
         left_out = Counter(
             entry.kind
             for entry in self._session.own
             if entry.lane == "side" and entry.kind not in _HELD_NOTES
         )
         left_out.pop(CompactionUndone.kind, None)
-        texts = [f"{count} of: {what}" for what, count in sorted(self._lost.items()) if count]
+        texts = self._lost.texts()
         texts += [f"compaction {id} was taken back; for pi it is in force" for id in sorted(undone)]
         if left_out:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(left_out.items()))

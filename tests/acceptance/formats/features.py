@@ -1,14 +1,21 @@
-"""What a session may hold, and how to tell that it does."""
+"""What a session may hold, as facts that can be compared: what is kept are the facts still there.
+
+A fact is a value without ids of entries, which every store gives anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import cast
 
 import msgspec
 
-from perdure.interop.formats.items import meta_of, source_of
-from perdure.session.codec import Body, body_of
+from perdure.interop.formats.fields import fields_of
+from perdure.interop.formats.items import IMPORT, meta_of, source_of
+from perdure.session.codec import Body, body_of, encode
 from perdure.session.entries import Entry
+from perdure.session.fold import labels_of
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, StreamHeader
 from perdure.session.kinds import (
@@ -23,11 +30,13 @@ from perdure.session.messages import (
     MediaPart,
     Message,
     Part,
+    TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
 )
-from perdure.session.notes import ImportedRecord, Label, LeafMoved
+from perdure.session.notes import ImportedRecord, LeafMoved
+from perdure.session.tree import branch_to
 from perdure.stores.protocol import SessionStore
 from tests.fakes.clock import START_MS
 
@@ -52,9 +61,10 @@ class Held(msgspec.Struct, frozen=True):
             if isinstance(body, Message | CustomMessage):
                 yield from (part for part in body.parts if isinstance(part, sort))
 
-    def has(self, sort: type[Body]) -> bool:
-        """Whether there is an entry of a sort."""
-        return any(isinstance(body, sort) for body in self.bodies)
+    def body(self, entry: EntryId | None) -> Body | None:
+        """The body of an entry."""
+        pairs = zip(self.entries, self.bodies, strict=True)
+        return next((body for each, body in pairs if each.id == entry), None)
 
 
 async def held(store: SessionStore, stream: StreamId) -> Held:
@@ -66,100 +76,273 @@ async def held(store: SessionStore, stream: StreamId) -> Held:
     return Held(state.header, state.info, state.leaf, entries, bodies, aliases)
 
 
-def _media(session: Held, beginning: str) -> bool:
-    found = [part for part in session.parts(MediaPart) if isinstance(part, MediaPart)]
+Facts = Iterable[Hashable]
+
+
+def _said_by(session: Held, entry: EntryId | None) -> str:
+    """The words of an entry, or what else it is known by."""
+    body = session.body(entry)
+    match body:
+        case Message() | CustomMessage():
+            return "\n".join(words_of(body))
+        case Compaction() | BranchSummary():
+            return body.summary
+        case _:
+            return "" if body is None else type(body).kind
+
+
+def words_of(body: Message | CustomMessage) -> list[str]:
+    """The words in the parts of a message: several results in one are as good as in several."""
+    texts = [part.text for part in body.parts if isinstance(part, TextPart | ToolResultPart)]
+    return [*texts, *(part.name for part in body.parts if isinstance(part, ToolCallPart))]
+
+
+def _path(session: Held, leaf: EntryId | None) -> tuple[str, ...]:
+    """What is said from the root to `leaf`, without what stands for nothing said."""
+    tree = {entry.id: entry for entry in session.entries if entry.lane == "tree"}
+    bodies = (session.body(e.id) for e in branch_to(leaf, tree) if e.kind == "message")
+    texts = (text for body in bodies if isinstance(body, Message) for text in words_of(body))
+    return tuple(text for text in texts if text)
+
+
+def _messages(session: Held) -> Facts:
+    for message in session.messages():
+        if message.role != "tool":
+            texts = (part.text for part in message.parts if isinstance(part, TextPart))
+            yield from ((message.role, text) for text in texts if text)
+
+
+def _results(session: Held) -> Facts:
     for part in session.parts(ToolResultPart):
-        found += part.media if isinstance(part, ToolResultPart) else ()
-    return any(part.mime_type.startswith(beginning) for part in found)
+        assert isinstance(part, ToolResultPart)
+        yield part.call_id, part.text, part.is_error
 
 
-def _has_parallel_calls(session: Held) -> bool:
-    """Two calls were made before either was answered, and both have been."""
+def _calls(session: Held) -> Facts:
+    for part in session.parts(ToolCallPart):
+        assert isinstance(part, ToolCallPart)
+        yield part.id, part.name, encode(part.args)
+
+
+def _parallel_calls(session: Held) -> Facts:
+    """The calls that were made before any of them was answered, if all were in the end."""
+    answered = {call_id for call_id, *_ in cast("Iterable[tuple[str]]", _results(session))}
     calls: list[str] = []
     for message in session.messages():
-        calls += [call.id for call in message.tool_calls]
-        results = {part.call_id for part in message.parts if isinstance(part, ToolResultPart)}
-        if results and len(calls) > 1:
-            answered = {
-                part.call_id
-                for part in session.parts(ToolResultPart)
-                if isinstance(part, ToolResultPart)
-            }
-            return set(calls) <= answered
-        if results:
+        if any(isinstance(part, ToolResultPart) for part in message.parts):
+            if len(calls) > 1 and set(calls) <= answered:
+                yield tuple(calls)
             calls = []
-    return False
+        calls += [call.id for call in message.tool_calls]
 
 
-def _has_branches(session: Held) -> bool:
-    parents = [entry.parent_id for entry in session.entries if entry.lane == "tree"]
-    return len(parents) > len(set(parents))
+def _media(beginning: str) -> Callable[[Held], Facts]:
+    def facts(session: Held) -> Facts:
+        found = [part for part in session.parts(MediaPart) if isinstance(part, MediaPart)]
+        for part in session.parts(ToolResultPart):
+            found += part.media if isinstance(part, ToolResultPart) else ()
+        return [part.handle for part in found if part.mime_type.startswith(beginning)]
+
+    return facts
 
 
-def _has_files(session: Held) -> bool:
-    summaries = [b for b in session.bodies if isinstance(b, Compaction | BranchSummary)]
-    return any(body.read_files or body.modified_files for body in summaries)
+def _thoughts(session: Held) -> Facts:
+    parts = (part for part in session.parts(ThinkingPart) if isinstance(part, ThinkingPart))
+    return [part.text for part in parts if part.text]
 
 
-def _is_kept_verbatim(body: Body) -> bool:
-    return isinstance(body, Compaction) and bool(body.retained)
+def _withheld(session: Held) -> Facts:
+    parts = (part for part in session.parts(ThinkingPart) if isinstance(part, ThinkingPart))
+    return ["withheld" for part in parts if part.is_redacted]
 
 
-def _has_times(session: Held) -> bool:
-    times = {entry.at for entry in session.entries if entry.kind == "message"}
-    return START_MS not in times and session.header.created_at != START_MS
+def _branches(session: Held) -> Facts:
+    """What every branch says, where there are several."""
+    tree = [entry for entry in session.entries if entry.lane == "tree"]
+    if len({entry.parent_id for entry in tree}) == len(tree):
+        return []
+    messages = [entry for entry in tree if entry.kind == "message"]
+    return {_path(session, entry.id) for entry in messages}
 
 
-FEATURES: dict[str, Callable[[Held], bool]] = {
-    "what was said, by whom": lambda s: {"user", "assistant"} <= {m.role for m in s.messages()},
-    "reasoning that can be read": lambda s: any(
-        isinstance(part, ThinkingPart) and part.text for part in s.parts(ThinkingPart)
+def _kept(session: Held) -> Facts:
+    """Summaries of compactions, and the words of what each keeps."""
+    tree = {entry.id: entry for entry in session.entries if entry.lane == "tree"}
+    for entry, body in zip(session.entries, session.bodies, strict=True):
+        if not isinstance(body, Compaction):
+            continue
+        kept = list(body.retained or ())
+        if body.first_kept is not None:
+            path = [each.id for each in branch_to(entry.parent_id, tree)]
+            ids = path[path.index(body.first_kept) :] if body.first_kept in path else []
+            kept = [each for each in map(session.body, ids) if isinstance(each, Message)]
+        texts = [text for message in kept for text in words_of(message) if text]
+        if texts:
+            yield body.summary, *texts
+
+
+def _retained(session: Held) -> Facts:
+    for body in session.bodies:
+        if isinstance(body, Compaction) and body.retained:
+            yield tuple(text for message in body.retained for text in words_of(message))
+
+
+def _labels(session: Held) -> Facts:
+    for target, label in labels_of(session.entries).items():
+        yield label, _said_by(session, target)
+
+
+def _summaries(session: Held) -> Iterator[Compaction | BranchSummary]:
+    yield from (body for body in session.bodies if isinstance(body, Compaction | BranchSummary))
+
+
+def _summary_usage(session: Held) -> Facts:
+    return [body.usage.total_tokens for body in _summaries(session) if body.usage is not None]
+
+
+def _files(session: Held) -> Facts:
+    found = ((body.read_files, body.modified_files) for body in _summaries(session))
+    return [each for each in found if any(each)]
+
+
+def _branch_summaries(session: Held) -> Facts:
+    summaries = [body for body in session.bodies if isinstance(body, BranchSummary)]
+    return [(body.summary, _said_by(session, body.from_id)) for body in summaries]
+
+
+def _returns(session: Held) -> Facts:
+    """The records that lead back, numbered."""
+    return [
+        n
+        for n, (entry, body) in enumerate(zip(session.entries, session.bodies, strict=True))
+        if isinstance(body, LeafMoved) and (source := source_of(entry.body)) and source.length
+    ]
+
+
+def _numbered(facts: Callable[[Held], Facts]) -> Callable[[Held], Facts]:
+    """How many there are, whatever they are."""
+    return lambda session: list(range(len(list(facts(session)))))
+
+
+def _extension_messages(session: Held) -> Facts:
+    for body in session.bodies:
+        if isinstance(body, CustomMessage):
+            yield body.custom_type, *words_of(body), body.in_context
+
+
+def _state(session: Held) -> Facts:
+    states = [body for body in session.bodies if isinstance(body, Custom)]
+    return [(body.custom_type, encode(body.data)) for body in states if body.data is not None]
+
+
+_GATEWAY = frozenset({"reply_to", "channel_message_id", "attachments", "reactions"})
+_AGENTS = frozenset({"subagent"})
+
+
+def _meta(wanted: Callable[[str], bool]) -> Callable[[Held], Facts]:
+    def facts(session: Held) -> Facts:
+        for entry in session.entries:
+            for name, value in meta_of(entry.body).items():
+                if wanted(name):
+                    yield name, encode(value)
+
+    return facts
+
+
+def _header(session: Held) -> Facts:
+    """What the program that recorded a session says of it."""
+    described = fields_of((session.header.metadata or {}).get(IMPORT)) or {}
+    return [
+        (name, encode(value))
+        for name, value in described.items()
+        if name not in ("format", "session")
+    ]
+
+
+def _times(session: Held) -> Facts:
+    entries = [entry for entry in session.entries if entry.kind == "message"]
+    times = {entry.at for entry in entries if entry.at != START_MS}
+    return [*times, ("begun", session.header.created_at)]
+
+
+def _costs(session: Held) -> Facts:
+    costs = [m.usage.cost_microcents for m in session.messages() if m.usage is not None]
+    return [cost for cost in costs if cost]
+
+
+def _usage(session: Held) -> Facts:
+    used = [message.usage for message in session.messages() if message.usage is not None]
+    return [encode(msgspec.structs.replace(usage, cost_microcents=None)) for usage in used]
+
+
+def _ends(session: Held) -> Facts:
+    return [message.stop_reason for message in session.messages() if message.stop_reason]
+
+
+def _models(session: Held) -> Facts:
+    """The model that each answer names, or else the one its branch was changed to."""
+    in_force: dict[EntryId | None, str] = {}
+    for entry, body in zip(session.entries, session.bodies, strict=True):
+        if entry.lane == "tree" and entry.parent_id in in_force:
+            in_force[entry.id] = in_force[entry.parent_id]
+        if isinstance(body, ModelChange):
+            in_force[entry.id] = body.model
+        if isinstance(body, Message) and body.role == "assistant":
+            model = body.model or in_force.get(entry.id)
+            yield from () if model is None else (model,)
+
+
+def _changes(sort: type[ModelChange | ThinkingChange]) -> Callable[[Held], Facts]:
+    return lambda session: [encode(body) for body in session.bodies if type(body) is sort]
+
+
+FEATURES: dict[str, Callable[[Held], Facts]] = {
+    "what was said, by whom": _messages,
+    "where the conversation stands": lambda s: [_path(s, s.leaf)],
+    "reasoning that can be read": _thoughts,
+    "that reasoning was withheld": _withheld,
+    "tool calls with their arguments": _calls,
+    "tool results, failures told apart": _results,
+    "several calls at once, all answered": _parallel_calls,
+    "images, as blobs": _media("image/"),
+    "sound, as blobs": _media("audio/"),
+    "the model of each answer": _models,
+    "changes of the model": _changes(ModelChange),
+    "changes of the thinking level": _changes(ThinkingChange),
+    "tokens used": _usage,
+    "tokens that summaries took": _summary_usage,
+    "what it cost": _costs,
+    "how each answer ended": _ends,
+    "errors of answers": lambda s: [m.error for m in s.messages() if m.error],
+    "branches": _branches,
+    "going back, as an entry": _numbered(_returns),
+    "labels": _labels,
+    "the title": lambda s: [s.info.title] if s.info.title else [],
+    "compactions and what they keep": _kept,
+    "messages kept verbatim by a compaction": _retained,
+    "summaries of branches": _branch_summaries,
+    "files read and modified, of summaries": _files,
+    "state of extensions": _state,
+    "messages of extensions": _extension_messages,
+    "what a gateway said of a message": _meta(_GATEWAY.__contains__),
+    "which agent a call started": _meta(_AGENTS.__contains__),
+    "whatever else its source says of a message": _meta(
+        lambda name: name not in _GATEWAY | _AGENTS
     ),
-    "tool calls with their arguments": lambda s: any(
-        isinstance(part, ToolCallPart) and part.args for part in s.parts(ToolCallPart)
-    ),
-    "tool results, failures told apart": lambda s: any(
-        isinstance(part, ToolResultPart) and part.is_error for part in s.parts(ToolResultPart)
-    ),
-    "several calls at once, all answered": _has_parallel_calls,
-    "images, as blobs": lambda s: _media(s, "image/"),
-    "sound, as blobs": lambda s: _media(s, "audio/"),
-    "the model of each answer": lambda s: any(m.model for m in s.messages()),
-    "changes of the model": lambda s: s.has(ModelChange),
-    "changes of the thinking level": lambda s: s.has(ThinkingChange),
-    "tokens used": lambda s: any(m.usage for m in s.messages()),
-    "what it cost": lambda s: any(
-        m.usage is not None and m.usage.cost_microcents for m in s.messages()
-    ),
-    "how each answer ended": lambda s: any(m.stop_reason for m in s.messages()),
-    "errors of answers": lambda s: any(m.error for m in s.messages()),
-    "branches": _has_branches,
-    "going back, as an entry": lambda s: any(
-        isinstance(body, LeafMoved) and (source := source_of(entry.body)) and source.length
-        for entry, body in zip(s.entries, s.bodies, strict=True)
-    ),
-    "labels": lambda s: s.has(Label),
-    "the title": lambda s: any(entry.kind == "session_info" for entry in s.entries),
-    "compactions and what they keep": lambda s: any(
-        isinstance(body, Compaction) and (body.first_kept or body.retained) for body in s.bodies
-    ),
-    "messages kept verbatim by a compaction": lambda s: any(map(_is_kept_verbatim, s.bodies)),
-    "summaries of branches": lambda s: s.has(BranchSummary),
-    "files read and modified, of summaries": _has_files,
-    "state of extensions": lambda s: any(
-        isinstance(body, Custom) and body.data is not None for body in s.bodies
-    ),
-    "messages of extensions": lambda s: s.has(CustomMessage),
-    "what a gateway said of a message": lambda s: any(
-        "reactions" in meta_of(entry.body) for entry in s.entries
-    ),
-    "which agent a call started": lambda s: any("subagent" in meta_of(e.body) for e in s.entries),
     "the session an agent belongs to": lambda s: (
-        s.header.origin == "subagent" and s.header.parent is not None
+        [s.header.parent] if s.header.origin == "subagent" and s.header.parent else []
     ),
-    "the working directory": lambda s: bool(s.header.cwd),
-    "times": _has_times,
-    "ids that can be looked up": lambda s: bool(s.aliases),
-    "records beside the conversation": lambda s: s.has(ImportedRecord),
+    "what its source says of the session": _header,
+    "the working directory": lambda s: [s.info.cwd] if s.info.cwd else [],
+    "times": _times,
+    "ids that can be looked up": lambda s: s.aliases.keys(),
+    "records beside the conversation": lambda s: [
+        body.type for body in s.bodies if isinstance(body, ImportedRecord)
+    ],
 }
-"""What is kept -> whether a session has it."""
+"""What is kept -> the facts a session holds of it."""
+
+
+def facts_of(feature: str, session: Held) -> Counter[Hashable]:
+    """The facts of `feature` in `session`, each as often as it is there."""
+    return Counter(FEATURES[feature](session))

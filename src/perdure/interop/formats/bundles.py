@@ -17,6 +17,7 @@ from perdure.session.entries import Entry
 from perdure.session.fold import labels_of, undone_of
 from perdure.session.ids import EntryId, entry_id
 from perdure.session.info import one_line
+from perdure.session.kinds import ModelChange
 from perdure.session.notes import (
     AgentBound,
     CompactionUndone,
@@ -104,6 +105,18 @@ def moved_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:
     at = bundle.entries[-1].at if bundle.entries else bundle.header.created_at
     entry = Entry(bundle.header.id, seq, "side", None, None, at, new.kind, new.v, new.body)
     return msgspec.structs.replace(bundle, entries=(*bundle.entries, entry))
+
+
+def models_in_force(tree: Iterable[Entry]) -> dict[EntryId, str]:
+    """Entry -> the model its branch was changed to last, where it was."""
+    found: dict[EntryId, str] = {}
+    for entry in tree:
+        change = readable(entry) if entry.kind == ModelChange.kind else None
+        if isinstance(change, ModelChange):
+            found[entry.id] = change.model
+        elif entry.parent_id is not None and entry.parent_id in found:
+            found[entry.id] = found[entry.parent_id]
+    return found
 
 
 def cut_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:

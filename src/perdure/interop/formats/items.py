@@ -19,6 +19,9 @@ from perdure.session.kinds import OPAQUE, TreeBody
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
 from perdure.session.notes import SideBody, Source
 
+IMPORT = "import"
+"""Key in a session's metadata under which its source is described."""
+
 ItemBody = Message | TreeBody | SideBody | bytes
 """Bytes are the body of an ``opaque`` entry."""
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from perdure.interop.formats.bundles import Standing, branch_of, readable, standing_of
+from perdure.interop.formats.losses import Losses
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.parts import HANDLE
 from perdure.session.codec import Body, Unknown, encode
@@ -200,7 +201,11 @@ def transcript_of(bundle: Bundle, redacted: Mapping[str, int] | None = None) -> 
 def losses_of(bundle: Bundle, *, is_branch: bool) -> list[str]:
     """What a transcript of `bundle` leaves out; with `is_branch` other branches as well."""
     left = Counter(e.kind for e in bundle.entries if e.lane == "side" and e.kind not in _TOLD)
-    found: list[str] = []
+    lost = Losses()
+    lost.add_header(bundle.header)
+    for entry in bundle.entries:
+        lost.add_meta(entry)
+    found = lost.texts()
     if left:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(left.items()))
         found.append(f"{left.total()} side entries are left out ({kinds})")

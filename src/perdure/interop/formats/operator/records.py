@@ -65,7 +65,10 @@ STOP_REASONS: Mapping[StopReason, str] = {
 RecordFields = dict[str, object]
 
 _ID_DIGITS = 8
-_META = ("reply_to", "channel_message_id", "attachments", "reactions")
+CONTEXT = "context"
+"""A role that Operator has not; it is the user's for a model."""
+
+META = ("reply_to", "channel_message_id", "attachments", "reactions")
 """What a gateway says of a message."""
 
 
@@ -141,7 +144,7 @@ def records_of(entry: Entry, body: Body, writing: Writing) -> list[RecordFields]
 
 
 def _message_record(message: Message, entry: Entry, ordinal: int, writing: Writing) -> RecordFields:
-    if message.role == "context":  # Operator has no such role; it is the user's for a model
+    if message.role == CONTEXT:
         content = [block for part in message.parts for block in _said(part, writing)]
         return _custom_message(OUR_TYPES + "context", content, is_displayed=False, details=None)
     fields: RecordFields = {
@@ -149,7 +152,7 @@ def _message_record(message: Message, entry: Entry, ordinal: int, writing: Writi
         "message": message_fields(message, entry, ordinal, writing),
     }
     known = meta_of(entry.body) if entry.kind == MESSAGE else {}
-    meta = {name: known[name] for name in _META if name in known}
+    meta = {name: known[name] for name in META if name in known}
     return {**fields, "meta": meta} if meta else fields
 
 
@@ -239,6 +242,14 @@ def _medium(part: MediaPart, writing: Writing) -> RecordFields:
     if part.mime_type.startswith("audio/"):
         return {"type": "audio", "audio": data}
     return {"type": "image", "images": [data]}
+
+
+def is_written(part: Part, role: str) -> bool:
+    """Whether there is anything for `part` in a record of a message of `role`."""
+    writing = Writing({}, {})
+    if role == CONTEXT:
+        return bool(_said(part, writing))
+    return bool((_result_block if role == "tool" else _block)(part, writing))
 
 
 def is_held(part: MediaPart, media: Mapping[str, bytes]) -> bool:

@@ -13,26 +13,25 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from perdure.interop.formats.bundles import leaf_of, readable, standing_of
+from perdure.interop.formats.bundles import leaf_of, models_in_force, readable, standing_of
 from perdure.interop.formats.fields import fields_of, name_in, number_in
 from perdure.interop.formats.items import source_of
 from perdure.interop.formats.lines import lines_of, read_line
+from perdure.interop.formats.losses import MEDIUM, OUTSIDE, Losses
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.operator import records
-from perdure.interop.formats.operator.records import RecordFields, Writing
+from perdure.interop.formats.operator.records import CONTEXT, RecordFields, Writing
 from perdure.interop.formats.parts import HANDLE
 from perdure.session.codec import Body, Unknown
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
 from perdure.session.ids import EntryId
-from perdure.session.kinds import OPAQUE, Compaction, CustomMessage, ModelChange
+from perdure.session.kinds import OPAQUE, BranchSummary, Compaction, CustomMessage
 from perdure.session.messages import (
     MediaPart,
     Message,
     Part,
-    ThinkingPart,
     ToolResultPart,
-    UnknownPart,
 )
 from perdure.session.notes import (
     Adopted,
@@ -114,8 +113,8 @@ class _Writer:
         kept_over = _kept_over(self._tree, self._standing.undone)
         self._writing = Writing(ids, media, self._standing.undone, kept_over)
         self._last = {entry: ids[entry] for entry in self._in_base if entry in ids}
-        self._lost: Counter[str] = Counter()
-        self._models = _models_in_force(self._tree)
+        self._lost = Losses()
+        self._models = models_in_force(self._tree)
         self.has_additions = False
 
     def content(self) -> bytes:
@@ -225,63 +224,74 @@ class _Writer:
     # -- what is lost
 
     def _note_losses(self, entry: Entry, body: Body) -> None:
+        lost = self._lost
+        lost.add_meta(entry, records.META)
         match body:
             case Unknown():
-                self._lost[f"{entry.kind} entry, kept outside the context"] += 1
+                lost.add(f"{entry.kind} entry, kept outside the context")
             case Message():
-                self._note_parts(body.parts)
+                self._note_parts(body.parts, body.role)
                 is_said = body.model in (None, self._models.get(entry.id))
-                self._lost["name of the model that answered"] += not is_said
+                lost.add("name of the model that answered", not is_said)
+                lost.add("message of role context, which becomes the user's", body.role == CONTEXT)
+            case CustomMessage(in_context=False):
+                lost.add(OUTSIDE)
+                self._note_unread_media(body.parts)
             case CustomMessage():
-                self._note_parts(body.parts)
+                self._note_parts(body.parts, CONTEXT)
             case Compaction() if entry.id in self._standing.undone:
-                self._lost["compaction that was taken back, kept outside the context"] += 1
+                lost.add("compaction that was taken back, kept outside the context")
             case Compaction():
-                for message in body.retained or ():
-                    self._note_parts(message.parts)
-                if entry.id in self._writing.kept_over and body.retained:
-                    self._lost["compaction, what it kept verbatim"] += 1
-                self._lost["usage of a summary"] += body.usage is not None
+                self._note_compaction(entry, body)
+            case BranchSummary():
+                lost.add("usage of a summary", body.usage is not None)
+                lost.add("summary without words, kept as state", not body.summary.strip())
             case _:
                 pass
 
-    def _note_parts(self, parts: Iterable[Part]) -> None:
+    def _note_compaction(self, entry: Entry, body: Compaction) -> None:
+        for message in body.retained or ():
+            self._note_parts(message.parts, message.role)
+        if body.retained:
+            is_kept_over = entry.id in self._writing.kept_over
+            self._lost.add("compaction, what it kept verbatim", is_kept_over)
+            self._lost.add("compaction, what it kept verbatim is on the branch", not is_kept_over)
+        self._lost.add("usage of a summary", body.usage is not None)
+
+    def _note_parts(self, parts: Iterable[Part], role: str) -> None:
         for part in parts:
             match part:
-                case UnknownPart():
-                    self._lost["part of an unknown type"] += 1
-                case ThinkingPart(is_redacted=True):
-                    self._lost["thinking that its provider withheld"] += 1
                 case MediaPart():
-                    self._lost["medium, named only"] += not self._holds(part)
-                case ToolResultPart():
-                    self._lost["medium in a tool's result"] += len(part.media)
+                    self._lost.add(MEDIUM, not self._holds(part))
+                case ToolResultPart() if role != CONTEXT:
+                    self._lost.add("medium in a tool's result", len(part.media))
+                case _ if not records.is_written(part, role):
+                    self._lost.add_part(part)
                 case _:
                     pass
+
+    def _note_unread_media(self, parts: Iterable[Part]) -> None:
+        for part in parts:
+            self._lost.add(MEDIUM, isinstance(part, MediaPart))
 
     def _holds(self, part: MediaPart) -> bool:
         return records.is_held(part, self._writing.media)
 
     def warnings(self) -> list[str]:
         """What the file does not hold; to be asked after `content`."""
-        texts = [f"{count} of: {what}" for what, count in sorted(self._lost.items()) if count]
-        left = Counter(e.kind for e in self._bundle.entries if _is_left_out(e))
+        bundle, held = self._bundle, self._in_base
+        if self._base is None:
+            self._lost.add_header(bundle.header)
+        tree = {entry.id for entry in self._tree}
+        aliases = {alias: entry for alias, entry in bundle.aliases.items() if entry in tree}
+        self._lost.add_ids(aliases, self._last)
+        self._lost.add_records(entry for entry in bundle.entries if entry.id not in held)
+        left = Counter(e.kind for e in bundle.entries if _is_left_out(e))
+        texts = self._lost.texts()
         if left:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(left.items()))
             texts.append(f"{left.total()} notes of perdure's own are left out ({kinds})")
         return texts
-
-
-def _models_in_force(tree: Iterable[Entry]) -> dict[EntryId, str]:
-    """Entry -> the model its branch was changed to last, where it was."""
-    found: dict[EntryId, str] = {}
-    for entry in tree:
-        change = readable(entry) if entry.kind == ModelChange.kind else None
-        if isinstance(change, ModelChange):
-            found[entry.id] = change.model
-        elif entry.parent_id is not None and entry.parent_id in found:
-            found[entry.id] = found[entry.parent_id]
-    return found
 
 
 def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[EntryId]:

@@ -131,6 +131,20 @@ def records_of(entry: Entry, body: Body, writing: Writing) -> list[RecordFields]
             return [make(entry, body, writing)]
 
 
+def is_image(part: MediaPart, media: Mapping[str, bytes]) -> bool:
+    """Whether pi has a block for `part`, and its bytes are there. It would send all as images."""
+    return part.handle in media and part.mime_type.startswith("image/")
+
+
+def is_written(part: Part, role: str) -> bool:
+    """Whether there is anything for `part` in a message of `role`."""
+    if role == "assistant":
+        return bool(_answer_block(part))
+    if role == "tool":
+        return isinstance(part, ToolResultPart)
+    return bool(_block(part, Writing({}, {})))
+
+
 def message_fields(message: Message, at: int, writing: Writing) -> RecordFields:
     """A message of the user, the assistant or (its first result) a tool, as pi's."""
     if message.role == "assistant":
@@ -197,7 +211,7 @@ def _block(part: Part, writing: Writing) -> Iterable[RecordFields]:
     match part:
         case TextPart():
             return ({"type": "text", "text": part.text},)
-        case MediaPart() if part.handle in writing.media:
+        case MediaPart() if is_image(part, writing.media):
             data = msgspec.to_builtins(writing.media[part.handle])  # base64, as in JSON
             return ({"type": "image", "data": data, "mimeType": part.mime_type},)
         case MediaPart():

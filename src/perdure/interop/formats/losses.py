@@ -1,0 +1,79 @@
+"""What a format cannot hold of a session, counted while it is written, and told in words.
+
+Pure. Losses that every format of another program has are found here; others by its writer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from perdure.interop.formats.fields import fields_of
+from perdure.interop.formats.items import IMPORT, meta_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
+from perdure.session.info import StreamHeader
+from perdure.session.messages import ThinkingPart, UnknownPart
+from perdure.session.notes import ImportedRecord
+
+UNKNOWN_PART = "part of an unknown type"
+WITHHELD = "thinking that its provider withheld"
+MISPLACED = "part that a message of its role cannot hold"
+MEDIUM = "medium, named only"
+OUTSIDE = "message outside the context, kept as state of an extension"
+
+_PLACE = ("format", "session")
+"""Keys of the description of a source that every session has."""
+
+
+class Losses:
+    """What was lost so far."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, what: str, count: int = 1) -> None:
+        """Count `what`, a singular noun and what it takes to understand it."""
+        self._counts[what] += count
+
+    def add_part(self, part: object) -> None:
+        """Count a part that nothing was written for."""
+        match part:
+            case UnknownPart():
+                self.add(UNKNOWN_PART)
+            case ThinkingPart(is_redacted=True):
+                self.add(WITHHELD)
+            case _:
+                self.add(MISPLACED)
+
+    def add_meta(self, entry: Entry, held: Collection[str] = ()) -> None:
+        """Count what the source says of the message `entry`, but for what is `held`."""
+        for name in meta_of(entry.body):
+            self.add(f"{name!r}, said beside a message", name not in held)
+
+    def add_ids(self, aliases: Mapping[str, EntryId], held: Mapping[EntryId, str]) -> None:
+        """Count the foreign ids of entries that are called otherwise in the file, by `held`."""
+        lost = sum(held.get(entry) != alias for alias, entry in aliases.items())
+        self.add("id by which another program knows an entry", lost)
+
+    def add_records(self, entries: Iterable[Entry]) -> None:
+        """Count the records of the source beside the conversation among `entries`."""
+        found = sum(entry.kind == ImportedRecord.kind for entry in entries)
+        self.add("record of its source beside the conversation", found)
+
+    def add_header(self, header: StreamHeader) -> None:
+        """Count what `header` says and a file that is written anew does not."""
+        if header.parent is not None:
+            self.add("session that it was begun from")
+        if header.origin == "subagent":
+            self.add("mark that an agent had the session")
+        metadata = header.metadata or {}
+        described = fields_of(metadata.get(IMPORT)) or {}
+        names = [name for name in described if name not in _PLACE]
+        names += [name for name in metadata if name != IMPORT]
+        for name in names:
+            self.add(f"{name!r}, said of the session")
+
+    def texts(self) -> list[str]:
+        """All of it, in words."""
+        return [f"{count} of: {what}" for what, count in sorted(self._counts.items()) if count]

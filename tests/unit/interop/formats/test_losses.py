@@ -1,0 +1,77 @@
+"""What is lost is counted once, and told in words that say what it is."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.interop.formats.losses import Losses
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.messages import TextPart, ThinkingPart, UnknownPart
+
+
+def said(body: bytes, kind: str = "message") -> Entry:
+    return Entry(StreamId("s"), 0, "tree", None, None, 1, kind, 1, body)
+
+
+def test_nothing_lost_is_nothing_told() -> None:
+    lost = Losses()
+    lost.add("tree", 0)
+    lost.add_meta(said(b'{"role":"user","parts":[]}'))
+    lost.add_header(StreamHeader(StreamId("s"), 1))
+    lost.add_ids({"a": EntryId("s/0")}, {EntryId("s/0"): "a"})
+    lost.add_records([said(b"{}")])
+    assert lost.texts() == []
+
+
+def test_what_is_said_beside_a_message_is_told_by_name_unless_it_is_held() -> None:
+    lost = Losses()
+    entry = said(b'{"role":"user","parts":[],"meta":{"reactions":[],"mood":"good"}}')
+    lost.add_meta(entry, ("reactions",))
+    lost.add_meta(entry)
+    assert lost.texts() == [
+        "2 of: 'mood', said beside a message",
+        "1 of: 'reactions', said beside a message",
+    ]
+
+
+def test_parts_are_told_by_why_they_are_left_out() -> None:
+    lost = Losses()
+    lost.add_part(UnknownPart(msgspec.Raw(b"{}")))
+    lost.add_part(ThinkingPart("", is_redacted=True))
+    lost.add_part(TextPart("in the wrong place"))
+    assert lost.texts() == [
+        "1 of: part of an unknown type",
+        "1 of: part that a message of its role cannot hold",
+        "1 of: thinking that its provider withheld",
+    ]
+
+
+def test_a_header_tells_whose_session_it_was_and_what_else_was_said_of_it() -> None:
+    lost = Losses()
+    described: dict[str, object] = {"format": "pi", "session": "x", "git": {"branch": "main"}}
+    header = StreamHeader(
+        StreamId("s"),
+        1,
+        origin="subagent",
+        parent=StreamId("p"),
+        metadata={"import": described, "team": "blue"},
+    )
+    lost.add_header(header)
+    assert lost.texts() == [
+        "1 of: 'git', said of the session",
+        "1 of: 'team', said of the session",
+        "1 of: mark that an agent had the session",
+        "1 of: session that it was begun from",
+    ]
+
+
+def test_ids_and_records_of_the_source_are_counted() -> None:
+    lost = Losses()
+    lost.add_ids({"a": EntryId("s/0"), "b": EntryId("s/1")}, {EntryId("s/0"): "a"})
+    lost.add_records([said(b"{}", "imported_record"), said(b"{}")])
+    assert lost.texts() == [
+        "1 of: id by which another program knows an entry",
+        "1 of: record of its source beside the conversation",
+    ]
