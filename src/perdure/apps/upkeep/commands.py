@@ -14,6 +14,7 @@ from perdure.apps.terminal.text import safe
 from perdure.apps.upkeep.backups import backup, restore
 from perdure.apps.upkeep.copying import copy
 from perdure.apps.upkeep.rekeying import existing_address, rekey
+from perdure.apps.upkeep.repairs import repair
 from perdure.client.upkeep import planned_migration
 from perdure.client.upkeep import vacuum as vacuumed
 from perdure.stores.upkeep import MigrationPlan
@@ -27,6 +28,7 @@ def add_to(store_commands: typer.Typer) -> None:
     store_commands.command("copy")(copy)
     store_commands.command("backup")(backup)
     store_commands.command("restore")(restore)
+    store_commands.command("repair")(repair)
 
 
 def vacuum(

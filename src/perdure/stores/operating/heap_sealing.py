@@ -57,6 +57,7 @@ def sealed(heap: Heap, stream: StreamId, *, after: int, upto: int, limit: int) -
         epoch=held.state.epoch,
         commits=tuple(commits),
         aliases=tuple((alias, seq) for alias, seq in aliases if after < seq <= last),
+        is_erased=held.state.info.status == "erased",
     )
 
 
@@ -79,4 +80,8 @@ def receive(heap: Heap, share: Sealed, contents: Sequence[bytes]) -> None:
 def _created(heap: Heap, share: Sealed) -> Held:
     if share.commits and share.first > 0:
         raise CopyConflict(share.header.id, EMPTY)
-    return created(heap, share.header)
+    held = created(heap, share.header)
+    if share.is_erased:
+        held.genesis = share.before
+        held.state = msgspec.structs.replace(held.state, hash=share.before)
+    return held

@@ -16,7 +16,7 @@ from perdure.errors import CopyConflict, CorruptLog, UnsupportedVersion
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id
-from perdure.session.info import StreamHeader, info_after
+from perdure.session.info import StreamHeader, erasure_in, info_after
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.notes import LeafMoved
 from perdure.stores.admission import Admission
@@ -52,6 +52,7 @@ class Sealed(msgspec.Struct, frozen=True):
 
     Shape: `before` is the chain before the first of them, the genesis hash where they begin the
     stream. `aliases` are (foreign id, seq) for entries of these commits. `epoch` is the stream's.
+    `is_erased`: the session was erased as such; its header no longer gives the genesis hash.
     """
 
     header: StreamHeader
@@ -59,6 +60,7 @@ class Sealed(msgspec.Struct, frozen=True):
     epoch: int
     commits: tuple[SealedCommit, ...]
     aliases: tuple[tuple[str, int], ...] = ()
+    is_erased: bool = False
 
     @property
     def first(self) -> int:
@@ -166,6 +168,12 @@ def admitted(
     )
 
 
+def is_whole_erasure(entry: Entry) -> bool:
+    """Whether `entry` says that its session was erased as such."""
+    erased = erasure_in(entry)
+    return erased is not None and erased.is_whole
+
+
 def _moved(
     entry: Entry, leaf: EntryId | None, open_turn: int | None
 ) -> tuple[EntryId | None, int | None]:
@@ -174,7 +182,7 @@ def _moved(
         return entry.id, open_turn
     if entry.kind == TurnStarted.kind:
         return leaf, entry.seq
-    if entry.kind == TurnFinished.kind:
+    if entry.kind == TurnFinished.kind or is_whole_erasure(entry):
         return leaf, None
     if entry.kind == LeafMoved.kind:
         try:

@@ -13,10 +13,11 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import LiteralString
 from weakref import WeakValueDictionary
 
+import msgspec
 import psycopg
 from psycopg import errors
 
@@ -33,7 +34,15 @@ from perdure.stores.postgres.database import Connected, Database, Question, aske
 from perdure.stores.postgres.faults import STALE, TAKEN
 from perdure.stores.postgres.growth import Facts, Share, Unknown, share_of, share_placed
 from perdure.stores.postgres.reading import ask_streams
-from perdure.stores.postgres.rows import ENTRY_COLUMNS, Node, State, Stream, entry_of, node_of
+from perdure.stores.postgres.rows import (
+    ENTRY_COLUMNS,
+    Node,
+    State,
+    Stream,
+    Texts,
+    entry_of,
+    node_of,
+)
 from perdure.stores.postgres.rows import stream_of as stream_of_row
 from perdure.stores.protocol import Commit, Committed, StreamState, Write
 
@@ -60,7 +69,7 @@ INSERT INTO perdure.blob (namespace, digest, size, content) VALUES (%s, %s, %s, 
 ON CONFLICT DO NOTHING
 """
 
-_KEEP_KEY: LiteralString = "SELECT perdure.keep_key(%s, %s, %s, %s, %s)"
+_KEEP_KEY: LiteralString = "SELECT perdure.keep_key(%s, %s, %s, %s, %s, %s)"
 
 _END_PARTIAL: LiteralString = "DELETE FROM perdure.partial WHERE namespace = %s AND stream = %s"
 
@@ -216,6 +225,12 @@ class Appender:
 
     # -- any streams, locked
 
+    async def append_locked(self, db: Connected, request: Request) -> list[Share]:
+        """The shares of a commit to streams that are locked in this transaction already."""
+        for write in request.commit.writes:
+            self.forget(write.stream)
+        return [await self._carry_out(db, request, n) for n in range(len(request.commit.writes))]
+
     async def _locking(self, request: Request) -> Committed:
         commit = request.commit
         for write in commit.writes:
@@ -273,7 +288,8 @@ class Appender:
         ]
         if request.key is not None:
             firsts = [share.before.state.head + 1 for share in shares]
-            values = (ns, request.key, request.asked, firsts, request.commit.at)
+            streams = Texts(write.stream for write in request.commit.writes)
+            values = (ns, request.key, request.asked, firsts, request.commit.at, streams)
             questions.append(Question(_KEEP_KEY, values))
         if questions:
             await asked(db, ns, questions)
@@ -316,9 +332,12 @@ class Appender:
 
     # -- what was sealed elsewhere
 
-    async def locked_or_new(self, db: Connected, header: StreamHeader, *, is_new: bool) -> Stream:
+    async def locked_or_new(
+        self, db: Connected, header: StreamHeader, *, is_new: bool, genesis: bytes | None = None
+    ) -> Stream:
         """The stream `header`, locked; made if it is missing and `is_new`, inside a transaction.
 
+        `genesis` is the hash it begins with, where that does not follow from its header any more.
         Raises: SessionNotFound; for a fork what making one raises.
         """
         ns = self._db.namespace
@@ -328,7 +347,7 @@ class Appender:
         except SessionNotFound:
             if not is_new:
                 raise
-        return await self._create(db, header)
+        return await self._create(db, header, genesis)
 
     async def place(
         self,
@@ -354,8 +373,13 @@ class Appender:
 
     # -- new streams
 
-    async def _create(self, db: Connected, header: StreamHeader) -> Stream:
+    async def _create(
+        self, db: Connected, header: StreamHeader, genesis: bytes | None = None
+    ) -> Stream:
         created = await self._born(db, header)
+        if genesis is not None:
+            state = msgspec.structs.replace(created.state, hash=genesis)
+            created = replace(created, state=state)
         namespace = self._db.namespace
         await _asked_for_new(db, namespace, header.id, [_creation(namespace, created)])
         return created

@@ -273,7 +273,7 @@ class _Shape:
                 self._report(entry.seq, "what its branch has inherited is not its parent's")
             return
         before = self._state(inherited)
-        expected = list(before)
+        expected = list(before or (None, None, None, None))  # a state that is gone is told below
         expected[position[entry.kind]] = kept.n
         if entry.kind == Compaction.kind:
             expected[3] = inherited

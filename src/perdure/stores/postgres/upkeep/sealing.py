@@ -116,6 +116,7 @@ async def sealed(db: Database, stream: StreamId, *, after: int, upto: int, limit
         epoch=state.epoch,
         commits=_commits(stream, after, ends, rows),
         aliases=tuple((bytes(name).decode(), seq) for name, seq in aliases),
+        is_erased=state.info.status == "erased",
     )
 
 
@@ -144,7 +145,12 @@ async def receive(
     is_new = not share.commits or share.first == 0
     async with db.connection() as connected, connected.transaction():
         try:
-            here = await appender.locked_or_new(connected, share.header, is_new=is_new)
+            here = await appender.locked_or_new(
+                connected,
+                share.header,
+                is_new=is_new,
+                genesis=share.before if share.is_erased else None,
+            )
         except SessionNotFound:
             if is_new:
                 raise

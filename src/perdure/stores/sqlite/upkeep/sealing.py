@@ -82,6 +82,7 @@ def sealed(
         epoch=found.state.epoch,
         commits=commits,
         aliases=tuple((row[0], row[1]) for row in tables.rows(_ALIASES, found.no, after + 1, last)),
+        is_erased=found.state.info.status == "erased",
     )
 
 
@@ -131,9 +132,14 @@ def _stream(tables: Tables, namespace: str, share: Sealed) -> Stream:
     if share.commits and share.first > 0:
         raise CopyConflict(name, EMPTY)
     try:
-        return created(tables, namespace, share.header)
+        new = created(tables, namespace, share.header)
     except apsw.CorruptError as error:
         raise CorruptLog(name, EMPTY, "its origin is damaged") from error
+    if not share.is_erased:
+        return new
+    tables.run("UPDATE birth SET genesis = ? WHERE stream = ?", (share.before, new.no))
+    tables.run("UPDATE stream SET hash = ? WHERE no = ?", (share.before, new.no))
+    return tables.stream(namespace, name)
 
 
 # ---------------------------------------------------------------- earlier moments

@@ -1,0 +1,66 @@
+"""``perdure store repair``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import DONE, FAILED
+from perdure.apps.cli.options import JsonOption, StoreOption, run
+from perdure.apps.terminal.output import counted, out_style, show_json, show_lines
+from perdure.apps.terminal.text import safe
+from perdure.apps.upkeep.rekeying import existing_address
+from perdure.client.operating.repairs import Repaired
+from perdure.client.operating.repairs import repair as repaired
+
+
+def repair(
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="ADDRESS", help="Where the repaired store goes; the old one stays."
+        ),
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Make a damaged store whole: keep all that can be read, and say what is lost.
+
+    The damaged store is kept beside it, as it was. Exit code 1 when anything was lost.
+    Example: perdure store repair --store sqlite:///agents.db
+    """
+    address = existing_address(store)
+
+    async def work() -> int:
+        done = await repaired(address, to=to)
+        if as_json:
+            show_json(msgspec.structs.asdict(done))
+        else:
+            show_lines(_lines(done))
+        return FAILED if done.losses else DONE
+
+    return run(work)
+
+
+def _lines(done: Repaired) -> Iterator[str]:
+    style = out_style()
+    if not done.is_damaged:
+        ok = style.paint("ok", "good")
+        yield f"{ok}  nothing is wrong with {safe(done.store)}; it was left alone"
+        return
+    kept = counted(done.entries, "entry", "entries")
+    yield f"{safe(done.store)} is whole again: {kept} in {counted(done.streams, 'log')}"
+    for loss in done.losses:
+        place = "/".join(str(part) for part in (loss.stream, loss.seq) if part is not None)
+        yield f"  {style.paint('lost', 'bad')}  {safe(place or 'store')}: {safe(loss.problem)}"
+    if not done.losses:
+        yield "Nothing was lost."
+    if done.changed:
+        names = ", ".join(safe(name) for name in done.changed)
+        yield f"The hashes of {names} are others now, from the first lost entry on."
+    if done.aside is not None:
+        yield f"The damaged store is kept in {safe(done.aside)}, with a report."

@@ -1,0 +1,279 @@
+"""A damaged store becomes one that is whole: what can be read is kept, what is lost is said.
+
+A new store is written beside the damaged one, checked, and put in its place in one step; the
+damaged file is kept aside as it was, with its log and a report. Killed at any moment, the store is
+there as it was or repaired, and the next repair clears what was left.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import cast
+
+import apsw
+import msgspec
+
+from perdure.errors import (
+    KeyMissing,
+    KeyWrong,
+    NotAStore,
+    PerdureError,
+    StoreCorrupt,
+    StoreExists,
+    StoreInUse,
+    StoreNotEncrypted,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from perdure.session.clock import RandomSource
+from perdure.stores.key import StoreKey
+from perdure.stores.operating.mending import Mended, Mending, in_order, parents_in
+from perdure.stores.protocol import Problem
+from perdure.stores.sqlite.appending import keep_blobs, namespace_number
+from perdure.stores.sqlite.database import is_attached
+from perdure.stores.sqlite.opening import Patience, Site, connection, located, opened
+from perdure.stores.sqlite.packing.cipher import unlock
+from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.upkeep.backup import Content
+from perdure.stores.sqlite.upkeep.placing import (
+    ALONE_LIMIT_S,
+    exchange,
+    free_name,
+    new_file,
+    put_where_nothing_is,
+    sync_file,
+)
+from perdure.stores.sqlite.upkeep.remains import Left, entries_of, remains_in
+from perdure.stores.sqlite.upkeep.salvage import copy_store, salvaged
+from perdure.stores.sqlite.upkeep.sealing import receive
+
+REPORT_NAME = "report.json"
+_WORK = "-repairing"
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """What a repair did.
+
+    `entries` counts what is in the repaired store, `lost` of them stand only where one was.
+    `changed` are streams whose hashes are no longer what they were. `aside` is where the damaged
+    store is kept, None when it was left where it is.
+    """
+
+    store: str
+    is_damaged: bool
+    streams: int = 0
+    entries: int = 0
+    losses: tuple[Problem, ...] = ()
+    changed: tuple[str, ...] = ()
+    aside: str | None = None
+
+
+def unfinished_repair(path: Path) -> Path:
+    """The folder in which a repair of the store at `path` works."""
+    return path.with_name(path.name + _WORK)
+
+
+def repair(
+    path: Path, key: StoreKey | None, random: RandomSource, *, at: int, to: Path | None = None
+) -> Repair:
+    """Repair the store at `path`, in place or into the new file `to`. Blocks.
+
+    `at` is when that is done, as it is said in the log. A store without a fault is left alone.
+    Durable: on return. Memory: as much as the store has content.
+    Raises: NotAStore, KeyMissing, KeyWrong; StoreInUse; StoreExists for `to`; StoreTooNew.
+    """
+    path = path.resolve()
+    if not path.is_file():
+        raise NotAStore(str(path), "there is no such file")
+    if is_attached(path):
+        raise StoreInUse(str(path))
+    if to is not None and to.exists():
+        raise StoreExists(str(to))
+    work = unfinished_repair(path)
+    with _held(path, key), _folder(work):
+        if not _problems(path, key):
+            return Repair(str(path), is_damaged=False)
+        new = work / "store.db"
+        done = _rebuilt(path, key, new, random, at)
+        _check(new, key)
+        if to is not None:
+            put_where_nothing_is(new, to)
+            return msgspec.structs.replace(done, store=str(to))
+        aside = free_name(path, "damaged")
+        aside.mkdir(mode=0o700)
+        done = msgspec.structs.replace(done, aside=str(aside))
+        _write_report(aside / REPORT_NAME, done)
+        exchange(new, path, aside, site=None)
+        return done
+
+
+@contextmanager
+def _folder(work: Path) -> Generator[None]:
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(mode=0o700)
+    try:
+        yield
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _held(path: Path, key: StoreKey | None) -> Generator[None]:
+    """Keep others from writing to the store, as far as SQLite can still open it.
+
+    Nothing of it is changed: its log is not played.
+    """
+    db = _opened(path, key)
+    try:
+        if db is not None:
+            _lock(db, path)
+        yield
+    finally:
+        if db is not None:
+            with suppress(apsw.Error):  # its file may have lost its name
+                db.close(force=True)
+
+
+def _opened(path: Path, key: StoreKey | None) -> Connection | None:
+    """A connection that changes nothing; None where the file is too damaged for one."""
+    try:
+        site = located(path, is_created=False, key=key)
+    except (KeyMissing, KeyWrong, StoreNotEncrypted, StoreTooNew, NotAStore):
+        raise
+    except PerdureError:
+        return None
+    flags = apsw.SQLITE_OPEN_READWRITE
+    db = cast("Connection", apsw.Connection(str(site.path), flags=flags))
+    unlock(db, key)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    return db
+
+
+def _lock(db: Connection, path: Path) -> None:
+    db.set_busy_handler(Patience(b"", ALONE_LIMIT_S))
+    try:
+        db.pragma("locking_mode", "EXCLUSIVE")
+        db.execute("BEGIN EXCLUSIVE")
+    except apsw.BusyError as error:
+        raise StoreInUse(str(path)) from error
+    except apsw.Error:
+        return  # too damaged to be locked, so too damaged to be written to
+
+
+def _problems(path: Path, key: StoreKey | None) -> bool:
+    """Whether anything is wrong with the store, as far as a copy of it can be opened."""
+    copy = unfinished_repair(path) / "looked-at.db"
+    copy_store(path, copy)
+    try:
+        opened(copy, is_created=False, seed=lambda: os.urandom(16), key=key)
+        content = Content(copy, key)
+        try:
+            return any(True for _ in content.problems())
+        finally:
+            content.close()
+    except (KeyMissing, KeyWrong, StoreNotEncrypted):
+        raise
+    except (PerdureError, apsw.Error, UnicodeDecodeError):
+        return True
+
+
+# ---------------------------------------------------------------- the new store
+
+
+def _rebuilt(path: Path, key: StoreKey | None, new: Path, random: RandomSource, at: int) -> Repair:
+    found = salvaged(path, key, new.parent)
+    seed = random(16)
+    site = opened(new, is_created=True, seed=lambda: seed, key=key)
+    db = connection(site, seed)
+    try:
+        tables = Tables(db)
+        kinds = {row[0]: row[1] for row in tables.rows("SELECT no, name FROM kind")}
+        left = remains_in(found, kinds)
+        mended = _mended(left, random, at)
+        losses = list(left.losses)
+        kept = _keep(tables, left, mended, losses)
+        entries = int(tables.value("SELECT count(*) FROM entry"))
+    finally:
+        db.close()
+    _close_log(site)
+    return Repair(
+        store=str(path),
+        is_damaged=True,
+        streams=len(kept),
+        entries=entries,
+        losses=(*losses, *(loss for each in kept for loss in each.losses)),
+        changed=tuple(str(each.sealed.header.id) for each in kept if not each.is_same),
+    )
+
+
+def _mended(left: Left, random: RandomSource, at: int) -> dict[str, list[Mended]]:
+    named = set(parents_in(entries_of(left)))
+    found: dict[str, list[Mended]] = {}
+    for namespace, own in left.streams.items():
+        forks = {each.header.fork.leaf for each in own if each.header and each.header.fork}
+        mending = Mending({*named, *(leaf for leaf in forks if leaf)}, random, at)
+        found[namespace] = [mending.mended(each) for each in in_order(own)]
+    return found
+
+
+def _keep(
+    tables: Tables, left: Left, mended: dict[str, list[Mended]], losses: list[Problem]
+) -> list[Mended]:
+    """Write the streams and contents; those that were kept."""
+    kept: list[Mended] = []
+    for namespace, own in mended.items():
+        for each in own:
+            try:
+                with _transaction(tables):
+                    receive(tables, namespace, each.sealed, ())
+            except (PerdureError, apsw.Error) as error:
+                stream = each.sealed.header.id
+                losses.append(Problem(stream, None, f"it could not be kept ({error})"))
+            else:
+                kept.append(each)
+    for namespace, contents in left.contents.items():
+        with _transaction(tables):
+            keep_blobs(tables, namespace_number(tables, namespace), contents)
+    return kept
+
+
+@contextmanager
+def _transaction(tables: Tables) -> Generator[None]:
+    tables.run("BEGIN IMMEDIATE")
+    try:
+        yield
+        tables.run("COMMIT")
+    except BaseException:
+        tables.run("ROLLBACK")
+        tables.forget()
+        raise
+
+
+def _close_log(site: Site) -> None:
+    """Leave the new store as one file."""
+    content = Content(site.path, site.key)
+    content.close()
+    for name in ("-wal", "-shm"):
+        if site.path.with_name(site.path.name + name).exists():
+            raise StoreUnavailable(str(site.path), "its write-ahead log could not be closed")
+
+
+def _check(new: Path, key: StoreKey | None) -> None:
+    content = Content(new, key)
+    try:
+        for _, problem in content.problems():
+            place = "/".join(str(p) for p in (problem.stream, problem.seq) if p is not None)
+            reason = f"the repaired store is not whole: {place}: {problem.problem}"
+            raise StoreCorrupt(str(new), reason)
+    finally:
+        content.close()
+
+
+def _write_report(path: Path, done: Repair) -> None:
+    new_file(path)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(done)) + b"\n")
+    sync_file(path)

@@ -1,0 +1,262 @@
+"""Every row that can still be read in a damaged database file, wherever its page hangs.
+
+The file is never walked from the top, since what leads to a page may be what is damaged: each page
+is read as if it were a table of its own, through SQLite, so that an encrypted page is decrypted and
+checked on the way. What a row is shows in its columns; entries and contents prove themselves by
+their hashes. Works on a copy; nothing here writes to the store.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import apsw
+
+from perdure.stores.chain import HASH_BYTES, SALT_BYTES
+from perdure.stores.key import StoreKey
+from perdure.stores.sqlite.opening import PAGE_BYTES
+from perdure.stores.sqlite.packing.cipher import unlock
+from perdure.stores.sqlite.rows import Connection, Row
+
+AT_ONCE = 100
+"""Pages that are looked at in one transaction."""
+
+_COLUMNS = 26
+_NAMES = ", ".join(f"c{number}" for number in range(_COLUMNS))
+_CHUNK_BYTES = 2**20
+_MAGIC = b"SQLite format 3\0"
+_PAGE_SIZES = frozenset(2**power for power in range(9, 17))
+
+
+class Salvage:
+    """Rows by what they are, as tuples of the columns that ``migrations`` give their tables.
+
+    Shape: of rows that are in the file twice, all are here.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[Row] = []
+        self.streams: list[Row] = []
+        self.births: list[Row] = []
+        self.entries: list[Row] = []
+        self.commits: list[Row] = []
+        self.aliases: list[Row] = []
+        self.contents: list[Row] = []
+        self.unreadable_pages = 0
+
+    def take(self, rowid: int, row: Row) -> None:
+        """Keep a row of a table, if it is one of ours."""
+        for is_one, width, kept in (
+            (_is_entry, 14, self.entries),
+            (_is_content, 6, self.contents),
+            (_is_stream, 22, self.streams),
+            (_is_birth, 8, self.births),
+            (_is_commit, 5, self.commits),
+            (_is_name, 2, self.names),
+        ):
+            if is_one(row):
+                kept.append((rowid, *row[1:width]))
+                return
+
+
+def salvaged(path: Path, key: StoreKey | None, folder: Path) -> Salvage:
+    """What can be read of the store at `path`, by way of a copy in `folder`. Blocks."""
+    copy = folder / "damaged.db"
+    copy_store(path, copy)
+    _play_log(copy, key)
+    if key is None:
+        _give_new_first_page(copy)
+    for name in ("-wal", "-shm", "-journal"):
+        copy.with_name(copy.name + name).unlink(missing_ok=True)
+    found = Salvage()
+    db = _connection(copy, key)
+    try:
+        _look_through(db, found)
+    finally:
+        db.close()
+    return found
+
+
+def copy_store(path: Path, copy: Path) -> None:
+    """Copy a database and its log, byte by byte.
+
+    The database through SQLite's file layer: any other would drop the locks this process has on it.
+    """
+    for name in ("-wal", "-journal"):
+        log = path.with_name(path.name + name)
+        if log.exists():
+            shutil.copyfile(log, copy.with_name(copy.name + name))
+    flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
+    file = apsw.VFSFile("", str(path.resolve()), flags)
+    try:
+        size = file.xFileSize()
+        with copy.open("xb") as target:
+            for offset in range(0, size, _CHUNK_BYTES):
+                target.write(file.xRead(min(_CHUNK_BYTES, size - offset), offset))
+    finally:
+        file.xClose()
+
+
+def _connection(path: Path, key: StoreKey | None) -> Connection:
+    flags = apsw.SQLITE_OPEN_READWRITE
+    db = cast("Connection", apsw.Connection(str(path), flags=flags))
+    unlock(db, key)
+    return db
+
+
+def _play_log(copy: Path, key: StoreKey | None) -> None:
+    """Bring what is in the write-ahead log into the copy, as far as SQLite can."""
+    db = _connection(copy, key)
+    try:
+        with suppress(apsw.Error):  # what cannot be played is lost; what is in the database is not
+            db.pragma("wal_checkpoint", "TRUNCATE")
+            db.pragma("journal_mode", "DELETE")
+    finally:
+        with suppress(apsw.Error):  # it tries again to play the log
+            db.close()
+
+
+def _give_new_first_page(copy: Path) -> None:
+    """Give the plain copy a first page that leads nowhere: nothing that follows needs its own."""
+    size = copy.stat().st_size
+    with copy.open("r+b") as file:
+        head = file.read(100)
+        page = int.from_bytes(head[16:18], "big") if head.startswith(_MAGIC) else PAGE_BYTES
+        page = 65_536 if page == 1 else page
+        page = page if page in _PAGE_SIZES else PAGE_BYTES
+        pages = -(-size // page)
+        file.seek(0)
+        file.write(_first_page(copy.parent, page, pages))
+        file.truncate(pages * page)
+
+
+def _first_page(folder: Path, page_bytes: int, pages: int) -> bytes:
+    """The first page of a database of so many pages that knows of no table."""
+    empty = folder / "empty.db"
+    empty.unlink(missing_ok=True)
+    db = cast("Connection", apsw.Connection(str(empty)))
+    db.pragma("page_size", page_bytes)
+    db.execute("CREATE TABLE t (x); DROP TABLE t")
+    db.close()
+    page = bytearray(empty.read_bytes()[:page_bytes])
+    page[28:32] = pages.to_bytes(4, "big")
+    page[32:40] = bytes(8)  # no free pages
+    page[92:96] = page[24:28]  # the number of pages is up to date
+    return bytes(page)
+
+
+# ---------------------------------------------------------------- page by page
+
+
+def _look_through(db: Connection, found: Salvage) -> None:
+    pages = int(db.pragma("page_count"))
+    for first in range(2, pages + 1, AT_ONCE):
+        _look_at(db, range(first, min(first + AT_ONCE, pages + 1)), found)
+
+
+def _look_at(db: Connection, pages: Sequence[int], found: Salvage) -> None:
+    """Read `pages`, each as a table and as an index, in a transaction that is taken back."""
+    db.pragma("writable_schema", "ON")
+    db.execute("BEGIN")
+    try:
+        with suppress(apsw.Error):
+            db.execute("DELETE FROM sqlite_schema")
+        for page in pages:
+            _pretend(db, f"p{page}", page, f"({_NAMES})")
+            _pretend(db, f"q{page}", page, "(a, b, c, d, PRIMARY KEY (a, b, c, d)) WITHOUT ROWID")
+        db.pragma("writable_schema", "RESET")
+        for page in pages:
+            is_table = _take_table(db, page, found)
+            is_index = _take_index(db, page, found)
+            found.unreadable_pages += not (is_table or is_index)
+    finally:
+        db.execute("ROLLBACK")
+        db.pragma("writable_schema", "RESET")
+
+
+def _pretend(db: Connection, name: str, page: int, columns: str) -> None:
+    sql = f"CREATE TABLE {name} {columns}"
+    db.execute("INSERT INTO sqlite_schema VALUES ('table', ?, ?, ?, ?)", (name, name, page, sql))
+
+
+def _take_table(db: Connection, page: int, found: Salvage) -> bool:
+    """Take the rows of a leaf of a table; False when the page is none."""
+    is_one = False
+    for row in _rows(db, f"SELECT rowid, * FROM p{page}"):  # noqa: S608 - a number
+        is_one = True
+        found.take(row[0], row[1:])
+    return is_one
+
+
+def _take_index(db: Connection, page: int, found: Salvage) -> bool:
+    is_one = False
+    for row in _rows(db, f"SELECT a, b, c, d FROM q{page}"):  # noqa: S608 - a number
+        is_one = True
+        if _is_alias(row):
+            found.aliases.append(row[:3])
+    return is_one
+
+
+def _rows(db: Connection, sql: str) -> Iterator[Row]:
+    """The rows up to the first that cannot be read."""
+    with suppress(apsw.Error, UnicodeDecodeError):
+        yield from db.execute(sql)
+
+
+# ---------------------------------------------------------------- what a row is
+
+
+def _has(row: Row, *types: type | tuple[type, ...]) -> bool:
+    """Whether the columns from the second on are of `types`, and no more follow."""
+    count = len(types)
+    has_all = all(isinstance(value, kind) for value, kind in zip(row[1:], types, strict=False))
+    return has_all and all(value is None for value in row[count + 1 :]) and row[0] is None
+
+
+_Or = (int, type(None))
+
+
+def _is_entry(row: Row) -> bool:
+    whole = (int, int, int, int, int, _Or, (int, str, type(None)), _Or, _Or, _Or)
+    sealed = ((bytes, type(None)), bytes, bytes)
+    if not _has(row, *whole, *sealed):
+        return False
+    salt, digest = row[11], row[12]
+    return len(digest) == HASH_BYTES and (salt is None or len(salt) == SALT_BYTES)
+
+
+def _is_content(row: Row) -> bool:
+    if not _has(row, int, str, int, bytes, _Or):
+        return False
+    return str(row[2]).startswith("sha256-")
+
+
+def _is_stream(row: Row) -> bool:
+    text = (str, type(None))
+    return _has(
+        row,
+        *(int, str, str, str, text, int, int, _Or, _Or, bytes, int, text, int, _Or, int),
+        *(text, text, text, str, int, int),
+    )
+
+
+def _is_birth(row: Row) -> bool:
+    return _has(row, bytes, bytes, int, _Or, _Or, _Or, _Or) and len(row[2]) == HASH_BYTES
+
+
+def _is_commit(row: Row) -> bool:
+    return _has(row, int, int, int, bytes) and len(row[4]) == HASH_BYTES
+
+
+def _is_name(row: Row) -> bool:
+    return _has(row, str)
+
+
+def _is_alias(row: Row) -> bool:
+    stream, name, seq, rest = cast("tuple[Any, Any, Any, Any]", row)
+    is_shaped = isinstance(stream, int) and isinstance(name, str) and isinstance(seq, int)
+    return is_shaped and rest is None and not name.startswith("sha256-")
