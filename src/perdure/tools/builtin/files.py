@@ -8,9 +8,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from perdure.errors import ToolError
-from perdure.tools.builtin.jail import Jail
-from perdure.tools.builtin.walk import MAX_VISITED, entries_below, matches
 from perdure.tools.declare import tool
+from perdure.tools.paths.jail import Jail
+from perdure.tools.paths.walk import MAX_VISITED, entries_below, matches
 from perdure.tools.spec import DEFAULT_OUTPUT_BYTES, ToolCall
 
 MAX_FILE_BYTES = 8 * 1024 * 1024

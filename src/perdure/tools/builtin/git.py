@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Meta
 
 from perdure.errors import InvalidArguments, ToolDenied, ToolError
-from perdure.tools.builtin.floors import is_secret
 from perdure.tools.builtin.processes import Ended, run_program, small_environment, told
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
+from perdure.tools.paths.floors import is_secret
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import Subject, ToolCall, ToolOutput
 

@@ -14,6 +14,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -79,8 +80,8 @@ async def run_program(
     """
     program = program_of(argv[0], environment["PATH"], tool)
     loop = asyncio.get_running_loop()
-    try:
-        transport, watched = await loop.subprocess_exec(
+    starting = asyncio.ensure_future(
+        loop.subprocess_exec(
             _Watched,
             program,
             *argv[1:],
@@ -91,6 +92,9 @@ async def run_program(
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
+    )
+    try:
+        transport, watched = await _begun(starting)
     except FileNotFoundError:
         raise ToolUnavailable(tool, "there is no such program on this machine") from None
     except (OSError, ValueError):
@@ -98,16 +102,33 @@ async def run_program(
     try:
         is_late = not await watched.has_ended(transport.get_pid(), timeout_s)
     finally:
-        _signal(transport.get_pid(), signal.SIGKILL)
-        try:
-            # One who left the group may hold the pipes: what it says is not waited for.
-            await asyncio.wait((watched.closed,), timeout=DRAIN_S)
-        finally:
-            transport.close()
-        await asyncio.wait((watched.closed,), timeout=DRAIN_S)
+        await _end(transport, watched)
     out, error = watched.outputs
     code = None if is_late else transport.get_returncode()
     return Ended(code, bytes(out.data), bytes(error.data), out.left_out + error.left_out)
+
+
+async def _begun(starting: asyncio.Future[_Program]) -> _Program:
+    """The program, once it runs. One that is given up while it starts is started, then killed."""
+    try:
+        await asyncio.wait((starting,))
+    except asyncio.CancelledError:
+        await asyncio.wait((starting,))
+        if not starting.cancelled() and starting.exception() is None:
+            await _end(*starting.result())
+        raise
+    return starting.result()
+
+
+async def _end(transport: asyncio.SubprocessTransport, watched: _Watched) -> None:
+    """Kill what is left of the program's group, and let go of its pipes."""
+    _signal(transport.get_pid(), signal.SIGKILL)
+    try:
+        # One who left the group may hold the pipes: what it says is not waited for.
+        await asyncio.wait((watched.closed,), timeout=DRAIN_S)
+    finally:
+        transport.close()
+    await asyncio.wait((watched.closed,), timeout=DRAIN_S)
 
 
 class _Kept:
@@ -151,6 +172,9 @@ class _Watched(asyncio.SubprocessProtocol):
         _signal(pid, signal.SIGTERM)
         await asyncio.wait((self.exited,), timeout=TERMINATE_S)
         return False
+
+
+_Program: TypeAlias = tuple[asyncio.SubprocessTransport, _Watched]
 
 
 def _signal(group: int, number: signal.Signals) -> None:

@@ -15,9 +15,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from perdure.tools.builtin.files import lines_of, shown_path, text_of
-from perdure.tools.builtin.jail import Jail, Reached, open_regular
-from perdure.tools.builtin.walk import MAX_VISITED, entries_below, matches
 from perdure.tools.declare import tool
+from perdure.tools.paths.jail import Jail, Reached, open_regular
+from perdure.tools.paths.walk import MAX_VISITED, entries_below, matches
 from perdure.tools.spec import ToolCall
 
 MAX_MATCHES = 200

@@ -17,10 +17,10 @@ from msgspec import Meta
 
 from perdure.errors import InvalidArguments, ToolDenied, ToolError
 from perdure.tools.builtin.files import MAX_FILE_BYTES, text_of
-from perdure.tools.builtin.floors import is_protected
-from perdure.tools.builtin.jail import LINKED, Jail, Place, open_regular, refuse_special
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
+from perdure.tools.paths.floors import is_protected
+from perdure.tools.paths.jail import LINKED, Jail, Place, open_regular, refuse_special
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import Subject, ToolCall
 

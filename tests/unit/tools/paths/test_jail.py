@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import ToolDenied, ToolError
-from perdure.tools.builtin.floors import is_secret
-from perdure.tools.builtin.jail import MAX_DEPTH, Jail
+from perdure.tools.paths.floors import is_secret
+from perdure.tools.paths.jail import MAX_DEPTH, Jail
 
 SECRET = b"outside"
 SWAPS = 400

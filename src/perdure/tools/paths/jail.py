@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.errors import ToolDenied, ToolError
-from perdure.tools.builtin.floors import is_protected, is_secret
+from perdure.tools.paths.floors import is_protected, is_secret
 from perdure.tools.spec import ToolCall
 
 MAX_DEPTH = 128

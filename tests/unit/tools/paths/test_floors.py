@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.tools.builtin.floors import folded_name, is_protected, is_secret
+from perdure.tools.paths.floors import folded_name, is_protected, is_secret
 
 DOTS = "a/b"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.tools.builtin import walk
-from perdure.tools.builtin.jail import Jail
-from perdure.tools.builtin.walk import entries_below, matches
+from perdure.tools.paths import walk
+from perdure.tools.paths.jail import Jail
+from perdure.tools.paths.walk import entries_below, matches
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from perdure.tools.builtin.floors import is_secret
-from perdure.tools.builtin.jail import MAX_DEPTH, Reached, open_directory
+from perdure.tools.paths.floors import is_secret
+from perdure.tools.paths.jail import MAX_DEPTH, Reached, open_directory
 
 MAX_VISITED = 20_000
 """Entries that are looked at before a walk gives up."""

@@ -1,0 +1,53 @@
+"""The built-in tools by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from perdure.errors import ConfigError
+from perdure.tools.builtin.desktop import notify, read_clipboard
+from perdure.tools.builtin.files import list_directory, read_file
+from perdure.tools.builtin.git import git_commit, git_status
+from perdure.tools.builtin.media import read_media
+from perdure.tools.builtin.search import search_files
+from perdure.tools.builtin.shell import run_command
+from perdure.tools.builtin.web import http_request, web_search
+from perdure.tools.builtin.writing import edit_file, write_file
+from perdure.tools.spec import ToolSpec
+
+BUILTIN: Mapping[str, ToolSpec] = {
+    spec.name: spec
+    for spec in (
+        read_file,
+        list_directory,
+        search_files,
+        read_media,
+        write_file,
+        edit_file,
+        run_command,
+        git_status,
+        git_commit,
+        http_request,
+        web_search,
+        read_clipboard,
+        notify,
+    )
+}
+"""Name -> tool, those that only read first."""
+
+
+def with_names(
+    tools: Iterable[str | ToolSpec | Callable[..., Any]],
+) -> tuple[ToolSpec | Callable[..., Any], ...]:
+    """`tools` with the built-in tool for each name.
+
+    Raises: ConfigError for a name that no built-in tool has.
+    """
+    return tuple(_named(each) if isinstance(each, str) else each for each in tools)
+
+
+def _named(name: str) -> ToolSpec:
+    if name not in BUILTIN:
+        raise ConfigError(f"there is no built-in tool {name!r}; there are: {', '.join(BUILTIN)}")
+    return BUILTIN[name]

@@ -1,0 +1,198 @@
+"""Asking the web: one request to an allowed host, and a search. Through the pinned transport only.
+
+The HTTP library is loaded when a request is made. A secret of the configuration is put in last and
+is taken out of all that comes back.
+"""
+
+from __future__ import annotations
+
+import importlib
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, cast
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from perdure.egress.destinations import Destination, destination_of
+from perdure.egress.exchange import Answered, Asked, Fetch
+from perdure.egress.headers import sendable, without
+from perdure.errors import (
+    EgressDenied,
+    EgressError,
+    InvalidArguments,
+    ToolDenied,
+    ToolError,
+    ToolUnavailable,
+)
+from perdure.secrets.references import names_in
+from perdure.secrets.vault import Taint
+from perdure.tools.builtin.proposing import proposing
+from perdure.tools.declare import tool
+from perdure.tools.permissions import Permissions
+from perdure.tools.spec import Subject, ToolCall, ToolSpec
+
+MAX_BODY = 1024 * 1024
+MAX_RESULTS = 20
+
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+_Body = Annotated[str, Meta(max_length=MAX_BODY)]
+
+_SHOWN_HEADERS = ("content-type", "location", "retry-after", "etag", "last-modified", "link")
+_TEXT = ("text/", "application/json", "application/xml", "application/javascript", "application/x-")
+_HTTP_CONFIG = frozenset(("credential", "credentialRef", "auth", "proxy", "verify", "timeout"))
+_SEARCH_CONFIG = frozenset(("endpoint", "credential", "credentialRef", "engine", "headers", "url"))
+
+
+def about_request(args: Mapping[str, object], permissions: Permissions) -> Subject:
+    """The host a request goes to, refused already when it is not allowed."""
+    place = _allowed(args, permissions)
+    method = str(args.get("method") or "GET")
+    return Subject(f"{method} {place.url}", f"{method} {place.scheme}://{place.host}:{place.port}")
+
+
+def about_search(args: Mapping[str, object], permissions: Permissions) -> Subject:
+    """The words that are sent to the search engine."""
+    _endpoint(permissions)
+    return Subject(f"search for {args['query']!s}", "search")
+
+
+def web_tools(fetch: Fetch) -> tuple[ToolSpec, ToolSpec]:
+    """``http_request`` and ``web_search`` over `fetch`."""
+
+    @proposing("egress", about_request, is_outside=True, config_only=_HTTP_CONFIG)
+    @tool(effect="external")
+    async def http_request(
+        url: Annotated[str, "An https URL of an allowed host.", Meta(min_length=1)],
+        method: Annotated[Method, "How to ask."] = "GET",
+        headers: Annotated[dict[str, str] | None, "Further headers."] = None,
+        body: Annotated[_Body | None, "What is sent along, as text."] = None,
+        *,
+        call: ToolCall,
+    ) -> str:
+        """Ask a web server one thing. Redirects are not followed; their target is shown."""
+        place = _allowed({"url": url}, call.permissions)
+        sent = sendable(headers or {})
+        credential = call.permissions.credentials.get(place.host)
+        if credential is not None:
+            authorization = _authorization(call.secrets, credential)
+            sent = {**without(sent, ["authorization"]), "authorization": authorization}
+        data = None if body is None else body.encode(errors="replace")
+        asked = Asked(destination=place, method=method, headers=sent, body=data)
+        return _shown(await _answer(fetch, call.tool, asked))
+
+    @proposing("egress", about_search, is_outside=True, config_only=_SEARCH_CONFIG)
+    @tool(effect="read", on_unknown="retry")
+    async def web_search(
+        query: Annotated[str, "What to look for.", Meta(min_length=1, max_length=500)],
+        max_results: Annotated[int, "How many results.", Meta(ge=1, le=MAX_RESULTS)] = 8,
+        *,
+        call: ToolCall,
+    ) -> str:
+        """Search the web. Gives titles, addresses and extracts; http_request reads a page."""
+        place = _endpoint(call.permissions)
+        joint = "&" if "?" in place.target else "?"
+        target = f"{place.target}{joint}{urlencode({'q': query, 'format': 'json'})}"
+        credential = call.permissions.search_credential
+        sent = {"accept": "application/json"}
+        if credential is not None:
+            sent["authorization"] = _authorization(call.secrets, credential)
+        asked = Asked(
+            destination=msgspec.structs.replace(place, target=target),
+            headers=sent,
+            is_local_open=call.permissions.is_search_local,
+        )
+        return _results(call.tool, await _answer(fetch, call.tool, asked), max_results)
+
+    return http_request, web_search
+
+
+async def _pinned(asked: Asked) -> Answered:
+    return await importlib.import_module("perdure.egress.fetching").fetch(asked)
+
+
+http_request, web_search = web_tools(_pinned)
+
+
+def _allowed(args: Mapping[str, object], permissions: Permissions) -> Destination:
+    """Where a request goes.
+
+    Raises: ToolDenied; InvalidArguments for a reference to a secret: a model has none to give.
+    """
+    if any(names_in(str(value)) for value in args.values()):
+        reason = "secrets are put in by the configuration (credentials), never by the request"
+        raise InvalidArguments("http_request", reason)
+    try:
+        place = destination_of(str(args["url"]))
+    except EgressDenied as error:
+        raise ToolDenied("http_request", error.reason) from None
+    if place.host not in permissions.allowed_domains:
+        raise ToolDenied("http_request", "the host is not one of those that are allowed")
+    return place
+
+
+def _endpoint(permissions: Permissions) -> Destination:
+    if permissions.search_endpoint is None:
+        reason = "no search engine is configured (search_endpoint)"
+        raise ToolUnavailable("web_search", reason)
+    try:
+        return destination_of(
+            permissions.search_endpoint, is_local_open=permissions.is_search_local
+        )
+    except EgressDenied as error:
+        raise ToolDenied("web_search", error.reason) from None
+
+
+def _authorization(secrets: Taint, credential: str) -> str:
+    """The header that `credential` gives: as it is written, a bare secret as a bearer token.
+
+    ``Basic NAME:{{secrets.X}}`` is encoded as servers want it.
+    """
+    value = secrets.filled(credential)
+    scheme, _, rest = value.partition(" ")
+    if scheme.lower() == "basic" and ":" in rest:
+        encoded = b64encode(rest.encode()).decode()
+        secrets.took(names_in(credential)[0], encoded)
+        return f"Basic {encoded}"
+    return value if rest else f"Bearer {value}"
+
+
+async def _answer(fetch: Fetch, tool_name: str, asked: Asked) -> Answered:
+    try:
+        return await fetch(asked)
+    except EgressDenied as error:
+        raise ToolDenied(tool_name, error.reason) from None
+    except EgressError as error:
+        raise ToolError(tool_name, error.reason) from None
+
+
+def _shown(answer: Answered) -> str:
+    headers = [f"{n}: {answer.headers[n]}" for n in _SHOWN_HEADERS if n in answer.headers]
+    kind = answer.headers.get("content-type", "text/plain").lower()
+    if not kind.startswith(_TEXT) and b"\0" in answer.body[:8192]:
+        body = f"[{len(answer.body)} bytes that are no text]"
+    else:
+        body = answer.body.decode(errors="replace")
+    cut = [f"[cut after {len(answer.body)} bytes]"] if answer.is_cut else []
+    return "\n".join((f"status {answer.status}", *headers, "", body, *cut))
+
+
+def _results(tool_name: str, answer: Answered, count: int) -> str:
+    """The results of a search engine that answers as SearXNG does."""
+    if answer.status != 200:
+        raise ToolError(tool_name, f"the search engine answered with status {answer.status}")
+    try:
+        found = msgspec.json.decode(answer.body, type=dict[str, Any])
+        results = cast("list[Any]", found.get("results") or [])
+        texts = [_result(cast("Mapping[str, Any]", result)) for result in results[:count]]
+    except (ValueError, AttributeError, TypeError):
+        raise ToolError(tool_name, "the answer of the search engine cannot be read") from None
+    return "\n\n".join(texts) or "[nothing found]"
+
+
+def _result(result: Mapping[str, Any]) -> str:
+    url = str(result.get("url", ""))
+    address = url if urlsplit(url).scheme in ("http", "https") else "[no address]"
+    parts = (str(result.get("title", "")).strip(), address, str(result.get("content", "")).strip())
+    return "\n".join(part for part in parts if part)

@@ -1,0 +1,1 @@
+"""Paths that a model gives, walked inside a jail."""

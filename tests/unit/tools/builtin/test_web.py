@@ -1,0 +1,169 @@
+"""Requests and searches: what is sent, what comes back, and what never leaves."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.egress.exchange import Answered, Asked
+from perdure.errors import EgressError, ToolDenied, ToolUnavailable
+from perdure.tools.builtin.web import about_request, about_search, web_tools
+from perdure.tools.execute import FROM_OUTSIDE, ToolRun
+from perdure.tools.permissions import Permissions
+from tests.fakes.tool_calls import Tools
+
+SECRET = "t0ps3cret-value"
+ALLOWED = Permissions(
+    allowed_domains=("api.example.com",), credentials={"api.example.com": "{{secrets.API}}"}
+)
+SEARCH = Permissions(search_endpoint="https://search.example.com/search?language=en")
+
+
+class Web:
+    """Keeps what was asked and answers always the same."""
+
+    def __init__(self, answer: Answered | None = None) -> None:
+        self.asked: list[Asked] = []
+        self._answer = answer or Answered(200, {"content-type": "text/plain"}, b"hello")
+
+    async def fetch(self, asked: Asked) -> Answered:
+        self.asked.append(asked)
+        return self._answer
+
+
+async def request(web: Web, permissions: Permissions = ALLOWED, **args: Any) -> ToolRun:
+    tool, _ = web_tools(web.fetch)
+    return await Tools(Path(), permissions, {"API": SECRET}).run(tool, **args)
+
+
+async def search(web: Web, permissions: Permissions = SEARCH, **args: Any) -> ToolRun:
+    _, tool = web_tools(web.fetch)
+    return await Tools(Path(), permissions, {"API": SECRET}).run(tool, **args)
+
+
+async def test_an_answer_is_shown_and_branded_as_from_outside() -> None:
+    web = Web(Answered(302, {"location": "https://x.test/", "set-cookie": "a=b"}, b"moved"))
+    run = await request(web, url="https://api.example.com/a")
+    assert run.output.text == f"{FROM_OUTSIDE}\nstatus 302\nlocation: https://x.test/\n\nmoved"
+
+
+async def test_the_credential_of_the_host_replaces_any_of_the_model() -> None:
+    web = Web()
+    headers = {"AUTHORIZATION": "Bearer mine", "X-A": "1", "Host": "evil.test"}
+    await request(web, url="https://api.example.com/", headers=headers)
+    assert dict(web.asked[0].headers) == {"X-A": "1", "authorization": f"Bearer {SECRET}"}
+
+
+async def test_a_basic_credential_is_encoded_and_scrubbed_in_both_forms() -> None:
+    encoded = base64.b64encode(f"me:{SECRET}".encode()).decode()
+    web = Web(Answered(200, {}, f"you sent {encoded} and {SECRET}".encode()))
+    permissions = Permissions(
+        allowed_domains=("a.com",), credentials={"a.com": "Basic me:{{secrets.API}}"}
+    )
+    run = await request(web, permissions, url="https://a.com/")
+    assert web.asked[0].headers["authorization"] == f"Basic {encoded}"
+    assert encoded not in run.output.text
+    assert SECRET not in run.output.text
+
+
+async def test_a_secret_that_is_missing_says_where_to_put_it() -> None:
+    tool, _ = web_tools(Web().fetch)
+    run = await Tools(Path(), ALLOWED).run(tool, url="https://api.example.com/")
+    assert run.error_code == "secret_missing"
+
+
+async def test_a_model_cannot_have_a_secret_put_in() -> None:
+    web = Web()
+    for args in (
+        {"url": "https://api.example.com/?{{secrets.API}}"},
+        {"url": "https://api.example.com/", "body": "{{ secrets.API }}"},
+        {"url": "https://api.example.com/", "headers": {"X-A": "{{secrets.API}}"}},
+    ):
+        with pytest.raises(Exception, match="never by the request"):
+            about_request({"method": "GET", **args}, ALLOWED)
+    assert web.asked == []
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.com/", "https://api.example.com.evil.test/", "http://api.example.com/"]
+)
+async def test_only_allowed_hosts_are_asked(url: str) -> None:
+    web = Web()
+    run = await request(web, url=url)
+    assert (run.outcome, web.asked) == ("refused", [])
+
+
+async def test_what_is_no_text_is_not_shown() -> None:
+    web = Web(Answered(200, {"content-type": "image/png"}, b"\x89PNG\0"))
+    assert (
+        "[5 bytes that are no text]"
+        in (await request(web, url="https://api.example.com/")).output.text
+    )
+
+
+async def test_why_there_is_no_answer_is_told_without_the_address() -> None:
+    async def fetch(asked: Asked) -> Answered:
+        raise EgressError("no connection could be made")
+
+    tool, _ = web_tools(fetch)
+    run = await Tools(Path(), Permissions(allowed_domains=("a.com",))).run(
+        tool, url="https://a.com/"
+    )
+    assert run.error == "http_request: no connection could be made"
+
+
+def test_a_request_is_granted_by_method_and_host() -> None:
+    subject = about_request({"url": "https://api.example.com/x?y", "method": "PUT"}, ALLOWED)
+    assert subject.shown == "PUT https://api.example.com/x?y"
+    assert subject.grant == "PUT https://api.example.com:443"
+
+
+async def test_a_search_asks_the_configured_engine_and_shows_what_it_found() -> None:
+    body = b"""{"results": [
+        {"title": " One ", "url": "https://one.test/", "content": "first"},
+        {"title": "Two", "url": "javascript:alert(1)", "content": null},
+        {"title": "Three", "url": "https://three.test/"}]}"""
+    web = Web(Answered(200, {}, body))
+    run = await search(web, query="a b&c", max_results=2, endpoint="https://evil.test")
+    assert web.asked[0].destination.url == (
+        "https://search.example.com/search?language=en&q=a+b%26c&format=json"
+    )
+    assert run.output.text == (
+        f"{FROM_OUTSIDE}\nOne\nhttps://one.test/\nfirst\n\nTwo\n[no address]\nNone"
+    )
+
+
+async def test_a_search_engine_may_want_a_credential() -> None:
+    permissions = Permissions(
+        search_endpoint="https://s.example.com", search_credential="Token {{secrets.API}}"
+    )
+    web = Web(Answered(200, {}, b'{"results": []}'))
+    run = await search(web, permissions, query="x")
+    assert web.asked[0].headers["authorization"] == f"Token {SECRET}"
+    assert run.output.text.endswith("[nothing found]")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"results": [1]}', b"<html>"])
+async def test_an_answer_that_is_no_result_is_an_error(body: bytes) -> None:
+    run = await search(Web(Answered(200, {}, body)), query="x")
+    assert run.error == "web_search: the answer of the search engine cannot be read"
+
+
+async def test_an_engine_that_refuses_is_told_by_its_status() -> None:
+    run = await search(Web(Answered(403, {}, b"no")), query="x")
+    assert run.error == "web_search: the search engine answered with status 403"
+
+
+def test_without_an_engine_there_is_no_search() -> None:
+    with pytest.raises(ToolUnavailable, match="search_endpoint"):
+        about_search({"query": "x"}, Permissions())
+
+
+def test_a_denial_repeats_nothing_of_the_url() -> None:
+    with pytest.raises(ToolDenied) as refused:
+        about_request({"url": "https://u:pw@10.0.0.1/x"}, ALLOWED)
+    assert "10.0" not in str(refused.value)
+    assert "pw" not in str(refused.value)
