@@ -1,7 +1,8 @@
 """`python -m benchmarks [NAME ...] [--quick] [--seed N]`: the table, and the figures as JSON.
 
-A benchmark is a module here with `measure`, listed in `BENCHMARKS`. Times are of this machine at
-this moment: what counts is how the store compares with the raw driver in the same run.
+Without names it is the table of the goals (`GOALS`); `OTHERS` are measured when they are named.
+Times are of this machine at this moment: what counts is how the store compares with the raw driver
+in the same run.
 """
 
 from __future__ import annotations
@@ -18,29 +19,43 @@ from rich.table import Table
 
 from benchmarks import (
     append,
+    concurrent,
     context,
     disk,
     encryption,
     fork,
     importing,
+    kills,
     postgres,
     reading,
     search,
+    sessions,
 )
 from benchmarks.figures import Benchmark, Figure, Run
 from benchmarks.machine import facts
 
-BENCHMARKS: dict[str, Benchmark] = {
+GOALS: dict[str, Benchmark] = {
     "append": append.measure,
-    "fork": fork.measure,
-    "context": context.measure,
-    "disk": disk.measure,
-    "search": search.measure,
-    "encryption": encryption.measure,
+    "growth": append.measure_growth,
+    "concurrent": concurrent.measure,
+    "processes": concurrent.measure_processes,
+    "same-session": concurrent.measure_same_session,
+    "messages": sessions.measure_messages,
     "import": importing.measure,
+    "lists": sessions.measure_lists,
+    "disk": disk.measure,
+    "fork": fork.measure,
+    "kills": kills.measure,
+    "encryption": encryption.measure,
     "postgres": postgres.measure,
+    "search": search.measure,
+    "postgres-search": postgres.measure_search,
+}
+OTHERS: dict[str, Benchmark] = {
+    "context": context.measure,
     "reading": reading.measure,
 }
+BENCHMARKS = {**GOALS, **OTHERS}
 RESULTS = Path(__file__).parent / "results"
 SEED = 20_261_120
 TABLE_WIDTH = 112
@@ -53,7 +68,7 @@ def main() -> None:
     figures: list[Figure] = []
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)
-    for name in arguments.names or BENCHMARKS:
+    for name in arguments.names or GOALS:
         with (
             console.status(f"measuring {name}"),
             tempfile.TemporaryDirectory(dir=arguments.folder, prefix="perdure-bench-") as folder,
@@ -74,7 +89,11 @@ class _Arguments(argparse.Namespace):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure perdure beside the raw drivers.",
+        epilog=f"NAME, of the goals: {', '.join(GOALS)}; of the others: {', '.join(OTHERS)}.",
+    )
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work")
     parser.add_argument("--seed", type=int, default=SEED)
@@ -83,19 +102,27 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _table(figures: list[Figure]) -> Table:
-    table = Table("claim", "what", "value", "raw", "at most", "holds")
+    table = Table("what", "", "figure", "raw", "goal", "")
+    before = ""
     for figure in figures:
-        raw = "" if figure.raw is None else f"{figure.raw:,.3g}"
-        limit = "" if figure.limit is None else f"{figure.limit:,g}"
-        holds = {True: "yes", False: "[red]no[/red]", None: ""}[figure.is_met]
-        value = f"{figure.value:,.3g} {figure.unit}"
-        table.add_row(figure.claim, figure.what, value, raw, limit, holds)
+        claim = "" if figure.claim == before else figure.claim
+        before = figure.claim
+        raw = "" if figure.raw is None else _number(figure.raw)
+        met = {True: "met", False: "[red]missed[/red]", None: ""}[figure.is_met]
+        value = f"{_number(figure.value)} {figure.unit}"
+        table.add_row(claim, figure.what, value, raw, figure.goal, met)
     return table
+
+
+def _number(value: float) -> str:
+    """Three figures that mean something."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _written(figures: list[Figure], *, seed: int, is_quick: bool) -> Path:
     at = datetime.now(UTC)
-    result = {"at": at, "machine": facts(), "seed": seed, "quick": is_quick, "figures": figures}
+    told = [{**msgspec.structs.asdict(each), "met": each.is_met} for each in figures]
+    result = {"at": at, "machine": facts(), "seed": seed, "quick": is_quick, "figures": told}
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{at:%Y%m%dT%H%M%SZ}.json"
     path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2))

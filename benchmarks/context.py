@@ -12,7 +12,7 @@ import apsw
 
 from benchmarks.figures import Figure, Run, Stopwatch, append, create, median, opened
 from benchmarks.raw import RawLog
-from benchmarks.workload import turns
+from benchmarks.workload import ENTRIES_A_TURN, turns
 from perdure.session.codec import new_tree
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId, entry_id
@@ -31,7 +31,7 @@ async def measure(run: Run) -> list[Figure]:
     store = await opened(run.folder / "context.db", "normal")
     raw = RawLog(run.folder / "raw-context.db", "normal")
     leaves = {size: await _fill(store, run, size) for size in SIZES}
-    for turn in turns(run.seed, SIZES[1] // 6):
+    for turn in turns(run.seed, SIZES[1] // ENTRIES_A_TURN):
         raw.append([entry.body for entry in turn])
     shown = len((await _window(store, *leaves[SIZES[1]])).entries)
     watches = {size: Stopwatch() for size in SIZES}
@@ -59,8 +59,8 @@ async def measure(run: Run) -> list[Figure]:
 async def _fill(store: SqliteStore, run: Run, size: int) -> tuple[StreamId, EntryId]:
     stream = StreamId(f"session-{size}")
     await create(store, stream)
-    entries = [entry for turn in turns(run.seed, size // 6 + 2) for entry in turn]
-    first = size - 6 * TURNS_AFTER - 1
+    entries = [entry for turn in turns(run.seed, size // ENTRIES_A_TURN + 2) for entry in turn]
+    first = size - ENTRIES_A_TURN * TURNS_AFTER - 1
     for start in range(0, first, 500):
         await append(store, stream, entries[start : min(start + 500, first)])
     kept = entry_id(stream, first - KEPT)

@@ -13,7 +13,7 @@ from perdure.client.clock import SystemClock, system_random
 from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
-from perdure.stores.protocol import Commit, Committed, Write
+from perdure.stores.protocol import Commit, Committed, SessionStore, Write
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.writer import Durability
 
@@ -35,8 +35,9 @@ class Run(msgspec.Struct, frozen=True):
 class Figure(msgspec.Struct, frozen=True):
     """One line of the table.
 
-    Shape: `raw` is the same measured on the raw driver, where there is such a thing; `limit` is
-    what `value` may be at most by the claim, None where it is only shown.
+    Shape: `raw` is the same measured on the raw driver in the same run, where there is such a
+    thing; `limit` is what `value` may be at most, `least` what it must be at least, by the claim;
+    both None where it is only shown.
     """
 
     claim: str
@@ -45,11 +46,21 @@ class Figure(msgspec.Struct, frozen=True):
     unit: str
     raw: float | None = None
     limit: float | None = None
+    least: float | None = None
 
     @property
     def is_met(self) -> bool | None:
         """Whether the claim holds; None where there is none."""
+        if self.least is not None:
+            return self.value >= self.least
         return None if self.limit is None else self.value <= self.limit
+
+    @property
+    def goal(self) -> str:
+        """What `value` is to be."""
+        if self.least is not None:
+            return f"≥ {self.least:,g}"
+        return "" if self.limit is None else f"≤ {self.limit:,g}"
 
 
 Benchmark = Callable[[Run], Coroutine[Any, Any, list[Figure]]]
@@ -85,14 +96,14 @@ async def opened(path: Path, durability: Durability) -> SqliteStore:
     return await SqliteStore.open(path, durability=durability, clock=CLOCK, random=system_random)
 
 
-async def create(store: SqliteStore, stream: StreamId) -> None:
+async def create(store: SessionStore, stream: StreamId) -> None:
     """An empty session."""
     header = StreamHeader(stream, CLOCK.now_ms())
     write = Write(stream=stream, create=header)
     await store.commit(Commit(writes=(write,), at=header.created_at))
 
 
-async def append(store: SqliteStore, stream: StreamId, entries: Sequence[NewEntry]) -> Committed:
+async def append(store: SessionStore, stream: StreamId, entries: Sequence[NewEntry]) -> Committed:
     """One commit."""
     write = Write(stream=stream, entries=tuple(entries))
     return await store.commit(Commit(writes=(write,), at=CLOCK.now_ms()))

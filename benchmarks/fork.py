@@ -1,9 +1,10 @@
-"""Claim: a fork at depth 10,000 costs at most one append, copies no entry and adds 8 kB at most."""
+"""Goal: a fork or a branch at any depth costs at most one append, and adds 8 kB at most."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Literal
 
 from benchmarks.figures import (
     CLOCK,
@@ -17,15 +18,17 @@ from benchmarks.figures import (
     size_of,
 )
 from benchmarks.raw import RawLog
-from benchmarks.workload import turns
+from benchmarks.workload import ENTRIES_A_TURN, turns
+from perdure.session.codec import new_side
 from perdure.session.ids import StreamId, entry_id
 from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.notes import LeafMoved
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.store import SqliteStore
 
 DEPTH = 10_000
 FORKS = 300
-FORK_BYTES = 8_192
+MOST_BYTES = 8_192
 ORIGIN = StreamId("origin")
 
 
@@ -36,31 +39,50 @@ async def measure(run: Run) -> list[Figure]:
     store = await opened(path, "full")
     raw = RawLog(run.folder / "raw-fork.db", "full")
     before = (await store.info()).entries
-    fork_ms, append_ms, raw_ms = Stopwatch(), Stopwatch(), Stopwatch()
+    fork_ms, branch_ms, append_ms, raw_ms = (Stopwatch() for _ in range(4))
     count = run.count(FORKS)
     chance = random.Random(run.seed)
     for number, turn in enumerate(turns(run.seed + 1, count)):
-        for what in chance.sample(("fork", "append", "raw"), 3):
+        for what in chance.sample(("fork", "branch", "append", "raw"), 4):
             if what == "fork":
                 with fork_ms:
                     await _fork(store, number)
+            elif what == "branch":
+                with branch_ms:
+                    await _branch(store, chance.randrange(DEPTH))
             elif what == "append":
                 with append_ms:
                     await append(store, StreamId("other"), turn)
             else:
                 with raw_ms:
                     raw.append([entry.body for entry in turn])
-    copied = (await store.info()).entries - before - sum(map(len, turns(run.seed + 1, count)))
+    told = count + sum(map(len, turns(run.seed + 1, count)))  # each branch is an entry
+    copied = (await store.info()).entries - before - told
     await store.close()
     raw.close()
     claim = f"fork at depth {DEPTH:,}"
-    relative = median(fork_ms.laps_ms) / median(append_ms.laps_ms)
+    of_append = median(append_ms.laps_ms)
+    relative = median(fork_ms.laps_ms) / of_append
     return [
         Figure(claim, "p50", median(fork_ms.laps_ms), "ms", median(raw_ms.laps_ms)),
         Figure(claim, "of one append, p50", relative, "x", limit=1.0),
+        Figure(
+            "branch at any depth",
+            "of one append, p50",
+            median(branch_ms.laps_ms) / of_append,
+            "x",
+            limit=1.0,
+        ),
         Figure(claim, "entries copied", copied, "entries", limit=0),
         Figure(
-            claim, "added to the file", await _bytes_of_a_fork(path, run), "bytes", limit=FORK_BYTES
+            claim, "added to the file", await _bytes_of(path, run, "fork"), "B", limit=MOST_BYTES
+        ),
+        Figure(
+            "branch at any depth",
+            "added to the file",
+            await _bytes_of(path, run, "branch"),
+            "B",
+            limit=MOST_BYTES,
         ),
     ]
 
@@ -69,7 +91,9 @@ async def _fill(path: Path, run: Run) -> None:
     store = await opened(path, "normal")
     await create(store, ORIGIN)
     await create(store, StreamId("other"))
-    entries = [entry for turn in turns(run.seed, DEPTH // 6 + 2) for entry in turn][:DEPTH]
+    entries = [entry for turn in turns(run.seed, DEPTH // ENTRIES_A_TURN + 2) for entry in turn][
+        :DEPTH
+    ]
     for start in range(0, DEPTH, 500):
         await append(store, ORIGIN, entries[start : start + 500])
     await store.close()
@@ -83,12 +107,20 @@ async def _fork(store: SqliteStore, number: int) -> None:
     await store.commit(Commit(writes=(write,), at=header.created_at))
 
 
-async def _bytes_of_a_fork(path: Path, run: Run) -> float:
-    """Growth of the closed file, over many forks."""
+async def _branch(store: SqliteStore, seq: int) -> None:
+    """Go on from the entry `seq`."""
+    await append(store, ORIGIN, [new_side(LeafMoved(entry_id(ORIGIN, seq)))])
+
+
+async def _bytes_of(path: Path, run: Run, what: Literal["fork", "branch"]) -> float:
+    """Growth of the closed file by one, over many of them."""
     before = size_of(path)
     count = run.count(FORKS)
     store = await opened(path, "normal")
     for number in range(count):
-        await _fork(store, FORKS + number)
+        if what == "fork":
+            await _fork(store, FORKS + number)
+        else:
+            await _branch(store, number)
     await store.close()
     return (size_of(path) - before) / count

@@ -19,6 +19,8 @@ def facts() -> dict[str, object]:
         "load": os.getloadavg() if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "sqlite": apsw.sqlite_lib_version(),
+        "msgspec": version("msgspec"),
+        "psycopg": version("psycopg"),
         "apsw": apsw.apsw_version(),
         "perdure": version("perdure"),
     }

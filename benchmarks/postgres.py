@@ -1,4 +1,4 @@
-"""Claim: appending a turn to PostgreSQL costs at most 1.3 times what the raw driver needs for it.
+"""Goals: appending a turn to PostgreSQL costs at most 1.3 times what the raw driver needs for it.
 
 Each turn is appended once by psycopg directly and once through the store, on one server with its
 default durability, so that both meet the same disk at the same moment; which of them goes first is
@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
-from typing import Any
 
-from psycopg import AsyncConnection
-
-from benchmarks.figures import CLOCK, Figure, Run, Stopwatch, median, percentile
+from benchmarks.child import Job
+from benchmarks.children import done_together
+from benchmarks.concurrent import PROCESSES, TURNS_A_PROCESS, process_figures
+from benchmarks.figures import CLOCK, Figure, Run, Stopwatch, append, median, percentile
+from benchmarks.raw import RawServer
+from benchmarks.search import searches
 from benchmarks.workload import payload_bytes, turns
 from perdure.client.clock import system_random
-from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId, entry_id
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.stores.postgres.store import PostgresStore
@@ -27,17 +27,12 @@ from tests.fakes.postgres import serving
 
 TURNS = 2_000
 RATIO = 1.3
+PROCESS_RATIO = 0.8
 WINDOW = 50
 READS = 300
 FORKS = 200
 SESSIONS = 8
 STREAM = StreamId("benchmark")
-
-_TABLE = """
-CREATE TABLE raw (
-    n bigserial PRIMARY KEY, session bigint, seq bigint, body bytea, UNIQUE (session, seq)
-)
-"""
 
 
 async def measure(run: Run) -> list[Figure]:
@@ -46,9 +41,10 @@ async def measure(run: Run) -> list[Figure]:
         address = server.new_database()
         try:
             store = await PostgresStore.open(address, random=system_random)
-            raw = await _Raw.connect(address)
+            raw = await RawServer.connect(address)
             figures = await _appends(run, store, raw)
             figures += await _concurrent(run, store)
+            figures += await _processes(run, store, address)
             figures += await _reads(run, store, raw)
             figures += await _forks(run, store)
             await raw.close()
@@ -58,56 +54,38 @@ async def measure(run: Run) -> list[Figure]:
     return figures
 
 
-class _Raw:
-    """One table of bodies, written by somebody who knows PostgreSQL and nothing else."""
-
-    def __init__(self, db: AsyncConnection[tuple[Any, ...]]) -> None:
-        self._db = db
-        self._seqs = [0, 0]
-
-    @classmethod
-    async def connect(cls, address: str) -> _Raw:
-        """The table, made."""
-        db = await AsyncConnection.connect(address, autocommit=True)
-        await db.execute(_TABLE)
-        return cls(db)
-
-    async def append(self, bodies: Sequence[bytes]) -> None:
-        """One transaction."""
-        rows = [
-            (1, seq, body) for seq, body in zip(self._next(0, len(bodies)), bodies, strict=True)
-        ]
-        sql = "INSERT INTO raw (session, seq, body) VALUES (%s, %s, %s)"
-        async with self._db.transaction(), self._db.cursor() as cursor:
-            await cursor.executemany(sql, rows)
-
-    async def append_at_once(self, bodies: Sequence[bytes]) -> None:
-        """One statement."""
-        sql = """
-        INSERT INTO raw (session, seq, body)
-        SELECT 2, r.seq, r.body FROM unnest(%s::bigint[], %s::bytea[]) AS r (seq, body)
-        """
-        await self._db.execute(sql, (self._next(1, len(bodies)), list(bodies)), prepare=True)
-
-    async def newest(self, count: int) -> list[bytes]:
-        """The bodies of the newest entries, oldest first."""
-        sql = "SELECT body FROM raw WHERE session = 1 ORDER BY seq DESC LIMIT %s"
-        cursor = await self._db.execute(sql, (count,), binary=True, prepare=True)
-        return [row[0] for row in await cursor.fetchall()][::-1]
-
-    async def close(self) -> None:
-        """Let go of the connection."""
-        await self._db.close()
-
-    def _next(self, session: int, count: int) -> list[int]:
-        first = self._seqs[session]
-        self._seqs[session] += count
-        return list(range(first, first + count))
+async def measure_search(run: Run) -> list[Figure]:
+    """The queries of the benchmark ``search``, in as many entries, on a server."""
+    with serving(is_quick=False) as server:
+        address = server.new_database()
+        try:
+            store = await PostgresStore.open(address, durability="normal", random=system_random)
+            figures = await searches(run, store, "PostgreSQL: search")
+            await store.close()
+        finally:
+            server.drop(address)
+    return figures
 
 
-async def _append(store: PostgresStore, stream: StreamId, turn: Sequence[NewEntry]) -> None:
-    write = Write(stream=stream, entries=tuple(turn))
-    await store.commit(Commit(writes=(write,), at=CLOCK.now_ms()))
+async def _processes(run: Run, store: PostgresStore, address: str) -> list[Figure]:
+    """Four processes, each with a session of its own."""
+    count = run.count(TURNS_A_PROCESS)
+    # The sessions of the raw driver are numbers that nobody else here uses.
+    alone = await done_together(_jobs(run, "raw-postgres", address, range(10, 11), count))
+    raw = await done_together(_jobs(run, "raw-postgres", address, range(20, 24), count))
+    for number in range(PROCESSES):
+        await _create(store, StreamId(str(number)))
+    together = await done_together(_jobs(run, "postgres", address, range(PROCESSES), count))
+    return process_figures(
+        f"PostgreSQL: {PROCESSES} processes", together, alone, raw, ratio=PROCESS_RATIO
+    )
+
+
+def _jobs(run: Run, kind: str, address: str, sessions: range, count: int) -> list[Job]:
+    return [
+        Job(kind=kind, where=address, writers=((name, name),), count=count, seed=run.seed + number)
+        for number, name in enumerate(map(str, sessions))
+    ]
 
 
 async def _create(store: PostgresStore, stream: StreamId, fork: ForkPoint | None = None) -> None:
@@ -115,7 +93,7 @@ async def _create(store: PostgresStore, stream: StreamId, fork: ForkPoint | None
     await store.commit(Commit(writes=(Write(stream=stream, create=header),), at=CLOCK.now_ms()))
 
 
-async def _appends(run: Run, store: PostgresStore, raw: _Raw) -> list[Figure]:
+async def _appends(run: Run, store: PostgresStore, raw: RawServer) -> list[Figure]:
     await _create(store, STREAM)
     watches = {"raw": Stopwatch(), "at once": Stopwatch(), "store": Stopwatch()}
     chance = random.Random(run.seed)
@@ -126,7 +104,7 @@ async def _appends(run: Run, store: PostgresStore, raw: _Raw) -> list[Figure]:
         for who in chance.sample(list(watches), 3):
             with watches[who]:
                 if who == "store":
-                    await _append(store, STREAM, turn)
+                    await append(store, STREAM, turn)
                 else:
                     await (raw.append if who == "raw" else raw.append_at_once)(bodies)
     ms = {who: watch.laps_ms for who, watch in watches.items()}
@@ -153,7 +131,7 @@ async def _concurrent(run: Run, store: PostgresStore) -> list[Figure]:
 
     async def write(stream: StreamId) -> None:
         for turn in work:
-            await _append(store, stream, turn)
+            await append(store, stream, turn)
 
     alone, together = Stopwatch(), Stopwatch()
     with alone:
@@ -168,7 +146,7 @@ async def _concurrent(run: Run, store: PostgresStore) -> list[Figure]:
     ]
 
 
-async def _reads(run: Run, store: PostgresStore, raw: _Raw) -> list[Figure]:
+async def _reads(run: Run, store: PostgresStore, raw: RawServer) -> list[Figure]:
     leaf = (await store.state(STREAM)).leaf
     store_ms, raw_ms = Stopwatch(), Stopwatch()
     for _ in range(run.count(READS)):

@@ -17,8 +17,10 @@ import msgspec
 
 from benchmarks.figures import Figure, Run, Stopwatch, append, create, median, opened, size_of
 from benchmarks.workload import payload_bytes, turns
+from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.search.values import SearchQuery
+from perdure.stores.protocol import Searching, SessionStore
 from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.store import SqliteStore
 
@@ -65,6 +67,35 @@ async def measure(run: Run) -> list[Figure]:
     per_entry_us = built_s * 1_000_000 / count
     figures.append(Figure("search: build the index", "time per entry", per_entry_us, "us"))
     figures.append(Figure("search: disk", "file / payload", size_of(path) / payload, "x", limit=2))
+    return figures
+
+
+async def searches(run: Run, store: SessionStore, claim: str) -> list[Figure]:
+    """The same queries in as many entries of a store without a raw index beside it."""
+    assert isinstance(store, Searching)
+    most, count, session = run.count(ENTRIES), 0, list[NewEntry]()
+    for number, turn in enumerate(turns(run.seed, most), 1):
+        session += turn
+        count += len(turn)
+        if number % TURNS_PER_SESSION == 0 or count >= most:
+            stream = StreamId(f"session-{number}")
+            await create(store, stream)
+            await append(store, stream, session)
+            session = []
+        if count >= most:
+            break
+    began = time.perf_counter()
+    await store.search(SearchQuery(text="nothing"))
+    first_s = time.perf_counter() - began
+    figures = [Figure(claim, "the first, which indexes", first_s, "s")]
+    for query in QUERIES:
+        laps = Stopwatch()
+        for _ in range(REPEATS):
+            with laps:
+                await store.search(SearchQuery(text=query.text))
+        limit = LIMIT_MS if query.is_claimed else None
+        p50 = median(laps.laps_ms)
+        figures.append(Figure(f"{claim}: {query.name}", "p50", p50, "ms", limit=limit))
     return figures
 
 

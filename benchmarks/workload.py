@@ -1,4 +1,4 @@
-"""The same conversation for everybody: turns of about 6 entries and 7 kB, from a seed."""
+"""The same conversation for everybody: turns of 4 entries and 7 kB on the average, from a seed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from perdure.session.messages import Message, assistant, tool_call, tool_result,
 
 USER_BYTES = 300
 ANSWER_BYTES = 1_200
-REMARK_BYTES = 200
+PATH_BYTES = 60
 RESULT_BYTES = (2_000, 8_000)
+
+ENTRIES_A_TURN = 4
+"""On the average: two of one turn, six of the next."""
 
 _WORDS: tuple[str, ...] = (
     *("the", "log", "keeps", "every", "entry", "of", "a", "session", "and", "turn", "reads"),
@@ -46,10 +49,8 @@ def turns(seed: int, count: int) -> Iterator[tuple[NewEntry, ...]]:
 
 def _tool_round(text: _Text, call: str) -> list[Message]:
     return [
-        assistant(text.of(REMARK_BYTES)),
-        assistant(tool_call(call, "read_file", {"path": text.of(REMARK_BYTES)})),
+        assistant(tool_call(call, "read_file", {"path": text.of(PATH_BYTES)})),
         tool_result(call, text.of(*RESULT_BYTES)),
-        assistant(text.of(REMARK_BYTES)),
     ]
 
 

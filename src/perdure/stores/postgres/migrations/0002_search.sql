@@ -42,19 +42,22 @@ END
 $$;
 
 -- A text that can be found. n is the position of its entry; or, negative, that of the birth of the
--- stream whose first title it is. words are the words of session.search.words without their places,
--- and words for the filters, which begin with "=" as no other does (postgres/search/indexing.py).
+-- stream whose first title it is. words are the different words of session.search.words, what stands
+-- for two neighbours, and words for the filters, which begin with "=" as no other does; with a space
+-- between them (postgres/search/indexing.py). As a text they take half the space of a tsvector.
+-- The key begins with n so that no query but one for single texts could be answered by it.
 CREATE TABLE perdure.search (
     namespace text COLLATE "C" NOT NULL,
     n         bigint NOT NULL,
     stream    text COLLATE "C" NOT NULL,
     at        bigint NOT NULL,
-    words     tsvector NOT NULL,
-    PRIMARY KEY (namespace, n)
+    words     text COLLATE "C" NOT NULL,
+    PRIMARY KEY (n, namespace)
 );
 
 CREATE INDEX search_words ON perdure.search
-    USING gin (words) WITH (fastupdate = on, gin_pending_list_limit = 512);
+    USING gin (array_to_tsvector(string_to_array(words, ' ')))
+    WITH (fastupdate = on, gin_pending_list_limit = 512);
 
 -- Up to where the log of a namespace is indexed, by which rules (words.VERSION), and how many texts
 -- were when it came there.
@@ -89,7 +92,8 @@ $$;
 ALTER TABLE perdure.search ENABLE ROW LEVEL SECURITY;
 ALTER TABLE perdure.search FORCE ROW LEVEL SECURITY;
 CREATE POLICY one_namespace ON perdure.search USING (
-    namespace = current_setting('perdure.namespace', true) AND words @@ perdure.sought()
+    namespace = current_setting('perdure.namespace', true)
+    AND array_to_tsvector(string_to_array(words, ' ')) @@ perdure.sought()
 );
 
 ALTER TABLE perdure.search_mark ENABLE ROW LEVEL SECURITY;
@@ -97,20 +101,31 @@ ALTER TABLE perdure.search_mark FORCE ROW LEVEL SECURITY;
 CREATE POLICY one_namespace ON perdure.search_mark
     USING (namespace = current_setting('perdure.namespace', true));
 
--- The newest texts that hold what is sought, below `_below`. By the index of words whatever the
--- planner thinks: a plan may be older than the query it is used for.
+-- The newest texts that hold what is sought, below `_below`: their entries, or the headers of the
+-- streams whose titles they are. By the index of words, and then text by text, whatever the planner
+-- thinks of it (n + 0 is no key): it may have planned when the tables were empty.
 CREATE FUNCTION perdure.matches(
-    _sought text, _below bigint, _since bigint, _until bigint, _limit bigint
+    _namespace text, _sought text, _below bigint, _since bigint, _until bigint, _limit bigint
 )
-RETURNS TABLE (m_n bigint, m_stream text)
+RETURNS TABLE (
+    m_stream text, m_seq bigint, m_run bigint, m_ref bigint, m_far text, m_at bigint, m_kind text,
+    m_v integer, m_body bytea, m_n bigint, m_header bytea
+)
 LANGUAGE plpgsql STABLE
-SET enable_bitmapscan = on SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
+SET enable_bitmapscan = on SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
     PERFORM set_config('perdure.sought', _sought, true);
     RETURN QUERY
-        SELECT s.n, s.stream FROM perdure.search AS s
-        WHERE s.n < _below AND s.at >= _since AND s.at < _until
-        ORDER BY s.n DESC LIMIT _limit;
+        WITH newest AS MATERIALIZED (
+            SELECT s.n FROM perdure.search AS s
+            WHERE s.n + 0 < _below AND s.at >= _since AND s.at < _until
+            ORDER BY s.n + 0 DESC LIMIT _limit
+        )
+        SELECT e.stream, e.seq, e.run, e.ref, e.far, e.at, e.kind, e.v, e.body, m.n, b.header
+        FROM newest AS m
+        LEFT JOIN perdure.entry AS e ON e.namespace = _namespace AND e.n = m.n
+        LEFT JOIN perdure.birth AS b ON b.namespace = _namespace AND b.n = -m.n
+        ORDER BY m.n DESC;
     PERFORM set_config('perdure.sought', '', true);
 END
 $$;

@@ -19,14 +19,14 @@ from perdure.stores.postgres.search.indexing import (
 from perdure.stores.protocol import Problem
 
 _ENTRIES: LiteralString = f"""
-SELECT i.at, tsvector_to_array(i.words), {ENTRY_COLUMNS}, e.n FROM perdure.entry AS e
+SELECT i.at, string_to_array(i.words, ' '), {ENTRY_COLUMNS}, e.n FROM perdure.entry AS e
 JOIN perdure.stream AS s ON s.namespace = e.namespace AND s.id = e.stream AND s.kind = 'session'
 LEFT JOIN perdure.search AS i ON i.namespace = e.namespace AND i.n = e.n
 WHERE e.namespace = %s AND e.n <= %s AND e.kind = ANY(%s) ORDER BY e.n
 """  # noqa: S608 - put together from constants
 
 _TITLES: LiteralString = """
-SELECT i.at, tsvector_to_array(i.words), b.header, b.n FROM perdure.birth AS b
+SELECT i.at, string_to_array(i.words, ' '), b.header, b.n FROM perdure.birth AS b
 LEFT JOIN perdure.search AS i ON i.namespace = b.namespace AND i.n = -b.n
 WHERE b.namespace = %s AND b.n <= %s ORDER BY b.n
 """

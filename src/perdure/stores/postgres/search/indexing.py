@@ -4,16 +4,18 @@
 transaction, and only up to where nothing can appear any more, whatever commits are under way
 (``perdure.settle``). A search moves it first, in steps, and reads what then is behind it.
 
-The index knows positions and words, not where in a text they stand: it finds candidates, and their
-texts, read from the log, decide (``querying``). Whoever takes an entry out of the log takes it out
-of here too, in the same transaction (`forgetting`), or its words stay.
+The index knows words, and pairs of neighbours by a hash, not where in a text they stand: it finds
+candidates, and their texts, read from the log, decide (``querying``). Whoever takes an entry out of
+the log takes it out of here too, in the same transaction (`forgetting`), or its words stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b, sha256
+from itertools import pairwise
 from typing import LiteralString, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -39,6 +41,9 @@ MOST_WORD_BYTES = 900_000
 """What of different words a ``tsvector`` can hold; a text with more has `LONG` in their place."""
 
 LONG = "=l"
+
+_PAIRS, _PAIR_COUNT = 0xF0000, 0xFFFE
+"""Where the private characters of Unicode's plane 15 begin, and how many they are."""
 
 NO_END = 2**62
 """Behind every position and every moment."""
@@ -83,7 +88,7 @@ WHERE b.namespace = %s AND b.n > %s AND b.n <= %s ORDER BY b.n LIMIT %s
 
 _ADD: LiteralString = """
 INSERT INTO perdure.search (namespace, n, stream, at, words)
-SELECT %s, d.n, d.stream, d.at, array_to_tsvector(string_to_array(d.words, ' '))
+SELECT %s, d.n, d.stream, d.at, d.words
 FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[]) AS d (n, stream, at, words)
 """
 
@@ -238,14 +243,26 @@ def words_of(found: Found, number: int) -> list[str]:
     filters = [stream_word(found.stream), role_word(what.role), *map(tool_word, what.tools)]
     if found.entry is not None:
         filters.append(block_word(number // BLOCK_TEXTS))
-    said = set(terms(what.text))
-    is_long = sum(len(term.encode()) for term in said) > MOST_WORD_BYTES
-    return [*filters, *((LONG,) if is_long else sorted(said))]
+    said = terms(what.text)
+    words = {*said, *pair_words(said)}
+    is_long = sum(len(word.encode()) for word in words) > MOST_WORD_BYTES
+    return [*filters, *((LONG,) if is_long else sorted(words))]
 
 
 def namespace_word(namespace: str) -> str:
     """What stands for a namespace: as ``perdure.search_namespace`` makes it."""
     return "=n" + sha256(namespace.encode()).hexdigest()
+
+
+def pair_words(said: Sequence[str]) -> set[str]:
+    """What stands for each two of `said` that are neighbours: a character no word has.
+
+    Without them a phrase of words that are everywhere would be looked for in every text.
+    """
+    return {
+        chr(_PAIRS + crc32(f"{one} {other}".encode()) % _PAIR_COUNT)
+        for one, other in pairwise(said)
+    }
 
 
 def block_word(number: int) -> str:

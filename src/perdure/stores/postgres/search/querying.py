@@ -16,7 +16,7 @@ from perdure.session.search.query import Phrase, Sought
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
 from perdure.stores.postgres.database import Connected, Database, Question, asked
-from perdure.stores.postgres.rows import ENTRY_COLUMNS, Numbers, Row, Texts, is_text, place_of
+from perdure.stores.postgres.rows import Numbers, Row, Texts, is_text, place_of
 from perdure.stores.postgres.search.indexing import (
     BLOCK_TEXTS,
     ENTRIES,
@@ -28,6 +28,7 @@ from perdure.stores.postgres.search.indexing import (
     block_word,
     found_in,
     mark_in,
+    pair_words,
     role_word,
     stream_word,
     tool_word,
@@ -44,13 +45,7 @@ _BEGIN: LiteralString = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 _TAIL: LiteralString = ENTRIES + " ORDER BY e.n DESC LIMIT %s"
 
-_MATCHES: LiteralString = f"""
-SELECT {ENTRY_COLUMNS}, m.m_n, b.header
-FROM perdure.matches(%s, %s, %s, %s, %s) AS m
-LEFT JOIN perdure.entry AS e ON e.namespace = %s AND e.n = m.m_n
-LEFT JOIN perdure.birth AS b ON b.namespace = %s AND b.n = -m.m_n AND m.m_n < 0
-ORDER BY m.m_n DESC
-"""  # noqa: S608 - put together from constants
+_MATCHES: LiteralString = "SELECT * FROM perdure.matches(%s, %s, %s, %s, %s, %s)"
 
 _ON_BRANCH: LiteralString = """
 SELECT CASE WHEN s.leaf IS NULL OR e.run IS NULL THEN false ELSE perdure.is_on_branch(
@@ -145,7 +140,7 @@ class _Search:
         until = NO_END if query.until is None else query.until
         below = NO_END
         while True:
-            values = (tsquery, below, since, until, PAGE, ns, ns)
+            values = (ns, tsquery, below, since, until, PAGE)
             rows = await self._ask(Question(_MATCHES, values))
             yield _found_in([_as_indexed(row) for row in rows])
             if len(rows) < PAGE:
@@ -233,8 +228,10 @@ def _any(parts: Iterable[str]) -> str:
 
 
 def _phrase(phrase: Phrase) -> str:
-    """Its words, wherever they stand."""
-    whole = map(_quoted, dict.fromkeys(phrase.terms[:-1]))
+    """Its words and, of those that are whole, its neighbours."""
+    whole_terms = phrase.terms[:-1] if phrase.is_prefix else phrase.terms
+    pairs = sorted(pair_words(whole_terms))
+    whole = map(_quoted, dict.fromkeys((*phrase.terms[:-1], *pairs)))
     ending = _quoted(phrase.terms[-1]) + (":*" if phrase.is_prefix else "")
     return f"({' & '.join([*whole, ending])})"
 
