@@ -31,7 +31,17 @@ STARTS = 6
 _EMPTY = "; ".join(
     f"DELETE FROM perdure.{table}"
     for table in (
-        *("search", "search_mark", "partial", "blob", "idempotency", "alias", "state", "entry"),
+        *(
+            "erasure",
+            "search",
+            "search_mark",
+            "partial",
+            "blob",
+            "idempotency",
+            "alias",
+            "state",
+            "entry",
+        ),
         *("birth", "stream"),
     )
 ).encode()

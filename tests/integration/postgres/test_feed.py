@@ -17,8 +17,8 @@ WRITERS = 4
 COMMITS = 40
 
 SLOW = """
-INSERT INTO perdure.entry (namespace, stream, seq, n, at, v, kind, digest, body)
-VALUES ('default', 'slow', 0, nextval('perdure.position'), 1, 1, 'note', '', 'null')
+INSERT INTO perdure.entry (namespace, stream, seq, n, at, v, kind, salt, digest, body)
+VALUES ('default', 'slow', 0, nextval('perdure.position'), 1, 1, 'note', 's', '', 'null')
 """
 
 

@@ -13,6 +13,7 @@ from perdure.session.codec import new_side, new_tree
 from perdure.session.ids import StreamId
 from perdure.session.kinds import ModelChange
 from perdure.session.ledger import TurnStarted
+from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Write
 from tests.conformance.store.building import S, append, create, header, said
@@ -31,6 +32,7 @@ TABLES: tuple[LiteralString, ...] = (
     "partial",
     "search",
     "search_mark",
+    "erasure",
 )
 
 
@@ -42,6 +44,8 @@ async def fill(store: PostgresStore) -> None:
     lease = await store.acquire_lease(S, "me", 60_000)
     await append(store, S, new_side(TurnStarted(1, "agent")), lease=lease, key="k")
     await store.put_partial(lease, 2, b"half")
+    await create(store, "gone")
+    await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name="gone"))
     await store.reindex()
 
 
@@ -107,7 +111,7 @@ async def test_nothing_can_be_written_into_another_namespace(
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE perdure.entry SET body = ''",
+        "UPDATE perdure.entry SET digest = ''",
         "DELETE FROM perdure.entry",
         "DELETE FROM perdure.stream",
         "UPDATE perdure.birth SET origin = NULL",
@@ -123,6 +127,20 @@ async def test_the_log_is_append_only_for_the_role_of_programs(
 
     with pytest.raises(errors.InsufficientPrivilege):
         db.execute(statement)
+
+
+@pytest.mark.parametrize("change", ["body = 'other'", "body = ''", "salt = NULL", "salt = 'x'"])
+async def test_a_body_may_be_erased_with_its_salt_and_not_be_changed(
+    store: PostgresStore, db: Database, change: LiteralString
+) -> None:
+    await fill(store)
+    db.execute("SET ROLE perdure_app")
+    db.execute("SET perdure.namespace = 'default'")
+
+    erased = db.execute("UPDATE perdure.entry SET salt = NULL, body = '' WHERE seq = 0")
+    assert erased.rowcount > 0
+    with pytest.raises(errors.InsufficientPrivilege):
+        db.execute("UPDATE perdure.entry SET " + change + " WHERE seq > 0")
 
 
 async def test_a_connection_carries_no_namespace_from_one_transaction_to_the_next(

@@ -46,12 +46,14 @@ from perdure.stores.jsonl.disk import sidefiles
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder, namespace_folder
 from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.keeping.erasing import Eraser
 from perdure.stores.jsonl.lines import FORMAT
 from perdure.stores.jsonl.search.reading import Search, Texts
 from perdure.stores.jsonl.shelf import Shelf, state_at
 from perdure.stores.jsonl.shelf import Standing as Kept
 from perdure.stores.jsonl.upkeep import sealing
 from perdure.stores.jsonl.verify import verification
+from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.protocol import (
     EMPTY,
@@ -401,7 +403,22 @@ class _Sealing(_Handle):
         self._watcher.wake_all()
 
 
-class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing):
+class _Erasing(_Handle):
+    """`Erasing`: sessions are removed whole."""
+
+    async def erase(self, request: EraseRequest) -> Certificate:
+        certificate = await self._run(lambda: self._eraser().erase(request))
+        self._watcher.wake_all()
+        return certificate
+
+    async def erasures(self) -> list[Certificate]:
+        return await self._run(lambda: self._eraser().certificates())
+
+    def _eraser(self) -> Eraser:
+        return Eraser(self._shelf, self._feed, self.namespace)
+
+
+class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing):
     """A namespace of sessions in a folder of files; implements `SessionStore`, `Searching`."""
 
     @classmethod
@@ -430,6 +447,8 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing):
             random=random,
         )
         await asyncio.to_thread(store._folder.make)
+        if await asyncio.to_thread(store._eraser().has_open):
+            await store._run(lambda: store._eraser().go_on(clock.now_ms()))
         return store
 
     async def verify(self) -> Verification:

@@ -55,7 +55,7 @@ def _file_problems(log: Log, seen: dict[StreamId, Path], feed: Feed) -> Iterator
     for seq in range(log.head + 1, feed.head(stream) + 1):
         yield Problem(stream, seq, "it was acknowledged and is not in the file any more")
     yield from stream_problems(
-        state_of(log, 0),
+        state_of(log, max((commit.epoch for commit in log.commits), default=0)),
         log.all_commits(),
         list(stored_of(log)),
         lambda id_: reading.tree_seq(log, id_) is not None,

@@ -11,7 +11,7 @@ from typing import LiteralString
 
 from perdure.errors import EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
-from perdure.session.fold import BranchState, ContextWindow, first_kept_by
+from perdure.session.fold import BranchState, ContextWindow, first_kept_by, undone_among
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.notes import CompactionUndone
 from perdure.stores.postgres.database import Database, Question
@@ -117,7 +117,7 @@ SELECT {ENTRY_COLUMNS}, l.kin
 FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
 JOIN perdure.entry AS e
     ON e.namespace = %s AND e.stream = l.kin_stream AND e.seq <= l.kin_upto
-    AND e.kind = ANY(%s) AND e.run IS NULL
+    AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
     AND e.kind NOT IN ('model_called', 'model_finished', 'tool_started', 'tool_finished')
 WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 """  # noqa: S608 - put together from constants
@@ -125,7 +125,7 @@ WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 _NOTES_OF_ALL: LiteralString = f"""
 SELECT {ENTRY_COLUMNS} FROM perdure.stream AS s
 JOIN perdure.entry AS e ON e.namespace = s.namespace AND e.stream = s.id
-    AND e.kind = ANY(%s) AND e.run IS NULL
+    AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
     AND e.kind NOT IN ('model_called', 'model_finished', 'tool_started', 'tool_finished')
 WHERE s.namespace = %s AND s.kind = 'session' ORDER BY e.stream, e.seq
 """  # noqa: S608 - put together from constants
@@ -133,7 +133,7 @@ WHERE s.namespace = %s AND s.kind = 'session' ORDER BY e.stream, e.seq
 _FREQUENT_NOTES_OF_ALL: LiteralString = f"""
 SELECT {ENTRY_COLUMNS} FROM perdure.stream AS s
 JOIN perdure.entry AS e ON e.namespace = s.namespace AND e.stream = s.id
-    AND e.kind = ANY(%s) AND e.run IS NULL
+    AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
 WHERE s.namespace = %s AND s.kind = 'session' ORDER BY e.stream, e.seq
 """  # noqa: S608 - put together from constants
 
@@ -142,7 +142,7 @@ SELECT {ENTRY_COLUMNS}, l.kin
 FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
 JOIN perdure.entry AS e
     ON e.namespace = %s AND e.stream = l.kin_stream AND e.seq <= l.kin_upto
-    AND e.kind = ANY(%s) AND e.run IS NULL
+    AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
 WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 """  # noqa: S608 - put together from constants
 
@@ -281,7 +281,7 @@ async def window(db: Database, stream: StreamId, leaf: EntryId) -> ContextWindow
     undone = frozenset(row[4] or entry_id(row[0], row[3]) for row in taken_back if _is_about(row))
     by_kind = {row[9]: entry_of(row[:9]) for row in named}
     state = BranchState(by_kind.get("compaction"), by_kind.get("model"), by_kind.get("thinking"))
-    if state.compaction is not None and state.compaction.id in undone:
+    if state.compaction is not None and _hides_nothing(state.compaction, undone):
         state = await _inherited(db, node, undone)
         rows = []
     return await _shown(db, node, state, undone, rows)
@@ -295,7 +295,7 @@ async def _inherited(db: Database, leaf: Node, undone: frozenset[EntryId]) -> Br
     """The compaction in force, the model change and the thinking change."""
     state = await _state(db, leaf.state)
     compaction, before = state.compaction, state.before
-    while compaction is not None and compaction in undone:
+    while compaction is not None and (compaction in undone or await _is_erased(db, compaction)):
         earlier = await _state(db, before)
         compaction, before = earlier.compaction, earlier.before
     named = (compaction, state.model, state.thinking)
@@ -303,6 +303,15 @@ async def _inherited(db: Database, leaf: Node, undone: frozenset[EntryId]) -> Br
         return BranchState()
     asked = [Question(_ENTRY_AT, (db.namespace, *_place(id_))) for id_ in named]
     return BranchState(*(entry_of(rows[0]) if rows else None for rows in await db.ask(*asked)))
+
+
+def _hides_nothing(compaction: Entry, undone: frozenset[EntryId]) -> bool:
+    return compaction.id in undone or compaction.is_erased
+
+
+async def _is_erased(db: Database, entry: EntryId) -> bool:
+    (rows,) = await db.ask(Question(_ENTRY_AT, (db.namespace, *_place(entry))))
+    return bool(rows) and entry_of(rows[0]).is_erased
 
 
 async def _state(db: Database, name: EntryId | None) -> State:
@@ -337,5 +346,5 @@ async def _shown(
         entries=shown,
         state=state,
         hidden=start,
-        undone=frozenset(entry.id for entry in shown if entry.id in undone),
+        undone=undone_among(shown, undone),
     )

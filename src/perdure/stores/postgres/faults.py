@@ -1,7 +1,8 @@
 """What PostgreSQL's errors mean to a caller of the store: one table, nothing of psycopg passes it.
 
-Two conditions are no faults: the store's own functions raise `STALE` when a stream moved on between
-reading and writing, and `TAKEN` when an idempotency key is there already.
+Three conditions are no faults: the store's own functions raise `STALE` when a stream moved on
+between reading and writing, `TAKEN` when an idempotency key is there already, and `ERASED` when the
+origin of a fork was erased.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from psycopg import errors
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
 from perdure.errors import (
+    Erased,
     InvalidEntry,
     PerdureError,
     StoreCorrupt,
@@ -23,6 +25,7 @@ from perdure.errors import (
 
 STALE = "PD001"
 TAKEN = "PD002"
+ERASED = "PD004"
 
 Meaning = Callable[[str, str], PerdureError]
 
@@ -74,6 +77,8 @@ MEANINGS: tuple[tuple[type[psycopg.Error], Meaning], ...] = (
 def meaning_of(error: psycopg.Error, store: str) -> PerdureError:
     """What `error`, met while using `store`, is to a caller."""
     words = _words_of(error)
+    if error.sqlstate == ERASED:
+        return Erased(words)
     for kind, meaning in MEANINGS:
         if isinstance(error, kind):
             return meaning(store, words)

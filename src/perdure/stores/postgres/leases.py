@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import LiteralString
 
-from perdure.errors import LeaseHeld, LeaseLost, SessionNotFound
+from perdure.errors import Erased, LeaseHeld, LeaseLost, SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.stores.postgres.database import Database, Question
 from perdure.stores.postgres.rows import Row, is_text
@@ -17,7 +17,8 @@ _NOW: LiteralString = "coalesce(%s::bigint, perdure.now_ms())"
 
 _ACQUIRE: LiteralString = f"""
 UPDATE perdure.stream SET epoch = epoch + 1, owner = %s, until = {_NOW} + %s
-WHERE namespace = %s AND id = %s AND (owner IS NULL OR owner = %s OR until <= {_NOW})
+WHERE namespace = %s AND id = %s AND NOT is_erased
+    AND (owner IS NULL OR owner = %s OR until <= {_NOW})
 RETURNING epoch, until
 """  # noqa: S608 - put together from constants
 
@@ -44,7 +45,7 @@ ON CONFLICT (namespace, stream) DO UPDATE SET seq = excluded.seq, content = excl
 """
 
 _HOLDER: LiteralString = """
-SELECT owner, until, epoch FROM perdure.stream WHERE namespace = %s AND id = %s
+SELECT owner, until, epoch, is_erased FROM perdure.stream WHERE namespace = %s AND id = %s
 """
 
 _NORMAL: LiteralString = "SELECT set_config('synchronous_commit', 'off', true)"
@@ -59,7 +60,7 @@ async def acquire(
 ) -> Lease:
     """The lease of a stream for an owner, for so many milliseconds, if it is free.
 
-    Raises: LeaseHeld, SessionNotFound.
+    Raises: LeaseHeld, SessionNotFound, Erased.
     """
     stream, owner, ttl_ms = wanted
     values = (owner, now, ttl_ms, db.namespace, stream, dead_owner, now)
@@ -67,6 +68,8 @@ async def acquire(
         taken, holder = await _change(db, stream, Question(_ACQUIRE, values))
         if taken:
             return Lease(stream, owner, *taken[0])
+        if holder[3]:
+            raise Erased(stream)
         if holder[0] is not None:
             raise LeaseHeld(stream, holder[0], holder[1])
         # It was given back between the two statements.

@@ -79,6 +79,7 @@ SELECT id FROM perdure.stream WHERE namespace = %s AND id >= %s AND id < %s ORDE
 _SESSIONS: LiteralString = """
 SELECT id, updated_at, info FROM perdure.stream
 WHERE namespace = %s AND kind = 'session' AND origin = %s AND (updated_at, id) < (%s, %s)
+    AND NOT is_erased
 ORDER BY updated_at DESC, id DESC LIMIT %s
 """
 
@@ -87,6 +88,7 @@ _SETTLE: LiteralString = "SELECT perdure.settle(%s::int)"
 _FEED: LiteralString = f"""
 SELECT {ENTRY_COLUMNS}, e.n FROM perdure.entry AS e
 WHERE e.namespace = %s AND e.n > %s AND e.n <= current_setting('perdure.horizon')::bigint
+    AND e.salt IS NOT NULL
 ORDER BY e.n LIMIT %s
 """  # noqa: S608 - put together from constants
 

@@ -22,10 +22,12 @@ from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, blob_hash, fingerprint
+from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.postgres import leases, reading, verify
 from perdure.stores.postgres.appending import Appender, Request
 from perdure.stores.postgres.database import CONNECTIONS, Database, Durability, conninfo_of
+from perdure.stores.postgres.keeping import erasing
 from perdure.stores.postgres.rows import is_text
 from perdure.stores.postgres.search import indexing, querying
 from perdure.stores.postgres.upkeep import sealing
@@ -48,7 +50,7 @@ from perdure.stores.watching import Changes
 class _Handle:
     """A namespace of a database, until it is closed."""
 
-    capabilities = Capabilities(search=True)
+    capabilities = Capabilities(erase=True, search=True)
 
     def __init__(
         self, database: Database, namespace: str, clock: Clock | None, random: RandomSource
@@ -221,7 +223,21 @@ class _Searching(_Handle):
         return await indexing.texts(self._db)
 
 
-class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing):
+class _Erasing(_Handle):
+    """`Erasing`: each erasure is one transaction."""
+
+    async def erase(self, request: EraseRequest) -> Certificate:
+        certificate = await erasing.erase(
+            self._db, self.namespace, request, self._appender, self._random
+        )
+        self._watcher.tell()
+        return certificate
+
+    async def erasures(self) -> list[Certificate]:
+        return await erasing.certificates(self._db)
+
+
+class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing):
     """A namespace of sessions in a PostgreSQL database; implements `SessionStore`, `Searching`."""
 
     @classmethod

@@ -43,6 +43,8 @@ from perdure.stores.verification import (
     StoredCommit,
     StoredEntry,
     blob_problems,
+    content_lost,
+    contents_shown,
     origin_hash_of,
     stream_problems,
 )
@@ -99,6 +101,10 @@ _COLUMNS: LiteralString = """
 SELECT kind, origin, updated_at FROM perdure.stream WHERE namespace = %s AND id = %s
 """
 
+_HAS_CONTENT: LiteralString = """
+SELECT true FROM perdure.blob WHERE namespace = %s AND digest = %s
+"""
+
 _BLOBS: LiteralString = "SELECT digest, content FROM perdure.blob WHERE namespace = %s"
 
 _UNREADABLE = (StoreError, UnicodeDecodeError, TypeError, ValueError)
@@ -126,18 +132,19 @@ class _Check:
     def verification(self) -> Verification:
         """Every stream, every blob."""
         problems: list[Problem] = []
-        streams = entries = 0
+        streams = entries = erased = 0
         for (stream,) in self.rows(Question(_STREAMS, (self.namespace,))):
             check = _StreamCheck(self, StreamId(stream))
             problems += check.problems()
             streams += 1
             entries += check.count
+            erased += check.erased
         for (stream,) in self.rows(Question(_HOMELESS, (self.namespace,))):
             problems.append(Problem(stream, None, "it has entries, but is not in the list"))
         for digest, content in self.streamed(Question(_BLOBS, (self.namespace,)), 1):
             problems += blob_problems(digest, content)
         problems += index_problems(self.streamed, self.namespace)
-        return Verification(streams, entries, tuple(problems))
+        return Verification(streams, entries, tuple(problems), erased)
 
     def rows(self, question: Question) -> list[Row]:
         """The answer to `question`."""
@@ -157,10 +164,11 @@ class _Check:
 
 
 class _StreamCheck:
-    """One stream's check. `count` is how many of its entries there are."""
+    """One stream's check. `count` is how many entries it has, `erased` of them were erased."""
 
     def __init__(self, check: _Check, stream: StreamId) -> None:
         self.count = 0
+        self.erased = 0
         self._check = check
         self._id = stream
         self._found: list[Problem] = []
@@ -183,7 +191,8 @@ class _StreamCheck:
     def _look_at(self, stream: Stream) -> None:
         birth = self._birth(self._id)
         origin_hash = b"" if birth[2] is None else self._origin_hash(birth)
-        if birth[0] != genesis_hash(stream.state.header, origin_hash):
+        is_erased = stream.state.info.status == "erased"
+        if not is_erased and birth[0] != genesis_hash(stream.state.header, origin_hash):
             self._report(None, "the hash its chain begins with is not that of its header")
         far = self._far_nodes()
         shape = _Shape(self._check, stream, far, self._report)
@@ -194,6 +203,7 @@ class _StreamCheck:
             far.__contains__,
             origin_hash=origin_hash,
             shared_messages=self._shared_messages(birth),
+            genesis=birth[0],
         )
         shape.end()
         self._look_at_rest(stream.state.info)
@@ -211,7 +221,11 @@ class _StreamCheck:
         for row in self._check.streamed(question):
             entry = entry_of(row[:9])
             self.count += 1
+            self.erased += row[9] is None
             shape.take(entry, None if entry.lane == "side" else node_of(row[11:]))
+            for name in contents_shown(entry):
+                if not self._check.value(_HAS_CONTENT, name):
+                    self._found.append(content_lost(entry, name))
             yield StoredEntry(entry, row[9], row[10])
 
     def _commits(self, stream: str) -> Iterable[StoredCommit]:
@@ -304,6 +318,8 @@ class _Shape:
         if tip != self._stream.tip:
             self._report(None, f"its tip is kept as {self._stream.tip}, it should be {tip}")
         kept, header = self._stream.state.info, self._stream.state.header
+        if kept.status == "erased":
+            return  # what its info was made of is gone
         if header.fork is None and kept != self._info:
             for name in SessionInfo.__struct_fields__:
                 value, computed = getattr(kept, name), getattr(self._info, name)

@@ -1,6 +1,7 @@
 """The order of all entries of a folder: one line for each commit, in a file beside the sessions.
 
-``<position> <session> <first seq> <count>``: position is that of the commit's first entry. The file
+``<position> <session> <first seq> <count>``: position is that of the commit's first entry; a count
+of 0 says that the session was erased, and all its lines before mean nothing any more. The file
 is written after a commit, without waiting for the disk. What is in a session and not in here (a
 tool wrote it, or a process died in between) is added by whoever looks next; after a loss with a
 gap, so that no position that was given out before is given to another entry.
@@ -94,8 +95,17 @@ class Feed:
         except ValueError:
             return  # half a line that another process left
         if span.position > self.position:
+            if not span.length:
+                self._spans = [s for s in self._spans if s.stream != span.stream or not s.length]
             self._spans.append(span)
             self._heads[span.stream] = span.first + span.length - 1
+
+    def forget(self, stream: StreamId) -> None:
+        """The session was erased: its positions stay empty, and one of its name begins anew."""
+        with self._folder.locked("feed", ""):
+            self.refresh()
+            if self.head(stream) >= 0:
+                self._write(f"{self.position + 1} {stream} 0 0\n".encode())
 
     def extend(self, stream: StreamId, head: int, *, is_lossy: bool) -> None:
         """Give positions to the entries of `stream` up to `head` that have none yet."""
@@ -105,17 +115,18 @@ class Feed:
             if first > head:
                 return
             position = self.position + 1 + (GAP if is_lossy else 0)
-            line = f"{position} {stream} {first} {head - first + 1}\n".encode()
+            self._write(f"{position} {stream} {first} {head - first + 1}\n".encode())
+
+    def _write(self, line: bytes) -> None:
+        try:
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            file = os.open(self._path, flags, 0o600)
             try:
-                file = os.open(
-                    self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
-                )
-                try:
-                    size = os.fstat(file).st_size
-                    is_cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"
-                    os.write(file, b"\n" + line if is_cut else line)
-                finally:
-                    os.close(file)
-            except OSError as error:
-                self._folder.fail(error)
-            self.refresh()
+                size = os.fstat(file).st_size
+                is_cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+                os.write(file, b"\n" + line if is_cut else line)
+            finally:
+                os.close(file)
+        except OSError as error:
+            self._folder.fail(error)
+        self.refresh()

@@ -2,7 +2,8 @@
 
 Sessions lie flat in the folder, as the tools keep them. What the tools know nothing of lies in
 ``.perdure`` below it, under names made of hashes: locks, leases, parts of answers, keys, contents.
-Invariant: a session file only ever grows. A new one appears whole, under its name, by a link.
+Invariant: a session file only ever grows, until it is erased. A new one appears whole, under its
+name, by a link.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Folder:
         Raises: StoreReadOnly, StoreFull, StoreUnavailable.
         """
         try:
-            for name in ("locks", "leases", "partials", "keys", "blobs", "new"):
+            for name in ("locks", "leases", "partials", "keys", "blobs", "erasures", "new"):
                 _make(self.inner / name)
         except OSError as error:
             self.fail(error)
@@ -137,6 +138,21 @@ class Folder:
                     os.fsync(file)
             finally:
                 os.close(file)
+        except OSError as error:
+            self.fail(error)
+
+    def remove(self, path: Path) -> None:
+        """Take away a file for good.
+
+        Durable: as `is_synced` says.
+        Raises: FileNotFoundError; StoreReadOnly, StoreUnavailable.
+        """
+        try:
+            path.unlink()
+            if self.is_synced:
+                _sync_folder(path.parent)
+        except FileNotFoundError:
+            raise
         except OSError as error:
             self.fail(error)
 

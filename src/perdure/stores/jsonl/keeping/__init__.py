@@ -1,0 +1,1 @@
+"""What the folder keeps no longer."""

@@ -1,0 +1,231 @@
+"""Erasing session files: they are deleted whole, with what lies beside them.
+
+What is to go is written down first, in ``.perdure/erasures``; killed in between, the next one who
+opens the folder goes on. The record then becomes the certificate. The feed keeps the positions that
+the entries had, so that none is given out again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from perdure.errors import SessionNotFound
+from perdure.session.ids import StreamId
+from perdure.stores.jsonl import reading
+from perdure.stores.jsonl.disk.feed import Feed
+from perdure.stores.jsonl.disk.sidefiles import blobs_in
+from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.shelf import Shelf, Standing
+from perdure.stores.keeping import copies
+from perdure.stores.keeping.cascade import Reach, reach_of
+from perdure.stores.keeping.erasing import (
+    Certificate,
+    Counts,
+    ErasedSession,
+    EraseRequest,
+    Relation,
+    how_related,
+)
+
+BACKEND = "jsonl"
+KIND = "erasures"
+
+_NAME = re.compile(rb"sha256-[0-9a-f]{64}")
+
+
+class Record(msgspec.Struct, frozen=True):
+    """An erasure as it lies in the folder: what is left of it to do, and its certificate.
+
+    Shape: `files` are session files by name, with the id of each; `keys` and `contents` what only
+    they had. All are empty once the certificate is complete.
+    """
+
+    certificate: Certificate
+    files: dict[str, StreamId] = {}
+    keys: tuple[str, ...] = ()
+    contents: tuple[str, ...] = ()
+
+
+_record = msgspec.json.Decoder(Record)
+
+
+class Eraser:
+    """Erases from one folder, on the thread of its handle."""
+
+    def __init__(self, shelf: Shelf, feed: Feed, namespace: str) -> None:
+        self._shelf = shelf
+        self._folder = shelf.folder
+        self._feed = feed
+        self._namespace = namespace
+
+    def erase(self, request: EraseRequest) -> Certificate:
+        """What ``Erasing.erase`` promises of a backend that removes sessions whole."""
+        with self._folder.locked("erasure", ""):
+            self._go_on(request.at)
+            standings = {s.header.id: (path, s) for path, s in self._shelf.standings()}
+            roots = _roots(standings, request)
+            if roots is None:
+                return self._earlier(request.name or "")
+            policy = request.forks if request.scope == "session" else "erase"
+            reach = reach_of(roots, self._relations(standings), policy)
+            record = self._begun(request, reach, standings)
+            self._put(record)
+            return self._finished(record, request.at)
+
+    def go_on(self, at: int) -> None:
+        """Finish what was begun by a process that was killed."""
+        with self._folder.locked("erasure", ""):
+            self._go_on(at)
+
+    def has_open(self) -> bool:
+        """Whether an erasure was begun and not finished."""
+        return any(not record.certificate.is_complete for record in self._records())
+
+    def certificates(self) -> list[Certificate]:
+        """What ``Erasing.erasures`` promises."""
+        found = [record.certificate for record in self._records()]
+        return sorted(found, key=lambda certificate: (certificate.at, certificate.id))
+
+    # -- what is meant
+
+    def _relations(self, standings: dict[StreamId, tuple[Path, Standing]]) -> Iterator[Relation]:
+        for id_, (_, standing) in standings.items():
+            header = standing.header
+            if header.parent is None:
+                continue
+            log = self._shelf.log(id_)
+            has_copies = log is not None and log.copies > 0
+            how = how_related(is_fork=False, origin=header.origin, has_copies=has_copies)
+            yield Relation(id_, header.parent, how)
+
+    def _earlier(self, session: str) -> Certificate:
+        for certificate in reversed(self.certificates()):
+            if any(each.session == session for each in certificate.sessions):
+                return certificate
+        raise SessionNotFound(session)
+
+    def _begun(
+        self,
+        request: EraseRequest,
+        reach: Reach,
+        standings: dict[StreamId, tuple[Path, Standing]],
+    ) -> Record:
+        logs = [log for id_ in reach.targets if (log := self._shelf.log(id_)) is not None]
+        notes = [note for log in logs for note in reading.notes(log, copies.TELLING)]
+        files = {standings[log.header.id][0].name: log.header.id for log in logs}
+        partials = [id_ for id_ in reach.targets if self._folder.side("partials", id_).exists()]
+        keys = tuple(key for log in logs for key in log.keys)
+        contents = self._own_contents(files)
+        certificate = Certificate(
+            id=request.id,
+            backend=BACKEND,
+            namespace=self._namespace,
+            scope=request.scope,
+            by=request.by,
+            at=request.at,
+            sessions=tuple(map(_line, logs)),
+            removed=Counts(
+                foreign_ids=sum(len(log.aliases) for log in logs),
+                idempotency_keys=len(keys),
+                partial_answers=len(partials),
+                contents=len(contents),
+                content_bytes=sum(size for _, size in contents),
+            ),
+            copies=(
+                *copies.kept((), reach.copies),
+                *copies.outside(notes),
+                *copies.of_files("the folder"),
+            ),
+        )
+        return Record(certificate, files, keys, tuple(name for name, _ in contents))
+
+    def _own_contents(self, files: Iterable[str]) -> list[tuple[str, int]]:
+        """The contents that only `files` refer to, with their sizes."""
+        kept = {path.name: path.stat().st_size for path in blobs_in(self._folder)}
+        named = _names_in(self._folder.path / name for name in files) & kept.keys()
+        if named:
+            others = (path for path, _ in self._folder.files() if path.name not in files)
+            beside = (self._folder.inner / "partials").iterdir()
+            named -= _names_in([*others, *beside])
+        return [(name, kept[name]) for name in sorted(named)]
+
+    # -- doing it
+
+    def _finished(self, record: Record, at: int) -> Certificate:
+        for name, stream in record.files.items():
+            with self._folder.locked("stream", stream):
+                path = self._folder.path / name
+                with suppress(FileNotFoundError):
+                    self._folder.remove(path)
+                self._shelf.forget(path)
+                self._feed.forget(stream)
+                for kind in ("leases", "partials"):
+                    self._folder.remove_side(kind, stream)
+        for key in record.keys:
+            self._folder.remove_side("keys", key)
+        wanted = frozenset(record.contents)
+        for path in [path for path in blobs_in(self._folder) if path.name in wanted]:
+            self._folder.remove(path)
+        done = msgspec.structs.replace(record.certificate, finished_at=at, is_complete=True)
+        self._put(Record(done))
+        return done
+
+    def _go_on(self, at: int) -> None:
+        for record in self._records():
+            if not record.certificate.is_complete:
+                self._finished(record, at)
+
+    # -- the records
+
+    def _records(self) -> list[Record]:
+        found: list[Record] = []
+        for path in sorted((self._folder.inner / KIND).iterdir()):
+            with suppress(ValueError):  # half of one that never was begun
+                found.append(_record.decode(path.read_bytes()))
+        return found
+
+    def _put(self, record: Record) -> None:
+        content = msgspec.json.encode(record)
+        self._folder.replace(KIND, record.certificate.id, content, is_synced=True)
+
+
+def _roots(
+    standings: dict[StreamId, tuple[Path, Standing]], request: EraseRequest
+) -> list[StreamId] | None:
+    """The sessions that are named; None where the one that is named is not here."""
+    if request.scope == "session":
+        named = StreamId(request.name or "")
+        return [named] if named in standings else None
+    return [
+        id_
+        for id_, (_, standing) in standings.items()
+        if request.scope == "namespace" or standing.header.subject == request.name
+    ]
+
+
+def _line(log: Log) -> ErasedSession:
+    return ErasedSession(
+        session=log.header.id,
+        is_whole=True,
+        erased=((0, log.head),) if log.head >= 0 else (),
+        entries=log.head + 1,
+        bytes=log.payload,
+        digests=0,
+        head=log.head,
+        hash_before=log.hash.hex(),
+        hash_after=None,
+    )
+
+
+def _names_in(paths: Iterable[Path]) -> set[str]:
+    found: set[str] = set()
+    for path in paths:
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            for line in file:
+                found.update(name.decode() for name in _NAME.findall(line))
+    return found

@@ -1,0 +1,138 @@
+"""Erasing where a session can only be removed whole: the file goes, and what lies beside it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from perdure.errors import EntryNotFound, SessionHasForks, SessionNotFound
+from perdure.session.codec import new_tree
+from perdure.session.entries import LEAF
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.messages import user
+from perdure.stores.chain import blob_hash
+from perdure.stores.keeping.erasing import (
+    Certificate,
+    EraseRequest,
+    EraseScope,
+    Erasing,
+    ForkPolicy,
+)
+from perdure.stores.protocol import Commit, SessionStore, Write
+from tests.conformance.store.building import (
+    MINUTE_MS,
+    S,
+    append,
+    create,
+    fork,
+    header,
+    replied,
+    said,
+    texts,
+    turn_started,
+)
+from tests.fakes.clock import START_MS
+
+
+@pytest.fixture(autouse=True)
+def removes(store: SessionStore) -> None:
+    if store.capabilities.erase:
+        pytest.skip("it erases what is in a stream that stays (test_erasing)")
+
+
+async def erase(
+    store: SessionStore,
+    name: str | None = S,
+    *,
+    scope: EraseScope = "session",
+    forks: ForkPolicy = "refuse",
+    id: str = "e1",
+) -> Certificate:
+    request = EraseRequest(id=id, scope=scope, by="me", at=START_MS, name=name, forks=forks)
+    return await cast("Erasing", store).erase(request)
+
+
+async def test_the_session_is_gone_and_the_others_are_as_they_were(store: SessionStore) -> None:
+    await create(store, S, said("a", alias="x"), replied("b"))
+    await create(store, "t", said("stays"))
+
+    certificate = await erase(store)
+
+    with pytest.raises(SessionNotFound):
+        await store.state(S)
+    assert [info.id for info in await store.sessions(scope="all")] == ["t"]
+    assert texts(await store.entries(StreamId("t"))) == ["stays"]
+    (session,) = certificate.sessions
+    assert (session.erased, session.digests, session.hash_after) == (((0, 1),), 0, None)
+    assert certificate.is_complete
+    assert (await store.verify()).problems == ()
+    assert await cast("Erasing", store).erasures() == [certificate]
+    assert await erase(store, id="e2") == certificate
+
+
+async def test_what_lay_beside_it_goes_too(store: SessionStore) -> None:
+    own, shared = b"own" * 100, b"shared" * 100
+    for stream, contents in (("s", (own, shared)), ("t", (shared,))):
+        named = tuple(new_tree(user(f"see {blob_hash(content)}"), LEAF) for content in contents)
+        write = Write(stream=StreamId(stream), create=header(stream), entries=named)
+        await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))
+    await append(store, S, said("keyed"), key="k")
+    lease = await store.acquire_lease(S, "me", MINUTE_MS)
+    await append(store, S, turn_started(), lease=lease)
+    await store.put_partial(lease, 0, b"half")
+
+    removed = (await erase(store)).removed
+
+    assert (removed.contents, removed.content_bytes) == (1, len(own))
+    assert (removed.partial_answers, removed.idempotency_keys) == (1, 1)
+    assert await store.blob(blob_hash(shared)) == shared
+    with pytest.raises(EntryNotFound):
+        await store.blob(blob_hash(own))
+    await append(store, StreamId("t"), said("new"), key="k")
+
+
+async def test_a_session_of_its_name_begins_anew_with_positions_of_its_own(
+    store: SessionStore,
+) -> None:
+    await create(store, S, said("old"), said("older"))
+    await create(store, "t", said("b"))
+    before = await store.position()
+    await erase(store)
+
+    await create(store, S, said("new"))
+
+    feed = await store.feed(0)
+    assert [(each.entry.stream, *texts([each.entry])) for each in feed] == [
+        ("t", "b"),
+        ("s", "new"),
+    ]
+    assert feed[-1].position > before
+    assert (await store.verify()).problems == ()
+
+
+async def test_forks_hold_copies_and_are_kept_or_not(store: SessionStore) -> None:
+    await create(store, S, said("a"))
+    f = await fork(store, S, "f", said("b"))
+    with pytest.raises(SessionHasForks):
+        await erase(store)
+
+    certificate = await erase(store, forks="keep")
+
+    assert [copy.session for copy in certificate.copies if copy.kind == "fork"] == ["f"]
+    assert texts(await store.branch(f, EntryId("f/1"))) == ["a", "b"]
+    assert (await store.verify()).problems == ()
+
+
+async def test_all_there_is_about_a_subject_is_removed(store: SessionStore) -> None:
+    await create(store, StreamHeader(S, START_MS, subject="ann"), said("a"))
+    await fork(store, S, "f", said("b"))
+    child = StreamHeader(StreamId("c"), START_MS, origin="subagent", parent=S)
+    await create(store, child, said("c"))
+    await create(store, StreamHeader(StreamId("t"), START_MS, subject="bob"), said("d"))
+
+    certificate = await erase(store, "ann", scope="subject")
+
+    assert {session.session for session in certificate.sessions} == {"s", "f", "c"}
+    assert [info.id for info in await store.sessions(scope="all")] == ["t"]
