@@ -12,13 +12,13 @@ from enum import Enum
 
 import msgspec
 
+from perdure.interop.formats.bundles import readable
 from perdure.interop.formats.items import (
     Item,
     body_without_source,
     source_of,
     without_source,
 )
-from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import OPAQUE
@@ -64,7 +64,7 @@ def originals_of(notes: Iterable[Entry]) -> list[Original]:
     """The versions kept by the ``import_source`` entries among `notes`, oldest first."""
     versions: list[list[Part]] = []
     for entry in notes:
-        source = body_of(entry)
+        source = readable(entry)
         if not isinstance(source, ImportSource):
             continue
         if source.offset == 0 or not versions:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from perdure.errors import CorruptLog, EntryNotFound, UnsupportedVersion
-from perdure.interop.formats.bundles import models_in_force, standing_of
+from perdure.errors import EntryNotFound
+from perdure.interop.formats.bundles import models_in_force, readable, standing_of
 from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.items import IMPORT, source_of
 from perdure.interop.formats.losses import MEDIUM, OUTSIDE, Losses
@@ -25,7 +25,7 @@ from perdure.interop.formats.pi.messages import BASH
 from perdure.interop.identities import foreign_ids
 from perdure.interop.originals import content_of, known_items, originals_of
 from perdure.interop.reports import Exported
-from perdure.session.codec import Body, Unknown, body_of
+from perdure.session.codec import Body
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of, undone_of
 from perdure.session.ids import EntryId, StreamId, entry_id
@@ -165,7 +165,7 @@ def _new_file(session: _Session) -> _Base:
 
 def _pi_parts(notes: Sequence[Entry]) -> dict[EntryId, ImportSource]:
     """The parts of pi files among `notes`."""
-    parts = ((note.id, body_of(note)) for note in notes if note.kind == ImportSource.kind)
+    parts = ((note.id, readable(note)) for note in notes if note.kind == ImportSource.kind)
     return {
         id: part
         for id, part in parts
@@ -222,7 +222,7 @@ class _Writer:
     def _lines(self, entry: Entry) -> list[bytes]:
         parent = None if entry.parent_id is None else self._last.get(entry.parent_id)
         own = self._ids[entry.id]
-        body = _readable(entry)
+        body = readable(entry)
         original = self._original_line(entry)
         self._last[entry.id] = own
         if original is not None:
@@ -304,7 +304,7 @@ class _Writer:
         said: str | None = None
         now, source = self._session.state.header.title, entry_id(self._session.stream, -2)
         for note in self._session.notes:
-            change = body_of(note) if note.kind == SessionInfoChanged.kind else None
+            change = readable(note) if note.kind == SessionInfoChanged.kind else None
             if isinstance(change, SessionInfoChanged) and change.title is not msgspec.UNSET:
                 now, source = change.title, note.id
                 said = change.title if note.id in self._base.ids else said
@@ -378,10 +378,3 @@ class _Writer:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(left_out.items()))
             texts.append(f"notes of perdure's own are left out: {kinds}")
         return texts
-
-
-def _readable(entry: Entry) -> Body:
-    try:
-        return body_of(entry)
-    except (CorruptLog, UnsupportedVersion):
-        return Unknown(entry.kind, entry.v, entry.body)

@@ -30,6 +30,7 @@ WARNINGS_OF_A_SORT = 20
 """Warnings of one sort that are given in full; the rest is counted."""
 
 _LINES_PER_REPORT = 1_000
+_TREE = (Message, TreeBody, bytes)
 
 
 class Record(msgspec.Struct):
@@ -80,9 +81,9 @@ class Draft:
     ) -> Iterator[tuple[Line, Reading]]:
         """The lines of the source that are not blank, each with what it says."""
         for line in lines_of(content):
-            self._lines = line.number
             if progress is not None and line.number % _LINES_PER_REPORT == 0:
                 progress(line.offset, len(content))
+            self._lines = line.number
             if line.is_blank:
                 self._blank.append(line.number)
             else:
@@ -120,7 +121,7 @@ class Draft:
         known = None
         if references is not None:
             known = {name: at for name, at in references.items() if at is not None} or None
-        is_tree = isinstance(body, Message | TreeBody | bytes)
+        is_tree = isinstance(body, _TREE)
         self.at = record.at if record.at is not None else self.at
         self.items.append(
             Item(
@@ -196,7 +197,17 @@ class Linker:
 
     def add_below(self, record: Record, node: int | None) -> None:
         """Place `record` below the item `node`, and whoever waited for it."""
-        stack = [(record, node)]
+        record.is_placed = True
+        own = self._place(record, node)
+        if record.id is None:
+            return
+        self.nodes[record.id] = own
+        if record.id in self._waiting:  # hardly ever: records mostly follow their parents
+            self._add_waiting(record.id, own)
+
+    def _add_waiting(self, placed: str, node: int | None) -> None:
+        """Place whoever waited for the record `placed`, which stands for `node`."""
+        stack = self._freed(placed, node)
         while stack:
             current, parent = stack.pop()
             current.is_placed = True
@@ -204,9 +215,12 @@ class Linker:
             if current.id is None:
                 continue
             self.nodes[current.id] = own
-            waited = self._waiting.pop(current.id, ())
-            self.links += len(waited)
-            stack.extend((each, own) for each in reversed(waited) if not each.is_placed)
+            stack += self._freed(current.id, own)
+
+    def _freed(self, placed: str, node: int | None) -> list[tuple[Record, int | None]]:
+        waited = self._waiting.pop(placed, ())
+        self.links += len(waited)
+        return [(each, node) for each in reversed(waited) if not each.is_placed]
 
     def finish(self) -> None:
         """Place the records whose parents never came, or wait for each other."""

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, cast
+from typing import cast
 
 import msgspec
 
@@ -34,7 +34,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE_ORDER_MARK = "\ufeff"
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """One line of a file, without its LF. `number` counts from 1, `offset` is in bytes.
 
     `is_ended` False says that it is the last one and has no LF: it may still be written.
@@ -51,7 +51,7 @@ class Line(NamedTuple):
         return not self.content.strip()
 
 
-class Reading(NamedTuple):
+class Reading(msgspec.Struct, frozen=True, gc=False):
     """What a line says, and what was wrong with it. `value` counts only if it `is_json`."""
 
     value: object
@@ -87,7 +87,7 @@ def read_line(content: bytes) -> Reading:
 
 
 def _decoded(content: bytes) -> object:
-    if content.count(b"[") + content.count(b"{") <= _SHALLOW:
+    if len(content) <= _SHALLOW or content.count(b"[") + content.count(b"{") <= _SHALLOW:
         return _decoder.decode(content)
     value = _decoder.decode(b"[" * DEPTH_MARGIN + content + b"]" * DEPTH_MARGIN)
     for _ in range(DEPTH_MARGIN):
