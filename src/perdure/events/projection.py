@@ -14,9 +14,11 @@ from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.events.envelope import head_of
 from perdure.events.plain import fields_of, plain, timestamp
 from perdure.events.types import AnyEvent, Event, LiveEvent
+from perdure.secrets.masking import masked, masked_value
 from perdure.session import kinds, ledger, notes
 from perdure.session.codec import Unknown, body_of
 from perdure.session.entries import Entry
+from perdure.session.flows import kinds as flows
 from perdure.session.info import StreamKind
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import Usage
@@ -192,7 +194,7 @@ def _tool_started(body: ledger.ToolStarted) -> list[Told]:
     payload: dict[str, object] = {
         "callId": body.id,
         "toolId": body.tool,
-        "toolInput": body.input,
+        "toolInput": masked_value(body.input),
         "attemptNumber": body.attempt,
         "effect": body.effect,
         "calledAt": timestamp(body.called_at),
@@ -206,7 +208,7 @@ def _tool_finished(body: ledger.ToolFinished) -> list[Told]:
         "toolId": body.tool,
         "success": body.succeeded,
         "outcome": body.outcome,
-        "outputSummary": (body.error or "")[:500],
+        "outputSummary": masked(body.error or "")[:500],
         "resultId": body.result,
         "errorCode": body.error_code,
         "durationMs": body.duration_ms,
@@ -257,6 +259,28 @@ _SIMPLE: Mapping[str, str] = {
     ledger.BudgetNoted.kind: "cost:budget_warning",
     ledger.Interrupted.kind: "agent:interrupted",
     ledger.LateOutcome.kind: "agent:late_outcome",
+    flows.FlowStarted.kind: "flow:started",
+    flows.WorkspaceBound.kind: "flow:workspace_bound",
+    flows.WorkflowChanged.kind: "flow:workflow_changed",
+    flows.NodeClaimed.kind: "flow:role_active",
+    flows.NodeParked.kind: "flow:awaiting_human",
+    flows.NodeContinued.kind: "flow:role_continued",
+    flows.HumanReplied.kind: "flow:human_replied",
+    flows.HandoffMade.kind: "flow:handoff_applied",
+    flows.HandoffAwaited.kind: "flow:handoff_awaited",
+    flows.HandoffStaged.kind: "flow:handoff_staged",
+    flows.HandoffDeclined.kind: "flow:handoff_declined",
+    flows.RepairAsked.kind: "flow:repair_requested",
+    flows.ConsentChanged.kind: "flow:consent_changed",
+    flows.RoleConfigured.kind: "flow:role_configured",
+    flows.ForwardPassClosed.kind: "flow:forward_pass_closed",
+    flows.ImprovementChosen.kind: "flow:improvement_chosen",
+    flows.ImprovementClaimed.kind: "flow:improvement_role_active",
+    flows.ImprovementParked.kind: "flow:improvement_awaiting_human",
+    flows.FindingsMade.kind: "flow:findings_produced",
+    flows.FeedbackAsked.kind: "flow:feedback_consent_requested",
+    flows.FeedbackDecided.kind: "flow:feedback_consent_resolved",
+    flows.FlowCompleted.kind: "flow:completed",
 }
 """Kind -> type of its event, whose payload is the fields of the body."""
 

@@ -17,6 +17,7 @@ import msgspec
 from perdure.errors import CorruptLog, InvalidEntry
 from perdure.session import kinds, ledger, notes
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref
+from perdure.session.flows.kinds import FLOW_BODIES
 from perdure.session.ids import EntryId, entry_place
 from perdure.session.kinds import OPAQUE, TreeBody
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message, with_unknown_parts
@@ -72,6 +73,7 @@ _SIDE: tuple[type[SideBody], ...] = (
     ledger.Interrupted,
     ledger.LateOutcome,
     ledger.Trimmed,
+    *FLOW_BODIES,
 )
 BODIES: dict[str, type[TreeBody] | type[SideBody]] = {c.kind: c for c in (*_TREE, *_SIDE)}
 """Kind -> class of its body, for every kind but ``message`` and ``opaque``."""

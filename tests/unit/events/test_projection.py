@@ -18,7 +18,7 @@ from perdure.session.messages import MESSAGE, Message, TextPart, Usage, assistan
 S = StreamId("s")
 AT = 1_700_000_000_000
 ABOUT = EntryId("s/3")
-GOLDEN = Path(__file__).parents[2] / "golden" / "v1" / "entries.jsonl"
+GOLDEN = Path(__file__).parents[2] / "golden" / "v1"
 
 
 def entry_with(body: Message | kinds.TreeBody | notes.SideBody) -> Entry:
@@ -251,7 +251,8 @@ def test_renaming_and_moving_at_once_are_two_events_of_one_entry() -> None:
 
 
 def test_no_kind_of_the_golden_log_is_silent_or_unspeakable() -> None:
-    entries = [entry_of_line(line) for line in GOLDEN.read_bytes().splitlines()]
+    logs = [file.read_bytes().removesuffix(b"\n") for file in GOLDEN.glob("*.jsonl")]
+    entries = [entry_of_line(line) for log in logs for line in log.split(b"\n")]
     seen = {entry.kind for entry in entries}
     assert seen >= BODIES.keys()
     for entry in entries:
@@ -320,3 +321,19 @@ def test_live_events_and_snapshots_belong_to_a_call_and_have_no_sequence_number(
             "stopReason": "stop",
         },
     }
+
+
+def test_9_32_secrets_in_arguments_and_errors_are_masked_and_the_log_is_as_it_was() -> None:
+    key = "sk-ant-" + "a1b2c3d4" * 5
+    args: dict[str, object] = {
+        "headers": {"Authorization": f"Bearer {key}"},
+        "password": "hunter22",
+    }
+    started = ledger.ToolStarted("c", "t", args, 0, "external", "ask", "k")
+    finished = ledger.ToolFinished("c", "t", "error", succeeded=False, error=f"bad {key}")
+    told = str(
+        [event.payload for body in (started, finished) for event in events_of(entry_with(body))]
+    )
+    assert key not in told
+    assert "hunter22" not in told
+    assert started.input == args

@@ -16,6 +16,8 @@ from perdure.events.types import SNAPSHOT, LiveType
 from perdure.session import info, kinds, ledger, messages, notes
 from perdure.session.codec import BODIES, entry_of_line, line_of
 from perdure.session.entries import Entry
+from perdure.session.flows import graph
+from perdure.session.flows import kinds as flows
 from perdure.session.ids import StreamId
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE, Message, Part, Usage
@@ -23,7 +25,7 @@ from perdure.stores import chain
 
 TESTS = Path(__file__).resolve().parents[2]
 TEXT = (TESTS.parent / "docs" / "log-format.md").read_text()
-GOLDEN = (TESTS / "golden" / "v1" / "entries.jsonl").read_bytes()
+GOLDEN = b"".join(file.read_bytes() for file in sorted(TESTS.glob("golden/v1/*.jsonl")))
 ENTRIES = [entry_of_line(line) for line in GOLDEN.removesuffix(b"\n").split(b"\n")]
 KINDS = [MESSAGE, OPAQUE, *BODIES]
 
@@ -88,6 +90,15 @@ def test_no_other_kind_is_described() -> None:
         ("turn_finished", ledger.TurnEnd),
         ("turn_finished", ledger.Failure),
         ("question", msgspec.structs.fields(notes.Question)[0].type),
+        ("flow_started", flows.ConsentMode),
+        ("flow_started", flows.FeedbackKind),
+        ("flow_started", flows.InitializationMode),
+        ("node_claimed", flows.ClaimCause),
+        ("node_parked", flows.AwaitingReason),
+        ("repair_asked", flows.RepairCode),
+        ("flow_consent", flows.ConsentMode),
+        ("flow_consent", flows.GrantedTool),
+        ("improvement_chosen", flows.ImprovementMode),
     ],
 )
 def test_every_choice_of_a_field_is_listed(kind: str, choices: Any) -> None:
@@ -131,7 +142,12 @@ def test_every_part_is_listed_with_its_fields() -> None:
 
 @pytest.mark.parametrize(
     ("title", "known"),
-    [("Streams", info.StreamHeader), ("Forks", info.ForkPoint), ("Usage", Usage)],
+    [
+        ("Streams", info.StreamHeader),
+        ("Forks", info.ForkPoint),
+        ("Usage", Usage),
+        ("Nodes", graph.FlowNode),
+    ],
 )
 def test_the_other_values_are_described_field_by_field_in_their_order(
     title: str, known: type[msgspec.Struct]

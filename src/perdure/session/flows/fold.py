@@ -21,6 +21,7 @@ from perdure.session.flows.run import (
     AwaitingHuman,
     CommandGrant,
     ConsentState,
+    FeedbackContext,
     FlowRun,
     FlowState,
     HumanInput,
@@ -76,7 +77,12 @@ def _started(entry: Entry, body: kinds.FlowStarted) -> FlowState:
         history_handoff={},
         awaiting_handoff=(),
         consent_state=ConsentState(mode=body.consent),
-        feedback_context=body.feedback,
+        feedback_context=FeedbackContext(
+            body.feedback,
+            body.initialization_mode,
+            body.update_from_version,
+            body.update_to_version,
+        ),
         record_name=body.graph.name,
         record_summary=body.graph.summary,
     )

@@ -45,15 +45,6 @@ STATE_VERSION = "11"
 """Version of the state that exports in the seeds' layout say."""
 
 
-class FeedbackContext(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What kind of flow it is, for the feedback at its end."""
-
-    kind: FeedbackKind = "standard"
-    initialization_mode: InitializationMode | None = None
-    update_from_version: str | None = None
-    update_to_version: str | None = None
-
-
 class HandoffTarget(msgspec.Struct, frozen=True, omit_defaults=True):
     """One node that gets an artifact, a path inside the record folder.
 
@@ -66,7 +57,10 @@ class HandoffTarget(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FlowStarted(SideBody, frozen=True, omit_defaults=True):
-    """A flow begins. `start` are the nodes that are claimed first; paths are absolute."""
+    """A flow begins. `start` are the nodes that are claimed first; paths are absolute.
+
+    `feedback` and the fields after it say what kind of flow it is, for the feedback at its end.
+    """
 
     kind: ClassVar[str] = "flow_started"
 
@@ -75,8 +69,11 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
     record_folder: str
     graph: Graph
     start: tuple[str, ...]
-    feedback: FeedbackContext = FeedbackContext()
     consent: ConsentMode = "no-access"
+    feedback: FeedbackKind = "standard"
+    initialization_mode: InitializationMode | None = None
+    update_from_version: str | None = None
+    update_to_version: str | None = None
 
 
 class WorkspaceBound(SideBody, frozen=True):

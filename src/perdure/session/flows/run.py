@@ -14,9 +14,10 @@ from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import (
     AwaitingReason,
     ConsentMode,
-    FeedbackContext,
+    FeedbackKind,
     HandoffTarget,
     ImprovementMode,
+    InitializationMode,
 )
 from perdure.session.ids import StreamId
 
@@ -76,6 +77,15 @@ class ConsentState(msgspec.Struct, frozen=True, rename="camel"):
     mode: ConsentMode = "no-access"
     bash: CommandGrants = CommandGrants()
     mcp: ToolGrants = ToolGrants()
+
+
+class FeedbackContext(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What kind of flow it is, for the feedback at its end."""
+
+    kind: FeedbackKind
+    initialization_mode: InitializationMode | None = None
+    update_from_version: str | None = None
+    update_to_version: str | None = None
 
 
 class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,0 +1,101 @@
+"""A flow's log as version 1 wrote it: read like this for ever, and folded to the same state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perdure.session.codec import body_of, entry_of_line, line_of
+from perdure.session.flows import kinds
+from perdure.session.flows.fold import flow_state
+from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
+from perdure.session.ids import StreamId
+from perdure.session.notes import SideBody
+
+GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "v1" / "flows.jsonl"
+LINES = GOLDEN.read_bytes().removesuffix(b"\n").split(b"\n")
+ENTRIES = [entry_of_line(line) for line in LINES]
+
+FLOW = "20260527T143000123Z-a1b2c3"
+OWNER = StreamId(f"{FLOW}__owner")
+INTAKE = FlowNode(
+    "owner-intake",
+    "owner",
+    ("Plan.",),
+    ("$RULES",),
+    has_human=True,
+    awaits_all_inputs=True,
+    guidance=("g",),
+    inputs=("i",),
+    outputs=("o",),
+    notes=("n",),
+)
+GRAPH = Graph(
+    "Ship",
+    (INTAKE, FlowNode("build", "developer_2")),
+    (FlowEdge("owner-intake", "build"),),
+    "All of it",
+    ("inv",),
+    ("esc",),
+)
+TARGETS = (kinds.HandoffTarget("build", "plan.md", "sha256-" + "0" * 64),)
+
+EXPECTED: tuple[SideBody, ...] = (
+    kinds.FlowStarted(
+        *("trip", "/w", "/w/record", GRAPH, ("owner-intake",)),
+        consent="partial-access",
+        feedback="update",
+        initialization_mode="takeover",
+        update_from_version="0.2",
+        update_to_version="0.3",
+    ),
+    kinds.WorkspaceBound("/v", "/v/record"),
+    kinds.WorkflowChanged(GRAPH),
+    kinds.NodeClaimed(
+        *("owner-intake", "owner", OWNER, "handoff"),
+        delivered=("build=>owner-intake",),
+        superseded=("owner-intake=>build",),
+        text="go",
+    ),
+    kinds.NodeParked("owner-intake", "owner", "autonomous-abort", "stopped"),
+    kinds.NodeContinued("owner-intake"),
+    kinds.HumanReplied("owner-intake", "go", "me"),
+    kinds.HandoffMade("owner-intake", TARGETS, approved_by="me", warnings=("twice",)),
+    kinds.HandoffAwaited("build"),
+    kinds.HandoffStaged("owner-intake", "owner", TARGETS, ("twice",)),
+    kinds.HandoffDeclined("owner-intake", "owner", "me", "no"),
+    kinds.RepairAsked("build", "developer_2", "missing_block", "none", "Write one.", 2),
+    kinds.ConsentChanged("me", "full-access", "bash", "make test", is_revoked=True),
+    kinds.RoleConfigured("owner", "p:m", ("search",), ("read_file",), is_automatic=True),
+    kinds.ForwardPassClosed("build"),
+    kinds.ImprovementChosen("graph-based", "me", "improvement.yaml", GRAPH),
+    kinds.ImprovementClaimed("owner", OWNER, "go"),
+    kinds.ImprovementParked("owner", "prompt-human", "why?"),
+    kinds.FindingsMade("owner", "findings/owner-findings.md", "sha256-" + "1" * 64),
+    kinds.FeedbackAsked("f.md"),
+    kinds.FeedbackDecided(is_granted=True, by="me"),
+    kinds.FlowCompleted(),
+)
+
+
+def test_every_entry_is_read_as_it_was_meant() -> None:
+    assert tuple(body_of(entry) for entry in ENTRIES) == EXPECTED
+
+
+def test_every_line_is_written_as_it_was() -> None:
+    assert [line_of(entry) for entry in ENTRIES] == LINES
+
+
+@pytest.mark.parametrize("known", kinds.FLOW_BODIES)
+def test_every_kind_has_a_line_with_each_of_its_fields(known: type[SideBody]) -> None:
+    bodies = [msgspec.json.decode(entry.body) for entry in ENTRIES if entry.kind == known.kind]
+    assert {name for body in bodies for name in body} >= set(known.__struct_fields__)
+
+
+def test_the_log_folds_to_the_end_of_a_flow() -> None:
+    state = flow_state((entry, body_of(entry)) for entry in ENTRIES)
+    assert (state.run.status, state.run.workspace_root) == ("completed", "/v")
+    assert state.run.history_handoff == {"owner-intake=>build": ("plan.md",)}
+    assert state.head == len(ENTRIES) - 1
