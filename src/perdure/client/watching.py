@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Self
+from weakref import WeakKeyDictionary
 
 from perdure.events.bus import Live, LiveBus, Subscription
 from perdure.events.cursor import Cursor
@@ -59,9 +60,12 @@ class Watch:
 def watch_session(backing: Backing, bus: LiveBus, stream: StreamId, after: int) -> Watch:
     """The events of the session `stream` after seq `after`."""
 
-    async def read(place: int) -> Sequence[Positioned]:
+    async def page(place: int) -> Sequence[Positioned]:
         entries = await backing.log.entries(stream, place, _PAGE)
         return [Positioned(entry.seq, entry) for entry in entries]
+
+    async def read(place: int) -> Sequence[Positioned]:
+        return await _together(backing.log, stream, place, page)
 
     # Registered now, not at the first step: nothing from here on can be slept through.
     changes, live = backing.changes(), bus.subscribe(stream)
@@ -71,8 +75,11 @@ def watch_session(backing: Backing, bus: LiveBus, stream: StreamId, after: int) 
 def watch_namespace(store: NamespaceReading, bus: LiveBus, after: int | None) -> Watch:
     """The events of all streams after position `after`; None: after the first step's."""
 
-    async def read(place: int) -> Sequence[Positioned]:
+    async def page(place: int) -> Sequence[Positioned]:
         return await store.feed(place, _PAGE)
+
+    async def read(place: int) -> Sequence[Positioned]:
+        return await _together(store, None, place, page)
 
     async def feed(watch: Watch) -> AsyncGenerator[AnyEvent]:
         if after is None:
@@ -82,6 +89,29 @@ def watch_namespace(store: NamespaceReading, bus: LiveBus, after: int | None) ->
 
     changes, live = store.changes(), bus.subscribe()
     return Watch(feed, 0 if after is None else after)
+
+
+_Asked = dict[tuple[StreamId | None, int], "asyncio.Future[Sequence[Positioned]]"]
+
+_ASKED: WeakKeyDictionary[object, _Asked] = WeakKeyDictionary()
+"""Of each log the pages that watchers have asked for and that are not being read yet."""
+
+
+async def _together(
+    log: object, stream: StreamId | None, place: int, page: Read
+) -> Sequence[Positioned]:
+    """The page behind `place`: read once for all who are woken by the same commit."""
+    asked, key = _ASKED.setdefault(log, {}), (stream, place)
+
+    async def read() -> Sequence[Positioned]:
+        await asyncio.sleep(0)
+        # Whoever asks from now on may have been woken by what this read does not see any more.
+        del asked[key]
+        return await page(place)
+
+    if key not in asked:
+        asked[key] = asyncio.ensure_future(read())
+    return await asyncio.shield(asked[key])
 
 
 async def _feed(

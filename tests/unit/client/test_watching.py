@@ -10,19 +10,20 @@ from collections.abc import AsyncIterator
 import pytest
 
 from perdure.client import watching
+from perdure.client.clock import Outside
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.client.watching import Watch
 from perdure.events.types import AnyEvent, Event, LiveEvent, Snapshot
 from perdure.session.codec import new_side
-from perdure.session.entries import NewEntry
+from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.ledger import ModelCalled, ModelFinished, TurnFinished, TurnStarted
 from perdure.session.messages import Usage, assistant, user
 from perdure.session.notes import SessionInfoChanged
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Lease, Write
-from tests.fakes.clock import START_MS
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 
 S = StreamId("s")
 DEADLINE_S = 20.0
@@ -109,6 +110,40 @@ def engine(store: Store, memory: MemoryStore, lease: Lease) -> Engine:
 
 
 # ---------------------------------------------------------------- durable events
+
+
+class CountingStore(MemoryStore):
+    reads = 0
+
+    async def entries(
+        self, stream: StreamId, after: int = -1, limit: int | None = None
+    ) -> list[Entry]:
+        self.reads += 1
+        await asyncio.sleep(0)
+        return await super().entries(stream, after, limit)
+
+
+async def test_watchers_that_are_woken_together_read_once(clock: ManualClock) -> None:
+    memory = CountingStore(clock=clock, random=SeededRandom())
+    session = await Store(memory, Outside(clock, SeededRandom(1))).create(id="s")
+    watches = [session.watch(after=-1) for _ in range(50)]
+    for seq in range(3):
+        waiting = [asyncio.ensure_future(take(watch, 1)) for watch in watches]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        memory.reads = 0
+        await session.append(user(str(seq)))
+        assert [seqs(await each) for each in waiting] == [[seq]] * 50
+        assert memory.reads <= 2
+
+
+async def test_a_watcher_that_gives_up_takes_no_page_from_the_others(session: Session) -> None:
+    watches = [session.watch(after=-1) for _ in range(3)]
+    waiting = [asyncio.ensure_future(take(watch, 1)) for watch in watches]
+    await asyncio.sleep(0)
+    await session.append(user("a"))
+    waiting[0].cancel()
+    assert [seqs(await each) for each in waiting[1:]] == [[0], [0]]
 
 
 async def test_the_past_is_told_before_the_future(session: Session) -> None:
