@@ -68,7 +68,13 @@ from perdure.stores.protocol import (
     Verification,
 )
 from perdure.stores.scanning import Found, fitting, found_entry, found_title, hits_among
-from perdure.stores.verification import blob_problems, origin_hash_of, stream_problems
+from perdure.stores.verification import (
+    blob_problems,
+    content_lost,
+    contents_shown,
+    origin_hash_of,
+    stream_problems,
+)
 from perdure.stores.watching import Changes
 
 ADDRESS = "memory:"
@@ -389,12 +395,18 @@ class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing
         return Verification(len(heap.streams), len(heap.log), tuple(problems), erased)
 
     def _problems_of(self, heap: Heap, held: Held) -> list[Problem]:
+        lost = [
+            content_lost(row.entry, name)
+            for row in held.rows
+            for name in contents_shown(row.entry)
+            if name not in heap.blobs
+        ]
         fork = held.state.header.fork
         origin_hash = b""
         if fork is not None:
             origin = heap.streams[fork.stream]
             origin_hash = origin_hash_of(origin.genesis, origin.commits, fork.head)
-        return list(
+        return lost + list(
             stream_problems(
                 held.state,
                 held.commits,

@@ -7,6 +7,7 @@ is one problem and not the whole rest of the log. Pure: nothing is read or chang
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -22,6 +23,8 @@ from perdure.session.notes import LeafMoved
 from perdure.stores.admission import Sees
 from perdure.stores.chain import blob_hash, body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import EMPTY, Problem, StreamState
+
+_MEDIA = re.compile(rb'"handle":"media://(sha256-[0-9a-f]{64})"')
 
 
 class StoredEntry(msgspec.Struct, frozen=True):
@@ -64,8 +67,12 @@ def stream_problems(
     check = _Check(state, sees, shared_messages)
     is_erased = state.info.status == "erased" and genesis is not None
     before = genesis if is_erased and genesis else genesis_hash(state.header, origin_hash)
-    rows = _Rows(entries)
+    rows, epoch = _Rows(entries), 0
     for commit in commits:
+        if 0 < commit.epoch < epoch:
+            text = f"it was written under epoch {commit.epoch}, which epoch {epoch} had fenced"
+            yield Problem(stream, commit.first, text)
+        epoch = max(epoch, commit.epoch)
         for row in rows.up_to(commit.first - 1):
             yield Problem(stream, row.entry.seq, "it belongs to no commit")
             yield from check.entry_problems(row)
@@ -79,6 +86,9 @@ def stream_problems(
         yield from check.entry_problems(row)
     if before != state.hash:
         yield Problem(stream, None, "the hash kept with the session is not that of its last commit")
+    if epoch > state.epoch:
+        text = f"its lease has epoch {state.epoch}, and entries were written under epoch {epoch}"
+        yield Problem(stream, None, text)
     yield from check.state_problems()
 
 
@@ -119,6 +129,18 @@ class _Rows:
         while self._next is not None:
             row, self._next = self._next, next(self._rows, None)
             yield row
+
+
+def contents_shown(entry: Entry) -> list[str]:
+    """The names of the contents that `entry` shows as media."""
+    if b"media://" not in entry.body:
+        return []
+    return [name.decode() for name in _MEDIA.findall(entry.body)]
+
+
+def content_lost(entry: Entry, name: str) -> Problem:
+    """The fault of an entry that shows a content which is not there."""
+    return Problem(entry.stream, entry.seq, f"the content {name}, which it shows, is not here")
 
 
 def blob_problems(digest: str, content: bytes) -> Iterator[Problem]:

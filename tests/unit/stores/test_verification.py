@@ -209,8 +209,21 @@ def test_entries_beyond_the_last_commit_are_found(log: Log) -> None:
 def test_an_altered_commit_is_found(log: Log, changes: dict[str, object]) -> None:
     log.commits[1] = msgspec.structs.replace(log.commits[1], **changes)
 
-    # An altered hash also fits no longer under the commit after it.
-    assert log.places() == ([3, 4] if "hash" in changes else [3])
+    # An altered hash also fits no longer under the commit after it, an epoch not under the lease's.
+    further = {"hash": [4], "epoch": [None], "at": []}
+    assert log.places() == [3, *further[next(iter(changes))]]
+
+
+def test_an_entry_that_a_lease_had_fenced_is_found(log: Log) -> None:
+    first, second, *others = log.commits
+    log.commits[:] = [
+        msgspec.structs.replace(first, epoch=2),
+        msgspec.structs.replace(second, epoch=1),
+        *others,
+    ]
+    log.state = msgspec.structs.replace(log.state, epoch=2)
+
+    assert "which epoch 2 had fenced" in "".join(each.problem for each in log.problems())
 
 
 def test_an_altered_session_header_is_found(log: Log) -> None:

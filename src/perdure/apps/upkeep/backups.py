@@ -32,7 +32,9 @@ def backup(
     """Back the store up into a new folder while others write to it, and check every hash of it.
 
     Of an SQLite store all namespaces, encrypted with its own key; of others this namespace.
-    Example: perdure store backup backups/2026-11-21
+
+    Examples:
+        perdure store backup backups/2026-11-21
     """
     address = existing_address(store)
 
@@ -70,7 +72,8 @@ def restore(
 ) -> int:
     """Make a backup a store again, checked against its manifest. It replaces nothing by itself.
 
-    Example: perdure store restore backups/2026-11-21 --store sqlite:///again.db
+    Examples:
+        perdure store restore backups/2026-11-21 --store sqlite:///again.db
     """
     address = store_address(store)
     if not folder.is_dir():

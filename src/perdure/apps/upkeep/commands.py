@@ -13,6 +13,7 @@ from perdure.apps.terminal.output import counted, show, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.apps.upkeep.backups import backup, restore
 from perdure.apps.upkeep.copying import copy
+from perdure.apps.upkeep.figures import stats
 from perdure.apps.upkeep.rekeying import existing_address, rekey
 from perdure.apps.upkeep.repairs import repair
 from perdure.client.upkeep import planned_migration
@@ -29,6 +30,7 @@ def add_to(store_commands: typer.Typer) -> None:
     store_commands.command("backup")(backup)
     store_commands.command("restore")(restore)
     store_commands.command("repair")(repair)
+    store_commands.command("stats")(stats)
 
 
 def vacuum(

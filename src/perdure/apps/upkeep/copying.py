@@ -26,13 +26,14 @@ def copy(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="TARGET", help="Where to: sqlite:///FILE, jsonl:///FOLDER or postgresql://…"
+            metavar="TARGET",
+            help="Where to: sqlite:///FILE, jsonl:///FOLDER or postgresql://USER@HOST/DATABASE.",
         ),
     ],
     *,
     sessions: Annotated[
         list[str] | None,
-        typer.Option("--session", metavar="ID", help="Only this session; may be repeated."),
+        typer.Option("--session", metavar="ID", help="Only this session."),
     ] = None,
     target_namespace: Annotated[
         str | None,
@@ -49,7 +50,9 @@ def copy(
     """Copy all sessions to another store of any kind, checked by their hashes.
 
     Writers go on meanwhile; run it again to go on after a kill, or to add what is new.
-    Example: perdure store copy postgresql://me@host/agents --store sqlite:///agents.db
+
+    Examples:
+        perdure store copy postgresql://me@host/agents --store sqlite:///agents.db
     """
     address = existing_address(store)
     if canonical(address) == canonical(target) and (target_namespace or namespace) == namespace:

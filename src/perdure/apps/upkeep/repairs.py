@@ -31,7 +31,9 @@ def repair(
     """Make a damaged store whole: keep all that can be read, and say what is lost.
 
     The damaged store is kept beside it, as it was. Exit code 1 when anything was lost.
-    Example: perdure store repair --store sqlite:///agents.db
+
+    Examples:
+        perdure store repair --store sqlite:///agents.db
     """
     address = existing_address(store)
 

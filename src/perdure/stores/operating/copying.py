@@ -26,7 +26,8 @@ from perdure.stores.verification import StoredEntry
 SOME_ENTRIES = 500
 """Entries of a commit that is sealed anew."""
 
-_NAME = re.compile(rb"sha256-[0-9a-f]{64}")
+NAME_OF_CONTENT = re.compile(rb"sha256-[0-9a-f]{64}")
+"""What may be the name of a content, wherever it stands in a body."""
 
 Outcome = Literal["copied", "present", "sealed anew", "conflict", "damaged"]
 
@@ -241,7 +242,7 @@ class Copy:
 
     async def _contents(self, rows: Iterable[StoredEntry]) -> list[bytes]:
         """The contents that `rows` name and that were not passed on yet."""
-        names = {name.decode() for row in rows for name in _NAME.findall(row.entry.body)}
+        names = {name.decode() for row in rows for name in NAME_OF_CONTENT.findall(row.entry.body)}
         found: list[bytes] = []
         for name in sorted(names - self._passed):
             try:

@@ -29,6 +29,7 @@ from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.key import StoreKey
+from perdure.stores.operating.figures import StoreFigures
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.protocol import (
     EMPTY,
@@ -50,7 +51,7 @@ from perdure.stores.sqlite.packing.cipher import cipher_of
 from perdure.stores.sqlite.packing.contents import Packed, packed
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.search import indexing, querying
-from perdure.stores.sqlite.upkeep import collecting, sealing
+from perdure.stores.sqlite.upkeep import collecting, measuring, sealing
 from perdure.stores.sqlite.upkeep.collecting import batched
 from perdure.stores.sqlite.writer import Durability
 from perdure.stores.upkeep import Vacuumed
@@ -281,7 +282,7 @@ class _Upkeep(_Handle):
 
 
 class _Sealing(_Handle):
-    """`Sealing`: each call is one transaction."""
+    """`Sealing`, `Measuring`: each call is one transaction."""
 
     async def standings(self) -> list[Standing]:
         return await self._read(sealing.standings)
@@ -296,6 +297,10 @@ class _Sealing(_Handle):
         await self._write(
             lambda tables: sealing.receive(tables, self.namespace, sealed, kept), is_composite=True
         )
+
+    async def measured(self, since: int) -> StoreFigures:
+        path = self._open_database().path
+        return await self._read(lambda tables, _: measuring.measured(tables, path, since))
 
 
 class _Erasing(_Handle):

@@ -8,6 +8,7 @@ of the file that cannot be read is a problem in the list, and the check goes on 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import apsw
 
@@ -23,9 +24,12 @@ from perdure.stores.sqlite.branches import Fork, fork_of, node_seen
 from perdure.stores.sqlite.packing.contents import Packed, content_in
 from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
 from perdure.stores.sqlite.search.checking import index_problems, look_again
+from perdure.stores.sqlite.upkeep.strays import stray_problems
 from perdure.stores.verification import (
     StoredCommit,
     StoredEntry,
+    content_lost,
+    contents_shown,
     origin_hash_of,
     stream_problems,
 )
@@ -50,12 +54,18 @@ SELECT digest, size, packing, content FROM blob
 WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
 """
 
+_HAS_CONTENT = """
+SELECT 1 FROM blob WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND digest = ?
+"""
+
 _LOST_ALIASES = """
 SELECT name FROM alias AS a
 WHERE stream = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE stream = a.stream AND seq = a.seq)
 """
 
 _STATE = "SELECT compaction, model, thinking, before FROM state WHERE no = ?"
+
+_NO_STATE: Row = (None, None, None, None)
 
 MOST_UNREADABLE = 100
 """After so many unreadable entries the rest of a stream is not tried any more."""
@@ -75,6 +85,7 @@ def verification(tables: Tables, namespace: str) -> Verification:
         entries += check.count
         erased += check.erased
     problems += _blob_problems(tables, namespace)
+    problems += stray_problems(tables, namespace)
     problems += index_problems(tables, namespace)
     return Verification(streams, entries, tuple(problems), erased)
 
@@ -166,6 +177,9 @@ class _StreamCheck:
                 shape.take(entry, row)
             except _UNREADABLE as error:
                 self._report(entry.seq, f"its parent cannot be read ({error})")
+            for name in contents_shown(entry):
+                if self._tables.value(_HAS_CONTENT, self._namespace, name) is None:
+                    self._found.append(content_lost(entry, name))
             yield StoredEntry(entry, row[7], row[8])
 
     def _rows(self, stream: int) -> Iterator[Row]:
@@ -272,8 +286,7 @@ class _Shape:
             if kept.state != inherited:
                 self._report(entry.seq, "what its branch has inherited is not its parent's")
             return
-        before = self._state(inherited)
-        expected = list(before or (None, None, None, None))  # a state that is gone is told below
+        expected: list[Any] = list(self._state(inherited) or _NO_STATE)
         expected[position[entry.kind]] = kept.n
         if entry.kind == Compaction.kind:
             expected[3] = inherited
@@ -282,5 +295,5 @@ class _Shape:
 
     def _state(self, number: int | None) -> Row:
         if number is None:
-            return (None, None, None, None)
+            return _NO_STATE
         return self._tables.row(_STATE, number) or ()

@@ -1,0 +1,79 @@
+"""Figures of a database file: what each namespace holds, and what the pages are used for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.session.ids import StreamId
+from perdure.stores.operating.figures import (
+    FileFigures,
+    Growth,
+    NamespaceFigures,
+    StoreFigures,
+    StreamSize,
+    figures_of,
+)
+from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.upkeep.sealing import namespaces
+
+_SIZES = """
+SELECT s.id, s.kind, coalesce(s.title, s.first_text, ''), b.origin IS NOT NULL,
+    coalesce(e.entries, 0), coalesce(e.bytes, 0)
+FROM stream AS s JOIN birth AS b ON b.stream = s.no LEFT JOIN (
+    SELECT stream, count(*) AS entries, sum(length(body)) AS bytes
+    FROM entry NOT INDEXED GROUP BY stream
+) AS e ON e.stream = s.no
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
+"""
+
+_GROWTH = """
+SELECT c.at, c.count, sum(length(e.body))
+FROM commits AS c CROSS JOIN entry AS e ON e.n >= c.first AND e.n < c.first + c.count
+CROSS JOIN stream AS s ON s.no = e.stream
+WHERE c.at >= ? AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
+GROUP BY c.first
+"""
+
+_CONTENTS = """
+SELECT count(*), coalesce(sum(size), 0) FROM blob
+WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
+"""
+
+_PAGES = """
+SELECT CASE WHEN d.name LIKE 'search%' THEN 'search'
+    WHEN m.type = 'index' THEN 'indexes' ELSE 'tables' END, sum(d.pgsize)
+FROM dbstat AS d LEFT JOIN sqlite_schema AS m ON m.name = d.name
+WHERE d.aggregate = TRUE GROUP BY 1
+"""
+
+
+def measured(tables: Tables, path: Path, since: int) -> StoreFigures:
+    """What ``Measuring.measured`` promises."""
+    found = tuple(_namespace(tables, name, since) for name in namespaces(tables))
+    return StoreFigures(f"sqlite:///{path}", found, _file(tables, path))
+
+
+def _namespace(tables: Tables, name: str, since: int) -> NamespaceFigures:
+    sizes = [
+        StreamSize(StreamId(row[0]), row[1], row[2], bool(row[3]), row[4], row[5])
+        for row in tables.rows(_SIZES, name)
+    ]
+    growth = Growth(since)
+    for row in tables.rows(_GROWTH, since, name):
+        growth.add(row[0], row[1], row[2])
+    contents = tables.row(_CONTENTS, name) or (0, 0)
+    return figures_of(name, sizes, growth.days, (contents[0], contents[1]))
+
+
+def _file(tables: Tables, path: Path) -> FileFigures:
+    used = {row[0]: int(row[1]) for row in tables.rows(_PAGES)}
+    page_bytes = int(tables.value("PRAGMA page_size"))
+    log = path.with_name(path.name + "-wal")
+    return FileFigures(
+        file=page_bytes * int(tables.value("PRAGMA page_count")),
+        tables=used.get("tables", 0),
+        indexes=used.get("indexes", 0),
+        search=used.get("search", 0),
+        free=page_bytes * int(tables.value("PRAGMA freelist_count")),
+        log=log.stat().st_size if log.exists() else 0,
+    )

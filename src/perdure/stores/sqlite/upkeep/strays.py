@@ -1,0 +1,69 @@
+"""Rows that belong to nothing: what damage, or a hand in the file, leaves behind.
+
+Of what an erasure has begun to remove, rows may stand alone until it is done: they are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import apsw
+
+from perdure.stores.protocol import Problem
+from perdure.stores.sqlite.rows import Tables
+
+_ENTRIES = """
+SELECT stream, count(*) FROM entry NOT INDEXED
+WHERE stream NOT IN (SELECT no FROM stream) AND stream NOT IN (SELECT stream FROM erasing)
+GROUP BY stream
+"""
+
+_COMMITS = """
+SELECT count(*) FROM commits AS c
+WHERE NOT EXISTS (SELECT 1 FROM entry WHERE n = c.first)
+    AND c.first > (SELECT coalesce(max(position), 0) FROM removed)
+"""
+
+_BIRTHS = """
+SELECT s.id FROM stream AS s
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
+    AND NOT EXISTS (SELECT 1 FROM birth WHERE stream = s.no)
+"""
+
+_LEASES = """
+SELECT s.id, s.owner, s.until, s.epoch, s.open_turn, p.seq
+FROM stream AS s LEFT JOIN partial AS p ON p.stream = s.no
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
+    AND (p.seq IS NOT NULL OR s.until <> 0 OR s.owner IS NOT NULL OR s.epoch < 0)
+"""
+
+
+def stray_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
+    """Every row without what it belongs to, and every lease that cannot be one."""
+    try:
+        for number, count in tables.rows(_ENTRIES):
+            text = f"{count} entries belong to session number {number}, which is not there"
+            yield Problem(None, None, text)
+        lost = tables.value(_COMMITS)
+        if lost:
+            yield Problem(None, None, f"of {lost} commits the first entry is not there")
+        for row in tables.rows(_BIRTHS, namespace):
+            yield Problem(row[0], None, "its header is not there")
+        for row in tables.rows(_LEASES, namespace):
+            yield from _lease_problems(*row)
+    except (apsw.Error, UnicodeDecodeError) as error:
+        yield Problem(None, None, f"what belongs to what cannot be read ({error})")
+
+
+def _lease_problems(
+    stream: str, owner: str | None, until: int, epoch: int, open_turn: int | None, *rest: int | None
+) -> Iterator[Problem]:
+    (partial,) = rest
+    if epoch < 0 or (epoch == 0 and owner is not None):
+        yield Problem(
+            stream, None, f"its lease is held by {owner} under epoch {epoch}, which is none"
+        )
+    if owner is None and until != 0:
+        yield Problem(stream, None, "its lease runs, and nobody holds it")
+    if partial is not None and open_turn is None:
+        yield Problem(stream, partial, "a part of an answer is kept that no open turn asked for")
