@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from perdure.client.sync import blocking as blocking
     from perdure.client.watching import Watch as Watch
     from perdure.context.build import Context as Context
+    from perdure.engine.hooks.points import Block as Block
+    from perdure.engine.hooks.registry import Hooks as Hooks
     from perdure.engine.turns.config import Budget as Budget
     from perdure.engine.turns.config import Limits as Limits
     from perdure.engine.hooks.points import Block as Block
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from perdure.errors import EngineError as EngineError
     from perdure.errors import EntryNotFound as EntryNotFound
     from perdure.errors import Erased as Erased
+    from perdure.errors import FlowRefusal as FlowRefusal
     from perdure.errors import FormatError as FormatError
     from perdure.errors import HeadConflict as HeadConflict
     from perdure.errors import HookBlocked as HookBlocked
@@ -189,6 +192,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "EngineError",
         "EntryNotFound",
         "Erased",
+        "FlowRefusal",
         "FormatError",
         "HeadConflict",
         "HookBlocked",

@@ -13,7 +13,7 @@
     │                CredentialsRefused · MalformedResponse
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied · ToolUnavailable
     ├ EgressError    EgressDenied
-    ├ EngineError    InvalidTransition · TurnFailed · UnsafeReplay · HookBlocked
+    ├ EngineError    InvalidTransition · TurnFailed · UnsafeReplay · HookBlocked · FlowRefusal
     ├ FormatError    InvalidWorkflow · a file or a session that cannot be read or written
     └ ConfigError    SecretMissing · SecretPasted
 
@@ -34,6 +34,7 @@ from perdure.errors.engine import (
     TurnFailed,
     UnsafeReplay,
 )
+from perdure.errors.flows import FlowRefusal
 from perdure.errors.keeping import Erased, QuotaExceeded, SessionHasForks
 from perdure.errors.log import (
     AlreadyAnswered,
@@ -105,6 +106,7 @@ __all__ = [
     "EngineError",
     "EntryNotFound",
     "Erased",
+    "FlowRefusal",
     "FormatError",
     "HeadConflict",
     "HookBlocked",

@@ -138,10 +138,12 @@ EXITS: dict[str, int] = {
     "secret_pasted": USAGE,
     "key_wrong": USAGE,
     "store_not_encrypted": USAGE,
+    "no_terminal": USAGE,
+    "nothing_to_pick": NOT_FOUND,
     "path_not_found": NOT_FOUND,
+    "not_imported": NOT_FOUND,
     "store_not_found": NOT_FOUND,
     "question_not_found": NOT_FOUND,
-    "not_imported": NOT_FOUND,
     "entry_not_found": NOT_FOUND,
     "session_not_found": NOT_FOUND,
     "erased": NOT_FOUND,
@@ -155,8 +157,11 @@ EXITS: dict[str, int] = {
     "lease_lost": CONFLICT,
     "turn_open": CONFLICT,
     "store_in_use": CONFLICT,
+    "store_exists": CONFLICT,
+    "copy_conflict": CONFLICT,
     "idempotency_mismatch": CONFLICT,
     "already_answered": CONFLICT,
+    "flow_refusal": CONFLICT,
 }
 """``code`` of an error -> exit code."""
 

@@ -1,0 +1,172 @@
+"""What people decide in a flow: replies, approvals, consents, and how the roles look back.
+
+Each function says what the decision makes of the flow, or refuses it because nobody waits for it:
+decided again on every attempt to append, so a reply that comes too late is never taken for another.
+"""
+
+from __future__ import annotations
+
+from perdure.engine.flows.rules.improvement import order_by_graph, order_in_parallel
+from perdure.errors import FlowRefusal
+from perdure.session.flows.graph import Graph
+from perdure.session.flows.kinds import (
+    ConsentChanged,
+    ConsentMode,
+    FeedbackDecided,
+    GrantedTool,
+    HandoffDeclined,
+    HandoffMade,
+    HumanReplied,
+    ImprovementChosen,
+    ImprovementMode,
+    RoleConfigured,
+)
+from perdure.session.flows.run import FlowState
+
+IMPROVEMENT_PATH = "improvement.yaml"
+
+_TAKES_NO_REPLY = {
+    "handoff-approval": "its handoff waits to be approved or declined",
+    "role-configuration": "its role has to be configured",
+    "consent": "a tool call waits for consent",
+}
+
+
+def reply(state: FlowState, text: str, by: str, target: str | None = None) -> HumanReplied:
+    """A person says `text` to `target`, a node or a role instance; to whoever waits without one.
+
+    Raises: FlowRefusal when nobody waits, when several do and none is named, or when one has been
+    replied to already.
+    """
+    waiting = _waiting(state)
+    if target is None:
+        if len(waiting) != 1:
+            names = ", ".join(waiting) or "nobody"
+            raise _refusal(state, f"{names} waits for a reply; name one of them")
+        return HumanReplied(waiting[0], text, by)
+    found = _addressed(state, target, waiting)
+    if found is None:
+        raise _refusal(state, f"{target!r} does not wait for a reply{_because(state, target)}")
+    return HumanReplied(found, text, by)
+
+
+def _waiting(state: FlowState) -> list[str]:
+    """Nodes (in the improvement: roles) that a reply can be given to, first who waits for it."""
+    run, phase = state.run, state.run.improvement_phase
+    if phase is not None:
+        answered = phase.pending_human_inputs
+        return [role for role in phase.awaiting_human_roles if role not in answered]
+    nodes = [
+        id
+        for id, waiting in run.awaiting_human_nodes.items()
+        if waiting.reason not in _TAKES_NO_REPLY
+    ]
+    return [id for id in (*nodes, *run.awaiting_handoff) if id not in run.pending_human_inputs]
+
+
+def _addressed(state: FlowState, target: str, waiting: list[str]) -> str | None:
+    if target in waiting:
+        return target
+    of_role = [
+        id for id in waiting if (node := state.graph.node(id)) is not None and node.role == target
+    ]
+    return of_role[0] if of_role else None
+
+
+def _because(state: FlowState, target: str) -> str:
+    run = state.run
+    if target in run.pending_human_inputs:
+        return ": it has been replied to"
+    waiting = run.awaiting_human_nodes.get(target)
+    if waiting is not None:
+        return f": {_TAKES_NO_REPLY.get(waiting.reason, waiting.reason)}"
+    return ": it is at work" if target in run.running_nodes else ""
+
+
+def approve(state: FlowState, by: str, node: str | None = None) -> HandoffMade:
+    """A person lets a staged handoff pass, as it was staged.
+
+    Raises: FlowRefusal when none waits, or several do and none is named.
+    """
+    found = _staged(state, node)
+    return HandoffMade(found, state.run.pending_handoff_approvals[found], approved_by=by)
+
+
+def decline(
+    state: FlowState, by: str, node: str | None = None, note: str | None = None
+) -> HandoffDeclined:
+    """A person drops a staged handoff; its node then waits for what they say.
+
+    Raises: as `approve`.
+    """
+    found = _staged(state, node)
+    return HandoffDeclined(found, state.run.awaiting_human_nodes[found].role, by, note)
+
+
+def _staged(state: FlowState, node: str | None) -> str:
+    staged = list(state.run.pending_handoff_approvals)
+    if node is None and len(staged) == 1:
+        return staged[0]
+    if node is None or node not in staged:
+        names = ", ".join(staged) or "no node"
+        raise _refusal(state, f"a handoff of {names} waits for approval; name one of them")
+    return node
+
+
+def change_consent(
+    by: str,
+    *,
+    mode: ConsentMode | None = None,
+    tool: GrantedTool | None = None,
+    command: str | None = None,
+    is_revoked: bool = False,
+) -> ConsentChanged:
+    """A person changes what roles may do without asking."""
+    return ConsentChanged(by, mode, tool, command, is_revoked)
+
+
+def configure(
+    state: FlowState,
+    role: str,
+    *,
+    model: str | None = None,
+    skills: tuple[str, ...] | None = None,
+    tools: tuple[str, ...] | None = None,
+) -> RoleConfigured:
+    """A person says what a role instance works with.
+
+    Raises: FlowRefusal when the workflow has no such role.
+    """
+    if role not in state.graph.roles:
+        known = ", ".join(state.graph.roles)
+        raise _refusal(state, f"the workflow has no role {role!r}; it has: {known}")
+    return RoleConfigured(role, model, skills, tools)
+
+
+def choose_improvement(state: FlowState, mode: ImprovementMode, by: str) -> ImprovementChosen:
+    """A person decides how the roles look back.
+
+    Raises: FlowRefusal when the flow does not wait for that choice.
+    """
+    if state.run.status != "awaiting_improvement_choice":
+        raise _refusal(state, f"it is {state.run.status} and does not wait for that choice")
+    if mode == "none":
+        return ImprovementChosen(mode, by)
+    order: Graph = (
+        order_by_graph(state.graph) if mode == "graph-based" else order_in_parallel(state.graph)
+    )
+    return ImprovementChosen(mode, by, IMPROVEMENT_PATH, order)
+
+
+def decide_feedback(state: FlowState, by: str, *, is_granted: bool) -> FeedbackDecided:
+    """A person decides whether feedback is written.
+
+    Raises: FlowRefusal when the flow does not wait for that decision.
+    """
+    if state.run.status != "awaiting_feedback_consent":
+        raise _refusal(state, f"it is {state.run.status} and does not wait for that decision")
+    return FeedbackDecided(is_granted, by)
+
+
+def _refusal(state: FlowState, why: str) -> FlowRefusal:
+    return FlowRefusal(state.run.flow_id, why)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import pytest
+
+from perdure.engine.flows.rules.people import (
+    approve,
+    change_consent,
+    choose_improvement,
+    configure,
+    decide_feedback,
+    decline,
+    reply,
+)
+from perdure.errors import FlowRefusal
+from perdure.session.flows.kinds import (
+    ConsentChanged,
+    FeedbackAsked,
+    FeedbackDecided,
+    ForwardPassClosed,
+    HandoffAwaited,
+    HandoffDeclined,
+    HandoffMade,
+    HandoffStaged,
+    HandoffTarget,
+    HumanReplied,
+    ImprovementClaimed,
+    ImprovementParked,
+    NodeParked,
+    RoleConfigured,
+)
+from tests.fakes.flow_log import FLOW, FlowLog, graph
+
+FORK = graph("o>a", "o>b", "a>z", "b>z", a="dev_1", b="dev_2", z="owner")
+TARGETS = (HandoffTarget("a", "x.md"),)
+
+
+def two_waiting() -> FlowLog:
+    log = FlowLog(FORK).work("o", "a", "b").claim("a", "o=>a").claim("b", "o=>b")
+    return log.add(
+        NodeParked("a", "dev_1", "prompt-human"), NodeParked("b", "dev_2", "prompt-human")
+    )
+
+
+def staged() -> FlowLog:
+    return FlowLog(FORK).claim("o").add(HandoffStaged("o", "o", TARGETS))
+
+
+def closed() -> FlowLog:
+    log = FlowLog(graph("o>z", z="owner")).work("o", "z").claim("z", "o=>z")
+    return log.add(ForwardPassClosed("z"))
+
+
+def test_a_reply_goes_to_the_node_or_the_role_that_is_named() -> None:
+    state = two_waiting().state
+    assert reply(state, "yes", "me", "b") == HumanReplied("b", "yes", "me")
+    assert reply(state, "yes", "me", "dev_1") == HumanReplied("a", "yes", "me")
+
+
+def test_a_reply_to_nobody_in_particular_needs_exactly_one_that_waits() -> None:
+    log = two_waiting()
+    with pytest.raises(FlowRefusal, match="a, b waits for a reply; name one"):
+        reply(log.state, "yes", "me")
+    log.add(HumanReplied("a", "no", "me"))
+    assert reply(log.state, "yes", "me") == HumanReplied("b", "yes", "me")
+
+
+def test_a_second_reply_and_one_to_who_does_not_wait_are_refused() -> None:
+    log = two_waiting().add(HumanReplied("a", "no", "me"))
+    for target, why in (("a", "it has been replied to"), ("o", "'o' does not wait"), ("x", "'x'")):
+        with pytest.raises(FlowRefusal, match=why):
+            reply(log.state, "yes", "me", target)
+    with pytest.raises(FlowRefusal, match="it is at work"):
+        reply(FlowLog(FORK).claim("o").state, "yes", "me", "o")
+
+
+def test_within_a_role_who_waits_for_a_person_comes_before_who_awaits_a_handoff() -> None:
+    flow = graph("o>a", "o>b", "a>z", "b>z", a="dev", b="dev", z="owner")
+    log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a").add(HandoffAwaited("a"))
+    assert reply(log.state, "go", "me", "dev").target == "a"
+    log.claim("b", "o=>b").add(NodeParked("b", "dev", "autonomous-abort"))
+    assert reply(log.state, "go", "me", "dev").target == "b"
+
+
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [("role-configuration", "has to be configured"), ("consent", "waits for consent")],
+)
+def test_what_waits_for_another_decision_takes_no_reply(reason: str, why: str) -> None:
+    log = FlowLog(FORK).claim("o")
+    log.add(NodeParked("o", "o", reason))  # pyright: ignore[reportArgumentType] - the parameters are its literals
+    with pytest.raises(FlowRefusal, match=why):
+        reply(log.state, "go", "me", "o")
+
+
+def test_a_staged_handoff_is_approved_as_it_was_staged_or_declined() -> None:
+    state = staged().state
+    assert approve(state, "me") == HandoffMade("o", TARGETS, approved_by="me")
+    assert decline(state, "me", "o", "no") == HandoffDeclined("o", "o", "me", "no")
+    with pytest.raises(FlowRefusal, match="a handoff of o waits for approval"):
+        approve(state, "me", "a")
+    with pytest.raises(FlowRefusal, match="no node"):
+        decline(FlowLog(FORK).state, "me")
+    with pytest.raises(FlowRefusal, match="approved or declined"):
+        reply(state, "yes", "me", "o")
+
+
+def test_consents_and_configurations_are_told_as_they_were_given() -> None:
+    assert change_consent("me", mode="full-access") == ConsentChanged("me", "full-access")
+    state = FlowLog(FORK).state
+    assert configure(state, "dev_1", model="p:m") == RoleConfigured("dev_1", "p:m")
+    with pytest.raises(FlowRefusal, match="it has: o, dev_1, dev_2, owner"):
+        configure(state, "dev_3", model="p:m")
+
+
+def test_how_the_roles_look_back_is_chosen_once_the_work_is_closed() -> None:
+    with pytest.raises(FlowRefusal, match="it is running"):
+        choose_improvement(FlowLog(FORK).state, "parallel", "me")
+    state = closed().state
+    assert choose_improvement(state, "none", "me").graph is None
+    by_graph = choose_improvement(state, "graph-based", "me").graph
+    assert by_graph is not None
+    assert by_graph.roles == ("o", "owner")
+
+
+def test_feedback_is_decided_when_it_is_asked_for() -> None:
+    log = closed()
+    with pytest.raises(FlowRefusal):
+        decide_feedback(log.state, "me", is_granted=True)
+    log.add(choose_improvement(log.state, "parallel", "me"), FeedbackAsked("f.md"))
+    decided = decide_feedback(log.state, "me", is_granted=False)
+    assert decided == FeedbackDecided(is_granted=False, by="me")
+
+
+def test_while_roles_look_back_replies_go_to_roles() -> None:
+    log = closed()
+    log.add(choose_improvement(log.state, "parallel", "me"), ImprovementClaimed("o", FLOW))
+    with pytest.raises(FlowRefusal, match="nobody waits"):
+        reply(log.state, "go", "me")
+    log.add(ImprovementParked("o", "prompt-human"))
+    assert reply(log.state, "go", "me") == HumanReplied("o", "go", "me")

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.rules.people import reply
+from perdure.errors import CorruptLog, FlowRefusal, SessionNotFound
+from perdure.session.codec import new_side
+from perdure.session.flows.kinds import FlowStarted, NodeClaimed, NodeParked
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.notes import Label, SideBody
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.flow_log import FLOW, graph
+
+LINE = graph("o>z")
+
+
+async def journal(*bodies: SideBody) -> tuple[MemoryStore, Journal]:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock, random=SeededRandom(1))
+    header = StreamHeader(FLOW, clock.now_ms(), kind="flow")
+    entries = tuple(new_side(body) for body in bodies)
+    write = Write(stream=FLOW, create=header, entries=entries)
+    await store.commit(Commit(writes=(write,), at=clock.now_ms()))
+    return store, Journal(store, FLOW, clock)
+
+
+STARTED = FlowStarted("p", "/w", "/w/r", LINE, ("o",))
+CLAIMED = NodeClaimed("o", "o", StreamId(f"{FLOW}__o"), "start")
+
+
+async def test_it_follows_what_others_append() -> None:
+    store, first = await journal(STARTED)
+    second = Journal(store, FLOW, ManualClock())
+    assert (await first.state()).run.running_nodes == ()
+    await second.append(lambda _: [CLAIMED])
+    assert (await first.state()).run.running_nodes == ("o",)
+
+
+async def test_what_is_decided_on_an_old_state_is_decided_anew() -> None:
+    _, log = await journal(STARTED, CLAIMED, NodeParked("o", "o", "prompt-human"))
+    seen: list[int] = []
+
+    def answer(text: str) -> asyncio.Task[FlowState]:
+        def decide(state: FlowState) -> Sequence[SideBody]:
+            seen.append(state.head)
+            return [reply(state, text, "me")]
+
+        return asyncio.ensure_future(log.append(decide))
+
+    results = await asyncio.gather(answer("a"), answer("b"), return_exceptions=True)
+    refused = [result for result in results if isinstance(result, FlowRefusal)]
+    assert len(refused) == 1
+    assert list((await log.state()).run.pending_human_inputs) == ["o"]
+    assert max(seen) == 3
+
+
+async def test_nothing_decided_appends_nothing() -> None:
+    _, log = await journal(STARTED)
+    assert (await log.append(lambda _: [])).head == 0
+
+
+async def test_a_stream_that_is_no_flow_and_one_that_is_not_there_are_told() -> None:
+    _, log = await journal(Label("x"))
+    with pytest.raises(CorruptLog):
+        await log.state()
+    store, _ = await journal(STARTED)
+    with pytest.raises(SessionNotFound):
+        await Journal(store, StreamId("nobody"), ManualClock()).state()
