@@ -197,6 +197,12 @@ class _Writer:
         if not lines:
             return base
         if migration.needs_migration(base):
+            version = migration.version_of(base)
+            self._lost.add(
+                f"version {version:g} of the file; with what was added it is of version "
+                f"{records.VERSION}, in which its lines may mean something else",
+                version > records.VERSION,
+            )
             base = migration.migrated(base, self._base.unidentified)
         if base and not base.endswith(b"\n"):
             base += b"\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import FormatError, HeadConflict, SessionExists, TurnOpen
-from perdure.interop.exporting import export_session
+from perdure.interop.exporting import ExportFormat, export_session
 from perdure.interop.formats.pi.records import line_of
 from perdure.interop.importing import import_source
 from perdure.session.codec import body_of, new_side, new_tree
@@ -26,6 +26,7 @@ from tests.fakes.sources import (
     every_file,
     growing_files,
     imported,
+    operator_file,
     pi_file,
 )
 from tests.fakes.streams import append
@@ -403,3 +404,16 @@ async def test_a_pi_file_of_ours_that_went_on_comes_back_to_its_session() -> Non
     assert (report.session, report.entries, report.is_new) == ("ours", 1, False)
     assert await texts(store, stream) == ["Hello", "Hi", "From pi"]
     assert (await imported(store, exported + line)).entries == 0
+
+
+@pytest.mark.parametrize("format", ["pi", "operator"])
+async def test_a_file_of_an_unknown_version_is_read_and_said_to_be_one(format: str) -> None:
+    content = pi_file("v3.jsonl") if format == "pi" else operator_file("current.jsonl")
+    newer = content.replace(b'"version":3', b'"version":99', 1)
+    store = empty_store()
+    report = await imported(store, newer)
+    assert any("version 99" in warning for warning in report.warnings)
+    known = await imported(empty_store(), content)
+    assert (report.entries, report.messages) == (known.entries, known.messages)
+    name: ExportFormat = "pi" if format == "pi" else "operator"
+    assert (await export_session(store, report.session, name)).content == newer

@@ -107,6 +107,15 @@ class Draft:
         """Report `text`; many warnings of one sort are cut short."""
         self._warnings.setdefault(sort, []).append(text)
 
+    def check_version(self, line: Line, version: float | None, newest: int) -> None:
+        """Report that the header at `line` is of a `version` nobody here knows."""
+        if version is not None and version not in range(1, newest + 1):
+            text = (
+                f"line {line.number}: it says version {version:g}, and perdure knows {newest} and "
+                f"older; it was read as version {newest}, look whether all is there"
+            )
+            self.warn("version", text)
+
     def add(
         self,
         record: Record,
@@ -201,9 +210,18 @@ class Linker:
         own = self._place(record, node)
         if record.id is None:
             return
-        self.nodes[record.id] = own
+        self._name(record, record.id, own)
         if record.id in self._waiting:  # hardly ever: records mostly follow their parents
             self._add_waiting(record.id, own)
+
+    def _name(self, record: Record, id: str, node: int | None) -> None:
+        if id in self.nodes:
+            self._draft.warn(
+                "same id",
+                f"line {record.line.number}: an earlier line has its id {id!r} too; both are kept, "
+                "and what names that id from here on means this one",
+            )
+        self.nodes[id] = node
 
     def _add_waiting(self, placed: str, node: int | None) -> None:
         """Place whoever waited for the record `placed`, which stands for `node`."""
@@ -214,7 +232,7 @@ class Linker:
             own = self._place(current, parent)
             if current.id is None:
                 continue
-            self.nodes[current.id] = own
+            self._name(current, current.id, own)
             stack += self._freed(current.id, own)
 
     def _freed(self, placed: str, node: int | None) -> list[tuple[Record, int | None]]:

@@ -115,3 +115,21 @@ def test_many_warnings_of_a_sort_are_cut_short_but_no_line_is_forgotten() -> Non
     assert len(parsed.warnings) == WARNINGS_OF_A_SORT + 1
     assert parsed.warnings[-1].startswith("5 more")
     assert len(parsed.malformed) == WARNINGS_OF_A_SORT + 5
+
+
+def test_an_id_that_two_lines_have_is_told_and_both_are_kept() -> None:
+    linking = Linking([("a", None), ("b", "a"), ("b", "a"), ("c", "b")])
+    assert [item.number for item in linking.draft.items] == [1, 2, 3, 4]
+    assert linking.draft.items[3].parent == 2
+    [warning] = linking.draft.parsed(SourceHeader(), None).warnings
+    assert warning.startswith("line 3: an earlier line has its id 'b' too")
+
+
+def test_only_a_version_that_nobody_knows_is_told() -> None:
+    draft = Draft("test")
+    for version in (None, 1, 3, 3.0):
+        draft.check_version(Line(1, 0, b""), version, 3)
+    assert draft.parsed(SourceHeader(), None).warnings == ()
+    for version in (0, 4, 2.5, 99):
+        draft.check_version(Line(1, 0, b""), version, 3)
+    assert len(draft.parsed(SourceHeader(), None).warnings) == 4

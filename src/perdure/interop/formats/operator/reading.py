@@ -20,6 +20,7 @@ from perdure.interop.formats.fields import (
     fields_of,
     flag_in,
     name_in,
+    number_in,
     object_in,
     seconds_in,
     text_in,
@@ -29,7 +30,7 @@ from perdure.interop.formats.fields import (
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.lines import Line, Reading
 from perdure.interop.formats.operator.messages import content_of, message_of, meta_of, usage_of
-from perdure.interop.formats.operator.records import FORMAT, HEADERS
+from perdure.interop.formats.operator.records import FORMAT, HEADERS, VERSION
 from perdure.interop.formats.pi.messages import model_name
 from perdure.session.kinds import (
     BranchSummary,
@@ -86,6 +87,7 @@ class _Reader:
             self._header = fields
             self._is_legacy = kind == LEGACY_HEADER
             self.draft.header_lines.append(line.number)
+            self.draft.check_version(line, number_in(fields, "version"), VERSION)
         elif kind is None:
             self._take_legacy(line, fields)
         else:

@@ -22,11 +22,16 @@ _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def needs_migration(content: bytes) -> bool:
     """Whether the file `content` cannot take records of version 3 as it is."""
+    return version_of(content) != VERSION
+
+
+def version_of(content: bytes) -> float:
+    """The version that the file `content` says it has; 1 where it says none."""
     for line in lines_of(content):
         fields = fields_of(read_line(line.content).value)
         if fields is not None and fields.get("type") == "session":
-            return number_in(fields, "version") != VERSION
-    return True
+            return number_in(fields, "version") or 1
+    return 1
 
 
 def migrated(content: bytes, ids: Mapping[int, str]) -> bytes:

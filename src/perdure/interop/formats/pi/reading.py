@@ -36,6 +36,7 @@ from perdure.interop.formats.pi.messages import (
     retained_of,
     usage_of,
 )
+from perdure.interop.formats.pi.records import VERSION
 from perdure.session.kinds import (
     BranchSummary,
     Compaction,
@@ -89,6 +90,7 @@ class _Reader:
             self._has_gap = True
         elif kind == "session" and self._header is None:
             self._header = fields
+            self.draft.check_version(line, number_in(fields, "version"), VERSION)
             self.draft.header_lines.append(line.number)
             self.indexed.append((line.number, None))
         else:
