@@ -14,8 +14,11 @@ import msgspec
 import pytest
 
 import perdure
+from perdure.client.agents.standing import standing_of
 from perdure.client.store import Store
-from perdure.session.ledger import InterruptPolicy, UnknownPolicy
+from perdure.session.codec import body_of
+from perdure.session.ledger import InterruptPolicy, Spending, UnknownPolicy
+from perdure.session.ledger import ModelFinished as CallEnd
 from perdure.session.messages import Message, ToolResultPart
 from tests.fakes.provider_rules import all_problems
 from tests.fakes.two_tools import ANSWER, SESSION, Death, Moment, Plan, finished
@@ -76,6 +79,11 @@ async def is_sound(store: Store, acknowledged: list[tuple[int, str]]) -> None:
     assert set(acknowledged) <= stored
     context = await session.context()
     assert all_problems([item.message for item in context.messages]) == []
+    finished_calls = [b async for e in session.entries() if isinstance(b := body_of(e), CallEnd)]
+    spent = Spending()
+    for call in finished_calls:
+        spent = spent.plus(call.usage)
+    assert (await standing_of(store, SESSION)).spent == spent
 
 
 def plan_in(folder: Path, **wanted: object) -> Plan:
@@ -163,6 +171,25 @@ async def test_a_question_waits_through_a_crash_and_is_answered_from_elsewhere(
         results = [part.text for part in results_in(messages)]
         assert results == ["line one is there", "wrote two"]
     assert sorted(effects(plan).values()) == [1, 1]
+
+
+@pytest.mark.parametrize("n", range(2, 11))
+async def test_a_budget_holds_over_a_kill_at_any_commit_and_is_answered_from_elsewhere(
+    tmp_path: Path, n: int
+) -> None:
+    # A limit of one micro-cent: every call is asked about, and each answer allows little more.
+    wanted = plan_in(tmp_path, on_unknown="retry", max_cost_microcents=1, answer="continue")
+    acknowledged = killed(msgspec.structs.replace(wanted, death=Death("after_commit", n)))
+    async with perdure.open(f"sqlite:///{wanted.database}") as store:
+        await is_sound(store, acknowledged)
+        session = await store.open(SESSION)
+        for asked in await session.questions():
+            await session.answer(asked.id, "continue", by="somebody")
+    async with perdure.open(f"sqlite:///{wanted.database}") as store:
+        chat = await finished(wanted, store)
+        await is_sound(store, acknowledged)
+        assert (await chat.session.messages())[-1].text == ANSWER
+        assert (await standing_of(store, SESSION)).limit_microcents is not None
 
 
 @pytest.mark.timeout(600)

@@ -53,6 +53,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     death: Death = Death()
     answer: str = "skip"
     chunk_delay_s: float = 0.0
+    max_cost_microcents: int = 0
 
 
 class Reaper:
@@ -155,6 +156,7 @@ def agent(plan: Plan, reaper: Reaper) -> perdure.Agent:
         model="scripted:two-tools",
         tools=[write_line],
         on_interrupt=plan.on_interrupt,
+        max_cost_microcents=plan.max_cost_microcents,
     )
 
 
@@ -164,7 +166,8 @@ def runtime(plan: Plan, store: Store, clock: Clock, acknowledge: int | None) -> 
     mortal = MortalStore(store.backend, reaper, acknowledge)
     store.backend = cast("SessionStore", mortal)  # all else goes through to the real one
     model = MortalModel(ScriptedModel(scenario(plan.chunk_delay_s), clock=clock), reaper)
-    return Runtime(store, [agent(plan, reaper)], models=model)
+    prices = {"scripted:*": perdure.Price(1_000_000, 1_000_000)}  # a micro-cent a token
+    return Runtime(store, [agent(plan, reaper)], models=model, prices=prices)
 
 
 async def begun(plan: Plan, store: Store, acknowledge: int | None = None) -> Chat:

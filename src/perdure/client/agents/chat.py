@@ -137,9 +137,8 @@ class Chat:
         if self.turn is not None and self.turn.is_running:
             self.turn.cancel()
             await self.turn.settled()
-            if self.turn.is_cancelled:
-                return
-        await self._running.note(SessionCancelled())
+        if self.turn is None or not self.turn.is_cancelled:
+            await self._running.note(SessionCancelled())
 
     async def suspend(self) -> None:
         """Stop performing the running turn; it stays open and `Runtime.resume` goes on with it."""

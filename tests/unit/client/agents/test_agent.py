@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import pytest
 
-from perdure.client.agents.agent import Agent, Workspace, agent_of
+from perdure.client.agents.agent import Agent, Fallback, agent_of
+from perdure.client.agents.workspace import Workspace
 from perdure.engine.turns.config import Limits
 from perdure.errors import ConfigError
+from perdure.models.retry import RetryPolicy
 from perdure.session.codec import encode
 from perdure.tools.declare import tool
+from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry
 
 
@@ -26,6 +31,9 @@ AGENT = Agent(
     on_interrupt="continue",
     limits=Limits(max_turns=3),
     temperature=0.5,
+    fallbacks=["q:other", Fallback("r:third", 2)],
+    max_cost_microcents=7,
+    permissions=Permissions(allowed_commands=("git status",)),
 )
 
 
@@ -67,3 +75,48 @@ def test_variables_are_filled_once() -> None:
 
 def test_no_instructions_are_no_prompt() -> None:
     assert Agent("a").system_prompt(Workspace()) is None
+
+
+def test_the_chain_is_its_own_model_and_then_its_fallbacks() -> None:
+    assert AGENT.chain == (
+        Fallback("scripted:echo"),
+        Fallback("q:other"),
+        Fallback("r:third", 2),
+    )
+    assert AGENT.chain[2].retry.max_attempts == 2
+
+
+def test_with_fallbacks_its_own_model_is_tried_once_unless_it_says_otherwise() -> None:
+    assert AGENT.own_retry.max_attempts == 1
+    assert Agent("a").own_retry.max_attempts == 3
+    often = RetryPolicy(max_attempts=9)
+    assert Agent("a", fallbacks=["q:other"], retry=often).own_retry is often
+
+
+def test_a_negative_budget_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_cost_microcents"):
+        Agent("a", max_cost_microcents=-1)
+
+
+def test_names_in_the_descriptions_of_tools_are_filled_and_the_hash_stays() -> None:
+    @tool(effect="read", description="Look in {{ctx.place}}.")
+    async def seek(where: Annotated[str, "below {{ctx.place}}"]) -> str:
+        return where
+
+    agent = Agent("a", tools=[seek])
+    filled = agent.tools_in(Workspace(variables={"place": "the {{ctx.place}}"}))
+    (declared,) = filled.declarations()
+    assert declared.description == "Look in the {{ctx.place}}."
+    assert "below the {{ctx.place}}" in str(declared.parameters)
+    assert filled.schema_hash("seek") == agent.registry.schema_hash("seek")
+    with pytest.raises(ConfigError, match=r"tool 'seek' use {{ctx\.place}}"):
+        agent.tools_in(Workspace())
+
+
+def test_what_a_session_may_do_is_less_and_never_more() -> None:
+    less = AGENT.narrowed(allowed_commands=(), scope="sandboxed").permissions
+    assert (less.allowed_commands, less.scope) == ((), "sandboxed")
+    with pytest.raises(ConfigError, match="wider"):
+        AGENT.narrowed(scope="full")
+    with pytest.raises(ConfigError, match="wider"):
+        AGENT.narrowed(allowed_commands=["git push"])

@@ -9,7 +9,7 @@ import pytest
 from perdure.errors import InvalidTransition, LeaseHeld, TurnFailed, TurnOpen
 from perdure.events.types import Event
 from perdure.models.scenario import Cut, Fail, Hang
-from perdure.session.messages import user
+from perdure.session.messages import Message, assistant, tool_result, user
 from perdure.stores.protocol import Lease
 from perdure.tools.spec import ToolCall, ToolOutput
 from tests.fakes.chats import Stage, calls, says, until
@@ -254,3 +254,32 @@ async def test_a_lease_is_given_back_after_each_turn() -> None:
     await chat.send("hi")
     lease = await stage.memory.acquire_lease(chat.id, "another", 1000)
     assert isinstance(lease, Lease)
+
+
+@pytest.mark.parametrize("said", [assistant("I said that?"), tool_result("c", "x")])
+async def test_only_what_a_person_says_can_be_sent(said: Message) -> None:
+    chat = await Stage().chat()
+    with pytest.raises(ValueError, match="send what a person says"):
+        chat.send(said)
+    with pytest.raises(ValueError, match="send what a person says"):
+        await chat.steer(said)
+    assert chat.turn is None
+
+
+async def test_the_status_says_what_can_be_done() -> None:
+    stage = Stage(says(Hang()))
+    chat = await stage.chat()
+    assert chat.status == "idle"
+    chat.send("go")
+    assert chat.status == "running"
+    await chat.cancel()
+    assert chat.status == "closed"
+
+
+async def test_cancelling_an_idle_chat_is_told_once_and_its_session_goes_on() -> None:
+    stage = Stage(says("one"))
+    chat = await stage.chat()
+    await chat.cancel()
+    await chat.cancel()
+    assert (await stage.kinds()).count("session_cancelled") == 1
+    assert (await chat.session.info()).status == "active"

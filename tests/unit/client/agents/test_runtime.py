@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
 
-from perdure.client.agents.agent import Agent, Workspace
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
+from perdure.client.agents.workspace import Selection, Workspace
+from perdure.engine.turns.config import Limits
 from perdure.errors import ConfigError, LeaseHeld, SessionExists, SessionNotFound
 from perdure.models.scenario import Hang
 from perdure.session.codec import body_of
@@ -209,3 +213,38 @@ async def test_an_agent_is_recorded_once_also_when_two_bind_at_the_same_moment()
     )
     assert first.agent.id == second.agent.id
     assert (await stage.kinds("imported")).count("agent_bound") == 1
+
+
+async def test_a_runtime_lets_go_of_chats_whose_turns_are_over() -> None:
+    stage = Stage(says("one"))
+    runtime = stage.runtime()
+    chat = await runtime.start(Agent("a", model=MODEL))
+    await chat.send("go")
+    forgotten = weakref.ref(chat)
+    del chat
+    gc.collect()
+    assert forgotten() is None
+
+
+async def test_caps_are_those_of_today_and_the_agent_that_of_the_beginning() -> None:
+    stage = Stage(says("one"), says("two"))
+    first = Agent("a", model=MODEL, limits=Limits(max_turns=1), instructions="Be brief.")
+    await (await stage.runtime(first).start(first, id="s")).send("one")
+    today = Agent("a", model="scripted:other", limits=Limits(max_turns=5), instructions="Sing.")
+    resumed = await stage.runtime(today).resume("s")
+    assert (await resumed.send("two")).text == "two"
+    assert resumed.agent.instructions == "Be brief."
+
+
+async def test_a_workspace_is_found_out_about_and_kept(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    stage = Stage(says("one"))
+    agent = Agent("a", model=MODEL, instructions="On {{ctx.git_ref}}.")
+    place = Workspace(str(tmp_path), active_file="a.py", selection=Selection("a.py", 1, 2))
+    await stage.runtime(agent).start(agent, workspace=place, id="s", scope="sandboxed")
+    resumed = await stage.runtime(agent).resume("s")
+    kept = resumed.workspace
+    assert (kept.git_ref, kept.active_file, kept.scope) == ("main", "a.py", "sandboxed")
+    assert kept.selection == Selection("a.py", 1, 2)
+    assert resumed.agent.permissions.scope == "sandboxed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.context.tokens import estimate_request
-from perdure.engine.turns.environment import Environment, Scales
+from perdure.engine.turns.environment import Cooldowns, Environment, Scales
 from perdure.models.protocol import ModelRequest
 from perdure.session.ids import StreamId
 from perdure.session.messages import Usage, user
@@ -51,3 +51,12 @@ def test_chance_is_a_number_from_0_up_to_1() -> None:
     chances = [made.random01() for _ in range(50)]
     assert all(0 <= chance < 1 for chance in chances)
     assert len(set(chances)) > 40
+
+
+def test_a_provider_is_left_alone_until_the_latest_moment_anybody_was_told() -> None:
+    cooldowns = Cooldowns()
+    cooldowns.learn({"p": 30, "q": 10})
+    cooldowns.learn({"p": 20})
+    assert cooldowns.open_at(9) == {"p": 30, "q": 10}
+    assert cooldowns.open_at(10) == {"p": 30}
+    assert cooldowns.open_at(30) == {}

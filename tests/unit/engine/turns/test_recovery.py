@@ -8,11 +8,21 @@ import pytest
 
 from perdure.client.agents.chat import Chat
 from perdure.engine.turns.leading import Claim
-from perdure.engine.turns.recovery import give_up, lost, open_turn
+from perdure.engine.turns.recovery import carried, give_up, lost, open_turn
 from perdure.engine.turns.state import Phase
 from perdure.errors import LeaseHeld, SessionNotFound
 from perdure.models.scenario import Hang
+from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
+from perdure.session.ledger import (
+    ModelCalled,
+    ModelFinished,
+    Spending,
+    TurnFinished,
+    TurnStarted,
+)
+from perdure.session.messages import Usage, user
+from perdure.stores.protocol import Commit, Write
 from tests.fakes.chats import Stage, calls, says, until
 
 S = StreamId("s")
@@ -101,3 +111,34 @@ async def test_a_turn_that_runs_cannot_be_given_up() -> None:
     with pytest.raises(LeaseHeld):
         await give_up(claim_of(stage))
     await chat.abort()
+
+
+async def test_a_new_turn_takes_over_what_the_log_says_however_long_it_is() -> None:
+    stage = Stage(*[says(str(n), usage=Usage(1, 1, cost_microcents=n)) for n in range(1, 9)])
+    chat = await stage.chat()
+    for _ in range(4):
+        await chat.send("go")
+    for n in range(200):
+        await chat.session.append(user(str(n)))
+    head = (await stage.memory.state(S)).head
+    assert (await carried(stage.memory, S, head)).spent == Spending(1 + 2 + 3 + 4)
+    await chat.send("go")
+    head = (await stage.memory.state(S)).head
+    assert (await carried(stage.memory, S, head)).spent.cost_microcents > 10
+
+
+async def test_a_log_whose_turns_do_not_say_what_was_spent_is_added_up() -> None:
+    stage = Stage()
+    session = await stage.store.create(id="s")
+    lease = await stage.memory.acquire_lease(S, "x", 1_000)
+    for number in (1, 2):
+        old = (
+            new_side(TurnStarted(number, "a")),
+            new_side(ModelCalled(1, "p:m")),
+            new_side(ModelFinished("stop", Usage(1, cost_microcents=number))),
+            new_side(TurnFinished("stop")),
+        )
+        write = Write(stream=S, entries=old, lease=lease)
+        await stage.memory.commit(Commit(writes=(write,), at=0))
+    head = (await session.info()).entries - 1
+    assert (await carried(stage.memory, S, head)).spent == Spending(3)

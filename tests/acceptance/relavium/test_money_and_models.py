@@ -1,0 +1,307 @@
+"""The acceptance scenarios of the seed about budgets and fallbacks, by their numbers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+import perdure
+from perdure.errors import (
+    ConfigError,
+    CredentialsRefused,
+    ModelRefused,
+    ModelUnavailable,
+    RateLimited,
+    TurnFailed,
+)
+from perdure.models.catalogue import PROVIDERS
+from perdure.models.protocol import Delta, Finished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.models.routing import ModelRouter
+from perdure.session.ledger import (
+    Interrupted,
+    ModelCalled,
+    ModelFinished,
+    TurnFinished,
+)
+from perdure.session.messages import ThinkingPart
+from tests.fakes.players import USED, Players, Theatre, asks, words
+
+DOWN = ModelUnavailable("p:main", "down")
+SLOW = RateLimited("p:main", "slow down")
+
+
+@perdure.tool(effect="read")
+async def look() -> str:
+    """Look."""
+    return "a tree"
+
+
+async def test_03_the_cumulative_cost_is_the_running_sum_of_the_increments() -> None:
+    theatre = Theatre(main=[asks("look"), words("a tree")])
+    chat = await theatre.chat(tools=[look])
+    await chat.send("go")
+    costs = [payload for type_, payload in await theatre.events() if type_ == "cost:updated"]
+    assert [cost["costMicrocents"] for cost in costs] == [110, 110]
+    assert [cost["cumulativeCostMicrocents"] for cost in costs] == [110, 220]
+    assert {cost["model"] for cost in costs} == {"p:main"}
+
+
+async def test_05_a_turn_refused_for_its_cost_is_a_turn_and_a_raised_cap_lets_the_next_one_go() -> (
+    None
+):
+    theatre = Theatre()
+    capped = perdure.Budget(1, "fail")
+    chat = await theatre.chat(options={"budget": capped})
+    with pytest.raises(TurnFailed, match="raise max_cost_microcents") as failed:
+        await chat.send("go")
+    assert failed.value.failure == "budget_exceeded"
+    assert theatre.players.requests == []
+    again = await theatre.runtime(budget=perdure.Budget(perdure.dollars(1), "fail")).resume("s")
+    assert (await again.send("go")).end == "stop"
+
+
+async def test_12_an_error_before_the_first_word_is_answered_by_the_fallback() -> None:
+    theatre = Theatre(main=[(DOWN,)], other=[words("from the other")])
+    chat = await theatre.chat(fallbacks=["q:other"])
+    reply = await chat.send("go")
+    assert (reply.text, reply.message and reply.message.model) == ("from the other", "q:other")
+    assert theatre.players.called == ["main", "other"]
+
+
+@pytest.mark.parametrize(
+    "begun", [TextDelta("so f"), ThinkingDelta("hm"), ToolCallDelta(0, "c", "look")]
+)
+async def test_12_after_one_word_or_the_start_of_a_call_the_error_is_told_and_no_fallback_called(
+    begun: Delta,
+) -> None:
+    theatre = Theatre(main=[(begun, DOWN)])
+    chat = await theatre.chat(fallbacks=["q:other"], tools=[look])
+    with pytest.raises(TurnFailed) as failed:
+        await chat.send("go")
+    assert failed.value.failure == "provider_unavailable"
+    assert theatre.players.called == ["main"]
+
+
+async def test_12_an_agent_may_restart_on_the_fallback_and_the_part_stays_visible() -> None:
+    theatre = Theatre(main=[(TextDelta("so f"), DOWN)], other=[words("so far, so good")])
+    chat = await theatre.chat(fallbacks=["q:other"], restart_on_cut=True)
+    assert (await chat.send("go")).text == "so far, so good"
+    (interrupted,) = await theatre.bodies(Interrupted)
+    assert interrupted.partial.text == "so f"
+    assert [m.text for m in await chat.session.messages()] == ["go", "so far, so good"]
+
+
+async def test_13_words_that_sound_like_an_error_or_nothing_at_all_call_no_fallback() -> None:
+    theatre = Theatre(main=[words("Error: overloaded, try again"), words("")])
+    chat = await theatre.chat(fallbacks=["q:other"])
+    assert (await chat.send("go")).text.startswith("Error:")
+    with pytest.raises(TurnFailed):
+        await chat.send("go")
+    assert theatre.players.called == ["main", "main"]
+
+
+async def test_13_a_final_error_in_passing_words_stops_the_whole_chain() -> None:
+    refused = ModelRefused("p:main", "overloaded, 503, please try again", 400)
+    theatre = Theatre(main=[(refused,)])
+    chat = await theatre.chat(fallbacks=["q:other"])
+    with pytest.raises(TurnFailed):
+        await chat.send("go")
+    assert theatre.players.called == ["main"]
+
+
+async def test_14_a_refused_key_is_renewed_once_and_that_is_two_attempts() -> None:
+    refused = CredentialsRefused("p:main", "no such key", 401)
+    theatre = Theatre(main=[(refused,), (refused,), words("never")])
+    asked: list[str] = []
+
+    async def renew(provider: str) -> bool:
+        asked.append(provider)
+        return True
+
+    chat = await theatre.chat(fallbacks=["q:other"], options={"renew_credentials": renew})
+    with pytest.raises(TurnFailed) as failed:
+        await chat.send("go")
+    assert failed.value.failure == "provider_auth"
+    assert theatre.players.called == ["main", "main"]
+    assert asked == ["p"]
+
+
+async def test_14_a_renewal_that_fails_is_none() -> None:
+    theatre = Theatre(main=[(CredentialsRefused("p:main", "no such key", 401),)])
+
+    async def renew(provider: str) -> bool:
+        raise OSError("sk-secret")
+
+    chat = await theatre.chat(options={"renew_credentials": renew})
+    with pytest.raises(TurnFailed, match="no such key"):
+        await chat.send("go")
+    assert theatre.players.called == ["main"]
+
+
+async def test_15_a_provider_that_limits_the_rate_is_passed_over_in_every_session_for_30_s() -> (
+    None
+):
+    theatre = Theatre(main=[(SLOW,)], other=[words(str(n)) for n in range(9)])
+    chat = await theatre.chat(fallbacks=["q:other"])
+    await chat.send("one")
+    await chat.send("two")
+    agent = perdure.Agent("helper", model="p:main", fallbacks=["q:other"])
+    elsewhere = await theatre.runtime(agent).resume("s")  # as another process, by the log alone
+    await elsewhere.send("three")
+    assert theatre.players.called == ["main", "other", "other", "other"]
+    theatre.clock.advance(31)
+    await elsewhere.send("four")
+    assert theatre.players.called[-1] == "main"
+
+
+async def test_15_a_provider_that_asks_for_longer_gets_it_and_another_session_knows() -> None:
+    theatre = Theatre(main=[(RateLimited("p:main", "slow down", 120.0),)])
+    agent = perdure.Agent("helper", model="p:main", fallbacks=["q:other"])
+    runtime = theatre.runtime(agent)
+    await (await runtime.start(agent, id="one")).send("go")
+    theatre.clock.advance(119)
+    await (await runtime.start(agent, id="two")).send("go")
+    assert theatre.players.called == ["main", "other", "other"]
+
+
+async def test_15_when_all_are_passed_over_the_turn_says_so_and_calls_nobody() -> None:
+    theatre = Theatre(main=[(SLOW,)], other=[(RateLimited("q:other", "slow down"),)])
+    chat = await theatre.chat(fallbacks=["q:other"])
+    for expected in ("slow down", "no model of the chain can be called"):
+        with pytest.raises(TurnFailed, match=expected):
+            await chat.send("go")
+    assert theatre.players.called == ["main", "other"]
+
+
+async def test_16_what_crosses_to_another_provider_holds_no_reasoning_and_alternates() -> None:
+    thought = (ThinkingDelta("a tree, I think"), ToolCallDelta(0, "c1", "look", "{}"))
+    theatre = Theatre(main=[(*thought, Finished("tool_calls", USED)), (DOWN,)])
+    chat = await theatre.chat(fallbacks=["q:other"], tools=[look])
+    await chat.send("what is there?")
+    request = theatre.players.requests[-1]
+    assert request.model == "q:other"
+    assert [m.role for m in request.messages] == ["user", "assistant", "tool"]
+    assert not [p for m in request.messages for p in m.parts if isinstance(p, ThinkingPart)]
+
+
+async def test_18_a_key_that_cannot_be_looked_up_is_told_without_what_went_wrong_inside() -> None:
+    def broken() -> Players:
+        raise ConfigError(f"for anthropic: {PROVIDERS['anthropic'].remedy}")
+
+    theatre = Theatre()
+    theatre.players = ModelRouter({}, factories={"p": broken})  # type: ignore[assignment] - a client
+    chat = await theatre.chat()
+    with pytest.raises(TurnFailed, match="ANTHROPIC_API_KEY") as failed:
+        await chat.send("go")
+    assert failed.value.__cause__ is None
+
+
+async def test_22_resumed_with_little_left_the_first_turn_is_held_back() -> None:
+    theatre = Theatre(main=[words("one")])
+    budget = perdure.Budget(4_300, "fail")
+    chat = await theatre.chat(options={"budget": budget})
+    await chat.send("one")
+    resumed = await theatre.runtime(budget=budget).resume("s")
+    with pytest.raises(TurnFailed) as failed:
+        await resumed.send("two")
+    assert failed.value.failure == "budget_exceeded"
+    assert len(theatre.players.requests) == 1
+
+
+async def test_24_costs_by_model_sum_to_the_total_over_failures_aborts_and_another_model() -> None:
+    theatre = Theatre(
+        main=[(DOWN,), words("one"), (TextDelta("cut"), DOWN)], other=[words("two")], third=[]
+    )
+    chat = await theatre.chat(fallbacks=["q:other"])
+    await chat.send("by the other")
+    await chat.send("by itself")
+    with pytest.raises(TurnFailed):
+        await chat.send("cut")
+    await chat.set_model("r:third")
+    await chat.send("by a third")
+    rows: dict[str | None, int] = defaultdict(int)
+    for finished in await theatre.bodies(ModelFinished):
+        rows[finished.model] += finished.usage.cost_microcents or 0 if finished.usage else 0
+    assert rows.keys() == {"p:main", "q:other", "r:third"}
+    assert sum(rows.values()) == (await chat.spent()).cost_microcents
+    turns = await theatre.bodies(TurnFinished)
+    assert sum((t.usage and t.usage.cost_microcents) or 0 for t in turns) == sum(rows.values())
+
+
+async def test_a_pause_for_approval_is_answered_elsewhere_and_the_turn_goes_on() -> None:
+    theatre = Theatre(main=[words("one"), words("two")])
+    agent = perdure.Agent("helper", model="p:main", max_cost_microcents=1)
+    first = await theatre.runtime(agent).start(agent, id="s")
+    turn = first.send("go")
+    async for event in turn:
+        if event.type == "inbox:question":
+            break
+    await first.suspend()
+    assert theatre.players.requests == []
+    session = await theatre.store.open("s")
+    (asked,) = await session.questions()
+    assert asked.question.topic == "budget"
+    await session.answer(asked.id, "continue", by="the boss")
+    resumed = await theatre.runtime(agent).resume("s")
+    assert resumed.turn is not None
+    assert (await resumed.turn).text == "one"
+    limit = asked.question.limit_microcents or 0
+    assert limit > 4096
+    # The limit that was granted holds for the next turn, too, and no further.
+    turn = resumed.send("more")
+    async for event in turn:
+        if event.type == "inbox:question":
+            break
+    (again,) = await session.questions()
+    await session.answer(again.id, "stop", by="the boss")
+    with pytest.raises(TurnFailed, match="the boss would not spend more") as failed:
+        await turn
+    assert failed.value.failure == "budget_exceeded"
+
+
+async def test_who_is_only_warned_is_warned_once_a_turn_and_called() -> None:
+    theatre = Theatre(main=[asks("look"), words("a tree")])
+    chat = await theatre.chat(tools=[look], max_cost_microcents=1, on_exceed="warn")
+    assert (await chat.send("go")).text == "a tree"
+    types = await theatre.types()
+    assert types.count("cost:budget_warning") == 1
+
+
+async def test_a_model_without_a_price_exceeds_every_budget_and_says_so() -> None:
+    theatre = Theatre()
+    theatre.players.price = None
+    chat = await theatre.chat(max_cost_microcents=perdure.dollars(100), on_exceed="fail")
+    with pytest.raises(TurnFailed, match="the price of p:main is unknown"):
+        await chat.send("go")
+    prices = {"p:*": perdure.Price(perdure.dollars(1), perdure.dollars(2))}
+    priced = await theatre.runtime(prices=prices).resume("s")
+    reply = await priced.send("go")
+    assert reply.usage.cost_microcents == (100 * 100) + (10 * 200)
+
+
+async def test_without_a_budget_an_unpriced_call_is_counted_and_told_as_such() -> None:
+    theatre = Theatre()
+    theatre.players.price = None
+    chat = await theatre.chat()
+    await chat.send("go")
+    assert (await chat.spent()).unpriced_calls == 1
+    (cost,) = [p for type_, p in await theatre.events() if type_ == "cost:updated"]
+    assert (cost["priced"], cost["unpricedCalls"]) == (False, 1)
+
+
+async def test_every_attempt_is_checked_with_the_price_of_its_own_model() -> None:
+    theatre = Theatre(main=[(DOWN,)], other=[words("never")])
+    prices = {"p:*": perdure.Price(0, 0), "q:*": perdure.Price(perdure.dollars(9), 0)}
+    theatre.players.price = None
+    chat = await theatre.chat(
+        fallbacks=["q:other"],
+        max_cost_microcents=1,
+        on_exceed="fail",
+        options={"prices": prices},
+    )
+    with pytest.raises(TurnFailed) as failed:
+        await chat.send("go")
+    assert failed.value.failure == "budget_exceeded"
+    assert theatre.players.called == ["main"]
+    assert [called.model for called in await theatre.bodies(ModelCalled)] == ["p:main"]

@@ -1,0 +1,80 @@
+"""What is found out about a working directory, and the names instructions may use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.client.agents.workspace import (
+    Selection,
+    Workspace,
+    detected,
+    existing,
+    filled,
+    git_ref_of,
+)
+from perdure.errors import ConfigError, SecretPasted
+
+
+def test_the_branch_is_read_from_the_repository_around_the_folder(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/feature/x\n")
+    inside = tmp_path / "a" / "b"
+    inside.mkdir(parents=True)
+    assert git_ref_of(inside) == "feature/x"
+    assert detected(Workspace(str(inside))).git_ref == "feature/x"
+
+
+def test_a_worktree_says_where_its_repository_is_and_a_commit_is_a_ref_too(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "HEAD").write_text("0123abcd\n")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / ".git").write_text("gitdir: ../elsewhere\n")
+    assert git_ref_of(tmp_path / "tree") == "0123abcd"
+
+
+def test_what_cannot_be_read_is_not_known_and_what_was_said_is_not_overridden(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".git").mkdir()
+    assert git_ref_of(tmp_path) is None
+    (tmp_path / ".git" / "HEAD").write_bytes(b"\xff\xfe")
+    assert git_ref_of(tmp_path) is None
+    assert detected(Workspace(str(tmp_path), git_ref="mine")).git_ref == "mine"
+
+
+def test_the_directory_is_absolute_and_one_that_is_gone_is_where_we_stand(tmp_path: Path) -> None:
+    assert Path(detected(None).working_dir).is_absolute()
+    assert existing(str(tmp_path)) == str(tmp_path)
+    assert existing(str(tmp_path / "gone")) == existing(None) == "."
+
+
+def test_a_credential_in_a_variable_is_refused_and_not_quoted() -> None:
+    secret = "sk-ant-api03-" + "a1B2" * 20
+    with pytest.raises(SecretPasted) as refused:
+        detected(Workspace(variables={"KEY": secret}))
+    assert "KEY" in str(refused.value)
+    assert secret not in str(refused.value)
+
+
+def test_names_are_filled_once_and_never_scanned_again() -> None:
+    names = {"a": "{{ctx.b}}", "b": "no"}
+    assert filled("x {{ctx.a}} {{ ctx.b }} {{ctx.", names, "they") == "x {{ctx.b}} no {{ctx."
+
+
+def test_an_unknown_name_says_which_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"they use {{ctx\.c}}.*defines: a, b"):
+        filled("{{ctx.c}}", {"a": "", "b": ""}, "they")
+
+
+def test_variables_come_before_what_is_known_anyway() -> None:
+    place = Workspace("here", variables={"git_ref": "mine"}, git_ref="main", active_file="a.py")
+    assert place.names == {"working_dir": "here", "git_ref": "mine", "active_file": "a.py"}
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (3, 2)])
+def test_a_selection_begins_before_it_ends(first: int, last: int) -> None:
+    with pytest.raises(ValueError, match="no selection"):
+        Selection("a.py", first, last)
+    assert Selection("a.py", 2, 2).end_line == 2

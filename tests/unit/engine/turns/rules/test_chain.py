@@ -1,0 +1,153 @@
+"""Which model is called next, by the class of the error alone."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.engine.turns import inputs
+from perdure.engine.turns.config import PARK_MS, Link, TurnConfig
+from perdure.engine.turns.effects import CallModel, Wait, effect_of
+from perdure.engine.turns.rules.chain import Again, GiveUp, course_after, next_link, passed_over
+from perdure.engine.turns.state import OpenCall
+from perdure.errors import (
+    ContextOverflow,
+    CredentialsRefused,
+    MalformedResponse,
+    ModelError,
+    ModelRefused,
+    ModelUnavailable,
+    RateLimited,
+)
+from perdure.models.retry import RetryPolicy
+from perdure.session.ledger import ModelCalled, ModelFinished
+from perdure.session.messages import Message, assistant
+from tests.fakes.turn_log import CONFIG, Course, empty_state
+
+ONCE = RetryPolicy(max_attempts=1)
+CHAIN = msgspec.structs.replace(
+    CONFIG,
+    retry=ONCE,
+    fallbacks=(
+        Link("q:two", RetryPolicy(max_attempts=2, first_wait_s=0.25, jitter=0)),
+        Link("p:three", ONCE, window_tokens=100),
+    ),
+)
+DOWN = ModelUnavailable("p:m", "down")
+CALL = OpenCall(2, 1, 1, "p:m", "answer")
+
+
+def called(course: Course) -> list[str]:
+    return [body.model for body in course.log.bodies(ModelCalled)]
+
+
+def test_a_passing_error_leads_through_the_whole_chain_each_model_tried_as_it_says() -> None:
+    course = Course(CHAIN)
+    course.happens(inputs.CallFailed(DOWN))
+    assert isinstance(effect_of(course.state), CallModel)  # none waits before another is called
+    course.happens(inputs.CallFailed(DOWN))
+    waiting = effect_of(course.state)
+    assert isinstance(waiting, Wait)
+    assert waiting.until == 250
+    course.happens(inputs.Waited())
+    course.happens(inputs.CallFailed(DOWN))
+    course.happens(inputs.CallFailed(DOWN))
+    assert called(course) == ["p:m", "q:two", "q:two", "p:three"]
+    assert [body.attempt for body in course.log.bodies(ModelCalled)] == [1, 2, 3, 4]
+    assert course.state.finished is not None
+    assert course.state.finished.failure == "provider_unavailable"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModelRefused("p:m", "no", 400),
+        CredentialsRefused("p:m", "no", 401),
+        ModelError("p:m", "odd"),
+        ContextOverflow("p:m", "long"),
+    ],
+)
+def test_an_error_that_does_not_pass_stops_the_chain(error: ModelError) -> None:
+    assert course_after(empty_state(), CALL, inputs.CallFailed(error), CHAIN, 0) == GiveUp()
+
+
+def test_a_renewed_key_buys_one_more_attempt() -> None:
+    refused = CredentialsRefused("p:m", "no", 401)
+    renewed = inputs.CallFailed(refused, is_renewed=True)
+    assert course_after(empty_state(), CALL, renewed, CHAIN, 0) == Again(0.0)
+    course = Course(CHAIN)
+    course.happens(renewed)
+    assert course.state.renewed == {"p"}
+    assert course.log.bodies(ModelFinished)[-1].is_renewed
+
+
+def test_a_rate_limit_parks_the_provider_and_every_model_of_it_is_passed_over() -> None:
+    course = Course(CHAIN)
+    course.happens(inputs.CallFailed(RateLimited("p:m", "slow", retry_after_s=90.0)))
+    assert course.state.parked == {"p": 90_000}
+    course.happens(inputs.CallFailed(RateLimited("q:two", "slow")))
+    assert course.state.parked == {"p": 90_000, "q": PARK_MS}
+    assert called(course) == ["p:m", "q:two"]
+    assert course.state.finished is not None
+    assert course.state.finished.failure == "provider_rate_limit"
+
+
+def test_a_model_alone_is_never_passed_over_but_waited_for() -> None:
+    course = Course()
+    course.happens(inputs.CallFailed(RateLimited("p:m", "slow", retry_after_s=7.0)))
+    assert course.state.parked == {}
+    assert isinstance(effect_of(course.state), Wait)
+
+
+def test_a_model_whose_window_is_too_small_is_passed_over() -> None:
+    state = msgspec.structs.replace(empty_state(), context_tokens=101)
+    assert next_link(state, CHAIN, 0, after=1) is None
+    assert next_link(empty_state(), CHAIN, 0, after=1) == 2
+    assert next_link(state, CHAIN, 0) == 0
+
+
+def test_what_is_parked_no_longer_is_called_again() -> None:
+    state = msgspec.structs.replace(empty_state(), parked={"p": 1_000})
+    assert [next_link(state, CHAIN, at) for at in (999, 1_000)] == [1, 0]
+    told = passed_over(msgspec.structs.replace(state, parked={"p": 1, "q": 1}), CHAIN, 0)
+    assert "q:two limits the rate" in told
+
+
+@pytest.mark.parametrize("partial", [None, assistant("so f")])
+def test_once_something_came_the_failure_is_told(partial: Message | None) -> None:
+    course = Course(CHAIN)
+    course.happens(inputs.CallFailed(DOWN, partial, has_begun=True))
+    assert course.state.finished is not None
+    assert called(course) == ["p:m"]
+
+
+def restarting(**changes: object) -> TurnConfig:
+    return msgspec.structs.replace(CHAIN, restart_on_cut=True, **changes)
+
+
+def test_an_agent_may_restart_on_the_next_model_and_only_for_errors_that_pass() -> None:
+    course = Course(restarting())
+    course.happens(inputs.CallFailed(DOWN, assistant("so f"), has_begun=True))
+    assert called(course) == ["p:m", "q:two"]
+    refused = inputs.CallFailed(ModelRefused("q:two", "no"), has_begun=True)
+    course.happens(refused)
+    assert course.state.finished is not None
+
+
+def test_without_a_next_model_it_restarts_on_the_same_as_often_as_it_may() -> None:
+    alone = restarting(fallbacks=(), retry=RetryPolicy(max_attempts=2, jitter=0))
+    course = Course(alone)
+    course.happens(inputs.CallFailed(DOWN, has_begun=True))
+    assert isinstance(effect_of(course.state), Wait)
+    course.happens(inputs.Waited())
+    course.happens(inputs.CallFailed(MalformedResponse("p:m", "what"), has_begun=True))
+    assert course.state.finished is not None
+
+
+def test_the_next_call_of_the_turn_begins_at_the_head_of_the_chain() -> None:
+    course = Course(CHAIN)
+    course.happens(inputs.CallFailed(DOWN))
+    course.happens(inputs.Answered(assistant("so")))
+    assert course.state.finished is not None
+    course.happens(inputs.Begin(course.log.messages[0], 2, None, 10))
+    assert called(course)[-1] == "p:m"
