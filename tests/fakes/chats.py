@@ -35,7 +35,7 @@ class Stage:
         return Runtime(self.store, agents, models=self.models, owner=owner)
 
     async def chat(
-        self, tools: Sequence[Callable[..., Any]] = (), *, id: str = "s", **agent: Any
+        self, tools: Sequence[str | Callable[..., Any]] = (), *, id: str = "s", **agent: Any
     ) -> Chat:
         """A session under an agent with these tools and settings."""
         made = Agent("helper", model=MODEL, tools=tuple(tools), **agent)

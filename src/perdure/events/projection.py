@@ -266,6 +266,7 @@ _SIMPLE: Mapping[str, str] = {
     flows.NodeParked.kind: "flow:awaiting_human",
     flows.NodeContinued.kind: "flow:role_continued",
     flows.HumanReplied.kind: "flow:human_replied",
+    flows.StopAsked.kind: "flow:stop_requested",
     flows.HandoffMade.kind: "flow:handoff_applied",
     flows.HandoffAwaited.kind: "flow:handoff_awaited",
     flows.HandoffStaged.kind: "flow:handoff_staged",

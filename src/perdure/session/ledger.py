@@ -156,6 +156,7 @@ class ToolFinished(SideBody, frozen=True, omit_defaults=True):
     """How the tool call it is about ended; its output is the tool message `result`, same commit.
 
     Also written for calls that never ran (refused, aborted) and for those nobody knows about.
+    `whole` names (``media://...``) the text that the output was cut from.
     """
 
     kind: ClassVar[str] = "tool_finished"
@@ -169,6 +170,7 @@ class ToolFinished(SideBody, frozen=True, omit_defaults=True):
     error_code: str | None = None
     duration_ms: int | None = None
     ends_session: bool = False
+    whole: str | None = None
 
 
 class TurnFinished(SideBody, frozen=True, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
@@ -31,7 +32,9 @@ RETRY_ALONE = RetryPolicy()
 RETRY_IN_CHAIN = RetryPolicy(max_attempts=1, first_wait_s=0.25, cap_s=8.0)
 """How the agent's own model is tried where the agent does not say: with fallbacks, only once."""
 
-Tools = Iterable[ToolSpec | Callable[..., Any]]
+Tools = Iterable[str | ToolSpec | Callable[..., Any]]
+
+_CATALOGUE = "perdure.tools.builtin.catalogue"
 
 
 class Fallback(msgspec.Struct, frozen=True):
@@ -88,9 +91,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Agent(AgentSettings, frozen=True):
     """A model with instructions and tools.
 
-    `tools` are functions or `ToolSpec`s. `fallbacks`, names of models or `Fallback`s, are called in
-    order when `model` cannot be.
-    Raises: ConfigError for two tools of one name; ValueError for a negative budget.
+    `tools` are functions, `ToolSpec`s, or names of built-in tools. `fallbacks`, names of models or
+    `Fallback`s, are called in order when `model` cannot be.
+    Raises: ConfigError for two tools of one name or an unknown one; ValueError for a negative
+    budget.
     """
 
     id: str
@@ -98,7 +102,7 @@ class Agent(AgentSettings, frozen=True):
     fallbacks: Iterable[str | Fallback] = ()
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "tools", registry_of(self.tools).tools)
+        msgspec.structs.force_setattr(self, "tools", registry_of(_named(self.tools)).tools)
         chain = tuple(Fallback(f) if isinstance(f, str) else f for f in self.fallbacks)
         msgspec.structs.force_setattr(self, "fallbacks", chain)
         if self.max_cost_microcents < 0:
@@ -118,7 +122,7 @@ class Agent(AgentSettings, frozen=True):
     @property
     def registry(self) -> ToolRegistry:
         """Its tools by name."""
-        return registry_of(self.tools)
+        return registry_of(_named(self.tools))
 
     def narrowed(
         self,
@@ -166,6 +170,14 @@ class Agent(AgentSettings, frozen=True):
         return ToolRegistry(
             tuple(_described(spec, workspace.names) for spec in self.registry.tools)
         )
+
+
+def _named(tools: Tools) -> tuple[ToolSpec | Callable[..., Any], ...]:
+    """`tools` with the built-in one for each name; who names none loads none."""
+    chosen = tuple(tools)
+    if any(isinstance(each, str) for each in chosen):
+        return importlib.import_module(_CATALOGUE).with_names(chosen)
+    return tuple(each for each in chosen if not isinstance(each, str))
 
 
 def _described(spec: ToolSpec, names: Mapping[str, str]) -> ToolSpec:

@@ -74,7 +74,10 @@ class Waited(msgspec.Struct, frozen=True):
 
 
 class ToolReturned(msgspec.Struct, frozen=True):
-    """The tool gave back a result, an error included."""
+    """The tool gave back a result, an error included.
+
+    `whole` names the text that `text` was cut from; `contents` are kept in the same commit.
+    """
 
     text: str
     outcome: ToolOutcome = "ok"
@@ -83,6 +86,8 @@ class ToolReturned(msgspec.Struct, frozen=True):
     duration_ms: int | None = None
     media: tuple[MediaPart, ...] = ()
     ends_session: bool = False
+    whole: str | None = None
+    contents: tuple[bytes, ...] = ()
 
 
 class Woken(msgspec.Struct, frozen=True):

@@ -119,7 +119,8 @@ class TurnRunner:
                 lease=self._leadership.lease,
             )
             try:
-                committed = await environment.store.commit(Commit(writes=(write,), at=at))
+                commit = Commit(writes=(write,), at=at, blobs=_contents(happened))
+                committed = await environment.store.commit(commit)
             except HeadConflict:
                 state = await self._caught_up(state)
             except LeaseLost as error:
@@ -136,9 +137,13 @@ class TurnRunner:
         if not isinstance(happened, Answered | Summarised | ToolReturned):
             return
         environment = self._environment
+        contents = _contents(happened)
+        if contents:
+            happened = msgspec.structs.replace(happened, contents=())
         late = LateOutcome(epoch=lost.epoch, outcome=msgspec.Raw(encode(happened)))
         write = Write(stream=environment.stream, entries=(new_side(late),))
-        await environment.store.commit(Commit(writes=(write,), at=environment.clock.now_ms()))
+        at = environment.clock.now_ms()
+        await environment.store.commit(Commit(writes=(write,), at=at, blobs=contents))
 
     # ------------------------------------------------------------ effects
 
@@ -229,6 +234,11 @@ class TurnRunner:
             seq = effect.tool.seq
         if seq is not None:
             self._environment.bus.closed(self._environment.stream, seq)
+
+
+def _contents(happened: Input) -> tuple[bytes, ...]:
+    """What is kept beside the entries of an outcome."""
+    return happened.contents if isinstance(happened, ToolReturned) else ()
 
 
 async def _cancelled(task: asyncio.Future[Input]) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.holding import SCHEME, held
 from perdure.engine.turns.inputs import ToolReturned
 from perdure.engine.turns.state import OpenTool
 from perdure.errors import InvalidArguments, UnknownTool
 from perdure.models.stream import invalid_json
 from perdure.secrets.vault import Taint, Vault
 from perdure.session.messages import ToolCallPart
+from perdure.stores.chain import blob_hash
 from perdure.tools.execute import ToolRun, failed_run, run_tool
 from perdure.tools.spec import ToolCall
 
@@ -38,6 +42,7 @@ async def _run(environment: Environment, open_tool: OpenTool) -> ToolRun:
         working_dir=environment.working_dir,
         permissions=environment.permissions,
         secrets=Taint(environment.vault or Vault({}, lambda account: None)),
+        read_media=partial(held, environment),
     )
     if environment.run_tool is not None:
         return await environment.run_tool(spec, call)
@@ -45,12 +50,20 @@ async def _run(environment: Environment, open_tool: OpenTool) -> ToolRun:
 
 
 def _returned(run: ToolRun) -> ToolReturned:
+    """`run` as the machine takes it; where its text was cut, the whole is kept and named."""
+    text, whole, contents = run.output.text, None, ()
+    if run.whole is not None:
+        content = run.whole.encode(errors="replace")
+        whole, contents = SCHEME + blob_hash(content), (content,)
+        text = f"{text}\n[cut; read_media gives the whole of it: {whole}, {len(content)} bytes]"
     return ToolReturned(
-        text=run.output.text,
+        text=text,
         outcome=run.outcome,
         error=run.error,
         error_code=run.error_code,
         duration_ms=run.duration_ms,
         media=run.output.media,
         ends_session=run.output.ends_session,
+        whole=whole,
+        contents=contents,
     )

@@ -126,6 +126,7 @@ def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnCon
         error_code=happened.error_code,
         duration_ms=happened.duration_ms,
         ends_session=happened.ends_session,
+        whole=happened.whole,
     )
     scribe.side(finished, open_tool.seq)
     scribe.tree(Message("tool", (part,)))

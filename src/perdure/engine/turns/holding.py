@@ -1,0 +1,55 @@
+"""What of its session a tool may read: media in its messages, and outputs that were cut.
+
+A handle is no right. It counts where the log itself has it: as a part of a message on the branch,
+or as the whole of a tool's output; never because it stands in some text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perdure.engine.turns.environment import Environment
+from perdure.errors import EntryNotFound, ToolDenied, ToolError
+from perdure.session.codec import body_of
+from perdure.session.kinds import MESSAGE
+from perdure.session.ledger import ToolFinished
+from perdure.session.messages import MediaPart, Message, ToolResultPart
+
+SCHEME = "media://"
+
+_WHO = "read_media"
+
+
+async def held(environment: Environment, handle: str) -> bytes:
+    """The content of `handle`, if the session holds it.
+
+    Raises: ToolDenied when it does not; ToolError when the content is gone.
+    """
+    if not await _is_held(environment, handle):
+        raise ToolDenied(_WHO, "this session holds no such thing")
+    try:
+        return await environment.store.blob(handle.removeprefix(SCHEME))
+    except EntryNotFound:
+        raise ToolError(_WHO, "it is no longer kept") from None
+
+
+async def _is_held(environment: Environment, handle: str) -> bool:
+    store, stream = environment.store, environment.stream
+    for note in await store.notes(stream, (ToolFinished.kind,)):
+        body = body_of(note)
+        if isinstance(body, ToolFinished) and body.whole == handle:
+            return True
+    leaf = (await store.state(stream)).leaf
+    for entry in await store.branch(stream, leaf, kind=MESSAGE):
+        message = entry.message
+        if message is not None and handle in _handles(message):
+            return True
+    return False
+
+
+def _handles(message: Message) -> Iterator[str]:
+    for part in message.parts:
+        if isinstance(part, MediaPart):
+            yield part.handle
+        elif isinstance(part, ToolResultPart):
+            yield from (media.handle for media in part.media)
