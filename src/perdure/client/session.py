@@ -40,6 +40,7 @@ from perdure.session.notes import (
     CompactionUndone,
     Label,
     LeafMoved,
+    Pin,
     Question,
     SessionEnded,
     SessionInfoChanged,
@@ -143,6 +144,21 @@ class Session(SessionReader):
         Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is not part of the conversation.
         """
         return await self._note(Label((text or "").strip() or None), await self._in_tree(entry))
+
+    async def pin(self, entry: EntryRef) -> Entry:
+        """Keep `entry` in the context as it was said, whatever a compaction hides.
+
+        A call brings its results along, and a result its call.
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is not part of the conversation.
+        """
+        return await self._note(Pin(), await self._in_tree(entry))
+
+    async def unpin(self, entry: EntryRef) -> Entry:
+        """Let `entry` leave the context with the others again.
+
+        Raises: as `pin`.
+        """
+        return await self._note(Pin(is_pinned=False), await self._in_tree(entry))
 
     async def rename(self, title: str | None) -> Entry:
         """Give the session a title; None or blanks take it away."""

@@ -15,7 +15,9 @@ from perdure.context.emission import ContextMessage, emitted, readable_body
 from perdure.context.pairing import repaired
 from perdure.context.tokens import CUT_SHORT, SCALE_MAX, context_tokens, estimate_tokens
 from perdure.context.validity import alternating
+from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
+from perdure.session.ids import EntryId
 from perdure.session.kinds import ModelChange, ThinkingChange
 from perdure.session.messages import Message
 
@@ -61,13 +63,14 @@ def build_context(
     With `history` "text_only", turns that are over keep only what was asked and answered; the turn
     that is going on keeps its tool calls.
     With a budget the oldest exchanges are left out, whole, until the rest fits; the summary of a
-    compaction and the newest exchange always stay.
+    compaction, what is pinned, and the newest exchange always stay.
     Units: `budget_tokens` tokens, as `scale` estimates them.
     """
     said = emitted(window)
     messages = said.messages if history == "full" else text_only(said.messages)
     paired = repaired(messages)
-    trim = _trimmed(paired, budget_tokens, scale, pinned=int(said.has_summary))
+    first = _leading(paired, window.pinned, has_summary=said.has_summary)
+    trim = _trimmed(paired, budget_tokens, scale, first, window.pins)
     return Context(
         model=_model_of(window) or model,
         thinking_level=_thinking_level_of(window),
@@ -115,10 +118,26 @@ def _without_usage(each: ContextMessage) -> ContextMessage:
     return msgspec.structs.replace(each, message=msgspec.structs.replace(each.message, usage=None))
 
 
+def _leading(
+    messages: Sequence[ContextMessage], pinned: Sequence[Entry], *, has_summary: bool
+) -> int:
+    """How many messages stand before the conversation: the summary, and what is pinned of it."""
+    ids = {entry.id for entry in pinned}
+    last = max((n for n, each in enumerate(messages) if ids & {*each.entry_ids}), default=-1)
+    return max(int(has_summary), last + 1)
+
+
 def _trimmed(
-    messages: tuple[ContextMessage, ...], budget_tokens: int | None, scale: float, *, pinned: int
+    messages: tuple[ContextMessage, ...],
+    budget_tokens: int | None,
+    scale: float,
+    pinned: int,
+    pins: frozenset[EntryId],
 ) -> _Trim:
-    """`messages` without the oldest exchanges after the first `pinned` messages, if need be."""
+    """`messages` without the oldest exchanges after the first `pinned` messages, if need be.
+
+    Of the exchanges that are left out, what is among `pins` stays.
+    """
     reported = context_tokens([each.message for each in messages], scale)
     sizes = [estimate_tokens(each.message, scale) for each in messages]
     if budget_tokens is None or not messages:
@@ -127,9 +146,12 @@ def _trimmed(
     start = _first_that_fits(messages, sizes, budget_tokens / factor, pinned)
     if start == pinned and reported <= budget_tokens:
         return _Trim(messages, 0, reported)
-    kept = (*messages[:pinned], *messages[start:])
+    spared = [each for each in messages[pinned:start] if not pins.isdisjoint(each.entry_ids)]
+    kept = (*messages[:pinned], *spared, *messages[start:])
     left = sum(sizes[:pinned]) + sum(sizes[start:])
+    left += sum(estimate_tokens(each.message, scale) for each in spared)
     dropped = sum(len(each.entry_ids) for each in messages[pinned:start])
+    dropped -= sum(len(each.entry_ids) for each in spared)
     return _Trim(kept, dropped, round(left * factor))
 
 

@@ -8,7 +8,8 @@ lost by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
@@ -22,8 +23,10 @@ from perdure.context.emission import (
     shown_entries,
 )
 from perdure.context.files import FileLists, file_lists
+from perdure.context.pinning import with_pins
 from perdure.context.tokens import estimate_tokens
-from perdure.session.fold import ContextWindow
+from perdure.session.entries import Entry
+from perdure.session.fold import ContextWindow, window_of
 from perdure.session.ids import EntryId
 from perdure.session.kinds import MESSAGE, BranchSummary, Compaction
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart
@@ -122,6 +125,50 @@ def _has_news(window: ContextWindow, shown: Sequence[Shown]) -> bool:
 
 def _messages(shown: Sequence[Shown]) -> tuple[Message, ...]:
     return tuple(each.message for each in shown if each.message is not None)
+
+
+class LeftContext(msgspec.Struct, frozen=True):
+    """What a compaction took out of the context.
+
+    Shape: `entries` left, root -> leaf; `roles` counts their messages, `tool_calls` the calls in
+    them. `pinned` would have left, and stays as it was said.
+    Units: tokens, of the whole context, as the compaction has them.
+    """
+
+    compaction: EntryId
+    entries: tuple[EntryId, ...]
+    roles: Mapping[str, int]
+    tool_calls: int
+    pinned: tuple[EntryId, ...]
+    tokens_before: int | None
+    tokens_after: int | None
+
+
+def left_context(
+    path: Sequence[Entry], undone: frozenset[EntryId], pins: frozenset[EntryId]
+) -> LeftContext | None:
+    """What the compaction at the end of `path` (a branch) took out, though it may be undone since.
+
+    None when the last entry of `path` is no compaction.
+    """
+    body = readable_body(path[-1]) if path else None
+    if not isinstance(body, Compaction):
+        return None
+    before = shown_entries(window_of(path[:-1], undone))
+    after = with_pins(window_of(path, undone - {path[-1].id}), path, pins)
+    stays = {each.entry.id for each in shown_entries(after)}
+    pinned = {entry.id for entry in after.pinned}
+    left = [each for each in before if each.entry.id not in stays | pinned]
+    said = _messages(left)
+    return LeftContext(
+        compaction=path[-1].id,
+        entries=tuple(each.entry.id for each in left if each.message is not None),
+        roles=Counter(message.role for message in said),
+        tool_calls=sum(len(message.tool_calls) for message in said),
+        pinned=tuple(each.entry.id for each in before if each.entry.id in pinned),
+        tokens_before=body.tokens_before,
+        tokens_after=body.tokens_after,
+    )
 
 
 # The cut -----------------------------------------------------------------------------------------

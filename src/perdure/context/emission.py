@@ -1,9 +1,9 @@
 """A window of the log as the messages it stands for, in order, still as they were said.
 
-The rules of reconstruction: the summary of the newest compaction first, then what it keeps, then
-what came after it; branch summaries and custom messages as the user's words; settings, extension
-state and older compactions not at all. Nothing here makes the result valid for a provider:
-``pairing`` and ``validity`` do.
+The rules of reconstruction: the summary of the newest compaction first, then what is pinned of what
+it hides, then what it keeps, then what came after it; branch summaries and custom messages as the
+user's words; settings, extension state and older compactions not at all.
+Nothing here makes the result valid for a provider: ``pairing`` and ``validity`` do.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def emitted(window: ContextWindow) -> Emitted:
     Reported usage stays only on answers that were given to the context of now: it is taken off
     whatever stands before the newest compaction, or after one that was taken back.
     """
-    summary, said, skipped = _summary_of(window), [*_retained(window)], 0
+    summary, skipped = _summary_of(window), 0
+    said = [*_pinned(window), *_retained(window)]
     for shown in shown_entries(window):
         if shown.message is not None:
             said.append(ContextMessage(shown.message, shown.entry.id))
@@ -130,6 +131,11 @@ def _retained(window: ContextWindow) -> tuple[ContextMessage, ...]:
         return ()
     kept = retained_messages(window) or ()
     return tuple(ContextMessage(_without_usage(message), entry.id) for message in kept)
+
+
+def _pinned(window: ContextWindow) -> tuple[ContextMessage, ...]:
+    found = ((entry, _message_at(entry, is_fresh=False)) for entry in window.pinned)
+    return tuple(ContextMessage(message, entry.id) for entry, message in found if message)
 
 
 def _message_at(entry: Entry, *, is_fresh: bool) -> Message | None:

@@ -35,7 +35,8 @@ class ContextWindow(msgspec.Struct, frozen=True):
     Shape: `entries` root -> leaf: from the first entry the newest compaction keeps (the root, where
     there is none) to the leaf, compactions in their places. `hidden` counts the tree entries of the
     branch before them. `leaf` is where it ends. `undone` are compactions among `entries` that
-    were taken back.
+    were taken back. `pins` are the entries of the branch that stay in the context in any case,
+    `pinned` those of them that are not among `entries`; stores leave both to who asks for them.
     """
 
     leaf: EntryId | None
@@ -43,6 +44,8 @@ class ContextWindow(msgspec.Struct, frozen=True):
     state: BranchState
     hidden: int
     undone: frozenset[EntryId] = frozenset()
+    pinned: tuple[Entry, ...] = ()
+    pins: frozenset[EntryId] = frozenset()
 
 
 def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -> ContextWindow:

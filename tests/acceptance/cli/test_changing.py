@@ -131,3 +131,30 @@ def test_a_session_is_ended_and_opened_again_by_its_next_turn(sample: World) -> 
     assert sample.ok("sessions", "end", SAMPLE_ID, "--json").json["changed"] is False
     sample.ok("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "One more thing")
     assert sample.ok("sessions", "list", "--json").json[0]["status"] == "active"
+
+
+def test_a_pinned_entry_is_sent_again_until_it_is_unpinned(sample: World) -> None:
+    def is_sent() -> bool:
+        context = sample.ok("sessions", "context", SAMPLE_ID, "--json").json
+        return any("Only that day, only" in str(each["parts"]) for each in context["messages"])
+
+    assert not is_sent()
+    pinned = sample.ok("sessions", "pin", SAMPLE_ID, "3", "--json").json
+    assert (pinned["entry_id"], pinned["is_pinned"]) == (f"{SAMPLE_ID}/3", True)
+    assert is_sent()
+    assert "may leave the context" in sample.ok("sessions", "unpin", SAMPLE_ID, "3").out
+    assert not is_sent()
+    assert sample.run("sessions", "pin", SAMPLE_ID, "root").code == 2
+
+
+def test_a_compaction_tells_what_left_and_what_is_pinned(world: World) -> None:
+    lines = [f"line {number} " + "of much text " * 2_000 for number in range(8)]
+    world.ok("chat", stdin="\n".join(lines))
+    (session,) = (row["id"] for row in world.ok("sessions", "list", "--json").json)
+    tree = world.ok("sessions", "tree", session, "--json").json
+    first = tree["roots"][0]["id"]
+    world.ok("sessions", "pin", session, first)
+    made = world.ok("sessions", "compact", session, "--json").json
+    assert made["left"]["pinned"] == [first]
+    assert first not in made["left"]["entries"]
+    assert sum(made["left"]["roles"].values()) == len(made["left"]["entries"]) > 2

@@ -29,6 +29,7 @@ from perdure.apps.terminal.output import counted, show, show_json
 from perdure.apps.terminal.previews import preview_of
 from perdure.client.session import Session
 from perdure.client.store import Store
+from perdure.context.compaction import LeftContext
 from perdure.session.entries import Entry
 
 _PREVIEW_CELLS = 60
@@ -212,6 +213,60 @@ def rename(
     return _change(session, work, store, namespace, as_json=as_json)
 
 
+def pin(
+    session: SessionArgument,
+    entry: EntryArgument,
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Keep an entry in what the model is sent.
+
+    It stays as it was said, whatever a compaction hides or a budget leaves out; a tool call brings
+    its results along, and a result its call. `perdure sessions unpin` lets it go again.
+
+    Examples:
+        perdure sessions pin 01jd 12
+    """
+    return _pinned(session, entry, store, namespace, is_pinned=True, as_json=as_json)
+
+
+def unpin(
+    session: SessionArgument,
+    entry: EntryArgument,
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Let a pinned entry leave what the model is sent.
+
+    From then on a compaction may hide it like any other.
+
+    Examples:
+        perdure sessions unpin 01jd 12
+    """
+    return _pinned(session, entry, store, namespace, is_pinned=False, as_json=as_json)
+
+
+def _pinned(
+    session: str, entry: str, store: str | None, namespace: str, *, is_pinned: bool, as_json: bool
+) -> int:
+    if entry == ROOT:
+        raise UsageMistake(f"{ROOT!r} is the place before the first entry, and says nothing to pin")
+
+    async def work(handle: Session, _: Store) -> Told:
+        noted = await (handle.pin(entry) if is_pinned else handle.unpin(entry))
+        tokens = (await handle.context()).tokens
+        verb = "stays in the context" if is_pinned else "may leave the context"
+        sent = f"about {counted(tokens, 'token')} are sent"
+        data = {"entry_id": noted.about, "is_pinned": is_pinned, "tokens": tokens}
+        return data, f"{noted.about} {verb}: {sent}."
+
+    return _change(session, work, store, namespace, as_json=as_json)
+
+
 def compact(
     session: SessionArgument,
     *,
@@ -244,12 +299,28 @@ def compact(
         made: Entry | None = await talking.compacted(opened, handle.id, model, focus)
         after = (await handle.context()).tokens
         id_ = None if made is None else made.id
-        data = {"compaction": id_, "tokens_before": before, "tokens": after}
+        data: dict[str, object] = {"compaction": id_, "tokens_before": before, "tokens": after}
         if id_ is None:
             return data, f"Nothing to compact: all of {counted(before, 'token')} is recent."
-        return data, f"{id_} is a summary now: {before:,} → {counted(after, 'token')}."
+        left = await handle.left_by(id_)
+        assert left is not None
+        data["left"] = {
+            "entries": left.entries,
+            "roles": left.roles,
+            "tool_calls": left.tool_calls,
+            "pinned": left.pinned,
+        }
+        sentence = f"{id_} is a summary now: {before:,} → {counted(after, 'token')}."
+        return data, f"{sentence}\n{_left_context(left)}"
 
     return _change(session, work, store, namespace, as_json=as_json)
+
+
+def _left_context(left: LeftContext) -> str:
+    of = ", ".join(f"{count} {role}" for role, count in left.roles.items())
+    gone = f"{counted(len(left.entries), 'message')} left the context"
+    kept = f"; {len(left.pinned)} stay because they are pinned" if left.pinned else ""
+    return f"{gone} ({of}){kept}. The log keeps them: `perdure sessions uncompact`."
 
 
 def uncompact(
@@ -343,6 +414,8 @@ _COMMANDS: Mapping[str, Callable[..., int]] = {
     "fork": fork,
     "label": label,
     "rename": rename,
+    "pin": pin,
+    "unpin": unpin,
     "compact": compact,
     "uncompact": uncompact,
     "abandon": abandon,

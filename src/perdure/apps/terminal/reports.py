@@ -15,6 +15,7 @@ from perdure.apps.terminal.text import one_line
 from perdure.client.reading import OpenQuestion
 from perdure.client.session import Session
 from perdure.context.build import build_context
+from perdure.engine.windows import pinned_window
 from perdure.errors import SessionError
 from perdure.session.codec import body_of, role_of
 from perdure.session.entries import Entry
@@ -66,7 +67,7 @@ async def report_of(session: Session, store: SessionStore) -> Report:
         head=state.head,
         leaf=state.leaf,
         has_open_turn=state.open_turn is not None,
-        window=await store.context_window(session.id, state.leaf),
+        window=await pinned_window(store, session.id, state.leaf),
         branch=tuple(await session.path()),
         branches=sum(1 for id_ in tree.by_id if not tree.children.get(id_)),
         labels=await session.labels(),

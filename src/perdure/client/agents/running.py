@@ -23,6 +23,7 @@ from perdure.engine.turns.rules.spending import (
 from perdure.engine.turns.runner import TurnRunner
 from perdure.engine.turns.state import TurnState
 from perdure.engine.turns.summarising import summarised, tell_compacted
+from perdure.engine.windows import pinned_window
 from perdure.errors import HeadConflict, InvalidTransition, TurnFailed, TurnOpen
 from perdure.models.prices import Cost
 from perdure.models.protocol import ModelRequest, ThinkingLevel, ToolDeclaration
@@ -216,7 +217,7 @@ class Running:
     async def _window(self, state: StreamState | None = None) -> ContextWindow:
         store = self.environment.store
         state = state or await store.state(self._stream)
-        return await store.context_window(self._stream, state.leaf)
+        return await pinned_window(store, self._stream, state.leaf)
 
     async def _append(self, lease: Lease, *entries: NewEntry) -> tuple[Entry, ...]:
         write = Write(stream=self._stream, entries=entries, lease=lease)

@@ -24,6 +24,7 @@ from perdure.client.store import Store as AsyncStore
 from perdure.client.sync.portal import Handle
 from perdure.client.watching import Watch as AsyncWatch
 from perdure.context.build import Context
+from perdure.context.compaction import LeftContext
 from perdure.engine.hooks.points import HookName
 from perdure.engine.hooks.registry import Hook, Hooks
 from perdure.engine.turns.config import Budget, Limits
@@ -138,6 +139,18 @@ class Session(Handle[AsyncSession]):
         """Entry -> label, for every entry of this session that has one."""
         return self.portal.call(self.asynchronous.labels())
 
+    def pins(self) -> frozenset[EntryId]:
+        """The entries that are pinned, on whatever branch."""
+        return self.portal.call(self.asynchronous.pins())
+
+    def left_by(self, compaction: EntryRef | None = None) -> LeftContext | None:
+        """What `compaction` (default: the one in effect) took out of the context, and what stayed.
+
+        Shape: None where no compaction is in effect.
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no compaction.
+        """
+        return self.portal.call(self.asynchronous.left_by(compaction))
+
     def questions(self) -> list[OpenQuestion]:
         """What waits for a person, oldest first. A fork does not inherit its origin's."""
         return self.portal.call(self.asynchronous.questions())
@@ -206,6 +219,21 @@ class Session(Handle[AsyncSession]):
         Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is not part of the conversation.
         """
         return self.portal.call(self.asynchronous.label(entry, text))
+
+    def pin(self, entry: EntryRef) -> Entry:
+        """Keep `entry` in the context as it was said, whatever a compaction hides.
+
+        A call brings its results along, and a result its call.
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is not part of the conversation.
+        """
+        return self.portal.call(self.asynchronous.pin(entry))
+
+    def unpin(self, entry: EntryRef) -> Entry:
+        """Let `entry` leave the context with the others again.
+
+        Raises: as `pin`.
+        """
+        return self.portal.call(self.asynchronous.unpin(entry))
 
     def rename(self, title: str | None) -> Entry:
         """Give the session a title; None or blanks take it away."""

@@ -15,6 +15,7 @@ from perdure.engine.turns.inputs import Answered, CallFailed
 from perdure.engine.turns.leading import Leadership
 from perdure.engine.turns.rules.spending import estimated_usage
 from perdure.engine.turns.state import OpenCall
+from perdure.engine.windows import pinned_window
 from perdure.errors import EntryNotFound, ModelError, PerdureError
 from perdure.events.envelope import Draft
 from perdure.events.types import LiveType
@@ -145,7 +146,7 @@ class AnswerCall:
     async def _context(self) -> Context:
         environment = self._environment
         state = await environment.store.state(environment.stream)
-        window = await environment.store.context_window(environment.stream, state.leaf)
+        window = await pinned_window(environment.store, environment.stream, state.leaf)
         model = self._call.model
         return build_context(
             window,

@@ -6,12 +6,14 @@ import msgspec
 
 from perdure.context.build import build_context
 from perdure.context.compaction import CompactionPlan, plan_compaction
+from perdure.context.pinning import with_pins
 from perdure.context.summary import is_usable_summary, summary_requests, summary_text
 from perdure.engine.hooks.points import BeforeCompact, Block, Compacted
 from perdure.engine.turns.calling import streaming
 from perdure.engine.turns.config import CompactionSettings
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
+from perdure.engine.windows import pinned_window
 from perdure.errors import MalformedResponse, ModelError
 from perdure.models.protocol import ModelRequest
 from perdure.models.stream import AnswerBuilder
@@ -35,7 +37,7 @@ async def summarised(
     A summary too short to be one counts as a failed call: the context is then left as it is.
     """
     state = await environment.store.state(environment.stream)
-    window = await environment.store.context_window(environment.stream, state.leaf)
+    window = await pinned_window(environment.store, environment.stream, state.leaf)
     scale = environment.scales.of(model)
     plan = plan_compaction(window, keep_recent_tokens=settings.keep_recent_tokens, scale=scale)
     if plan is None:
@@ -121,7 +123,9 @@ def _tokens_after(compaction: Compaction, window: ContextWindow) -> int:
     """Tokens of the context once `compaction` is appended: that context is built, as a trial."""
     new = new_tree(compaction)
     trial = Entry(StreamId("trial"), 0, "tree", window.leaf, None, 0, new.kind, new.v, new.body)
-    return build_context(window_of((*window.entries, trial), window.undone)).tokens
+    entries = (*window.entries, trial)
+    after = window_of(entries, window.undone)
+    return build_context(with_pins(after, (*window.pinned, *entries), window.pins)).tokens
 
 
 def _usage_of(replies: list[Message]) -> Usage | None:
