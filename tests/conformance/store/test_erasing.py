@@ -220,6 +220,9 @@ async def test_what_lies_outside_of_the_store_is_named(store: SessionStore) -> N
     named = {copy.kind: copy.what for copy in certificate.copies}
     assert "old.jsonl" in named["original"]
     assert "/tmp/trip.yaml" in named["export"]
+    (kept,) = await cast("Erasing", store).erasures()
+    assert b"trip.yaml" not in msgspec.json.encode(kept)
+    assert [copy.kind for copy in kept.copies] == [copy.kind for copy in certificate.copies]
 
 
 async def test_search_finds_nothing_of_it(store: SessionStore) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.notes import ImportSource, SessionExported
-from perdure.stores.keeping.erasing import Copy
+from perdure.stores.keeping.erasing import Certificate, Copy
 
 TELLING = (SessionExported.kind, ImportSource.kind)
 """Kinds of notes that name files outside of the store."""
@@ -33,6 +35,31 @@ def outside(notes: Iterable[Entry]) -> Iterator[Copy]:
             continue
         found.setdefault((copy.what, note.stream), copy)
     yield from found.values()
+
+
+def unnamed(certificate: Certificate) -> Certificate:
+    """`certificate` as a store keeps it: files have names that tell of what was erased."""
+    found = tuple(
+        Copy(copy.kind, _UNNAMED[copy.kind], copy.at, copy.session)
+        if copy.kind in _UNNAMED
+        else copy
+        for copy in certificate.copies
+    )
+    return msgspec.structs.replace(certificate, copies=found)
+
+
+def named(kept: Certificate, begun: Certificate) -> Certificate:
+    """`kept`, with the names of files that the one it began as still had."""
+    own = unnamed(begun).copies
+    added = tuple(copy for copy in kept.copies if copy not in own)
+    return msgspec.structs.replace(kept, copies=(*begun.copies, *added))
+
+
+_UNNAMED = {
+    "original": "the file it was imported from",
+    "export": "a file it was exported to",
+}
+"""What is kept of the two kinds of `outside`."""
 
 
 def kept(forks: Iterable[StreamId], copies: Iterable[StreamId]) -> Iterator[Copy]:

@@ -97,7 +97,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """What one erasure removed, when, for whom, and where copies may remain.
 
-    `subject` is only in what the erasure returns: the store does not keep whom it forgot.
+    `subject`, and names of files in `copies`, are only in what the erasure returns: the store does
+    not keep what it was asked to forget.
     `is_complete` False: something is still in the way, `copies` says what; it is gone on with when
     the store is opened again, or when the same is asked for again.
     Units: times are Unix milliseconds.

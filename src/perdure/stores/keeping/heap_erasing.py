@@ -64,7 +64,7 @@ def erase(
         removed=_with_contents(heap, sessions[1], bodies),
         copies=(*copies.kept(reach.forks, reach.copies), *outside),
     )
-    earlier.append(certificate)
+    earlier.append(copies.unnamed(certificate))
     return certificate
 
 

@@ -74,8 +74,9 @@ class Eraser:
             policy = request.forks if request.scope == "session" else "erase"
             reach = reach_of(roots, self._relations(standings), policy)
             record = self._begun(request, reach, standings)
-            self._put(record)
-            return self._finished(record, request.at)
+            kept = msgspec.structs.replace(record, certificate=copies.unnamed(record.certificate))
+            self._put(kept)
+            return copies.named(self._finished(kept, request.at), record.certificate)
 
     def go_on(self, at: int) -> None:
         """Finish what was begun by a process that was killed."""

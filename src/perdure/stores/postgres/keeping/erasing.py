@@ -232,7 +232,7 @@ class _Erasure:
                 Copy("backup", _ELSEWHERE),
             ),
         )
-        content = msgspec.json.encode(certificate)
+        content = msgspec.json.encode(copies.unnamed(certificate))
         values = (self._ns, certificate.id, certificate.at, content)
         await self._ask(Question(_KEEP, values))
         return certificate

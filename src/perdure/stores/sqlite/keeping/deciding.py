@@ -105,7 +105,12 @@ def begin(
         removed=_forgotten(tables, number, plans),
         copies=(*copies.kept(reach.forks, reach.copies), *outside),
     )
-    keep_new(tables, number, certificate, [(plan.stream.no, plan.taking.erased) for plan in plans])
+    keep_new(
+        tables,
+        number,
+        copies.unnamed(certificate),
+        [(plan.stream.no, plan.taking.erased) for plan in plans],
+    )
     return certificate
 
 

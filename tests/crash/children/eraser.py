@@ -1,0 +1,69 @@
+"""Erase from a store and be killed at each write, fsync, removal and renaming, one after the other.
+
+eraser.py sqlite|jsonl FOLDER. FOLDER/original is the store; for each operation there is a folder
+with a copy of it, out of which the erasure of the session ``first`` was killed there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from perdure.stores.jsonl.store import JsonlStore
+from perdure.stores.keeping.erasing import Certificate, EraseRequest
+from perdure.stores.sqlite.store import SqliteStore
+from tests.fakes import faulty_files
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.faulty_vfs import faulty_vfs, killing_at
+from tests.fakes.planted import FIRST
+
+MOST_OPERATIONS = 2_000
+
+
+async def opened(backend: str, place: Path) -> SqliteStore | JsonlStore:
+    if backend == "jsonl":
+        return await JsonlStore.open(place, clock=ManualClock(), random=SeededRandom(1))
+    return await SqliteStore.open(place / "store.db", clock=ManualClock(), random=SeededRandom(1))
+
+
+async def erase(store: SqliteStore | JsonlStore, id: str = "e1", name: str = FIRST) -> Certificate:
+    request = EraseRequest(id=id, scope="session", by="me", at=START_MS, name=name, forks="erase")
+    return await store.erase(request)
+
+
+async def erased(backend: str, place: Path) -> None:
+    store = await opened(backend, place)
+    await erase(store)
+    await store.close()
+
+
+def killed(backend: str, place: Path, operation: int) -> None:
+    if backend == "jsonl":
+        with faulty_files.planned(faulty_files.killing_at(operation, 0.5)):
+            asyncio.run(erased(backend, place))
+        return
+    with faulty_vfs() as layer:
+        layer.plan = killing_at(operation)
+        asyncio.run(erased(backend, place))
+
+
+def kill_at_each(backend: str, folder: Path) -> None:
+    for operation in range(1, MOST_OPERATIONS):
+        place = folder / f"{operation:04}"
+        shutil.copytree(folder / "original", place)
+        child = os.fork()
+        if child == 0:
+            killed(backend, place, operation)
+            os._exit(0)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+            return
+    raise AssertionError("an erasure should end")
+
+
+if __name__ == "__main__":
+    kill_at_each(sys.argv[1], Path(sys.argv[2]))

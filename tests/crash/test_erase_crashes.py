@@ -1,0 +1,99 @@
+"""``kill -9`` in the middle of an erasure: it has not begun, or whoever opens next finishes it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import SessionNotFound
+from perdure.session.info import StreamHeader
+from perdure.stores.protocol import SessionStore
+from tests.conformance.store.building import create, fork, said
+from tests.crash.children.eraser import erase, opened
+from tests.fakes.clock import START_MS
+from tests.fakes.planted import FIRST, FLOW, OPEN, PATH_FORK, TREE_FORK, plant
+
+CHILD = Path(__file__).parent / "children" / "eraser.py"
+WORD = "canary7f3a9c"
+OTHERS = (FLOW, OPEN)
+
+
+def leaks_in(folder: Path) -> list[str]:
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return [file.name for file in files if WORD.encode() in file.read_bytes()]
+
+
+async def fill(store: SessionStore) -> None:
+    """Something in every table; where there are no flows and no shared forks, at least sessions."""
+    if store.capabilities.pointer_fork:
+        await plant(store, WORD)
+        return
+    await create(store, StreamHeader(FIRST, START_MS, title=WORD), said(WORD, alias="a"))
+    await fork(store, FIRST, TREE_FORK, said(WORD))
+    await fork(store, FIRST, PATH_FORK, said(WORD))
+    for other in OTHERS:
+        await create(store, other, said("stays"))
+
+
+async def has_begun(backend: str, place: Path) -> bool:
+    """Whether the store, once it is open, has the session erased; all of it, then."""
+    store = await opened(backend, place)
+    try:
+        assert (await store.verify()).problems == ()
+        begun = [certificate.is_complete for certificate in await store.erasures()]
+        assert begun in ([], [True])
+        try:
+            state = await store.state(FIRST)
+        except SessionNotFound:
+            assert begun
+            return True
+        assert (state.info.status == "erased") == bool(begun)
+        assert (await store.entries(FIRST))[0].is_erased == bool(begun)
+        return bool(begun)
+    finally:
+        await store.close()
+
+
+async def erase_for_good(backend: str, place: Path) -> None:
+    """Erase again, as somebody does who got no certificate, and then what else is there."""
+    store = await opened(backend, place)
+    certificate = await erase(store, "e2")
+    assert certificate.is_complete
+    assert {each.session for each in certificate.sessions} == {FIRST, TREE_FORK, PATH_FORK}
+    assert (await store.verify()).problems == ()
+    for other in OTHERS:
+        assert (await store.state(other)).info.status == "active"
+        await erase(store, f"rest-{other}", other)
+    await store.close()
+    assert leaks_in(place) == []
+
+
+def killed_at_each(backend: str, folder: Path) -> list[Path]:
+    """One copy of the store for each operation at which its erasure was killed."""
+    subprocess.run([sys.executable, str(CHILD), backend, str(folder)], check=True, timeout=200)
+    return sorted(place for place in folder.iterdir() if place.name != "original")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["sqlite", "jsonl"])
+async def test_a_kill_at_each_step_of_an_erasure(tmp_path: Path, backend: str) -> None:
+    original = tmp_path / "original"
+    original.mkdir()
+    store = await opened(backend, original)
+    await fill(store)
+    await store.reindex()
+    await store.close()
+    assert leaks_in(original)
+
+    places = killed_at_each(backend, tmp_path)
+
+    found: list[bool] = []
+    for place in places:
+        found.append(await has_begun(backend, place))
+        await erase_for_good(backend, place)
+    assert len(places) > 10
+    assert found == sorted(found)  # first it has not begun, then it is finished on opening
+    assert found[-1]

@@ -1,0 +1,147 @@
+"""What was erased is in no byte of the files: plain or encrypted, many sessions or one, and killed.
+
+A plain store shows every byte; for an encrypted one the pages are read after their encryption is
+taken away, since nothing could be found in them before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from perdure.session.codec import new_side, new_tree
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.messages import assistant, user
+from perdure.session.notes import SessionInfoChanged
+from perdure.session.search.values import SearchQuery
+from perdure.stores.chain import blob_hash
+from perdure.stores.keeping.erasing import Certificate, EraseRequest, EraseScope
+from perdure.stores.key import StoreKey
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.upkeep.rekey import rekey
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.planted import FLOW, STREAMS, plant
+
+WORD = "canary7f3a9c"
+KEY = StoreKey(b"\x0a" * 32)
+
+
+async def opened(path: Path, key: StoreKey | None = None) -> SqliteStore:
+    return await SqliteStore.open(
+        path, clock=ManualClock(), random=SeededRandom(1), key=key, durability="normal"
+    )
+
+
+async def erase(store: SqliteStore, name: str | None, scope: EraseScope = "session") -> Certificate:
+    request = EraseRequest(
+        id=f"e-{name}", scope=scope, by="me", at=START_MS, name=name, forks="erase"
+    )
+    return await store.erase(request)
+
+
+def leaks_in(folder: Path) -> list[str]:
+    """Files of `folder` that hold the word, in any form it may be written in."""
+    forms = (WORD.encode(), WORD.encode("utf-16-le"), WORD.encode().hex().encode())
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return [file.name for file in files if any(form in file.read_bytes() for form in forms)]
+
+
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "encrypted"])
+async def test_nothing_that_was_planted_is_left(path: Path, key: StoreKey | None) -> None:
+    store = await opened(path, key)
+    await plant(store, WORD)
+    assert await store.search(SearchQuery(text=WORD))  # indexed: the words are in the file, too
+    for stream in STREAMS:
+        await erase(store, stream)
+    assert key is not None or leaks_in(path.parent) == []
+
+    assert (await store.verify()).problems == ()
+    assert await store.search(SearchQuery(text=WORD)) == []
+    await store.close()
+    if key is not None:
+        rekey(path, key, None, lambda _done, _total: None)
+    assert leaks_in(path.parent) == []
+
+
+async def test_a_namespace_leaves_nothing_either(path: Path) -> None:
+    store = await opened(path)
+    await plant(store, WORD)
+
+    certificate = await erase(store, None, "namespace")
+
+    assert {session.session for session in certificate.sessions} == set(STREAMS)
+    assert FLOW in {session.session for session in certificate.sessions}
+    assert certificate.is_complete
+    assert leaks_in(path.parent) == []
+    await store.close()
+    assert leaks_in(path.parent) == []
+
+
+async def test_pages_that_were_split_and_filled_again_leave_nothing(path: Path) -> None:
+    """Rows that grow move between pages; what they leave behind in each is overwritten, too."""
+    store = await opened(path)
+    names = [StreamId(f"s{number:03}") for number in range(120)]
+    for name in names:
+        header = StreamHeader(name, START_MS, title=f"{WORD} {name}", cwd=f"/{WORD}/{name}")
+        await store.commit(Commit(writes=(Write(stream=name, create=header),), at=START_MS))
+    for turn in range(6):
+        for number, name in enumerate(names):
+            text = f"{WORD} " + "x" * (37 * (number % 50) * (turn + 1) % 7_000)
+            blob = f"{WORD} {name} {turn}".encode() * (1 + number % 90)
+            entries = (
+                new_tree(user(text), alias=f"{WORD}-{turn}"),
+                new_tree(assistant(f"{WORD} see {blob_hash(blob)}")),
+                new_side(SessionInfoChanged(title=f"{WORD} {'y' * (number + turn)}")),
+            )
+            write = Write(stream=name, entries=entries)
+            key = f"{WORD} {name} {turn}"
+            await store.commit(
+                Commit(writes=(write,), at=START_MS, idempotency_key=key, blobs=(blob,))
+            )
+        await store.search(SearchQuery(text=WORD))
+    assert leaks_in(path.parent)
+
+    for name in names:
+        await erase(store, name)
+
+    assert (await store.verify()).problems == ()
+    assert leaks_in(path.parent) == []
+    await store.close()
+    assert leaks_in(path.parent) == []
+
+
+async def test_a_reader_of_an_older_moment_is_waited_for_or_told_of(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.stores.sqlite.database.TRUNCATE_LIMIT_S", 0.05)
+    store, other = await opened(path), await opened(path)
+    await plant(store, WORD)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def read(tables: Tables) -> None:
+        tables.value("SELECT count(*) FROM stream")
+        loop.call_soon_threadsafe(begun.set)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+
+    reading = asyncio.ensure_future(other._database.read(read))  # pyright: ignore[reportPrivateUsage] - a reader that stays
+    await begun.wait()
+    certificate = await erase(store, None, "namespace")
+    assert not certificate.is_complete
+    assert "log" in {copy.kind for copy in certificate.copies}
+    go_on.set()
+    await reading
+    await other.close()
+
+    again = await opened(path)
+    (finished,) = await again.erasures()
+    assert finished.is_complete
+    assert "log" not in {copy.kind for copy in finished.copies}
+    assert leaks_in(path.parent) == []
+    await again.close()
+    await store.close()
