@@ -31,8 +31,9 @@ from benchmarks import (
     search,
     sessions,
 )
-from benchmarks.figures import Benchmark, Figure, Run
+from benchmarks.figures import Benchmark, Figure, Run, shown
 from benchmarks.machine import facts
+from benchmarks.markdown import put_into
 
 GOALS: dict[str, Benchmark] = {
     "append": append.measure,
@@ -76,6 +77,8 @@ def main() -> None:
             run = Run(Path(folder), arguments.seed, arguments.quick)
             figures += asyncio.run(BENCHMARKS[name](run))
     console.print(_table(figures))
+    if arguments.into is not None:
+        put_into(arguments.into, figures, is_quick=arguments.quick)
     console.print(f"figures: {_written(figures, seed=arguments.seed, is_quick=arguments.quick)}")
 
 
@@ -86,6 +89,7 @@ class _Arguments(argparse.Namespace):
     quick: bool
     seed: int
     folder: str | None
+    into: Path | None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,6 +102,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a tenth of the work")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--folder", help="where the databases go: the disk that is measured")
+    parser.add_argument(
+        "--into", type=Path, help="a Markdown file whose table between the marks is replaced"
+    )
     return parser
 
 
@@ -107,16 +114,11 @@ def _table(figures: list[Figure]) -> Table:
     for figure in figures:
         claim = "" if figure.claim == before else figure.claim
         before = figure.claim
-        raw = "" if figure.raw is None else _number(figure.raw)
+        raw = "" if figure.raw is None else shown(figure.raw)
         met = {True: "met", False: "[red]missed[/red]", None: ""}[figure.is_met]
-        value = f"{_number(figure.value)} {figure.unit}"
+        value = f"{shown(figure.value)} {figure.unit}"
         table.add_row(claim, figure.what, value, raw, figure.goal, met)
     return table
-
-
-def _number(value: float) -> str:
-    """Three figures that mean something."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _written(figures: list[Figure], *, seed: int, is_quick: bool) -> Path:

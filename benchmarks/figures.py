@@ -63,6 +63,11 @@ class Figure(msgspec.Struct, frozen=True):
         return "" if self.limit is None else f"≤ {self.limit:,g}"
 
 
+def shown(value: float) -> str:
+    """Three figures that mean something."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 Benchmark = Callable[[Run], Coroutine[Any, Any, list[Figure]]]
 
 

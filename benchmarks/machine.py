@@ -16,7 +16,7 @@ def facts() -> dict[str, object]:
         "system": platform.platform(),
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "load": os.getloadavg() if hasattr(os, "getloadavg") else None,
+        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "sqlite": apsw.sqlite_lib_version(),
         "msgspec": version("msgspec"),

@@ -1,0 +1,50 @@
+"""Every test that docs/reliability.md names exists, so that no promise is held by nothing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+from benchmarks.figures import Figure
+from benchmarks.markdown import BEGIN, END, put_into
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+RELIABILITY = REPOSITORY / "docs" / "reliability.md"
+_NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+_PROMISE = re.compile(r"^\| (?!Promise|---|What)[^|]+ \| ([^|]*tests/[^|]*) \|$", re.MULTILINE)
+
+
+@cache
+def functions_in(file: str) -> frozenset[str]:
+    tree = ast.parse((REPOSITORY / file).read_text("utf-8"))
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, functions))
+
+
+def test_every_test_it_names_exists() -> None:
+    named = _NAMED.findall(RELIABILITY.read_text("utf-8"))
+    assert len(named) > 50
+    missing = [f"{file}::{name}" for file, name in named if name not in functions_in(file)]
+    assert missing == []
+
+
+def test_every_promise_names_a_test() -> None:
+    for cell in _PROMISE.findall(RELIABILITY.read_text("utf-8")):
+        assert _NAMED.fullmatch(cell.strip()), cell
+
+
+def test_figures_take_the_place_of_former_ones(tmp_path: Path) -> None:
+    file = tmp_path / "page.md"
+    file.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", "utf-8")
+    put_into(file, [Figure("append", "p50", 1.25, "ms", 1.0, 1.0)], is_quick=True)
+    text = file.read_text("utf-8")
+    assert "| append | p50 | 1.25 ms | 1 | ≤ 1 | **missed** |" in text
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+
+
+def test_there_is_a_place_for_figures() -> None:
+    assert BEGIN in RELIABILITY.read_text("utf-8")
