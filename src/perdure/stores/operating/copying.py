@@ -13,7 +13,14 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from perdure.errors import CopyConflict, CorruptLog, EntryNotFound, SessionNotFound
+from perdure.errors import (
+    CopyConflict,
+    CorruptLog,
+    EntryNotFound,
+    InvalidEntry,
+    InvalidParent,
+    SessionNotFound,
+)
 from perdure.session.clock import RandomSource
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_place
@@ -131,8 +138,8 @@ class Copy:
             return await self._pass_on(standing, before)
         except CopyConflict as error:
             return CopiedStream(stream, "conflict", reason=str(error))
-        except SessionNotFound as error:
-            why = f"the session it was forked from is not in the target ({error.stream})"
+        except (SessionNotFound, InvalidEntry, InvalidParent):
+            why = f"what it was forked from ({standing.origin}) is not in the target, or another"
             return CopiedStream(stream, "conflict", reason=why)
         except CorruptLog as error:
             here = await self._here(stream)

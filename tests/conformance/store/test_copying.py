@@ -1,0 +1,191 @@
+"""Copies between every two kinds of stores: the same entries under the same hashes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perdure.client.operating.copying import copy_of, copying
+from perdure.session.codec import new_tree
+from perdure.session.entries import NewEntry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import OPAQUE
+from perdure.session.messages import MediaPart, Message, TextPart
+from perdure.stores.chain import blob_hash
+from perdure.stores.operating.copying import CopyReport
+from perdure.stores.operating.sealed import Standing
+from perdure.stores.protocol import Commit, SessionStore, Write
+from tests.conformance.store.backends import BACKENDS, Backend
+from tests.conformance.store.building import (
+    MINUTE_MS,
+    S,
+    append,
+    create,
+    fork,
+    header,
+    labelled,
+    moved,
+    replied,
+    said,
+    turn_finished,
+    turn_started,
+)
+from tests.fakes.clock import START_MS, ManualClock
+from tests.fakes.sealing import as_sealing
+
+PICTURE = b"a picture" * 100
+
+
+@pytest.fixture(params=BACKENDS)
+async def target(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock
+) -> AsyncIterator[SessionStore]:
+    server = request.getfixturevalue("postgres") if request.param == "postgres" else None
+    folder = tmp_path / "target"
+    folder.mkdir()
+    data = Backend(request.param, folder, clock, server).new()
+    yield await data.open()
+    await data.close()
+
+
+async def filled(store: SessionStore) -> None:
+    """Two sessions with turns, branches, a fork of a fork, a picture and foreign ids."""
+    await create(store, S, said("a", alias="a1"), said("b"))
+    lease = await store.acquire_lease(S, "me", MINUTE_MS)
+    await append(store, S, turn_started(), said("c"), lease=lease)
+    await append(store, S, replied("d"), turn_finished(), lease=lease)
+    await append(store, S, moved(EntryId("s/0")), NewEntry(OPAQUE, b"\xff\n"))
+    name = blob_hash(PICTURE)
+    shown = Message(
+        "user", (TextPart("see"), MediaPart("image/png", f"media://{name}", len(PICTURE)))
+    )
+    write = Write(stream=S, entries=(new_tree(shown),))
+    await store.commit(Commit(writes=(write,), at=START_MS, blobs=(PICTURE,)))
+    await create(store, header("empty", title="nothing yet"))
+    await fork(store, S, "f", said("in f"), labelled("here", EntryId("s/0")))
+
+
+async def copied(
+    source: SessionStore, target: SessionStore, moment: list[Standing] | None = None
+) -> CopyReport:
+    if moment is None:
+        moment = await as_sealing(source).standings()
+    return await copy_of(copying(source), copying(target)).run(moment)
+
+
+async def shown(store: SessionStore) -> object:
+    """What a reader sees of each session, whatever its entries are called."""
+    found: dict[str, object] = {}
+    for standing in await as_sealing(store).standings():
+        state = await store.state(standing.stream)
+        branch = await store.branch(standing.stream, state.leaf)
+        window = await store.context_window(standing.stream, state.leaf)
+        labels = [entry.body for entry in await store.notes(standing.stream, ("label",))]
+        found[standing.stream] = (
+            [(entry.kind, entry.body, entry.at) for entry in branch],
+            [entry.body for entry in window.entries],
+            labels,
+            state.info.title,
+            state.info.messages,
+        )
+    return found
+
+
+def outcomes(report: CopyReport) -> dict[str, str]:
+    return {each.stream: each.outcome for each in report.streams}
+
+
+async def test_a_copy_shows_the_same_and_verifies(
+    store: SessionStore, target: SessionStore
+) -> None:
+    await filled(store)
+    report = await copied(store, target)
+
+    assert report.is_whole
+    assert await shown(target) == await shown(store)
+    assert (await target.verify()).problems == ()
+    assert await target.blob(blob_hash(PICTURE)) == PICTURE
+    assert await target.aliases(S) == await store.aliases(S)
+    assert (await target.state(S)).hash == (await store.state(S)).hash
+    await append(target, S, said("it goes on"))
+    assert (await target.verify()).problems == ()
+
+
+async def test_a_second_copy_adds_only_what_is_new(
+    store: SessionStore, target: SessionStore
+) -> None:
+    await filled(store)
+    await copied(store, target)
+    again = await copied(store, target)
+    assert again.added == 0
+    assert set(outcomes(again).values()) == {"present"}
+
+    await append(store, S, said("new"))
+    await append(store, StreamId("f"), said("new too"))
+    later = await copied(store, target)
+    assert later.is_whole
+    assert later.added == 2
+    assert await shown(target) == await shown(store)
+    assert (await target.verify()).problems == ()
+
+
+async def test_only_what_was_there_at_the_moment_is_copied(
+    store: SessionStore, target: SessionStore
+) -> None:
+    await create(store, S, said("a"))
+    moment = await as_sealing(store).standings()
+    await append(store, S, said("later"))
+    await create(store, StreamId("late"))
+    await copied(store, target, moment)
+
+    assert [each.stream for each in await as_sealing(target).standings()] == ["s"]
+    assert (await target.state(S)).head == 0
+    finished = await copied(store, target)
+    assert finished.is_whole
+    assert await shown(target) == await shown(store)
+
+
+async def test_another_session_of_that_id_is_left_alone_and_said(
+    store: SessionStore, target: SessionStore
+) -> None:
+    await filled(store)
+    await create(target, S, said("another"))
+    report = await copied(store, target)
+
+    assert outcomes(report)["s"] == "conflict"
+    assert outcomes(report)["empty"] == "copied"
+    assert not report.is_whole
+    assert [e.message.text for e in await target.entries(S) if e.message] == ["another"]
+
+
+async def test_a_target_that_went_on_by_itself_is_no_copy_any_more(
+    store: SessionStore, target: SessionStore
+) -> None:
+    await create(store, S, said("a"))
+    await copied(store, target)
+    await append(target, S, said("there"))
+    assert outcomes(await copied(store, target)) == {"s": "present"}
+
+    await append(store, S, said("here"))
+    assert outcomes(await copied(store, target)) == {"s": "conflict"}
+    await append(store, S, said("and here"))
+    assert outcomes(await copied(store, target)) == {"s": "conflict"}
+    assert [e.message.text for e in await target.entries(S) if e.message] == ["a", "there"]
+
+
+async def test_every_damage_of_the_way_is_told(backend: Backend) -> None:
+    first, second = backend.new(), backend.new()
+    store, target = await first.open(), await second.open()
+    await create(store, S, said("a"))
+    await append(store, S, said("b"))
+    (standing,) = await as_sealing(store).standings()
+    lying = msgspec.structs.replace(standing, hash=bytes(32))
+    report = await copied(store, target, [lying])
+
+    assert outcomes(report) == {"s": "damaged"}
+    assert report.streams[0].added == 2
+    await first.close()
+    await second.close()
