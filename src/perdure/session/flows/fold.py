@@ -153,6 +153,7 @@ def _node_claimed(state: FlowState, body: kinds.NodeClaimed, _: int) -> FlowStat
 
 def _node_parked(state: FlowState, body: kinds.NodeParked, _: int) -> FlowState:
     waiting = AwaitingHuman(body.role, body.reason, body.detail)
+    state = replace(state, stopping=_removed(state.stopping, body.node, body.role))
     return _with(
         state,
         running_nodes=_removed(state.run.running_nodes, body.node),
@@ -178,8 +179,12 @@ def _human_replied(state: FlowState, body: kinds.HumanReplied, at: int) -> FlowS
     return _with(state, pending_human_inputs=state.run.pending_human_inputs | {body.target: said})
 
 
+def _stop_asked(state: FlowState, body: kinds.StopAsked, _: int) -> FlowState:
+    return replace(state, stopping=_added(state.stopping, body.target))
+
+
 def _repair_asked(state: FlowState, body: kinds.RepairAsked, _: int) -> FlowState:
-    return replace(state, repairs=state.repairs | {body.node: body.attempt})
+    return replace(state, repairs=state.repairs | {body.node: body})
 
 
 # ---------------------------------------------------------------- handoffs
@@ -211,7 +216,13 @@ def _handoff_made(state: FlowState, body: kinds.HandoffMade, _: int) -> FlowStat
         completed_handoffs=completed,
         awaiting_handoff=_added(waiting, body.node) if is_sent_back else waiting,
     )
-    return replace(state, run=run, digests=digests, repairs=_without(state.repairs, body.node))
+    return replace(
+        state,
+        run=run,
+        digests=digests,
+        repairs=_without(state.repairs, body.node),
+        stopping=_removed(state.stopping, body.node, _role(state, body.node)),
+    )
 
 
 def _handoff_awaited(state: FlowState, body: kinds.HandoffAwaited, _: int) -> FlowState:
@@ -285,6 +296,7 @@ def _improvement_claimed(state: FlowState, body: kinds.ImprovementClaimed, _: in
 def _improvement_parked(state: FlowState, body: kinds.ImprovementParked, _: int) -> FlowState:
     phase = _phase(state)
     waiting = AwaitingHuman(body.role, body.reason, body.detail)
+    state = replace(state, stopping=_removed(state.stopping, body.role))
     return _with_phase(
         state,
         running_roles=_removed(phase.running_roles, body.role),
@@ -332,6 +344,7 @@ _APPLY: Mapping[type[object], Callable[[FlowState, Any, int], FlowState]] = {
     kinds.NodeParked: _node_parked,
     kinds.NodeContinued: _node_continued,
     kinds.HumanReplied: _human_replied,
+    kinds.StopAsked: _stop_asked,
     kinds.HandoffMade: _handoff_made,
     kinds.HandoffAwaited: _handoff_awaited,
     kinds.HandoffStaged: _handoff_staged,
@@ -357,6 +370,11 @@ def iso(at: int) -> str:
     """`at` (Unix milliseconds) as ISO 8601 in UTC, with milliseconds."""
     text = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+def _role(state: FlowState, node: str) -> str:
+    known = state.graph.node(node)
+    return known.role if known else ""
 
 
 def _with(state: FlowState, **changes: Any) -> FlowState:

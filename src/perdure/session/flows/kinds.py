@@ -140,6 +140,15 @@ class HumanReplied(SideBody, frozen=True):
     by: str
 
 
+class StopAsked(SideBody, frozen=True):
+    """A person wants the turn of a node, or of a role, to end; whoever runs it ends it."""
+
+    kind: ClassVar[str] = "stop_asked"
+
+    target: str
+    by: str
+
+
 class HandoffMade(SideBody, frozen=True, omit_defaults=True):
     """A node hands over, forward and backward, and no longer runs.
 
@@ -301,7 +310,7 @@ class FlowCompleted(SideBody, frozen=True):
 
 FLOW_BODIES: tuple[type[SideBody], ...] = (
     *(FlowStarted, WorkspaceBound, WorkflowChanged, NodeClaimed, NodeParked, NodeContinued),
-    *(HumanReplied, HandoffMade, HandoffAwaited, HandoffStaged, HandoffDeclined, RepairAsked),
+    *(HumanReplied, StopAsked, HandoffMade, HandoffAwaited, HandoffStaged, HandoffDeclined, RepairAsked),
     *(ConsentChanged, RoleConfigured, ForwardPassClosed, ImprovementChosen, ImprovementClaimed),
     *(ImprovementParked, FindingsMade, FeedbackAsked, FeedbackDecided, FlowCompleted),
 )

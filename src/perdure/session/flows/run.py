@@ -18,6 +18,7 @@ from perdure.session.flows.kinds import (
     HandoffTarget,
     ImprovementMode,
     InitializationMode,
+    RepairAsked,
 )
 from perdure.session.ids import StreamId
 
@@ -148,9 +149,10 @@ class FlowState(msgspec.Struct, frozen=True):
     """A `FlowRun` with what deciding needs beside it.
 
     `start` are the nodes not yet claimed for the first time. `sessions` is role instance to the
-    stream of its session. `repairs` counts the repairs asked for in a row, by node (in the
-    improvement: by role). `digests` are the hashes of what went along an edge, by `edge_key`.
-    `improvement` is the order of the looking back.
+    stream of its session. `repairs` is the newest repair that was asked for and not yet ended by a
+    handoff or a person, by node (in the improvement: by role). `digests` are the hashes of what went along an edge, by `edge_key`.
+    `improvement` is the order of the looking back. `stopping` are the nodes and roles whose turn a
+    person wants to end.
     """
 
     run: FlowRun
@@ -159,6 +161,7 @@ class FlowState(msgspec.Struct, frozen=True):
     head: int
     sessions: dict[str, StreamId] = {}
     roles: dict[str, RoleConfiguration] = {}
-    repairs: dict[str, int] = {}
+    repairs: dict[str, RepairAsked] = {}
     digests: dict[str, tuple[str, ...]] = {}
     improvement: Graph | None = None
+    stopping: tuple[str, ...] = ()

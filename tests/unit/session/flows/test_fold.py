@@ -71,6 +71,15 @@ def test_who_asks_a_person_waits_and_goes_on_with_the_answer() -> None:
     assert not log.run.pending_human_inputs
 
 
+def test_a_stop_is_asked_for_until_the_node_is_parked_or_has_handed_over() -> None:
+    log = FlowLog(LINE).claim("owner-intake").add(kinds.StopAsked("owner", "me"))
+    assert log.state.stopping == ("owner",)
+    log.add(kinds.NodeParked("owner-intake", "owner", "autonomous-abort"))
+    assert log.state.stopping == ()
+    log = FlowLog(LINE).claim("owner-intake").add(kinds.StopAsked("owner-intake", "me"))
+    assert log.hand("owner-intake", "a").state.stopping == ()
+
+
 def test_who_waited_for_a_consent_runs_on() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     log.add(
@@ -116,8 +125,8 @@ def test_grants_are_kept_by_what_they_allow_until_they_are_taken_back() -> None:
 
 def test_repairs_are_counted_until_a_handoff_or_a_person_ends_them() -> None:
     log = FlowLog(LINE).claim("owner-intake")
-    log.add(kinds.RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 2))
-    assert log.state.repairs == {"owner-intake": 2}
+    repair = kinds.RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 2)
+    assert log.add(repair).state.repairs == {"owner-intake": repair}
     assert log.hand("owner-intake", "a").state.repairs == {}
 
 

@@ -62,6 +62,7 @@ EXPECTED: tuple[SideBody, ...] = (
     kinds.NodeParked("owner-intake", "owner", "autonomous-abort", "stopped"),
     kinds.NodeContinued("owner-intake"),
     kinds.HumanReplied("owner-intake", "go", "me"),
+    kinds.StopAsked("build", "me"),
     kinds.HandoffMade("owner-intake", TARGETS, approved_by="me", warnings=("twice",)),
     kinds.HandoffAwaited("build"),
     kinds.HandoffStaged("owner-intake", "owner", TARGETS, ("twice",)),

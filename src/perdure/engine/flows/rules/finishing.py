@@ -16,7 +16,6 @@ from perdure.engine.flows.rules.runnable import deliverable
 from perdure.engine.flows.rules.signals import Fault, Handover, Plain, Signal, signal_in
 from perdure.session.flows.graph import edge_key
 from perdure.session.flows.kinds import (
-    AwaitingReason,
     ForwardPassClosed,
     HandoffAwaited,
     NodeParked,
@@ -140,14 +139,28 @@ def _closed(state: FlowState, node: str, unhealthy: tuple[str, ...]) -> SideBody
 
 
 def _repaired(state: FlowState, node: str, fault: Fault) -> SideBody:
-    asked = state.repairs.get(node, 0)
     role = _role(state, node)
-    if asked >= MOST_REPAIRS:
-        reason: AwaitingReason = "autonomous-abort"
-        return NodeParked(
-            node, role, reason, f"after {asked} repairs its turn still ends wrong: {fault.summary}"
-        )
-    return RepairAsked(node, role, fault.code, fault.summary, fault.message, asked + 1)
+    if is_worn_out(state, node):
+        return NodeParked(node, role, "autonomous-abort", still_wrong(fault))
+    return repair_of(state, node, role, fault)
+
+
+def is_worn_out(state: FlowState, subject: str) -> bool:
+    """Whether `subject`, a node or a role, was asked for as many repairs as it may be."""
+    asked = state.repairs.get(subject)
+    return asked is not None and asked.attempt >= MOST_REPAIRS
+
+
+def still_wrong(fault: Fault) -> str:
+    """Why a person is asked instead of the agent."""
+    return f"after {MOST_REPAIRS} repairs its turn still ends wrong: {fault.summary}"
+
+
+def repair_of(state: FlowState, subject: str, role: str, fault: Fault) -> RepairAsked:
+    """The next repair that `subject` is asked for."""
+    asked = state.repairs.get(subject)
+    attempt = 1 if asked is None else asked.attempt + 1
+    return RepairAsked(subject, role, fault.code, fault.summary, fault.message, attempt)
 
 
 def _role(state: FlowState, node: str) -> str:

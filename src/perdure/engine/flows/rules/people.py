@@ -20,6 +20,7 @@ from perdure.session.flows.kinds import (
     ImprovementChosen,
     ImprovementMode,
     RoleConfigured,
+    StopAsked,
 )
 from perdure.session.flows.run import FlowState
 
@@ -81,6 +82,20 @@ def _because(state: FlowState, target: str) -> str:
     if waiting is not None:
         return f": {_TAKES_NO_REPLY.get(waiting.reason, waiting.reason)}"
     return ": it is at work" if target in run.running_nodes else ""
+
+
+def stop(state: FlowState, by: str, target: str) -> StopAsked:
+    """A person wants the turn of `target`, a node or a role instance, to end.
+
+    Raises: FlowRefusal when no turn of it runs.
+    """
+    phase = state.run.improvement_phase
+    running = state.run.running_nodes if phase is None else phase.running_roles
+    roles = [node.role for node in state.graph.nodes if node.id in running]
+    if target not in running and target not in roles:
+        names = ", ".join(running) or "nobody"
+        raise _refusal(state, f"{target!r} is not at work; {names} is")
+    return StopAsked(target, by)
 
 
 def approve(state: FlowState, by: str, node: str | None = None) -> HandoffMade:

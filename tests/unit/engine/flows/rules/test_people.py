@@ -10,6 +10,7 @@ from perdure.engine.flows.rules.people import (
     decide_feedback,
     decline,
     reply,
+    stop,
 )
 from perdure.errors import FlowRefusal
 from perdure.session.flows.kinds import (
@@ -27,6 +28,7 @@ from perdure.session.flows.kinds import (
     ImprovementParked,
     NodeParked,
     RoleConfigured,
+    StopAsked,
 )
 from tests.fakes.flow_log import FLOW, FlowLog, graph
 
@@ -90,6 +92,14 @@ def test_what_waits_for_another_decision_takes_no_reply(reason: str, why: str) -
     log.add(NodeParked("o", "o", reason))  # pyright: ignore[reportArgumentType] - the parameters are its literals
     with pytest.raises(FlowRefusal, match=why):
         reply(log.state, "go", "me", "o")
+
+
+def test_only_who_is_at_work_can_be_stopped_by_node_or_role() -> None:
+    log = FlowLog(FORK).work("o", "a").claim("a", "o=>a")
+    assert stop(log.state, "me", "a") == StopAsked("a", "me")
+    assert stop(log.state, "me", "dev_1") == StopAsked("dev_1", "me")
+    with pytest.raises(FlowRefusal, match="'b' is not at work; a is"):
+        stop(log.state, "me", "b")
 
 
 def test_a_staged_handoff_is_approved_as_it_was_staged_or_declined() -> None:

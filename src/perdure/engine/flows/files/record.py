@@ -1,0 +1,106 @@
+"""The record folder of a flow: what its roles hand over, and nothing outside it.
+
+A path an agent names is taken relative to the record folder, or to the workspace if that leads into
+it. Where it really leads is what counts: a link that leaves the folder is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from perdure.engine.flows.rules.handoffs import Artifact
+from perdure.stores.chain import blob_hash
+
+LARGEST_BYTES = 8 * 1024 * 1024
+"""An artifact is told to a role in full; what is larger nobody could read."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """An artifact, and what it holds where it can be handed over."""
+
+    artifact: Artifact
+    content: bytes = b""
+
+
+class RecordFolder:
+    """The files of one flow. Blocks: call it off the event loop."""
+
+    def __init__(self, folder: Path, workspace: Path) -> None:
+        self.folder = folder
+        self._workspace = workspace
+
+    def look_up(self, names: Iterable[str]) -> dict[str, Found]:
+        """What is there under each of `names`."""
+        return {name: self._found(name) for name in names}
+
+    def texts(self, paths: Iterable[str]) -> dict[str, str]:
+        """The contents of canonical `paths`, to be told to a role; what is gone says so."""
+        return {path: self._text(path) for path in paths}
+
+    def _text(self, path: str) -> str:
+        found = self._found(path)
+        if found.artifact.problem is not None:
+            return f"(this file cannot be read any more: {found.artifact.problem})"
+        return found.content.decode(errors="replace")
+
+    def _found(self, name: str) -> Found:
+        try:
+            path = self._canonical(name)
+            if path is None:
+                return _refused(name, "it lies outside of the record folder")
+            return self._read(path)
+        except (OSError, ValueError):
+            return _refused(name, "there is no such file")
+
+    def _canonical(self, name: str) -> str | None:
+        """The path of `name` relative to the record folder, where links lead; None outside of it.
+
+        Raises: OSError when nothing is there.
+        """
+        root = Path(os.path.realpath(self.folder, strict=True))
+        for start in (root, Path(os.path.realpath(self._workspace))):
+            place = Path(os.path.realpath(start / name))
+            if place.is_relative_to(root) and place != root and place.exists():
+                return place.relative_to(root).as_posix()
+        outside = Path(os.path.realpath(root / name, strict=True))
+        return outside.relative_to(root).as_posix() if outside.is_relative_to(root) else None
+
+    def _read(self, path: str) -> Found:
+        descriptor = self._opened(path)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            return _refused(path, "it is no file")
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
+        if len(content) > LARGEST_BYTES:
+            return _refused(path, f"it is larger than {LARGEST_BYTES // 2**20} MiB")
+        if not content.strip():
+            return _refused(path, "it is empty")
+        return Found(Artifact(path, blob_hash(content)), content)
+
+    def _opened(self, path: str) -> int:
+        """A descriptor of the file at a canonical path.
+
+        Opened step by step and without following links: there were none when the path was made
+        canonical, so one that is there now was put there to lead elsewhere. Never waits for a pipe.
+        """
+        *folders, name = path.split("/")
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        for step in (*folders, name):
+            try:
+                below = os.open(step, flags, dir_fd=descriptor)
+            finally:
+                os.close(descriptor)
+            descriptor = below
+        return descriptor
+
+
+def _refused(path: str, problem: str) -> Found:
+    return Found(Artifact(path, problem=problem))

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perdure.engine.flows.files.record import RecordFolder
+from perdure.engine.flows.rules.handoffs import Artifact
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> RecordFolder:
+    folder = tmp_path / "project" / "record"
+    (folder / "notes").mkdir(parents=True)
+    (folder / "plan.md").write_text("the plan")
+    (folder / "notes" / "a.md").write_text("a note")
+    (tmp_path / "secret.md").write_text("not yours")
+    return RecordFolder(folder, tmp_path)
+
+
+def artifact(record: RecordFolder, name: str) -> Artifact:
+    return record.look_up([name])[name].artifact
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["plan.md", "./plan.md", "notes/../plan.md", "project/record/plan.md", "//plan.md"[2:]],
+)
+def test_a_file_has_one_path_however_it_is_named(record: RecordFolder, name: str) -> None:
+    found = artifact(record, name)
+    assert (found.path, found.problem) == ("plan.md", None)
+    assert found.digest is not None
+    assert artifact(record, str(record.folder / "plan.md")) == found
+
+
+def test_a_link_within_the_folder_is_the_file_it_leads_to(record: RecordFolder) -> None:
+    (record.folder / "link.md").symlink_to("notes/a.md")
+    assert artifact(record, "link.md").path == "notes/a.md"
+
+
+@pytest.mark.parametrize("name", ["../../secret.md", "secret.md", "out.md", "up/secret.md"])
+def test_what_lies_outside_is_refused(record: RecordFolder, name: str) -> None:
+    (record.folder / "out.md").symlink_to("../../secret.md")
+    (record.folder / "up").symlink_to("../..")
+    found = record.look_up([name])[name]
+    assert found.artifact.problem in (
+        "it lies outside of the record folder",
+        "there is no such file",
+    )
+    assert found.content == b""
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("no.md", "there is no such file"),
+        ("notes", "it is no file"),
+        ("empty.md", "it is empty"),
+        ("pipe", "it is no file"),
+        ("large.md", "it is larger than 8 MiB"),
+        ("a\0b", "there is no such file"),
+    ],
+)
+def test_what_cannot_be_handed_over_is_told_why(
+    record: RecordFolder, name: str, problem: str
+) -> None:
+    (record.folder / "empty.md").write_text(" \n")
+    os.mkfifo(record.folder / "pipe")
+    with (record.folder / "large.md").open("wb") as file:
+        file.truncate(9 * 1024 * 1024)
+    assert artifact(record, name).problem == problem
+
+
+def test_what_is_told_to_a_role_says_where_a_file_is_gone(record: RecordFolder) -> None:
+    texts = record.texts(["plan.md", "gone.md"])
+    assert texts["plan.md"] == "the plan"
+    assert texts["gone.md"] == "(this file cannot be read any more: there is no such file)"
