@@ -23,7 +23,15 @@ TARGET = CLIENT / "sync" / "handles.py"
 HANDLES = {
     # class: (its module, the class itself and its bases, each as module and name)
     "Watch": ("watching", (("watching", "Watch"),)),
-    "Session": ("session", (("reading", "SessionReader"), ("session", "Session"))),
+    "Session": (
+        "session",
+        (
+            ("reading", "SessionReader"),
+            ("conversation.contexts", "ContextReader"),
+            ("conversation.appending", "Appender"),
+            ("session", "Session"),
+        ),
+    ),
     "Store": ("store", (("store", "Store"),)),
     "Turn": ("agents.turn", (("agents.turn", "Turn"),)),
     "Chat": ("agents.chat", (("agents.chat", "Chat"),)),

@@ -9,21 +9,17 @@ import msgspec
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside
 from perdure.client.watching import Watch, watch_session
-from perdure.context.build import Context, build_context
-from perdure.context.compaction import LeftContext, left_context
-from perdure.context.pinning import pins_of
 from perdure.engine.hooks.registry import Hooks
-from perdure.engine.windows import pinned_window
-from perdure.errors import EntryNotFound, InvalidEntry
+from perdure.errors import EntryNotFound
 from perdure.events.bus import LiveBus
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
-from perdure.session.fold import labels_of, undone_of
+from perdure.session.fold import labels_of
 from perdure.session.ids import EntryId, StreamId, is_number, number_of
 from perdure.session.info import SessionInfo, info_after
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import Message
-from perdure.session.notes import Answer, CompactionUndone, Label, LeafMoved, Pin, Question
+from perdure.session.notes import Answer, Label, LeafMoved, Question
 from perdure.session.tree import TreeNode, index_of, nodes_of
 from perdure.stores.draft import Backing
 from perdure.stores.protocol import EMPTY, StreamState
@@ -136,16 +132,6 @@ class SessionReader:
         entries = await self._backing.log.branch(self.id, leaf, limit=last, kind=MESSAGE)
         return [message for entry in entries if (message := entry.message) is not None]
 
-    async def context(self, budget_tokens: int | None = None) -> Context:
-        """What a model would be sent if the conversation went on now, and why.
-
-        Raises: ValueError when `budget_tokens` is less than 1.
-        """
-        amount("budget_tokens", budget_tokens, least=1)
-        leaf = (await self._look()).leaf
-        window = await pinned_window(self._backing.log, self.id, leaf)
-        return build_context(window, budget_tokens=budget_tokens)
-
     async def entries(self, after: int = EMPTY) -> AsyncIterator[Entry]:
         """The session's own log in order, from the first entry after seq `after` to its head.
 
@@ -178,32 +164,6 @@ class SessionReader:
         # The origin's notes speak of branches too that a fork of one path does not share.
         shared = {entry.id for entry in await self._backing.log.tree(self.id)}
         return {entry: label for entry, label in labels.items() if entry in shared}
-
-    async def pins(self) -> frozenset[EntryId]:
-        """The entries that are pinned, on whatever branch."""
-        return pins_of(await self._backing.log.notes(self.id, (Pin.kind,)))
-
-    async def left_by(self, compaction: EntryRef | None = None) -> LeftContext | None:
-        """What `compaction` (default: the one in effect) took out of the context, and what stayed.
-
-        Shape: None where no compaction is in effect.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no compaction.
-        """
-        log = self._backing.log
-        if compaction is None:
-            window = await log.context_window(self.id, (await self._look()).leaf)
-            newest = window.state.compaction
-            end = None if newest is None else newest.id
-        else:
-            end = await self._resolve(compaction)
-        if end is None:
-            return None
-        undone = undone_of(await log.notes(self.id, (CompactionUndone.kind,)))
-        left = left_context(await log.branch(self.id, end), undone, await self.pins())
-        if left is None:
-            reason = f"{end} is no compaction"
-            raise InvalidEntry(reason, told=reason)
-        return left
 
     async def questions(self) -> list[OpenQuestion]:
         """What waits for a person, oldest first. A fork does not inherit its origin's."""

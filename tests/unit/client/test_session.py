@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.client.session import Item, Session
+from perdure.client.conversation.appending import Item
+from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import (
     AlreadyAnswered,

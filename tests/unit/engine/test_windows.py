@@ -7,7 +7,6 @@ import pytest
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.engine.windows import pinned_window
-from perdure.errors import InvalidEntry
 from perdure.session.entries import Entry
 from perdure.session.kinds import Compaction
 from perdure.session.messages import assistant, user
@@ -49,23 +48,3 @@ async def test_another_branch_and_another_fork_have_their_own(store: Store) -> N
     assert (await pinned_window(store.backend, session.id, end)).pins == frozenset()
     fork = await session.fork()
     assert (await pinned_window(store.backend, fork.id, fork.leaf)).pins == {away.id}
-
-
-async def test_what_a_compaction_took_out_is_told_with_what_is_pinned(store: Store) -> None:
-    session, entries = await grown(store)
-    await session.pin(entries[0])
-    left = await session.left_by()
-    assert left is not None
-    assert (left.entries, left.pinned) == ((entries[1].id,), (entries[0].id,))
-    assert await session.left_by(left.compaction) == left
-    with pytest.raises(InvalidEntry, match="no compaction"):
-        await session.left_by(entries[0])
-    await session.uncompact()
-    assert await session.left_by() is None
-
-
-async def test_what_is_a_note_cannot_be_pinned(store: Store) -> None:
-    session, entries = await grown(store)
-    note = await session.label(entries[0], "x")
-    with pytest.raises(InvalidEntry, match="not part of the conversation"):
-        await session.pin(note)

@@ -17,8 +17,8 @@ from perdure.client.agents.runtime import Runtime as AsyncRuntime
 from perdure.client.agents.turn import Reply
 from perdure.client.agents.turn import Turn as AsyncTurn
 from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.appending import Item, Parent
 from perdure.client.reading import EntryRef, OpenQuestion
-from perdure.client.session import Item, Parent
 from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore
 from perdure.client.sync.portal import Handle
@@ -112,13 +112,6 @@ class Session(Handle[AsyncSession]):
         """
         return self.portal.call(self.asynchronous.messages(last))
 
-    def context(self, budget_tokens: int | None = None) -> Context:
-        """What a model would be sent if the conversation went on now, and why.
-
-        Raises: ValueError when `budget_tokens` is less than 1.
-        """
-        return self.portal.call(self.asynchronous.context(budget_tokens))
-
     def entries(self, after: int = EMPTY) -> Iterator[Entry]:
         """The session's own log in order, from the first entry after seq `after` to its head.
 
@@ -139,6 +132,17 @@ class Session(Handle[AsyncSession]):
         """Entry -> label, for every entry of this session that has one."""
         return self.portal.call(self.asynchronous.labels())
 
+    def questions(self) -> list[OpenQuestion]:
+        """What waits for a person, oldest first. A fork does not inherit its origin's."""
+        return self.portal.call(self.asynchronous.questions())
+
+    def context(self, budget_tokens: int | None = None) -> Context:
+        """What a model would be sent if the conversation went on now, and why.
+
+        Raises: ValueError when `budget_tokens` is less than 1.
+        """
+        return self.portal.call(self.asynchronous.context(budget_tokens))
+
     def pins(self) -> frozenset[EntryId]:
         """The entries that are pinned, on whatever branch."""
         return self.portal.call(self.asynchronous.pins())
@@ -150,10 +154,6 @@ class Session(Handle[AsyncSession]):
         Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no compaction.
         """
         return self.portal.call(self.asynchronous.left_by(compaction))
-
-    def questions(self) -> list[OpenQuestion]:
-        """What waits for a person, oldest first. A fork does not inherit its origin's."""
-        return self.portal.call(self.asynchronous.questions())
 
     @overload
     def append(self, item: Item, /, *, parent: Parent = LEAF) -> Entry: ...
@@ -196,6 +196,13 @@ class Session(Handle[AsyncSession]):
                 idempotency_key=idempotency_key,
             )
         )
+
+    def flush(self) -> None:
+        """Store the session now if it is a draft.
+
+        Raises: SessionExists when its id was taken in the meantime; it then stays a draft.
+        """
+        return self.portal.call(self.asynchronous.flush())
 
     def branch(self, entry: EntryRef | None) -> Entry | None:
         """Let the conversation continue from `entry` (None: from before the root).
@@ -300,13 +307,6 @@ class Session(Handle[AsyncSession]):
         Raises: SessionHasForks; Unsupported; SessionNotFound for a draft.
         """
         return self.portal.call(self.asynchronous.erase(forks=forks, by=by))
-
-    def flush(self) -> None:
-        """Store the session now if it is a draft.
-
-        Raises: SessionExists when its id was taken in the meantime; it then stays a draft.
-        """
-        return self.portal.call(self.asynchronous.flush())
 
 
 class Store(Handle[AsyncStore]):

@@ -1,0 +1,125 @@
+"""The half of a session's handle by which everything gets into its log.
+
+Each call is one commit. What is built on it says what is appended; nothing here decides that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+import msgspec
+
+from perdure.client.conversation.contexts import ContextReader
+from perdure.client.reading import EntryRef
+from perdure.errors import InvalidEntry
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef
+from perdure.session.ids import EntryId
+from perdure.session.kinds import TreeBody
+from perdure.session.messages import Message
+from perdure.session.notes import SideBody
+from perdure.stores.protocol import Commit, Write
+
+Item = Message | TreeBody
+"""What a conversation is made of: messages, changes of model, extension entries and so on."""
+
+Parent = EntryRef | Here | None
+"""Where an entry is appended: an entry, `LEAF`, or None for a new root."""
+
+
+class Appender(ContextReader):
+    """What a `Session` appends with."""
+
+    @overload
+    async def append(self, item: Item, /, *, parent: Parent = LEAF) -> Entry: ...
+    @overload
+    async def append(
+        self, item: Item, second: Item, /, *more: Item, parent: Parent = LEAF
+    ) -> list[Entry]: ...
+    async def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
+        """Append `items` as one unit, after `parent` and then one after the other.
+
+        Durable: all or none, when this returns; a draft's not before its first assistant message.
+        Shape: one item gives its entry, several give a list in the same order.
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry.
+        """
+        entries = await self.append_many(items, parent=parent)
+        return entries[0] if len(entries) == 1 else entries
+
+    async def append_many(
+        self,
+        items: Sequence[Item],
+        *,
+        parent: Parent = LEAF,
+        expected_head: int | None = None,
+        expected_leaf: EntryRef | msgspec.UnsetType | None = msgspec.UNSET,
+        idempotency_key: str | None = None,
+    ) -> list[Entry]:
+        """Append `items` as one unit if the session stands where the caller believes.
+
+        Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
+        nothing and gives the first call's entries.
+        Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
+        """
+        if not items:
+            raise ValueError("there is nothing to append")
+        if parent is not None and not isinstance(parent, Here):
+            parent = await self._in_tree(parent)
+        if expected_leaf is not None and expected_leaf is not msgspec.UNSET:
+            expected_leaf = await self._resolve(expected_leaf)
+        return await self._commit(
+            tuple(_new(item, LEAF if n else parent) for n, item in enumerate(items)),
+            expected_head=expected_head,
+            expected_leaf=expected_leaf,
+            key=idempotency_key,
+        )
+
+    async def flush(self) -> None:
+        """Store the session now if it is a draft.
+
+        Raises: SessionExists when its id was taken in the meantime; it then stays a draft.
+        """
+        await self._backing.flush()
+
+    # ------------------------------------------------------------ inside
+
+    async def _note(self, body: SideBody, about: EntryId | None = None) -> Entry:
+        return (await self._commit((new_side(body, about),)))[0]
+
+    async def _commit(
+        self,
+        entries: tuple[NewEntry, ...],
+        *,
+        expected_head: int | None = None,
+        expected_leaf: EntryId | msgspec.UnsetType | None = msgspec.UNSET,
+        key: str | None = None,
+    ) -> list[Entry]:
+        write = Write(
+            stream=self.id,
+            entries=entries,
+            expected_head=expected_head,
+            expected_leaf=expected_leaf,
+        )
+        at = self._outside.clock.now_ms()
+        commit = Commit(writes=(write,), at=at, idempotency_key=key)
+        appended = (await self._backing.commit(commit)).entries[0]
+        await self._see(appended)
+        return list(appended)
+
+    async def _in_tree(self, reference: EntryRef) -> EntryId:
+        """The entry, if it is part of the conversation."""
+        found = await self._backing.log.entry(self.id, await self._resolve(reference))
+        if found.lane != "tree":
+            reason = f"{found.id} is a note ({found.kind}), not part of the conversation"
+            raise InvalidEntry(reason, told=reason)
+        return found.id
+
+
+def _new(item: Item, parent: ParentRef) -> NewEntry:
+    # The mistakes everybody makes first; a checker would have told.
+    if isinstance(item, str):
+        raise TypeError(f"append messages, not text: user({item!r})")
+    if not isinstance(item, Message | TreeBody):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
+        raise TypeError(f"append messages, such as user('...'), not {type(item).__name__}")
+    return new_tree(item, parent)

@@ -1,0 +1,54 @@
+"""What can be asked about a session's context: what would be sent, what stays, and what left."""
+
+from __future__ import annotations
+
+from perdure.client.amounts import amount
+from perdure.client.reading import EntryRef, SessionReader
+from perdure.context.build import Context, build_context
+from perdure.context.compaction import LeftContext, left_context
+from perdure.context.pinning import pins_of
+from perdure.engine.windows import pinned_window
+from perdure.errors import InvalidEntry
+from perdure.session.fold import undone_of
+from perdure.session.ids import EntryId
+from perdure.session.notes import CompactionUndone, Pin
+
+
+class ContextReader(SessionReader):
+    """The part of a `Session` that is about its context."""
+
+    async def context(self, budget_tokens: int | None = None) -> Context:
+        """What a model would be sent if the conversation went on now, and why.
+
+        Raises: ValueError when `budget_tokens` is less than 1.
+        """
+        amount("budget_tokens", budget_tokens, least=1)
+        leaf = (await self._look()).leaf
+        window = await pinned_window(self._backing.log, self.id, leaf)
+        return build_context(window, budget_tokens=budget_tokens)
+
+    async def pins(self) -> frozenset[EntryId]:
+        """The entries that are pinned, on whatever branch."""
+        return pins_of(await self._backing.log.notes(self.id, (Pin.kind,)))
+
+    async def left_by(self, compaction: EntryRef | None = None) -> LeftContext | None:
+        """What `compaction` (default: the one in effect) took out of the context, and what stayed.
+
+        Shape: None where no compaction is in effect.
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no compaction.
+        """
+        log = self._backing.log
+        if compaction is None:
+            window = await log.context_window(self.id, (await self._look()).leaf)
+            newest = window.state.compaction
+            end = None if newest is None else newest.id
+        else:
+            end = await self._resolve(compaction)
+        if end is None:
+            return None
+        undone = undone_of(await log.notes(self.id, (CompactionUndone.kind,)))
+        left = left_context(await log.branch(self.id, end), undone, await self.pins())
+        if left is None:
+            reason = f"{end} is no compaction"
+            raise InvalidEntry(reason, told=reason)
+        return left

@@ -1,0 +1,36 @@
+"""Everything gets into a session's log by one commit a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.client.store import Store
+from perdure.errors import HeadConflict
+from perdure.session.messages import assistant, user
+
+
+async def test_several_items_are_one_commit_after_one_another(store: Store) -> None:
+    session = await store.create(id="s")
+    first = await session.append(user("a"))
+    entries = await session.append(assistant("b"), user("c"), parent=first)
+    assert [entry.parent_id for entry in entries] == [first.id, entries[0].id]
+    assert session.leaf == entries[1].id
+
+
+async def test_nothing_is_appended_where_somebody_was_faster(store: Store) -> None:
+    session = await store.create(id="s")
+    await session.append(user("a"))
+    with pytest.raises(HeadConflict):
+        await session.append_many([user("b")], expected_head=-1)
+    assert (await session.info()).messages == 1
+
+
+@pytest.mark.parametrize("wrong", ["text", 5, None])
+async def test_what_is_no_message_is_refused_with_what_would_be_one(
+    store: Store, wrong: Any
+) -> None:
+    session = await store.create(id="s")
+    with pytest.raises(TypeError, match="append messages"):
+        await session.append(wrong)

@@ -1,0 +1,42 @@
+"""What is asked about a session's context: what stays, what left, and what would be sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.client.session import Session
+from perdure.client.store import Store
+from perdure.errors import InvalidEntry
+from perdure.session.entries import Entry
+from perdure.session.kinds import Compaction
+from perdure.session.messages import assistant, user
+
+
+async def grown(store: Store) -> tuple[Session, list[Entry]]:
+    """A session whose first two messages a compaction hides."""
+    session = await store.create(id="s")
+    entries = await session.append(
+        user("first"), assistant("one"), user("second"), assistant("two")
+    )
+    await session.append(Compaction("So far.", first_kept=entries[2].id))
+    return session, entries
+
+
+async def test_what_a_compaction_took_out_is_told_with_what_is_pinned(store: Store) -> None:
+    session, entries = await grown(store)
+    await session.pin(entries[0])
+    left = await session.left_by()
+    assert left is not None
+    assert (left.entries, left.pinned) == ((entries[1].id,), (entries[0].id,))
+    assert await session.left_by(left.compaction) == left
+    with pytest.raises(InvalidEntry, match="no compaction"):
+        await session.left_by(entries[0])
+    await session.uncompact()
+    assert await session.left_by() is None
+
+
+async def test_what_is_a_note_cannot_be_pinned(store: Store) -> None:
+    session, entries = await grown(store)
+    note = await session.label(entries[0], "x")
+    with pytest.raises(InvalidEntry, match="not part of the conversation"):
+        await session.pin(note)
