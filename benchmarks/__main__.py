@@ -23,6 +23,7 @@ from benchmarks import (
     context,
     disk,
     encryption,
+    engine,
     fork,
     importing,
     kills,
@@ -54,6 +55,7 @@ GOALS: dict[str, Benchmark] = {
 }
 OTHERS: dict[str, Benchmark] = {
     "context": context.measure,
+    "engine": engine.measure,
     "reading": reading.measure,
 }
 BENCHMARKS = {**GOALS, **OTHERS}

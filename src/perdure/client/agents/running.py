@@ -75,7 +75,7 @@ class Running:
                 message,
                 state.info.turns + 1,
                 state.leaf,
-                self._context_tokens(window),
+                self._tokens_before(so_far, window),
                 so_far.spent,
                 so_far.limit_microcents,
                 {**parked, **self.environment.cooldowns.open_at(now)},
@@ -146,6 +146,13 @@ class Running:
             return
 
     # ------------------------------------------------------------ inside
+
+    def _tokens_before(self, so_far: TurnState, window: ContextWindow) -> int:
+        """As `_context_tokens`, but where the last turn left it nothing is looked at again."""
+        is_known = so_far.finished is not None and self.agent.history == "full"
+        if is_known and so_far.context_tokens is not None:
+            return so_far.context_tokens
+        return self._context_tokens(window)
 
     def _context_tokens(self, window: ContextWindow) -> int:
         """About how large a request is without new words, instructions and tools included."""

@@ -32,7 +32,15 @@ from perdure.session.ledger import (
     TurnStarted,
 )
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart, Usage
-from perdure.session.notes import Adopted, Answer, GrantRevoked, LeafMoved, Question, Queued
+from perdure.session.notes import (
+    Adopted,
+    Answer,
+    CompactionUndone,
+    GrantRevoked,
+    LeafMoved,
+    Question,
+    Queued,
+)
 
 CORRECTABLE = frozenset({"unknown_tool", "invalid_arguments", "tool_denied"})
 """Error codes of tool calls that the model itself can put right; so it can a read that failed."""
@@ -384,7 +392,11 @@ def _compaction(state: TurnState, entry: Entry, body: Body) -> TurnState:
 
 def _leaf(state: TurnState, entry: Entry, body: Body) -> TurnState:
     assert isinstance(body, LeafMoved)
-    return msgspec.structs.replace(state, owes_answer=False)
+    return msgspec.structs.replace(state, owes_answer=False, context_tokens=None)
+
+
+def _undone(state: TurnState, entry: Entry, body: Body) -> TurnState:
+    return msgspec.structs.replace(state, context_tokens=None)
 
 
 def _turn_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
@@ -410,5 +422,6 @@ _RULES: Mapping[str, Callable[[TurnState, Entry, Body], TurnState]] = {
     Interrupted.kind: _interrupted,
     Compaction.kind: _compaction,
     LeafMoved.kind: _leaf,
+    CompactionUndone.kind: _undone,
     TurnFinished.kind: _turn_finished,
 }
