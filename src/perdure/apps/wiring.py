@@ -18,19 +18,23 @@ from perdure.client.clock import SystemClock
 from perdure.models.routing import ModelRouter
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
-from perdure.tools.builtin.files import list_directory, read_file
-from perdure.tools.builtin.search import search_files
+from perdure.tools.builtin.catalogue import BUILTIN
+from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolSpec
 
 AGENT = "assistant"
 _SCENARIO_YAML = "perdure.models.scenario_yaml"
 
 INSTRUCTIONS = """You are a careful assistant in the user's terminal.
-You can read files, list directories and search in the working directory; you cannot change \
-anything. Say what you looked at, and say so when you do not know."""
+You can read files, list directories and search in the working directory. What your other tools \
+change, run or send, the person may have to approve first; when they refuse, do not try another \
+way. Say what you looked at and what you changed, and say so when you do not know."""
 
-BUILTIN_TOOLS: tuple[ToolSpec, ...] = (read_file, list_directory, search_files)
-"""Tools every chat has. They only read, and only below the session's working directory."""
+READING: tuple[str, ...] = ("read_file", "list_directory", "search_files", "git_status")
+"""Tools every chat has. They only read, and only where the session's scope allows."""
+
+CHANGING: tuple[str, ...] = ("write_file", "edit_file", "git_commit", "read_media")
+"""Tools every chat has, too; all but the last are approved first."""
 
 
 def models(scenario: Scenario | None = None) -> ModelRouter:
@@ -49,11 +53,32 @@ def scenario_in(file: Path) -> Scenario:
     return cast("Scenario", importlib.import_module(_SCENARIO_YAML).load_scenario(file))
 
 
-def chat_agent(model: str | None = None, tools: Iterable[ToolSpec] = ()) -> Agent:
-    """The agent of ``perdure chat``: `model` or the offline one, the built-in tools and `tools`."""
+def chat_agent(
+    model: str | None = None,
+    tools: Iterable[ToolSpec] = (),
+    permissions: Permissions | None = None,
+) -> Agent:
+    """The agent of ``perdure chat``: `model` or the offline one, the built-in tools and `tools`.
+
+    Those that `permissions` leave nothing to do are not offered.
+    """
+    allowed = permissions or Permissions()
     return Agent(
         AGENT,
         model=model or DEFAULT_MODEL,
         instructions=INSTRUCTIONS,
-        tools=(*BUILTIN_TOOLS, *tools),
+        tools=(*builtin_tools(allowed), *tools),
+        permissions=allowed,
     )
+
+
+def builtin_tools(permissions: Permissions) -> tuple[ToolSpec, ...]:
+    """The built-in tools that have something to do under `permissions`."""
+    names = [*READING, *CHANGING]
+    if permissions.allowed_commands or permissions.allowed_command_globs:
+        names.append("run_command")
+    if permissions.allowed_domains:
+        names.append("http_request")
+    if permissions.search_endpoint is not None:
+        names.append("web_search")
+    return tuple(BUILTIN[name] for name in names)

@@ -6,13 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from perdure.apps.wiring import BUILTIN_TOOLS, chat_agent, models, scenario_in
+from perdure.apps.wiring import builtin_tools, chat_agent, models, scenario_in
 from perdure.errors import ConfigError
 from perdure.tools.declare import tool
+from perdure.tools.permissions import Permissions
 
 
-def test_the_built_in_tools_only_read() -> None:
-    assert {spec.effect for spec in BUILTIN_TOOLS} == {"read"}
+def test_a_tool_that_does_more_than_read_is_approved_first() -> None:
+    everything = Permissions(
+        allowed_commands=("ls",), allowed_domains=("a.com",), search_endpoint="https://a.com"
+    )
+    for spec in builtin_tools(everything):
+        assert spec.effect == "read" or spec.action is not None
+
+
+def test_tools_that_are_allowed_nothing_are_not_offered() -> None:
+    names = {spec.name for spec in builtin_tools(Permissions())}
+    assert names.isdisjoint({"run_command", "http_request", "web_search"})
+    allowed = chat_agent(permissions=Permissions(allowed_command_globs=("ls *",)))
+    assert "run_command" in allowed.registry.names
 
 
 def test_the_agent_of_a_chat_is_offline_unless_told_otherwise() -> None:

@@ -18,6 +18,7 @@ from perdure.errors import ConfigError, TurnOpen
 from perdure.models.routing import ModelRouter
 from perdure.models.scenario import Scenario
 from perdure.session.entries import Entry
+from perdure.tools.permissions import Permissions
 
 
 class ModelNotHere(ConfigError):
@@ -46,11 +47,18 @@ class Resumed:
 class Answering:
     """Starts and resumes chats in one store, with the models there are and one agent."""
 
-    def __init__(self, store: Store, *, model: str | None, scenario: Scenario | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        model: str | None,
+        scenario: Scenario | None,
+        permissions: Permissions | None = None,
+    ) -> None:
         self.store = store
         self._router: ModelRouter = models(scenario)
         self._model = model or (f"scripted:{scenario.name}" if scenario is not None else None)
-        self.agent: Agent = chat_agent(self._model)
+        self.agent: Agent = chat_agent(self._model, permissions=permissions)
         self.runtime = Runtime(store, [self.agent], models=self._router)
 
     async def begin(self, cwd: Path) -> Chat:

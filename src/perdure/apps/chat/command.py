@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,13 @@ import typer
 from perdure.apps.chat.answering import Answering
 from perdure.apps.chat.conversation import Conversation
 from perdure.apps.chat.performing import RESUMING, pending_questions, performed
+from perdure.apps.chat.permitting import (
+    ApproveOption,
+    CommandsOption,
+    DomainsOption,
+    ScopeOption,
+    permissions_of,
+)
 from perdure.apps.cli.exits import DONE, INTERRUPTED, PathNotFound, UsageMistake
 from perdure.apps.cli.options import (
     JsonOption,
@@ -79,6 +87,10 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     scenario: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Let the scripted model act a scenario.")
     ] = None,
+    approve: ApproveOption = None,
+    commands: CommandsOption = None,
+    domains: DomainsOption = None,
+    scope: ScopeOption = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
@@ -96,6 +108,7 @@ def chat(  # noqa: PLR0913 - each is an option of the command
         perdure chat --continue           # the newest session of this folder
         perdure chat --pick               # choose the session with the keyboard
         perdure chat -p "What changed in README.md?" --json
+        perdure chat --approve accept-edits --allow-command "pytest *"
 
     Exit codes:
         1    the turn failed, or waits for an answer (`perdure inbox`)
@@ -109,12 +122,18 @@ def chat(  # noqa: PLR0913 - each is an option of the command
         raise UsageMistake("there is nothing to say after -p; leave it out to talk line by line")
     if not cwd.is_dir():
         raise PathNotFound(str(cwd))
+    if (session is not None or is_picking) and (approve or commands or domains or scope):
+        raise UsageMistake(
+            "a session keeps its permissions for life; leave out --approve, --allow-command, "
+            "--allow-domain and --scope, or begin a new one"
+        )
+    allowed = permissions_of(os.environ, approve, commands, domains, scope)
     acted = None if scenario is None else scenario_in(scenario)
     wanted = Wanted(session, continues, is_picking, prompt, cwd, as_json)
 
     async def work() -> int:
         async with writable_store(store, namespace) as opened:
-            answering = Answering(opened, model=model, scenario=acted)
+            answering = Answering(opened, model=model, scenario=acted, permissions=allowed)
             try:
                 return await _talk(answering, wanted)
             finally:

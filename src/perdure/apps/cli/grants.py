@@ -1,0 +1,90 @@
+"""``perdure grants``: what tools may do in a session without asking again, and taking it back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.terminal.output import show, show_json, show_lines
+from perdure.apps.terminal.text import safe
+from perdure.client.agents.standing import revoke as revoke_grant
+from perdure.client.agents.standing import standing_of
+
+grants = typer.Typer(help="What tools may do in a session without asking again.")
+
+SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="The session.")]
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure grants`` known."""
+    program.add_typer(grants, name="grants")
+
+
+@grants.command("list")
+def list_grants(
+    session: SessionArgument,
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """List what was answered with "always" in a session.
+
+    Each is a tool and exactly what it may do: a path, a command, a host.
+
+    Examples:
+        perdure grants list 01jd
+        perdure grants list 01jd --json
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            found = (await standing_of(opened, session)).grants
+        if as_json:
+            show_json(list(found))
+        elif found:
+            show_lines(safe(grant) for grant in found)
+        else:
+            show("Nothing was granted: every call is asked for.")
+
+    return run(work)
+
+
+@grants.command("revoke")
+def revoke(
+    session: SessionArgument,
+    grant: Annotated[
+        str | None, typer.Argument(metavar="GRANT", help="As `grants list` shows it.")
+    ] = None,
+    *,
+    is_all: Annotated[bool, typer.Option("--all", help="Everything that was granted.")] = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Take back a grant: from the next call on it is asked for again, also in a running turn.
+
+    Examples:
+        perdure grants revoke 01jd "run_command git status"
+        perdure grants revoke 01jd --all
+    """
+    if (grant is None) != is_all:
+        raise UsageMistake("name one grant, or take back --all")
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            known = (await standing_of(opened, session)).grants
+            if grant is not None and grant not in known:
+                raise UsageMistake("that was not granted; `perdure grants list` shows what was")
+            await revoke_grant(opened, session, grant)
+            left = (await standing_of(opened, session)).grants
+        if as_json:
+            show_json(list(left))
+        else:
+            show("Taken back.")
+
+    return run(work)

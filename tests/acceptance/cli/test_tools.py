@@ -1,0 +1,86 @@
+"""Tools in a chat: approved first, granted for good, taken back, refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.acceptance.cli.conftest import Ended, World
+
+
+def says(world: World, text: str, *options: str) -> Ended:
+    return world.run("chat", "-p", text, *options)
+
+
+def write(path: str, content: str) -> str:
+    return f"/tool write_file {json.dumps({'path': path, 'content': content})}"
+
+
+def question(world: World) -> dict[str, Any]:
+    (asked,) = world.ok("inbox", "list", "--json").json
+    return asked
+
+
+def session_of(world: World) -> str:
+    return world.ok("sessions", "list", "--json").json[0]["id"]
+
+
+def test_a_change_waits_for_approval_and_an_always_is_remembered_until_it_is_revoked(
+    world: World,
+) -> None:
+    assert says(world, write("a.txt", "one")).code == 1
+    assert not (world.folder / "a.txt").exists()
+    asked = question(world)
+    assert asked["topic"] == "approval"
+    assert "a.txt" in asked["text"]
+    world.ok("inbox", "answer", asked["id"], "always")
+    session = session_of(world)
+    world.ok("chat", "--session", session, "-p", "thanks")
+    assert (world.folder / "a.txt").read_text() == "one"
+
+    assert world.ok("grants", "list", session, "--json").json == ["write_file a.txt"]
+    world.ok("chat", "--session", session, "-p", write("a.txt", "two"))
+    assert (world.folder / "a.txt").read_text() == "two"
+    assert world.run("chat", "--session", session, "-p", write("b.txt", "x")).code == 1
+    world.ok("inbox", "answer", question(world)["id"], "deny")
+    world.ok("chat", "--session", session, "-p", "never mind")
+    assert not (world.folder / "b.txt").exists()
+
+    world.ok("grants", "revoke", session, "write_file a.txt")
+    assert world.ok("grants", "list", session, "--json").json == []
+    assert world.run("chat", "--session", session, "-p", write("a.txt", "three")).code == 1
+    assert (world.folder / "a.txt").read_text() == "two"
+
+
+def test_a_mode_may_approve_edits_or_refuse_all(world: World) -> None:
+    says(world, write("a.txt", "one"), "--approve", "accept-edits")
+    assert (world.folder / "a.txt").read_text() == "one"
+    refused = says(world, write("b.txt", "x"), "--approve", "plan")
+    assert refused.code == 0
+    assert "in this mode" in refused.out
+    assert not (world.folder / "b.txt").exists()
+
+
+def test_a_command_runs_if_it_is_allowed(world: World) -> None:
+    call = '/tool run_command {"command": "echo hello"}'
+    done = says(world, call, "--approve", "auto", "--allow-command", "echo *")
+    assert "hello" in done.out
+    other = '/tool run_command {"command": "ls"}'
+    refused = says(world, other, "--approve", "auto", "--allow-command", "echo *")
+    assert "not one of those that are allowed" in refused.out
+
+
+def test_a_session_keeps_its_permissions(world: World) -> None:
+    says(world, "hello")
+    refused = world.run("chat", "--session", session_of(world), "-p", "x", "--approve", "auto")
+    assert refused.code == 2
+    assert "for life" in refused.err
+    nonsense = says(world, "x", "--allow-command", "ls | wc")
+    assert nonsense.code == 2
+
+
+def test_a_grant_that_was_not_given_cannot_be_revoked(world: World) -> None:
+    says(world, "hello")
+    assert world.run("grants", "revoke", session_of(world), "write_file x").code == 2
+    assert world.run("grants", "revoke", session_of(world)).code == 2
+    assert "every call is asked for" in world.ok("grants", "list", session_of(world)).out
