@@ -18,8 +18,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -74,7 +74,27 @@ def programs(text: str) -> dict[str, str]:
     return {name: f"# {name}\n{content}" for name, content in found}
 
 
-def run(command: str, folder: Path) -> list[str]:
+def sample_in(folder: Path) -> None:
+    """Put the sample there that the README begins with."""
+    shutil.copyfile(SAMPLE, folder / "session.jsonl")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a transcript is played: what is in the folder, what is in the environment.
+
+    `home` is what the folder is called in what is printed; None leaves its own name.
+    """
+
+    prepare: Callable[[Path], None] = sample_in
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    home: str | None = None
+
+
+README_PLACE = Place()
+
+
+def run(command: str, folder: Path, place: Place = README_PLACE) -> list[str]:
     """The lines that `command` prints, in a shell in `folder`."""
     environment = {
         "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -82,6 +102,7 @@ def run(command: str, folder: Path) -> list[str]:
         "COLUMNS": "80",
         "LANG": "C.UTF-8",
         "TZ": "UTC",
+        **place.environment,
     }
     done = subprocess.run(
         ["sh", "-c", INSTEAD.get(command, command)],
@@ -93,7 +114,10 @@ def run(command: str, folder: Path) -> list[str]:
         timeout=PATIENCE_S,
         check=False,
     )
-    return done.stdout.decode().splitlines()
+    told = done.stdout.decode()
+    if place.home is not None:
+        told = told.replace(str(folder), place.home)
+    return told.splitlines()
 
 
 def unchanging(line: str) -> str:
@@ -112,37 +136,37 @@ def agrees(printed: Sequence[str], real: Sequence[str]) -> bool:
     return re.fullmatch(wanted, "".join(unchanging(line) + "\n" for line in real)) is not None
 
 
-def played(text: str) -> Iterator[tuple[Exchange, list[str]]]:
+def played(text: str, place: Place = README_PLACE) -> Iterator[tuple[Exchange, list[str]]]:
     """Every command of `text` with its real output, run in one new folder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        shutil.copyfile(SAMPLE, folder / "session.jsonl")
+        place.prepare(folder)
         for file, content in programs(text).items():
             (folder / file).write_text(content, encoding="utf-8")
         for exchange in exchanges(text):
             if exchange.command not in NOT_RUN:
-                yield exchange, run(exchange.command, folder)
+                yield exchange, run(exchange.command, folder, place)
 
 
-def rewritten(text: str) -> str:
+def rewritten(text: str, place: Place = README_PLACE) -> str:
     """`text` with the real outputs; outputs with `ANYTHING` in them are left as they are."""
     lines = text.splitlines()
-    for exchange, real in reversed(list(played(text))):
+    for exchange, real in reversed(list(played(text, place))):
         if ANYTHING not in exchange.output and not agrees(exchange.output, real):
             start = exchange.line
             lines[start : start + len(exchange.output)] = [line.rstrip() for line in real]
     return "\n".join(lines) + "\n"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Check README.md, or with ``--write`` bring it up to date; the exit code."""
-    text = README.read_text(encoding="utf-8")
+def main(arguments: Sequence[str], document: Path = README, place: Place = README_PLACE) -> int:
+    """Check `document`, or with ``--write`` bring it up to date; the exit code."""
+    text = document.read_text(encoding="utf-8")
     if "--write" in arguments:
-        README.write_text(rewritten(text), encoding="utf-8")
+        document.write_text(rewritten(text, place), encoding="utf-8")
         return 0
-    wrong = [(each, real) for each, real in played(text) if not agrees(each.output, real)]
+    wrong = [(each, real) for each, real in played(text, place) if not agrees(each.output, real)]
     for exchange, real in wrong:
-        print(f"README.md:{exchange.line}: `{exchange.command}` really prints:")
+        print(f"{document.name}:{exchange.line}: `{exchange.command}` really prints:")
         print("\n".join(f"    {line}" for line in real))
     return 1 if wrong else 0
 

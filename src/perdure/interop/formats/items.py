@@ -22,6 +22,9 @@ from perdure.session.notes import SideBody, Source
 IMPORT = "import"
 """Key in a session's metadata under which its source is described."""
 
+REDACTED = "redacted"
+"""Key of a header's metadata that says what was replaced; type of what stands for an original."""
+
 ItemBody = Message | TreeBody | SideBody | bytes
 """Bytes are the body of an ``opaque`` entry."""
 

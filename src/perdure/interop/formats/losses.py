@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from perdure.interop.formats.fields import fields_of
-from perdure.interop.formats.items import IMPORT, meta_of
+from perdure.interop.formats.items import IMPORT, REDACTED, meta_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.info import StreamHeader
@@ -22,6 +22,7 @@ MISPLACED = "part that a message of its role cannot hold"
 MEDIUM = "medium, named only"
 OUTSIDE = "message outside the context, kept as state of an extension"
 
+_LEFT_OF_A_FILE = f'"type":"{REDACTED}"'.encode()
 _PLACE = ("format", "session")
 """Keys of the description of a source that every session has."""
 
@@ -58,7 +59,8 @@ class Losses:
 
     def add_records(self, entries: Iterable[Entry]) -> None:
         """Count the records of the source beside the conversation among `entries`."""
-        found = sum(entry.kind == ImportedRecord.kind for entry in entries)
+        bodies = (entry.body for entry in entries if entry.kind == ImportedRecord.kind)
+        found = sum(_LEFT_OF_A_FILE not in body for body in bodies)
         self.add("record of its source beside the conversation", found)
 
     def add_header(self, header: StreamHeader) -> None:
@@ -70,7 +72,7 @@ class Losses:
         metadata = header.metadata or {}
         described = fields_of(metadata.get(IMPORT)) or {}
         names = [name for name in described if name not in _PLACE]
-        names += [name for name in metadata if name != IMPORT]
+        names += [name for name in metadata if name not in (IMPORT, REDACTED)]
         for name in names:
             self.add(f"{name!r}, said of the session")
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from perdure.interop.formats.bundles import readable
-from perdure.interop.formats.items import without_source
+from perdure.interop.formats.items import REDACTED, without_source
 from perdure.interop.formats.native import Bundle
 from perdure.interop.redaction.replacing import REDACTIONS, Redaction, Redactor
 from perdure.secrets.shapes import is_secret_name, is_secret_value
@@ -25,9 +25,6 @@ from perdure.session.kinds import OPAQUE
 from perdure.session.messages import Message
 from perdure.session.notes import ImportedRecord, ImportSource, SessionInfoChanged, SessionStarted
 from perdure.stores.chain import blob_hash
-
-REDACTED = "redacted"
-"""Key of a header's metadata that says what was replaced; type of what stands for an original."""
 
 _decoder = msgspec.json.Decoder()
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from perdure.interop.formats import native
 from perdure.interop.formats.bundles import readable, standing_of
-from perdure.interop.formats.items import source_of, with_source
-from perdure.interop.redaction.sessions import REDACTED, redacted
+from perdure.interop.formats.items import REDACTED, source_of, with_source
+from perdure.interop.redaction.sessions import redacted
 from perdure.session.codec import encode
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction, Custom

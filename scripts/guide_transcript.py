@@ -1,0 +1,75 @@
+"""The transcript in docs/guides/new-user.md: run again and compared, or rewritten.
+
+`python -m scripts.guide_transcript` says where the guide no longer tells the truth; with `--write`
+it puts the real output there instead. The rules are those of `readme_transcript`. The home folder
+is made of the files that the tests have of each program, and the model is a server on the loopback
+that speaks as Ollama does and always says the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from scripts.readme_transcript import REPOSITORY, Place, main
+from tests.fakes.openai_server import ServerAnswer, answering, openai_server
+
+GUIDE = REPOSITORY / "docs" / "guides" / "new-user.md"
+FIXTURES = REPOSITORY / "tests" / "fixtures"
+ANSWER = "Twelve in spring, nine now: three fell in the storm."
+
+HOME = {
+    ".claude/projects/-home-ana-orchard": ("claude_code/tools.jsonl", "claude_code/agents.jsonl"),
+    ".codex/sessions/2026/04/01": ("codex/rollout.jsonl",),
+    ".operator/sessions": ("operator/current.jsonl",),
+    ".pi/agent/sessions/--home-ana-orchard--": ("pi/v3.jsonl", "pi/v2.jsonl"),
+}
+"""Folder below home -> the histories in it."""
+
+
+def fill(home: Path) -> None:
+    """Put histories where their programs keep them, and a file that is none of theirs."""
+    for folder, files in HOME.items():
+        (home / folder).mkdir(parents=True)
+        for file in files:
+            shutil.copy(FIXTURES / file, home / folder)
+    (home / "notes").mkdir()
+    (home / "notes" / "harvest.jsonl").write_text('{"kind": "no session"}\n', encoding="utf-8")
+
+
+@contextmanager
+def place() -> Generator[Place]:
+    """The home folder, and a model that answers, for as long as the block lasts."""
+    address: list[str] = []
+    is_up, is_over = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with openai_server() as server:
+            server.will(answering(ServerAnswer(text=ANSWER)))
+            address.append(server.url)
+            is_up.set()
+            await asyncio.to_thread(is_over.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    is_up.wait()
+    try:
+        yield Place(fill, {"OLLAMA_BASE_URL": address[0]}, "/home/ana")
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def run_guide(arguments: Sequence[str]) -> int:
+    """Check the guide, or with ``--write`` bring it up to date; the exit code."""
+    with place() as here:
+        return main(arguments, GUIDE, here)
+
+
+if __name__ == "__main__":
+    sys.exit(run_guide(sys.argv[1:]))
