@@ -118,7 +118,7 @@ class Runtime:
         SessionExists.
         """
         place = detected(workspace)
-        bound = self._agent(agent).narrowed(tools, allowed_commands, scope or place.scope)
+        bound = _known(self._agents, agent).narrowed(tools, allowed_commands, scope or place.scope)
         place = msgspec.structs.replace(place, scope=bound.permissions.scope)
         prompt = bound.system_prompt(place)
         bound.tools_in(place)
@@ -149,7 +149,7 @@ class Runtime:
         handle = await self._store.open(session)
         found = await self._store.backend.state(handle.id)
         await end_if_idle(self._store, found, self._idle_timeout_s)
-        given = None if agent is None else self._agent(agent)
+        given = None if agent is None else _known(self._agents, agent)
         kinds = (SessionStarted.kind, AgentBound.kind)
         bound = _bound(await self._store.backend.notes(handle.id, kinds))
         while bound is None:
@@ -224,14 +224,6 @@ class Runtime:
             await self._store.hooks.tell(SessionShutdown(id))
         if self._own_models is not None:
             await self._own_models.aclose()
-
-    def _agent(self, agent: Agent | str) -> Agent:
-        if isinstance(agent, Agent):
-            return agent
-        if agent not in self._agents:
-            known = ", ".join(sorted(self._agents)) or "none"
-            raise ConfigError(f"there is no agent {agent!r} in this runtime; it has: {known}")
-        return self._agents[agent]
 
     async def _bind(self, handle: Session, given: Agent | None) -> AgentBound:
         if given is None:
@@ -311,3 +303,16 @@ def _bound(notes: list[Entry]) -> SessionStarted | AgentBound | None:
         if isinstance(body, SessionStarted | AgentBound) and body.agent is not None:
             return body
     return None
+
+
+def _known(agents: Mapping[str, Agent], agent: Agent | str) -> Agent:
+    """`agent`, or the one of that id.
+
+    Raises: ConfigError, which says which there are.
+    """
+    if isinstance(agent, Agent):
+        return agent
+    if agent not in agents:
+        known = ", ".join(sorted(agents)) or "none"
+        raise ConfigError(f"there is no agent {agent!r} in this runtime; it has: {known}")
+    return agents[agent]
