@@ -59,6 +59,7 @@ check: $(INSTALLED)
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
 	$(BIN)/python scripts/check_shape.py
+	$(BIN)/python scripts/make_command_docs.py --check
 	$(BIN)/lint-imports --no-logo
 	@$(MAKE) --no-print-directory -j2 --output-sync=target types quick
 

@@ -18,9 +18,9 @@ from perdure.apps.terminal.output import (
     close_streams,
     prepare_streams,
     remark,
-    show_error,
     show_failure,
 )
+from perdure.apps.terminal.text import echoed
 from perdure.errors import PerdureError
 
 
@@ -42,14 +42,15 @@ def _ended(words: list[str]) -> int:
         return DONE  # a reader that has seen enough is no failure
     except PerdureError as error:
         _debug()
-        show_error(error, as_json=as_json)
+        show_failure(error.code, echoed(str(error), words), error.facts(), as_json=as_json)
         return exit_code_of(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:  # a folder that is not there or closed to us, a disk that is full
         _debug()
         place = f"{error.filename}: " if error.filename else ""
-        show_failure("io_error", f"{place}{error.strerror or error}", as_json=as_json)
+        message = echoed(f"{place}{error.strerror or error}", words)
+        show_failure("io_error", message, as_json=as_json)
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last resort: nobody is shown a traceback
         _debug()
@@ -58,7 +59,7 @@ def _ended(words: list[str]) -> int:
             f"this is a fault in perdure, not in what you typed ({told}); please report it with "
             "what the same command shows under PERDURE_DEBUG=1"
         )
-        show_failure("internal", message, as_json=as_json)
+        show_failure("internal", echoed(message, words), as_json=as_json)
         return FAILED
 
 

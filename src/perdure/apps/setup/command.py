@@ -58,7 +58,7 @@ def init(
 
     Examples:
         perdure init
-        perdure init ~/work/tidepool --name tides
+        perdure init ~/code/tidepool --name tides
 
     Exit codes:
         2  the name cannot be a namespace, or the folder is your home folder

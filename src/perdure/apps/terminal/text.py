@@ -7,6 +7,7 @@ cursor, change the window's title or hide what follows; so everything shown goes
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from rich.cells import cell_len, set_cell_size
 
@@ -17,6 +18,9 @@ _CONTROL = re.compile(
 )
 _HALF = re.compile("[\ud800-\udfff]")
 _SPACES = re.compile(r"\s+")
+
+_LONGEST_ECHO = 200
+_ECHO_START = 60
 
 _LOOKED_AT = 4
 """How many times its width of a long text is looked at to find a line that fits."""
@@ -38,6 +42,20 @@ def one_line(text: str, width: int) -> str:
     line = clipped(safe(_SPACES.sub(" ", start)).strip(), width)
     is_cut = len(start) < len(text) and not line.endswith("…")
     return clipped(line + "…", width) if is_cut else line
+
+
+def echoed(message: str, words: Iterable[str]) -> str:
+    """`message` with each of `words`, what a person typed, in short where it is repeated in full.
+
+    An error that quotes a pasted page hides what it says.
+    """
+    for word in words:
+        for part in (word, word.partition("=")[2], word.removeprefix("./")):
+            if len(part) > _LONGEST_ECHO:
+                for spelt in (repr(part)[1:-1], part):
+                    short = f"{spelt[:_ECHO_START]}… ({len(part):,} characters)"
+                    message = message.replace(spelt, short)
+    return message
 
 
 def clipped(text: str, width: int) -> str:

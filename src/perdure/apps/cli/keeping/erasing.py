@@ -196,7 +196,11 @@ def erasures(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """List what was erased: the certificates of the namespace, the oldest first."""
+    """List what was erased: the certificates of the namespace, the oldest first.
+
+    Examples:
+        perdure sessions erasures --json
+    """
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:

@@ -29,7 +29,9 @@ def add_to(program: typer.Typer) -> None:
 def completion(
     shell: Annotated[
         Shell | None,
-        typer.Argument(metavar="SHELL", help="bash, zsh or fish; left out: that of $SHELL."),
+        typer.Argument(
+            metavar="SHELL", help="The shell: bash, zsh or fish; left out: that of $SHELL."
+        ),
     ] = None,
 ) -> int:
     """Print what makes a shell complete perdure's commands, options, sessions and entries.

@@ -115,7 +115,7 @@ def _understood(program: Command, words: Sequence[str]) -> _Typed:
 
 def _option_named(command: Command, word: str) -> Parameter | None:
     options = (each for each in command.parameters if not each.is_argument)
-    return next((each for each in options if word in each.spellings), None)
+    return next((each for each in options if word in (*each.spellings, *each.opposites)), None)
 
 
 def _next_argument(known: _Typed) -> Parameter | None:
@@ -131,7 +131,9 @@ def _options(known: _Typed) -> list[Candidate]:
         for each in (*known.command.parameters, HELP)
         if not each.is_argument and (each.is_repeated or each.name not in known.used)
     ]
-    return [Candidate(name, each.help) for each in left for name in each.spellings]
+    return [
+        Candidate(name, each.help) for each in left for name in (*each.spellings, *each.opposites)
+    ]
 
 
 def _after_equals(known: _Typed, name: str, begun: str, lookup: Lookup) -> Completion:

@@ -60,8 +60,7 @@ def spelt(parameter: Parameter) -> str:
     """An argument or option as it is written."""
     if parameter.is_argument:
         return parameter.spellings[0] + ("..." if parameter.is_repeated else "")
-    separator = " / " if parameter.value is None and len(parameter.spellings) > 1 else ", "
-    names = separator.join(parameter.spellings)
+    names = " / ".join((", ".join(parameter.spellings), *parameter.opposites))
     return names if parameter.value is None else f"{names} {parameter.value}"
 
 

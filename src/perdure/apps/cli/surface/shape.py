@@ -30,14 +30,16 @@ class Example(msgspec.Struct, frozen=True):
 class Parameter(msgspec.Struct, frozen=True):
     """An argument or option. `name` is what its function calls it.
 
-    Shape: `spellings` are ``-o``, ``--output``, ``--no-output``, or the one word that stands for an
-    argument; `value` the word for what an option is given, None for a flag.
+    Shape: `spellings` are ``-o`` and ``--output``, or the one word that stands for an argument;
+    `opposites` what says no to a flag; `value` the word for what an option is given, None for a
+    flag.
     """
 
     name: str
     spellings: tuple[str, ...]
     value: str | None
     help: str
+    opposites: tuple[str, ...] = ()
     is_argument: bool = False
     is_required: bool = False
     is_repeated: bool = False
@@ -154,7 +156,8 @@ def _parameter(found: Any) -> Parameter:
     word = found.metavar or ("|".join(choices) if choices else found.name.upper())
     return Parameter(
         name=found.name,
-        spellings=(word,) if is_argument else (*found.opts, *found.secondary_opts),
+        spellings=(word,) if is_argument else tuple(sorted(found.opts, key=len)),
+        opposites=tuple(found.secondary_opts),
         value=None if is_argument or is_flag else word,
         help=found.help or "",
         is_argument=is_argument,

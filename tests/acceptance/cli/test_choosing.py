@@ -1,0 +1,281 @@
+"""Sessions named by files, branches held against each other, projects, and the picker."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID, World
+
+# ---------------------------------------------------------------- files
+
+
+def test_a_file_that_was_imported_stands_for_its_session(imported: World) -> None:
+    for name in (str(SAMPLE), os.path.relpath(SAMPLE, imported.folder)):
+        assert imported.ok("sessions", "show", name, "--json").json["id"] == SAMPLE_ID
+    hits = imported.ok("sessions", "search", "tide", "--session", str(SAMPLE), "--json").json
+    assert {hit["session"] for hit in hits} == {SAMPLE_ID}
+
+
+def test_a_file_that_was_not_imported_is_told_how(world: World) -> None:
+    file = world.folder / "a session.jsonl"
+    file.write_bytes(SAMPLE.read_bytes())
+    ended = world.run("sessions", "tree", str(file), "--json")
+    assert (ended.code, ended.error["code"]) == (3, "not_imported")
+    assert f"perdure import '{file}'" in ended.error["message"]
+    world.ok("import", str(file))
+    assert world.ok("sessions", "tree", "a session.jsonl", "--json").code == 0
+
+
+def test_a_file_that_has_grown_is_its_session_and_said_to_be_behind(sample: World) -> None:
+    file = sample.folder / "grown.jsonl"
+    line = b'{"type":"custom","id":"zz","parentId":null,"timestamp":"2026-01-01T00:00:00Z"}\n'
+    file.write_bytes(SAMPLE.read_bytes() + line)
+    ended = sample.ok("sessions", "show", str(file), "--json")
+    assert ended.json["id"] == SAMPLE_ID
+    assert "has changed since it was imported" in ended.err
+
+
+def test_an_export_of_perdure_stands_for_its_session(sample: World) -> None:
+    sample.ok("export", SAMPLE_ID, "-o", "out.jsonl")
+    assert sample.ok("sessions", "show", "out.jsonl", "--json").json["id"] == SAMPLE_ID
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "told"),
+    [
+        ("./missing.jsonl", 3, "there is no file or folder"),
+        ("missing.jsonl", 3, "there is no file or folder"),
+        ("./", 2, "is a folder"),
+        ("./store.db", 2, "no session"),
+    ],
+)
+def test_what_is_no_recording_is_refused(sample: World, name: str, code: int, told: str) -> None:
+    ended = sample.run("sessions", "show", name)
+    assert ended.code == code
+    assert told in ended.err
+
+
+# ---------------------------------------------------------------- diff
+
+
+def test_two_branches_are_held_against_each_other(imported: World) -> None:
+    found = imported.ok("sessions", "diff", "0196", "16", "21", "--json").json
+    assert found["session"] == SAMPLE_ID
+    assert found["parting"] == f"{SAMPLE_ID}/9"
+    assert [side["leaf"] for side in found["branches"]] == [f"{SAMPLE_ID}/{n}" for n in (16, 21)]
+    first, second = ([each["id"] for each in side["entries"]] for side in found["branches"])
+    assert first == [f"{SAMPLE_ID}/{n}" for n in range(11, 17)]
+    assert second == [f"{SAMPLE_ID}/{n}" for n in range(17, 22)]
+    text = imported.ok("sessions", "diff", "0196", "16", "21").out
+    assert "They share 9 entries" in text
+    assert "- entry 16 has 6 entries of its own" in text
+    assert "+ entry 21 has 5 entries of its own" in text
+
+
+def test_a_branch_is_held_against_the_one_the_session_is_on(imported: World) -> None:
+    here = imported.ok("sessions", "show", "0196", "--json").json["leaf"]
+    found = imported.ok("sessions", "diff", "0196", "root", "--json").json
+    assert [side["leaf"] for side in found["branches"]] == [None, here]
+    same = imported.ok("sessions", "diff", "0196", here, "--json").json
+    assert [side["entries"] for side in same["branches"]] == [[], []]
+
+
+def test_an_entry_that_is_not_there_cannot_be_compared(imported: World) -> None:
+    assert imported.run("sessions", "diff", "0196", "16", "999").code == 3
+
+
+# ---------------------------------------------------------------- slips of the hand
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("sessions", "list", "--limit", "9" * 20), 2, "less than or equal to 1000000000"),
+        (("sessions", "tree", "0196", "--depth", "9" * 20), 2, "less than or equal"),
+        (("sessions", "context", "0196", "--budget", "0"), 2, "greater than or equal to 1"),
+        (("sessions", "search", "x", "--limit", "9" * 20), 2, "less than or equal"),
+        (("sessions", "branch", "0196", "9" * 20), 3, "no entry"),
+        (("sessions", "fork", "0196", "--at", "root"), 2, "would share nothing"),
+        (("sessions", "label", "0196", "root", "x"), 2, "only an entry can have a name"),
+        (("sessions", "show", "x" * 5000), 3, "(5,000 characters)"),
+        (("x" * 5000,), 2, "(5,000 characters)"),
+    ],
+)
+def test_a_slip_is_told_in_a_short_sentence(
+    sample: World, words: tuple[str, ...], code: int, told: str
+) -> None:
+    ended = sample.run(*words)
+    assert ended.code == code
+    assert told in ended.err
+    assert len(ended.err) < 400
+
+
+def test_nothing_more_to_take_back_is_told_as_it_is(sample: World) -> None:
+    while sample.run("sessions", "uncompact", "0196").code == 0:
+        pass
+    ended = sample.run("sessions", "uncompact", "0196")
+    assert ended.code == 2
+    assert ended.err.startswith("perdure: there is no compaction to take back in session")
+
+
+def test_a_store_in_memory_has_no_file_to_tell_about(world: World) -> None:
+    out = world.ok("store", "info", "--store", "memory:").out
+    assert "none: all of it ends with this process" in out
+    assert "0 bytes for 0 bytes" not in out
+    assert "file" not in out
+
+
+# ---------------------------------------------------------------- projects
+
+
+def test_a_project_has_its_sessions_for_itself(sample: World) -> None:
+    extra = {"PERDURE_STORE": f"sqlite:///{sample.file}", "HOME": str(sample.folder)}
+    project = World(sample.folder / "tides", extra)
+    (project.folder / "sub").mkdir(parents=True)
+    made = project.ok("init", "--json").json
+    assert made["namespace"] == "tides"
+    assert [file["made"] for file in made["files"]] == [True, True]
+    assert [file["made"] for file in project.ok("init", "--json").json["files"]] == [False, False]
+
+    below = World(project.folder / "sub", project.extra)
+    below.ok("chat", "-p", "hello")
+    assert len(below.ok("sessions", "list", "--json").json) == 1
+    assert len(sample.ok("sessions", "list", "--json").json) == 1
+    assert below.ok("inbox", "list", "--json").json == []
+    other = below.ok("sessions", "list", "--namespace", "default", "--json").json
+    assert [each["id"] for each in other] == [SAMPLE_ID]
+    chosen = World(below.folder, {**below.extra, "PERDURE_NAMESPACE": "default"})
+    assert chosen.ok("sessions", "list", "--json").json == other
+
+
+def test_a_folder_that_can_be_no_project_is_refused(world: World) -> None:
+    assert world.run("init").code == 2  # the home folder of this world
+    assert world.run("init", "nowhere").code == 3
+    (world.folder / "x").mkdir()
+    assert world.run("init", "x", "--name", "a/b").code == 2
+    assert not (world.folder / "x" / ".perdure").exists()
+
+
+# ---------------------------------------------------------------- the picker
+
+
+@dataclass
+class Terminal:
+    """A command at a terminal of its own."""
+
+    world: World
+    words: tuple[str, ...]
+    shown: str = ""
+    descriptor: int = field(init=False)
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.descriptor, inner = pty.openpty()
+        fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 16, 100, 0, 0))
+        self.before = termios.tcgetattr(inner)
+        self.process = subprocess.Popen(
+            ["setsid", "--ctty", PERDURE, *self.words],
+            stdin=inner,
+            stderr=inner,
+            stdout=subprocess.PIPE,
+            env={**self.world.environment, "TERM": "xterm"},
+            cwd=self.world.folder,
+        )
+        self.inner = inner
+
+    def until(self, text: str) -> None:
+        """Wait until `text` is on the screen."""
+        deadline = time.monotonic() + PATIENCE_S
+        while text not in self.shown:
+            assert time.monotonic() < deadline, self.shown
+            if select.select([self.descriptor], [], [], 0.1)[0]:
+                self.shown += os.read(self.descriptor, 65_536).decode(errors="replace")
+
+    def press(self, keys: str) -> None:
+        """Type `keys`; what is on the screen is looked for anew."""
+        self.shown = ""
+        os.write(self.descriptor, keys.encode())
+
+    def ended(self) -> tuple[int, str]:
+        """The exit code and what was printed; the terminal is as it was before."""
+        out, _ = self.process.communicate(timeout=PATIENCE_S)
+        assert termios.tcgetattr(self.inner)[:4] == self.before[:4]
+        os.close(self.inner)
+        os.close(self.descriptor)
+        return self.process.returncode, out.decode()
+
+
+@pytest.fixture
+def several(sample: World) -> World:
+    for prompt in ("Book a hotel in Lisbon", "Tidy up the attic"):
+        sample.ok("chat", "-p", prompt)
+    return sample
+
+
+def test_a_session_is_picked_with_the_keyboard(several: World) -> None:
+    wanted = next(
+        each["id"]
+        for each in several.ok("sessions", "list", "--json").json
+        if "Lisbon" in each["title"]
+    )
+    terminal = Terminal(several, ("sessions", "pick"))
+    terminal.until("Enter takes it")
+    assert "2 of 3 sessions, this folder" in terminal.shown
+    terminal.press("\t")
+    terminal.until("3 of 3 sessions, all folders")
+    terminal.press('"in lisbon"')
+    terminal.until("1 of 3 sessions")
+    terminal.press("\r")
+    assert terminal.ended() == (0, f"{wanted}\n")
+
+
+def test_one_can_leave_the_picker(several: World) -> None:
+    for key in ("\x1b", "\x03"):
+        terminal = Terminal(several, ("sessions", "pick", "--query", "tidy"))
+        terminal.until("1 of 3 sessions")
+        terminal.press(key)
+        assert terminal.ended() == (130, "")
+
+
+def test_a_chat_goes_on_with_the_picked_session(several: World) -> None:
+    terminal = Terminal(several, ("chat", "--pick", "-p", "And a train?", "--json"))
+    terminal.until("Enter takes it")
+    terminal.press("lisbon\r")
+    code, out = terminal.ended()
+    assert code == 0
+    session = next(
+        each["id"]
+        for each in several.ok("sessions", "list", "--json").json
+        if "Lisbon" in each["title"]
+    )
+    assert f'"sessionId":"{session}"' in out
+
+
+def test_without_a_terminal_nothing_is_picked(imported: World) -> None:
+    done = subprocess.run(
+        [PERDURE, "sessions", "pick"],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        env={**imported.environment, "TERM": "xterm"},
+        start_new_session=True,  # so that whoever runs the tests is not asked
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"there is none here" in done.stderr
+    assert imported.run("sessions", "pick").code == 2  # TERM is not set
+    assert imported.run("chat", "--pick", "--continue").code == 2
+
+
+def test_where_there_are_no_sessions_there_is_nothing_to_pick(world: World) -> None:
+    assert world.run("sessions", "pick").code == 3

@@ -1,0 +1,97 @@
+"""Every command there is says what it is, what it takes, and how it is typed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import typer
+
+from perdure.apps.cli.program import shape_of, whole_program
+from perdure.apps.cli.surface.page import EXIT_CODES, page_lines
+from perdure.apps.cli.surface.shape import Command, Example, Parameter
+from perdure.apps.terminal.style import Style
+
+PROGRAM = shape_of(typer.main.get_command(whole_program()))
+COMMANDS = {command.line: command for command in PROGRAM.walk()}
+every_command = pytest.mark.parametrize("line", COMMANDS)
+
+SUMMARY_CELLS = 95
+_VALUE = re.compile(r"[A-Z][A-Z_]*|[a-z0-9-]+(\|[a-z0-9-]+)+")
+
+
+@every_command
+def test_a_command_begins_with_one_line_that_says_what_it_does(line: str) -> None:
+    summary = COMMANDS[line].summary
+    assert summary.endswith("."), f"{line}: its docstring begins with a sentence: {summary!r}"
+    assert len(summary) <= SUMMARY_CELLS, f"{line}: its first line is too long: {summary!r}"
+    assert summary[0].isupper()
+
+
+@every_command
+def test_a_command_has_an_example(line: str) -> None:
+    command = COMMANDS[line]
+    assert command.examples, f"{line}: its docstring needs a section `Examples:`"
+    for example in command.examples:
+        assert is_of(example, command), f"{line}: {example.line!r} does not call it"
+
+
+def is_of(example: Example, command: Command) -> bool:
+    """Whether the example calls the command, or for a group one of its commands."""
+    return re.search(rf"(^|\W){re.escape(command.line)}(\W|$)", example.line) is not None
+
+
+@every_command
+def test_an_example_uses_only_options_that_there_are(line: str) -> None:
+    for example in COMMANDS[line].examples:
+        for typed in re.findall(r"perdure [^|>)]*", example.line):
+            words = re.sub(r"\"[^\"]*\"|'[^']*'", "QUOTED", typed).split()[1:]
+            called = PROGRAM.at(words)
+            known = {"--help"} | {
+                name for each in called.parameters for name in (*each.spellings, *each.opposites)
+            }
+            used = {word.partition("=")[0] for word in words if word.startswith("-")}
+            assert used <= known, f"{line}: {example.line!r} uses {sorted(used - known)}"
+
+
+@every_command
+def test_every_argument_and_option_is_described(line: str) -> None:
+    for each in COMMANDS[line].parameters:
+        name = f"{line} {each.spellings[0]}"
+        assert each.help.endswith("."), f"{name}: its help is a sentence: {each.help!r}"
+        assert each.help[0].isupper() or each.help[0] in "\"'`", f"{name}: {each.help!r}"
+        word = each.spellings[0] if each.is_argument else each.value
+        assert word is None or _VALUE.fullmatch(word), f"{name}: name its value, not {word!r}"
+
+
+@every_command
+def test_a_number_says_how_great_it_may_be(line: str) -> None:
+    for each in COMMANDS[line].parameters:
+        if each.default is not None and re.fullmatch(r"[\d,]+", each.default):
+            assert is_bounded(each), f"{line} {each.spellings[0]}: give it min= and max="
+
+
+def is_bounded(parameter: Parameter) -> bool:
+    return parameter.limits is not None and " to " in parameter.limits
+
+
+@every_command
+def test_the_exit_codes_are_those_there_are(line: str) -> None:
+    for code, meaning in COMMANDS[line].exits:
+        assert code in EXIT_CODES, f"{line}: {code}"
+        assert meaning, f"{line}: {code} means something"
+
+
+@every_command
+@pytest.mark.parametrize("width", [60, 100])
+def test_a_page_fits_the_terminal(line: str, width: int) -> None:
+    assert COMMANDS[line].examples, f"{line}: its docstring needs a section `Examples:`"
+    lines = list(page_lines(COMMANDS[line], width, Style()))
+    examples = lines.index("Examples:")
+    names = {each.spellings[0] for each in COMMANDS[line].parameters}
+    assert all(any(name in text for text in lines) for name in names)
+    assert max(map(len, lines[1:examples])) <= max(width, longest_name(COMMANDS[line]))
+
+
+def longest_name(command: Command) -> int:
+    return max((len(each.value or "") + 30 for each in command.parameters), default=0)

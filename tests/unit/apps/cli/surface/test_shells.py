@@ -1,0 +1,54 @@
+"""What the scripts of the shells are answered."""
+
+from __future__ import annotations
+
+from perdure.apps.cli.surface.completing import Candidate, Completion
+from perdure.apps.cli.surface.shells import SCRIPTS, answer, asked
+
+BREAKS = " \t\n\"'@><=;|&(:"
+ONE = Completion((Candidate("scripted:echo", "offline"),))
+TWO = Completion((Candidate("12", "user: hello"), Candidate("17", "tool")))
+
+
+def bash(line: str, found: Completion, kind: str = "9") -> list[str]:
+    words = [BREAKS, kind, line]
+    return list(answer("bash", words, asked("bash", words)[1], found))
+
+
+def test_bash_passes_the_line_and_the_others_the_words() -> None:
+    assert asked("bash", [BREAKS, "9", "perdure sessions 's"]) == (["sessions"], "s")
+    assert asked("fish", ["sessions", "s"]) == (["sessions"], "s")
+    assert asked("zsh", []) == ([], "")
+
+
+def test_bash_is_given_what_follows_its_last_break() -> None:
+    assert bash("perdure chat -m scripted:e", ONE) == ["words", "echo"]
+    assert bash("perdure chat -m s", ONE) == ["words", "scripted:echo"]
+    assert bash("perdure chat --model=s", Completion((Candidate("--model=scripted:echo"),))) == [
+        "words",
+        "scripted:echo",
+    ]
+
+
+def test_bash_lists_what_candidates_are_only_where_it_inserts_none() -> None:
+    assert bash("perdure x 1", TWO) == ["words", "12  (user: hello)", "17  (tool)"]
+    assert bash("perdure x 1", TWO, kind="37") == ["words", "12", "17"]
+
+
+def test_what_needs_quotes_is_quoted() -> None:
+    assert bash("perdure x ", Completion((Candidate("not now"),))) == ["words", "'not now'"]
+
+
+def test_the_others_are_told_what_candidates_are_behind_a_tab() -> None:
+    assert list(answer("zsh", ["x"], "x", TWO)) == ["words", "12\tuser: hello", "17\ttool"]
+    assert list(answer("fish", [""], "", Completion(mode="files"))) == ["files"]
+    found = Completion((Candidate("0196"),), is_replacing=True)
+    assert list(answer("fish", ["tide"], "tide", found)) == ["words found", "0196"]
+
+
+def test_nothing_a_terminal_would_obey_and_no_second_line_gets_through() -> None:
+    odd = Completion((Candidate("a\nb"), Candidate("\x1b[2J"), Candidate("12", "x\x1b[2J\ny\tz")))
+    for shell in SCRIPTS:
+        lines = list(answer(shell, [BREAKS, "9", "perdure "], "", odd))
+        assert len(lines) == 2
+        assert "\x1b" not in "".join(lines)

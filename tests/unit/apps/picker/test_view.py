@@ -1,0 +1,63 @@
+"""A choice as lines."""
+
+from __future__ import annotations
+
+import pytest
+from rich.cells import cell_len
+
+from perdure.apps.picker.choosing import State, begun, choices_of
+from perdure.apps.picker.view import view_lines
+from perdure.apps.terminal.style import Style
+from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo
+
+PLAIN = Style()
+
+
+def state(count: int = 30, query: str = "") -> State:
+    infos = [
+        SessionInfo(
+            StreamId(f"id-{number}"),
+            "session",
+            "user",
+            0,
+            number,
+            title=f"Title {number} 漢字 \x1b[31m" * 5,
+            cwd="/here",
+            messages=number,
+        )
+        for number in range(count)
+    ]
+    return begun(choices_of(infos), "/here", query)
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+@pytest.mark.parametrize("rows", [7, 24])
+@pytest.mark.parametrize("count", [1, 3, 30])
+def test_every_size_is_filled_and_kept(columns: int, rows: int, count: int) -> None:
+    lines = list(view_lines(state(count), columns, rows, PLAIN))
+    assert len(lines) == rows
+    assert max(cell_len(line) for line in lines) <= columns
+    assert "\x1b" not in "".join(lines)
+
+
+def test_the_marked_one_is_marked_without_colour_and_always_seen() -> None:
+    far = state()
+    far = type(far)(
+        far.choices, far.folder, is_everywhere=far.is_everywhere, fitting=far.fitting, marked=29
+    )
+    lines = list(view_lines(far, 80, 12, PLAIN))
+    (marked,) = [line for line in lines[1:] if line.startswith(">")]
+    assert "Title 29" in marked
+    assert any("id-29" in line for line in lines)
+
+
+def test_it_is_said_when_nothing_fits() -> None:
+    lines = list(view_lines(state(3, "zebra"), 80, 12, PLAIN))
+    assert "no session fits" in "\n".join(lines)
+    assert "0 of 3 sessions" in lines[0]
+    assert len(lines) == 12
+
+
+def test_the_end_of_what_is_typed_is_seen() -> None:
+    assert "the end" in next(view_lines(state(3, "x" * 200 + "the end"), 60, 12, PLAIN))
