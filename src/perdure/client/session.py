@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 
+import msgspec
+
 from perdure.client.clock import absolute
 from perdure.client.conversation.appending import Appender
+from perdure.client.conversation.hooking import asked
 from perdure.client.erasing import erase_session
-from perdure.client.hooking import asked
 from perdure.client.processes import is_gone, this_process
 from perdure.client.reading import EntryRef
 from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMoved
@@ -72,7 +74,9 @@ class Session(Appender):
         await self._hooks.tell(TreeMoved(self.id, moved))
         return moved
 
-    async def branch_with_summary(self, entry: EntryRef | None, summary: str) -> Entry:
+    async def branch_with_summary(
+        self, entry: EntryRef | None, summary: str | BranchSummary
+    ) -> Entry:
         """Continue from `entry` (None: from before the root) and tell what the left branch was.
 
         Raises: as `branch`.
@@ -81,7 +85,9 @@ class Session(Appender):
         leaf = (await self._look()).leaf
         other = await asked(self._hooks, BeforeTree(self.id, leaf, target))
         told = other if isinstance(other, str) and other.strip() else summary
-        return await self._move(BranchSummary(told, from_id=target))
+        if isinstance(told, str):
+            told = BranchSummary(told)
+        return await self._move(msgspec.structs.replace(told, from_id=target))
 
     async def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Name `entry`; None or blanks take the name away.
@@ -223,6 +229,12 @@ class Session(Appender):
             reason = f"{choice!r} is none of the answers {', '.join(body.choices)}"
             raise InvalidEntry(reason, told=reason)
         new = new_side(Answer(choice, by, note), asked.id)
+        earlier = await self._answered(asked.id)
+        if earlier is not None:  # its key may be forgotten by now
+            first = body_of(earlier)
+            if isinstance(first, Answer) and first != Answer(choice, by, note):
+                raise AlreadyAnswered(asked.id, first.choice, first.by)
+            return earlier
         try:
             # The key makes the store decide which of two answers was first.
             return (await self._commit((new,), key=f"answer:{asked.id}"))[0]
@@ -247,7 +259,12 @@ class Session(Appender):
         return entry
 
     async def _answer_to(self, question: EntryId) -> Answer:
-        for entry in await self._backing.log.notes(self.id, (Answer.kind,)):
-            if entry.about == question and isinstance(body := body_of(entry), Answer):
-                return body
+        entry = await self._answered(question)
+        if entry is not None and isinstance(body := body_of(entry), Answer):
+            return body
         raise EntryNotFound(question, self.id)
+
+    async def _answered(self, question: EntryId) -> Entry | None:
+        """The first answer to `question`."""
+        notes = await self._backing.log.notes(self.id, (Answer.kind,))
+        return next((entry for entry in notes if entry.about == question), None)

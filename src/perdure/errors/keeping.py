@@ -35,18 +35,16 @@ class SessionHasForks(StoreError):
 
 
 class QuotaExceeded(StoreError):
-    """The commit would take the namespace over a quota; nothing of it was written.
+    """The commit would take its namespace over a quota; nothing of it was written.
 
     `quota` is ``sessions``, ``entries`` or ``bytes``.
     """
 
     code = "quota_exceeded"
 
-    def __init__(self, namespace: str, quota: str, limit: int) -> None:
+    def __init__(self, quota: str) -> None:
         super().__init__(
-            f"namespace {namespace!r} may hold {limit:,} {quota}: erase sessions, or raise the "
-            "quota with `perdure store quota` (nothing was written)"
+            f"the namespace may hold no more {quota}: erase sessions, or raise its quota with "
+            "`perdure store quota` (nothing was written)"
         )
-        self.namespace = namespace
         self.quota = quota
-        self.limit = limit

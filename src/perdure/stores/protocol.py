@@ -189,9 +189,9 @@ class LogWriting(Protocol):
         lease's epoch is not the current one; TurnOpen for a ``leaf`` without the open turn's lease,
         and for a second ``turn_started``; InvalidParent; InvalidEntry (unknown lane use, a
         ``turn_started`` without lease, a sibling that does not come earlier, two writes of one
-        stream, a fork beyond its origin's head); IdempotencyMismatch when the key was used for other
-        content; QuotaExceeded; ValueError for an id no stream can have; StoreReadOnly, StoreFull,
-        StoreCorrupt, StoreUnavailable.
+        stream, a fork beyond its origin's head); IdempotencyMismatch when the key was used for
+        other content; QuotaExceeded; ValueError for an id no stream can have; StoreReadOnly,
+        StoreFull, StoreCorrupt, StoreUnavailable.
         Unsupported for several writes where the backend has no ``multi_stream_commit``.
         Whatever is raised, nothing was appended, but for StoreUnavailable, where nobody can know.
         """

@@ -11,11 +11,13 @@ class Vacuumed(msgspec.Struct, frozen=True):
     """What `Vacuuming.vacuum` did.
 
     Units: `blob_bytes` are those of the contents removed, `freed_bytes` of the file given back.
+    `keys` are idempotency keys older than ``keeping.retention.KEY_WINDOW_MS``, which are forgotten.
     """
 
     blobs: int
     blob_bytes: int
     freed_bytes: int
+    keys: int = 0
 
 
 @runtime_checkable

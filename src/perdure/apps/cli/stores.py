@@ -30,6 +30,7 @@ def add_to(program: typer.Typer) -> None:
     """Make ``perdure store`` known."""
     # By name: its options are those of this package.
     importlib.import_module("perdure.apps.upkeep.commands").add_to(store_commands)
+    importlib.import_module("perdure.apps.cli.keeping.limits").add_to(store_commands)
     program.add_typer(store_commands, name="store")
 
 

@@ -15,6 +15,7 @@ import apsw
 from perdure.errors import (
     InvalidEntry,
     PerdureError,
+    QuotaExceeded,
     StoreCorrupt,
     StoreFull,
     StoreReadOnly,
@@ -22,6 +23,9 @@ from perdure.errors import (
 )
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+QUOTA = "perdure quota "
+"""How the words begin with which a trigger of ``keeping.quotas`` refuses a commit."""
+
 _NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 Meaning = Callable[[str, str], PerdureError]
@@ -33,6 +37,12 @@ def _unavailable(reason: str) -> Meaning:
 
 _WAITED = _unavailable("other processes kept it locked for too long")
 
+
+def _refused(store: str, words: str) -> PerdureError:
+    _, is_quota, what = words.partition(QUOTA)
+    return QuotaExceeded(what) if is_quota else StoreUnavailable(store, words)
+
+
 MEANINGS: tuple[tuple[type[apsw.Error], Meaning], ...] = (
     (apsw.CorruptError, StoreCorrupt),
     (apsw.NotADBError, StoreCorrupt),
@@ -41,6 +51,7 @@ MEANINGS: tuple[tuple[type[apsw.Error], Meaning], ...] = (
     (apsw.FullError, lambda store, _: StoreFull(store)),
     (apsw.ReadOnlyError, lambda store, _: StoreReadOnly(store)),
     (apsw.PermissionsError, lambda store, _: StoreReadOnly(store)),
+    (apsw.ConstraintError, _refused),
     (apsw.BusyError, _WAITED),
     (apsw.LockedError, _WAITED),
     (apsw.ProtocolError, _WAITED),

@@ -28,6 +28,8 @@ from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
+from perdure.stores.keeping.quotas import Quota, Usage
+from perdure.stores.keeping.retention import KEY_WINDOW_MS, Holding, Retention
 from perdure.stores.key import StoreKey
 from perdure.stores.operating.figures import StoreFigures
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
@@ -45,7 +47,7 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.sqlite import appending, reading, verify
 from perdure.stores.sqlite.database import Database, attach, detach
-from perdure.stores.sqlite.keeping import running
+from perdure.stores.sqlite.keeping import quotas, retaining, running
 from perdure.stores.sqlite.keeping.records import certificates_of
 from perdure.stores.sqlite.packing.cipher import cipher_of
 from perdure.stores.sqlite.packing.contents import Packed, packed
@@ -275,10 +277,15 @@ class _Upkeep(_Handle):
         for part in batched(found.blobs):
             removed = await database.write(partial(collecting.remove, found, part), self.durability)
             blobs, blob_bytes = blobs + len(removed), blob_bytes + sum(removed)
+        keys = await self._write(
+            lambda tables: retaining.forget_keys(
+                tables, self.namespace, self._clock.now_ms() - KEY_WINDOW_MS
+            )
+        )
         freed = 0
         while step := await database.write(collecting.give_back, self.durability):
             freed += step
-        return Vacuumed(blobs, blob_bytes, freed)
+        return Vacuumed(blobs, blob_bytes, freed, keys)
 
 
 class _Sealing(_Handle):
@@ -320,7 +327,55 @@ class _Erasing(_Handle):
         return await self._read(certificates_of)
 
 
-class SqliteStore(_Writing, _Reading, _Namespace, _Searching, _Upkeep, _Sealing, _Erasing):
+class _Retaining(_Handle):
+    """`Retaining` and `Limiting`: in steps, between which others write."""
+
+    async def retention(self) -> Retention:
+        return await self._read(retaining.policy_of)
+
+    async def set_retention(self, policy: Retention) -> None:
+        await self._write(lambda tables: retaining.set_policy(tables, self.namespace, policy))
+
+    async def holdings(self) -> list[Holding]:
+        return await self._read(retaining.holdings, self._clock.now_ms())
+
+    async def remove(self, stream: StreamId) -> bool:
+        at = self._clock.now_ms()
+        request = EraseRequest(
+            id=self._random(16).hex(), scope="session", by="retention", at=at, name=stream
+        )
+        return await running.remove(
+            self._open_database(),
+            self.namespace,
+            request,
+            durability=self.durability,
+            clock=self._clock,
+            random=self._random,
+        )
+
+    async def forget_keys(self, before: int) -> int:
+        return await self._write(
+            lambda tables: retaining.forget_keys(tables, self.namespace, before)
+        )
+
+    async def give_back(self) -> int:
+        freed = 0
+        while step := await self._write(collecting.give_back):
+            freed += step
+        return freed
+
+    async def quota(self) -> tuple[Quota, Usage]:
+        return await self._read(quotas.quota_of)
+
+    async def set_quota(self, quota: Quota) -> None:
+        await self._write(
+            lambda tables: quotas.set_quota(tables, self.namespace, quota), is_composite=True
+        )
+
+
+class SqliteStore(
+    _Writing, _Reading, _Namespace, _Searching, _Upkeep, _Sealing, _Erasing, _Retaining
+):
     """A namespace of an SQLite file; a `SessionStore`, `Searching`, `Vacuuming`, `Erasing`."""
 
     @classmethod

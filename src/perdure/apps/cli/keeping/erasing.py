@@ -41,7 +41,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; there 
 
 def erase(  # noqa: PLR0913 - one parameter for each option
     session: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="The session; or one of the next two.")
+        str | None, typer.Argument(metavar="ID", help="The session; or one of the next two.")
     ] = None,
     *,
     subject: Annotated[

@@ -93,7 +93,7 @@ def begin(
         if plan.taking.is_whole
         for copy in copies.outside(_own_notes(tables, plan.stream, copies.TELLING))
     ]
-    sessions = _marked(tables, namespace, plans, request, random)
+    sessions = marked(tables, namespace, plans, request, random)
     certificate = Certificate(
         id=request.id,
         backend=backend,
@@ -102,7 +102,7 @@ def begin(
         by=request.by,
         at=request.at,
         sessions=sessions,
-        removed=_forgotten(tables, number, plans),
+        removed=forgotten(tables, number, plans),
         copies=(*copies.kept(reach.forks, reach.copies), *outside),
     )
     keep_new(
@@ -150,7 +150,7 @@ def _plans(tables: Tables, namespace: str, reach: Reach) -> list[Plan]:
     if seen:
         trees = {id_: _seen(tables, streams[id_]).tree for id_ in reach.targets}
     heads = {id_: streams[id_].state.head for id_ in reach.targets}
-    plans = [_plan(tables, streams[t.stream], t) for t in takings(reach, heads, seen, trees)]
+    plans = [plan_of(tables, streams[t.stream], t) for t in takings(reach, heads, seen, trees)]
     return [plan for plan in plans if plan.entries or not _was_erased(plan)]
 
 
@@ -158,7 +158,8 @@ def _was_erased(plan: Plan) -> bool:
     return not plan.taking.is_whole or plan.stream.state.info.status == "erased"
 
 
-def _plan(tables: Tables, stream: Stream, taking: Taking) -> Plan:
+def plan_of(tables: Tables, stream: Stream, taking: Taking) -> Plan:
+    """`taking`, with what it amounts to."""
     sizes = [_size(tables, stream.no, each) for each in taking.erased]
     return Plan(stream, taking, sum(size[0] for size in sizes), sum(size[1] for size in sizes))
 
@@ -194,7 +195,7 @@ def _own_notes(tables: Tables, stream: Stream, kinds: Sequence[str]) -> list[Ent
 # ---------------------------------------------------------------- from here on it is erased
 
 
-def _marked(
+def marked(
     tables: Tables,
     namespace: str,
     plans: Sequence[Plan],
@@ -230,7 +231,7 @@ def _closed(tables: Tables, namespace: str, plan: Plan) -> bytes:
     return tables.stream(namespace, plan.taking.stream).state.hash
 
 
-def _forgotten(tables: Tables, namespace: int, plans: Iterable[Plan]) -> Counts:
+def forgotten(tables: Tables, namespace: int, plans: Iterable[Plan]) -> Counts:
     """Remove parts of answers, and the keys of commits to the streams."""
     numbers = [plan.stream.no for plan in plans if plan.taking.is_whole]
     partials = 0

@@ -19,6 +19,7 @@ from perdure.stores.sqlite.keeping.records import (
     names_of,
     open_erasures,
 )
+from perdure.stores.sqlite.keeping.retaining import begin_removal
 from perdure.stores.sqlite.upkeep.collecting import batched, unreferenced
 from perdure.stores.sqlite.upkeep.rekey import unfinished_copy
 from perdure.stores.sqlite.writer import Durability
@@ -47,6 +48,26 @@ async def erase(
     return copies.named(kept, begun) if kept.id == request.id else kept
 
 
+async def remove(
+    database: Database,
+    namespace: str,
+    request: EraseRequest,
+    *,
+    durability: Durability,
+    clock: Clock,
+    random: RandomSource,
+) -> bool:
+    """What ``Retaining.remove`` promises."""
+    is_begun = await database.write(
+        lambda tables: begin_removal(tables, namespace, request, random),
+        durability,
+        is_composite=True,
+    )
+    if is_begun:
+        await go_on(database, durability, clock)
+    return is_begun
+
+
 async def go_on(database: Database, durability: Durability, clock: Clock) -> None:
     """Finish what was begun, by this process or by one that was killed."""
     for erasure in await database.read(open_erasures):
@@ -69,7 +90,7 @@ async def _finish(database: Database, erasure: Open, durability: Durability, clo
     at = clock.now_ms()
     await database.write(lambda tables: removing.finish(tables, no, at, left), durability)
     _remove_leftovers(database)
-    is_empty = await database.truncate_log()
+    is_empty = erasure.is_removal or await database.truncate_log()
     last = removing.seal if is_empty else removing.leave
     await database.write(lambda tables: last(tables, erasure), durability)
 

@@ -1,0 +1,53 @@
+"""What a namespace may hold at most: refused at the commit that would go over it."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+
+class Quota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a namespace may hold; None: any number.
+
+    Units: `max_bytes` are those of bodies and of contents, each content once and as it is kept.
+    Erased sessions and entries do not count.
+    """
+
+    max_sessions: int | None = None
+    max_entries: int | None = None
+    max_bytes: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """It limits nothing."""
+        return self == Quota()
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What a namespace holds of what a quota limits. Units: bytes."""
+
+    sessions: int
+    entries: int
+    bytes: int
+
+
+@runtime_checkable
+class Limiting(Protocol):
+    """A store whose namespaces can have quotas."""
+
+    async def quota(self) -> tuple[Quota, Usage]:
+        """The quota of the namespace, an empty one while none was set, and what it holds.
+
+        Exact, also after a kill. Counts everything while there is no quota.
+        """
+        ...
+
+    async def set_quota(self, quota: Quota) -> None:
+        """`quota` is that of the namespace from now on; an empty one is none.
+
+        From then on a commit that would go over it raises QuotaExceeded, in every process; without
+        one a commit does nothing for it. What is over it already stays.
+        Durable: on return. Reads the whole namespace.
+        """
+        ...

@@ -1,0 +1,178 @@
+"""How long a namespace keeps its sessions: the policy, and which sessions it lets go of.
+
+A session goes whole or stays whole. Forks pin what they share; an open turn, a question that waits
+and a lease protect a session. `expiring` is pure; a backend tells what it holds, and removes one
+session at a time while others write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, Protocol, runtime_checkable
+
+import msgspec
+
+from perdure.session.ids import StreamId
+
+Why = Literal["age", "idle", "count", "bytes"]
+Hold = Literal["forks", "turn", "question", "lease"]
+
+KEY_WINDOW_MS = 30 * 24 * 3_600_000
+"""How long an idempotency key is good at least: 30 days. A retention or a vacuum forgets older."""
+
+
+class Retention(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a namespace keeps; None: no limit.
+
+    Units: seconds since a session was made (`max_age_s`) or its newest user or assistant message
+    (`max_idle_s`); `max_bytes` of bodies. `max_sessions` and `max_bytes` let go of the sessions
+    with the oldest activity first.
+    """
+
+    max_age_s: int | None = None
+    max_idle_s: int | None = None
+    max_sessions: int | None = None
+    max_bytes: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """It keeps everything."""
+        return self == Retention()
+
+
+class Holding(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as retention sees it. Units: times in Unix milliseconds; bytes of bodies."""
+
+    stream: StreamId
+    created_at: int
+    active_at: int
+    entries: int
+    bytes: int
+    forks: tuple[StreamId, ...] = ()
+    hold: Hold | None = None
+
+
+class Expiring(msgspec.Struct, frozen=True):
+    """A session that is let go of, and why."""
+
+    stream: StreamId
+    why: Why
+    entries: int
+    bytes: int
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A session that would go if nothing held it."""
+
+    stream: StreamId
+    why: Why
+    hold: Hold
+
+
+class RetentionPlan(msgspec.Struct, frozen=True):
+    """What a policy lets go of, in an order in which it can go (forks first), and what is held."""
+
+    expiring: tuple[Expiring, ...] = ()
+    held: tuple[Held, ...] = ()
+
+
+class Removed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a retention did.
+
+    Units: bytes; `freed_bytes` of the store's files given back. `keys` are idempotency keys.
+    """
+
+    plan: RetentionPlan
+    sessions: int = 0
+    entries: int = 0
+    bytes: int = 0
+    keys: int = 0
+    freed_bytes: int = 0
+
+
+@runtime_checkable
+class Retaining(Protocol):
+    """A store that can let go of whole sessions while others use it."""
+
+    async def retention(self) -> Retention:
+        """The policy of the namespace; an empty one while none was set."""
+        ...
+
+    async def set_retention(self, policy: Retention) -> None:
+        """`policy` is that of the namespace from now on. Nothing is removed by that.
+
+        Durable: on return.
+        """
+        ...
+
+    async def holdings(self) -> list[Holding]:
+        """Every session of the namespace, as `expiring` wants them. Reads the whole namespace."""
+        ...
+
+    async def remove(self, stream: StreamId) -> bool:
+        """Remove a session with every row of it; False when something holds it now.
+
+        Durable: one operation; killed in between, the next who opens the store finishes it. No
+        position of its entries is given out again.
+        """
+        ...
+
+    async def forget_keys(self, before: int) -> int:
+        """Forget the idempotency keys of commits made before `before`; how many."""
+        ...
+
+    async def give_back(self) -> int:
+        """Give space that is free back to the file system, in steps; bytes."""
+        ...
+
+
+def expiring(holdings: Iterable[Holding], policy: Retention, now: int) -> RetentionPlan:
+    """What `policy` lets go of at `now`, of the sessions that a namespace holds."""
+    oldest_first = sorted(holdings, key=lambda each: (each.active_at, each.stream))
+    wanted = _wanted(oldest_first, policy, now)
+    by_id = {each.stream: each for each in oldest_first}
+    going: dict[StreamId, Expiring] = {}
+    while True:
+        free = [
+            by_id[id_]
+            for id_ in wanted
+            if id_ not in going and by_id[id_].hold is None and going.keys() >= {*by_id[id_].forks}
+        ]
+        if not free:
+            break
+        for each in free:
+            why = wanted[each.stream]
+            going[each.stream] = Expiring(each.stream, why, each.entries, each.bytes)
+    held = [
+        Held(id_, why, by_id[id_].hold or "forks")
+        for id_, why in wanted.items()
+        if id_ not in going
+    ]
+    return RetentionPlan(tuple(going.values()), tuple(held))
+
+
+def _wanted(oldest_first: list[Holding], policy: Retention, now: int) -> dict[StreamId, Why]:
+    """The sessions that should go, whatever holds them."""
+    found: dict[StreamId, Why] = {}
+    for each in oldest_first:
+        if _is_over(now - each.created_at, policy.max_age_s):
+            found[each.stream] = "age"
+        elif _is_over(now - each.active_at, policy.max_idle_s):
+            found[each.stream] = "idle"
+    left = [each for each in oldest_first if each.stream not in found]
+    if policy.max_sessions is not None:
+        surplus = max(0, len(left) - policy.max_sessions)
+        found |= dict.fromkeys((each.stream for each in left[:surplus]), "count")
+        left = left[surplus:]
+    if policy.max_bytes is not None:
+        total = sum(each.bytes for each in left)
+        for each in left:
+            if total <= policy.max_bytes:
+                break
+            found[each.stream] = "bytes"
+            total -= each.bytes
+    return found
+
+
+def _is_over(passed_ms: int, limit_s: int | None) -> bool:
+    return limit_s is not None and passed_ms > limit_s * 1000

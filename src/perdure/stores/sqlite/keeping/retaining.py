@@ -1,0 +1,131 @@
+"""Retention in the file: the policy, what is held by whom, and removing one session whole."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.session.clock import RandomSource
+from perdure.session.ids import StreamId
+from perdure.session.notes import Answer, Question
+from perdure.stores.keeping.cascade import Taking
+from perdure.stores.keeping.erasing import Certificate, EraseRequest
+from perdure.stores.keeping.retention import Hold, Holding, Retention
+from perdure.stores.sqlite.appending import namespace_number
+from perdure.stores.sqlite.keeping.deciding import forgotten, marked, plan_of
+from perdure.stores.sqlite.keeping.records import keep_new
+from perdure.stores.sqlite.rows import Tables
+
+_HOLDINGS = """
+SELECT s.no, s.id, s.created_at, s.updated_at, s.head + 1, s.open_turn IS NOT NULL,
+    s.owner IS NOT NULL AND s.until > ?, coalesce(b.size, 0)
+FROM stream AS s LEFT JOIN (
+    SELECT stream, sum(length(body)) AS size FROM entry GROUP BY stream
+) AS b ON b.stream = s.no
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.kind = 'session'
+    AND s.status <> 'erased'
+"""
+
+_FORKS = """
+SELECT b.origin, s.id FROM birth AS b JOIN stream AS s ON s.no = b.stream
+WHERE b.origin IS NOT NULL AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
+"""
+
+_WAITS = """
+SELECT 1 FROM entry AS q WHERE q.stream = ? AND q.kind = ? AND q.kind > 31 AND NOT EXISTS (
+    SELECT 1 FROM entry AS a WHERE a.stream = q.stream AND a.kind = ? AND a.kind > 31
+        AND a.ref = q.seq)
+LIMIT 1
+"""
+
+_POLICY = """
+SELECT policy FROM retention WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
+"""
+
+_policy = msgspec.json.Decoder(Retention)
+
+
+def policy_of(tables: Tables, namespace: str) -> Retention:
+    """The policy of the namespace."""
+    kept = tables.value(_POLICY, namespace)
+    return Retention() if kept is None else _policy.decode(kept)
+
+
+def set_policy(tables: Tables, namespace: str, policy: Retention) -> None:
+    """`policy` is that of the namespace from now on."""
+    number = namespace_number(tables, namespace)
+    content = msgspec.json.encode(policy)
+    tables.run("INSERT OR REPLACE INTO retention VALUES (?, ?)", (number, content))
+
+
+def holdings(tables: Tables, namespace: str, now: int) -> list[Holding]:
+    """What ``Retaining.holdings`` promises."""
+    forks: dict[int, list[StreamId]] = {}
+    for origin, fork in tables.rows(_FORKS, namespace):
+        forks.setdefault(origin, []).append(StreamId(fork))
+    return [
+        Holding(
+            stream=StreamId(id_),
+            created_at=created_at,
+            active_at=updated_at,
+            entries=entries,
+            bytes=size,
+            forks=tuple(forks.get(no, ())),
+            hold=_hold(tables, no, is_open=bool(is_open), is_led=bool(is_led)),
+        )
+        for no, id_, created_at, updated_at, entries, is_open, is_led, size in list(
+            tables.rows(_HOLDINGS, now, namespace)
+        )
+    ]
+
+
+def _hold(tables: Tables, stream: int, *, is_open: bool, is_led: bool) -> Hold | None:
+    if is_open:
+        return "turn"
+    if is_led:
+        return "lease"
+    kinds = (tables.kind_number(Question.kind), tables.kind_number(Answer.kind) or -1)
+    has_question = kinds[0] is not None and tables.value(_WAITS, stream, *kinds) is not None
+    return "question" if has_question else None
+
+
+def begin_removal(
+    tables: Tables, namespace: str, request: EraseRequest, random: RandomSource
+) -> bool:
+    """Take a session out of sight and write down that it goes; False when something holds it.
+
+    Raises: SessionNotFound.
+    """
+    stream = tables.stream(namespace, request.name or "")
+    is_led = stream.owner is not None and stream.until > request.at
+    is_open = stream.state.open_turn is not None
+    has_forks = tables.value("SELECT 1 FROM birth WHERE origin = ? LIMIT 1", stream.no) is not None
+    if has_forks or _hold(tables, stream.no, is_open=is_open, is_led=is_led) is not None:
+        return False
+    number = namespace_number(tables, namespace)
+    erased = ((0, stream.state.head),) if stream.state.head >= 0 else ()
+    plan = plan_of(
+        tables, stream, Taking(stream=stream.state.header.id, is_whole=True, erased=erased)
+    )
+    sessions = marked(tables, namespace, [plan], request, random)
+    forgotten(tables, number, [plan])
+    certificate = Certificate(
+        id=request.id,
+        backend="sqlite",
+        namespace=namespace,
+        scope="session",
+        by=request.by,
+        at=request.at,
+        sessions=sessions,
+    )
+    keep_new(tables, number, certificate, [(stream.no, erased)], is_removal=True)
+    return True
+
+
+def forget_keys(tables: Tables, namespace: str, before: int) -> int:
+    """What ``Retaining.forget_keys`` promises."""
+    tables.run(
+        "DELETE FROM idempotency WHERE at < ?"
+        " AND namespace = (SELECT no FROM namespace WHERE name = ?)",
+        (before, namespace),
+    )
+    return int(tables.value("SELECT changes()"))

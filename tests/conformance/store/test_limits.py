@@ -1,0 +1,233 @@
+"""Retention and quotas, of every backend that has them."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from perdure.errors import QuotaExceeded, SessionNotFound
+from perdure.session.codec import new_side, new_tree
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import ModelChange
+from perdure.session.notes import Answer, Question
+from perdure.session.search.values import SearchQuery
+from perdure.stores.keeping.erasing import EraseRequest, Erasing
+from perdure.stores.keeping.quotas import Limiting, Quota, Usage
+from perdure.stores.keeping.retention import Retaining, Retention, expiring
+from perdure.stores.protocol import Commit, Searching, SessionStore, Write
+from tests.conformance.store.backends import Data
+from tests.conformance.store.building import (
+    MINUTE_MS,
+    S,
+    append,
+    create,
+    fork,
+    header,
+    replied,
+    said,
+    texts,
+    turn_started,
+)
+from tests.fakes.clock import START_MS
+
+T = StreamId("t")
+
+
+@pytest.fixture
+def retaining(store: SessionStore) -> Retaining:
+    if not isinstance(store, Retaining):
+        pytest.skip("it has no retention")
+    return store
+
+
+@pytest.fixture
+def limiting(store: SessionStore) -> Limiting:
+    if not isinstance(store, Limiting):
+        pytest.skip("it has no quotas")
+    return store
+
+
+# ---------------------------------------------------------------- retention
+
+
+async def test_a_policy_is_kept(retaining: Retaining, data: Data) -> None:
+    assert await retaining.retention() == Retention()
+
+    await retaining.set_retention(Retention(max_idle_s=60, max_bytes=5))
+
+    assert await retaining.retention() == Retention(max_idle_s=60, max_bytes=5)
+    other = cast("Retaining", await data.open("other"))
+    assert await other.retention() == Retention()
+
+
+async def test_a_removed_session_leaves_nothing_and_no_position_is_given_twice(
+    store: SessionStore, retaining: Retaining
+) -> None:
+    await create(store, T, said("stays, marmalade"))
+    await create(store, header("s", title="marmalade"), said("marmalade", alias="x"))
+    await append(store, S, new_tree(ModelChange("m:1")), replied("marmalade"), key="k")
+    newest = await store.position()
+
+    assert await retaining.remove(S)
+
+    with pytest.raises(SessionNotFound):
+        await store.state(S)
+    assert [each.entry.stream for each in await store.feed(0)] == ["t"]
+    if isinstance(store, Searching):
+        hits = await store.search(SearchQuery(text="marmalade"))
+        assert [hit.stream for hit in hits] == ["t"]
+    assert (await store.verify()).problems == ()
+    assert await cast("Erasing", store).erasures() == []
+    await create(store, S, said("another"))
+    await append(store, T, said("b"), key="k")
+    assert (await store.feed(0))[-1].position > newest
+    assert texts(await store.entries(S)) == ["another"]
+    assert (await store.verify()).problems == ()
+
+
+async def test_forks_turns_questions_and_leases_hold_a_session(
+    store: SessionStore, retaining: Retaining
+) -> None:
+    for name in ("forked", "turn", "asked", "led", "answered"):
+        await create(store, name, said("a"))
+    await fork(store, StreamId("forked"), "f")
+    lease = await store.acquire_lease(StreamId("turn"), "me", MINUTE_MS)
+    await append(store, StreamId("turn"), turn_started(), lease=lease)
+    await store.release_lease(lease)
+    await store.acquire_lease(StreamId("led"), "me", MINUTE_MS)
+    question = Question("interrupted", "go on?", ("yes", "no"))
+    for name in ("asked", "answered"):
+        await append(store, StreamId(name), new_side(question))
+    await append(store, StreamId("answered"), new_side(Answer("yes", "me"), EntryId("answered/1")))
+
+    held = {each.stream: (each.hold, each.forks) for each in await retaining.holdings()}
+
+    assert held == {
+        "forked": (None, ("f",)),
+        "f": (None, ()),
+        "turn": ("turn", ()),
+        "led": ("lease", ()),
+        "asked": ("question", ()),
+        "answered": (None, ()),
+    }
+    for name in ("forked", "turn", "led", "asked"):
+        assert not await retaining.remove(StreamId(name))
+    assert await retaining.remove(StreamId("answered"))
+    assert await retaining.remove(StreamId("f"))
+    assert await retaining.remove(StreamId("forked"))
+    assert (await store.verify()).problems == ()
+
+
+async def test_a_large_session_goes_in_steps_and_its_space_is_given_back(
+    store: SessionStore, retaining: Retaining
+) -> None:
+    await create(store, T, said("stays"))
+    for _ in range(3):
+        await (append if await _is_there(store) else create)(
+            store, S, *[said("x" * 3_000) for _ in range(400)]
+        )
+    before = (await store.info()).size_bytes
+
+    plan = expiring(await retaining.holdings(), Retention(max_bytes=1_000), START_MS)
+    assert [(each.stream, each.why) for each in plan.expiring] == [("s", "bytes")]
+    assert await retaining.remove(S)
+    await retaining.give_back()
+
+    assert (await store.info()).size_bytes < before / 2
+    assert (await store.verify()).problems == ()
+
+
+async def _is_there(store: SessionStore) -> bool:
+    return S in {info.id for info in await store.sessions()}
+
+
+async def test_keys_are_forgotten_by_their_age(store: SessionStore, retaining: Retaining) -> None:
+    await create(store, S)
+    await append(store, S, said("old"), key="old", at=START_MS)
+    await append(store, S, said("new"), key="new", at=START_MS + 10)
+
+    assert await retaining.forget_keys(START_MS + 5) == 1
+
+    await append(store, S, said("old"), key="old")
+    await append(store, S, said("new"), key="new")
+    assert texts(await store.entries(S)) == ["old", "new", "old"]
+
+
+# ---------------------------------------------------------------- quotas
+
+
+async def test_a_commit_over_a_quota_is_refused_whole(
+    store: SessionStore, limiting: Limiting
+) -> None:
+    await create(store, S, said("a"))
+    await limiting.set_quota(Quota(max_entries=3, max_sessions=2))
+
+    await append(store, S, said("b"), said("c"))
+    with pytest.raises(QuotaExceeded) as refused:
+        await append(store, S, said("d"))
+    assert refused.value.quota == "entries"
+    await create(store, T)
+    with pytest.raises(QuotaExceeded) as refused:
+        await create(store, "u")
+    assert refused.value.quota == "sessions"
+
+    assert texts(await store.entries(S)) == ["a", "b", "c"]
+    assert (await limiting.quota())[1].entries == 3
+    assert (await store.verify()).problems == ()
+    await limiting.set_quota(Quota())
+    await append(store, S, said("d"))
+
+
+async def test_bytes_count_bodies_and_contents_once(
+    store: SessionStore, limiting: Limiting
+) -> None:
+    await create(store, S)
+    await limiting.set_quota(Quota(max_bytes=100_000))
+    content = bytes(range(256)) * 4
+
+    for _ in range(2):
+        write = Write(stream=S, entries=(said("a"),))
+        await store.commit(Commit(writes=(write,), at=START_MS, blobs=(content,)))
+
+    used = (await limiting.quota())[1]
+    await limiting.set_quota(Quota())
+    assert (await limiting.quota())[1] == used
+    assert 0 < used.bytes < 2 * len(content)
+
+
+async def test_what_is_erased_no_longer_counts(store: SessionStore, limiting: Limiting) -> None:
+    await limiting.set_quota(Quota(max_entries=3, max_sessions=1))
+    await create(store, S, said("a"), said("b"), said("c"))
+
+    request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
+    await cast("Erasing", store).erase(request)
+
+    assert (await limiting.quota())[1].sessions == 0
+    await create(store, T, said("a"))
+    used = (await limiting.quota())[1]
+    await limiting.set_quota(Quota())
+    assert (await limiting.quota())[1] == used
+
+
+async def test_what_was_removed_no_longer_counts(
+    store: SessionStore, limiting: Limiting, retaining: Retaining
+) -> None:
+    await create(store, S, said("a"), said("b"))
+    await limiting.set_quota(Quota(max_entries=2))
+
+    await retaining.remove(S)
+
+    assert (await limiting.quota())[1] == Usage(0, 0, 0)
+
+
+async def test_a_quota_is_of_one_namespace_and_of_every_handle(
+    data: Data, store: SessionStore, limiting: Limiting
+) -> None:
+    await create(store, S)
+    await limiting.set_quota(Quota(max_entries=0))
+    again, other = await data.open(), await data.open("other")
+
+    with pytest.raises(QuotaExceeded):
+        await append(again, S, said("a"))
+    await create(other, S, said("a"))
