@@ -81,6 +81,42 @@ def test_a_history_is_followed_until_ctrl_c(world: World, folder: Path) -> None:
     assert world.ok("export", SAMPLE_ID, "--format", "pi").out.encode() == content
 
 
+def test_what_grows_can_be_searched_whatever_happens_to_the_command(
+    world: World, folder: Path
+) -> None:
+    def said(number: int, text: str) -> bytes:
+        parent = f'"{number - 1:08}"' if number else "null"
+        message = f'{{"role":"user","content":"{text}","timestamp":{1775000000000 + number}}}'
+        head = f'"type":"message","id":"{number:08}","parentId":{parent}'
+        return f'{{{head},"timestamp":"2026-04-01T10:00:00.000Z","message":{message}}}\n'.encode()
+
+    def hits(phrase: str) -> int:
+        return len(world.ok("sessions", "search", f'"{phrase}"', "--json").json)
+
+    live = folder / "live.jsonl"
+    header = b'{"type":"session","version":3,"id":"live","timestamp":"2026-04-01T10:00:00.000Z"}\n'
+    live.write_bytes(header + said(0, "a walrus sings"))
+    with watching(world, str(folder), "--json") as process:
+        assert next_change(process)["messages"] == 1
+        assert (hits("walrus sings"), hits("heron waits")) == (1, 0)
+        with live.open("ab") as file:
+            file.write(said(1, "a heron waits"))
+        assert next_change(process)["messages"] == 1
+        assert hits("heron waits") == 1
+        with live.open("ab") as file:
+            file.write(said(2, "an otter dives")[:60])  # killed in the middle of a line
+        process.kill()
+        process.wait()
+    with live.open("ab") as file:
+        file.write(said(2, "an otter dives")[60:] + said(3, "a plover runs"))
+    with watching(world, str(folder), "--json") as process:
+        assert next_change(process)["messages"] == 2
+        phrases = ("walrus sings", "heron waits", "otter dives", "plover runs")
+        assert [hits(phrase) for phrase in phrases] == [1, 1, 1, 1]
+        assert stopped(process) == (0, "")
+    assert world.ok("export", "live", "--format", "pi").out.encode() == live.read_bytes()
+
+
 def test_a_person_reads_a_line_a_change(world: World, folder: Path) -> None:
     (folder / "a.jsonl").write_bytes(SAMPLE.read_bytes())
     (folder / "b.jsonl").write_bytes(b"no session\n")
