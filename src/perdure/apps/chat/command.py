@@ -50,6 +50,24 @@ PromptOption = Annotated[
         help="Say this, print the answer, and leave.",
     ),
 ]
+SessionOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID", help="Go on with this session: its id, how that begins, or a file of it."
+    ),
+]
+ContinueOption = Annotated[
+    bool, typer.Option("--continue", help="Go on with the newest session of the folder.")
+]
+PickOption = Annotated[
+    bool, typer.Option("--pick", help="Choose the session to go on with, with the keyboard.")
+]
+FolderOption = Annotated[
+    Path, typer.Option(metavar="DIR", help="Where the tools look; a session keeps its own.")
+]
+ScenarioOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Let the scripted model act a scenario.")
+]
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -71,22 +89,12 @@ def add_to(program: typer.Typer) -> None:
 def chat(  # noqa: PLR0913 - each is an option of the command
     *,
     model: ModelOption = None,
-    session: Annotated[
-        str | None, typer.Option(metavar="ID", help="Go on with this session.")
-    ] = None,
-    continues: Annotated[
-        bool, typer.Option("--continue", help="Go on with the newest session of the folder.")
-    ] = False,
-    is_picking: Annotated[
-        bool, typer.Option("--pick", help="Choose the session to go on with, with the keyboard.")
-    ] = False,
+    session: SessionOption = None,
+    continues: ContinueOption = False,
+    is_picking: PickOption = False,
     prompt: PromptOption = None,
-    cwd: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where the tools look; a session keeps its own.")
-    ] = Path(),
-    scenario: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Let the scripted model act a scenario.")
-    ] = None,
+    cwd: FolderOption = Path(),
+    scenario: ScenarioOption = None,
     approve: ApproveOption = None,
     commands: CommandsOption = None,
     domains: DomainsOption = None,
@@ -116,20 +124,10 @@ def chat(  # noqa: PLR0913 - each is an option of the command
         4    another process runs a turn of the session
         130  stopped with Ctrl-C
     """
-    if (session is not None) + continues + is_picking > 1:
-        raise UsageMistake("--session, --continue and --pick exclude each other; keep one")
-    if prompt is not None and not prompt.strip():
-        raise UsageMistake("there is nothing to say after -p; leave it out to talk line by line")
-    if not cwd.is_dir():
-        raise PathNotFound(str(cwd))
-    if (session is not None or is_picking) and (approve or commands or domains or scope):
-        raise UsageMistake(
-            "a session keeps its permissions for life; leave out --approve, --allow-command, "
-            "--allow-domain and --scope, or begin a new one"
-        )
+    wanted = Wanted(session, continues, is_picking, prompt, cwd, as_json)
+    _check(wanted, is_permitting=bool(approve or commands or domains or scope))
     allowed = permissions_of(os.environ, approve, commands, domains, scope)
     acted = None if scenario is None else scenario_in(scenario)
-    wanted = Wanted(session, continues, is_picking, prompt, cwd, as_json)
 
     async def work() -> int:
         async with writable_store(store, namespace) as opened:
@@ -140,6 +138,22 @@ def chat(  # noqa: PLR0913 - each is an option of the command
                 await answering.close()
 
     return run(work)
+
+
+def _check(wanted: Wanted, *, is_permitting: bool) -> None:
+    """Refuse what makes no sense together. Raises: UsageMistake, PathNotFound."""
+    is_named = wanted.session is not None
+    if is_named + wanted.continues + wanted.is_picking > 1:
+        raise UsageMistake("--session, --continue and --pick exclude each other; keep one")
+    if wanted.prompt is not None and not wanted.prompt.strip():
+        raise UsageMistake("there is nothing to say after -p; leave it out to talk line by line")
+    if not wanted.cwd.is_dir():
+        raise PathNotFound(str(wanted.cwd))
+    if (is_named or wanted.is_picking) and is_permitting:
+        raise UsageMistake(
+            "a session keeps its permissions for life; leave out --approve, --allow-command, "
+            "--allow-domain and --scope, or begin a new one"
+        )
 
 
 async def _talk(answering: Answering, wanted: Wanted) -> int:
