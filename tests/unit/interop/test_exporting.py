@@ -15,7 +15,7 @@ from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import MESSAGE, Message, UnknownPart, user
-from perdure.session.notes import ImportSource
+from perdure.session.notes import ImportSource, Label, SessionInfoChanged
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Write
 from tests.fakes import operator_reader
@@ -202,3 +202,15 @@ async def test_an_import_original_that_is_gone_is_written_anew(format: ExportFor
     stream = (await imported(other, gone)).session
     written = (await export_session(other, stream, format)).content
     assert (await imported(empty_store(), written)).format == format
+
+
+@pytest.mark.parametrize("format", FORMATS)
+async def test_a_note_of_a_newer_perdure_stops_no_export(format: ExportFormat) -> None:
+    store, stream = await stored()
+    notes = (
+        NewEntry(SessionInfoChanged.kind, b'{"title":7}', v=9, lane="side"),
+        NewEntry(Label.kind, b'{"text":7}', v=9, lane="side"),
+        NewEntry(ImportSource.kind, b'{"of":"the future"}', v=9, lane="side"),
+    )
+    await store.commit(Commit(writes=(Write(stream=stream, entries=notes),), at=2))
+    assert (await export_session(store, stream, format)).content
