@@ -16,6 +16,7 @@ import errno
 import os
 import re
 import stat
+import unicodedata
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -30,7 +31,7 @@ MAX_DEPTH = 128
 MAX_LINKS = 32
 MAX_PATH = 4096
 
-_drive = re.compile(r"[A-Za-z]:[\\/]")
+_drive = re.compile(r"[A-Za-z]:/")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -358,11 +359,20 @@ class _Walk:
             os.close(self._held.pop())
 
 
+def _is_dots(name: str) -> bool:
+    """Whether `name` only looks like the directory itself, or the one above."""
+    shown = unicodedata.normalize("NFKC", name)
+    seen = "".join(c for c in shown if unicodedata.category(c) != "Cf")
+    return seen in (".", "..") and name not in (".", "..")
+
+
 def _checked(path: str) -> str:
     if "\0" in path or path.encode(errors="replace") != path.encode(errors="surrogatepass"):
         raise _Escape("holds characters that no path has")
-    if path.startswith(("\\", "//?", "//.")) or _drive.match(path):
-        raise _Escape("is written for another system; use / between names")
+    if "\\" in path or path.startswith(("//?", "//.")) or _drive.match(path):
+        raise _Escape("is written for another system; put slashes between names")
+    if "://" in path or any(_is_dots(name) for name in path.split("/")):
+        raise _Escape("is no path of a file system")
     if len(path) > MAX_PATH:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     return path
