@@ -34,7 +34,7 @@ HANDLES = {
     ),
     "Store": ("store", (("store", "Store"),)),
     "Turn": ("agents.turn", (("agents.turn", "Turn"),)),
-    "Chat": ("agents.chat", (("agents.chat", "Chat"),)),
+    "Chat": ("agents.chat", (("agents.resting", "Resting"), ("agents.chat", "Chat"))),
     "Runtime": ("agents.runtime", (("agents.runtime", "Runtime"),)),
 }
 HIDDEN = frozenset({"backend", "outside", "bus", "aclose"})

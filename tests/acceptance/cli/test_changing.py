@@ -158,3 +158,15 @@ def test_a_compaction_tells_what_left_and_what_is_pinned(world: World) -> None:
     assert made["left"]["pinned"] == [first]
     assert first not in made["left"]["entries"]
     assert sum(made["left"]["roles"].values()) == len(made["left"]["entries"]) > 2
+
+
+def test_a_branch_is_left_with_a_summary(world: World) -> None:
+    world.ok("chat", stdin="the first question\nthe second question\n")
+    (session,) = (row["id"] for row in world.ok("sessions", "list", "--json").json)
+    first = world.ok("sessions", "tree", session, "--json").json["roots"][0]["id"]
+    words = ("sessions", "branch", session, first)
+    assert world.run(*words, "--focus", "x").code == 2
+    moved = world.ok(*words, "--summarize", "-m", "scripted:echo", "--json").json
+    assert moved["moved"] is True
+    context = world.ok("sessions", "context", session, "--json").json
+    assert "Another continuation" in str(context["messages"])

@@ -126,3 +126,27 @@ async def compacted(
             return await chat.compact(focus)
     finally:
         await answering.close()
+
+
+async def branched(
+    store: Store, session: str, entry: str | None, model: str | None, focus: str | None
+) -> Entry | None:
+    """Go on from `entry` and have the branch that is left summarised there; None: it is there.
+
+    Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed; EntryNotFound; HookBlocked.
+    """
+    answering = Answering(store, model=model, scenario=None)
+    try:
+        async with answering.runtime:
+            stream = await store.backend.find(session)
+            state = await store.backend.state(stream)
+            if state.open_turn is not None:
+                raise TurnOpen(session, state.open_turn)
+            chat = (await answering.go_on(session)).chat
+            target = None if entry is None else (await chat.session.path(entry))[-1].id
+            if target == state.leaf:
+                return None
+            await answering.use_model(chat)
+            return await chat.branch(target, focus)
+    finally:
+        await answering.close()

@@ -61,10 +61,21 @@ def _change(session: str, work: Work, store: str | None, namespace: str, *, as_j
     return run(change)
 
 
+FocusOption = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", callback=only_text, help="What the summary must keep."),
+]
+
+
 def branch(
     session: SessionArgument,
     entry: EntryArgument,
     *,
+    is_summarised: Annotated[
+        bool, typer.Option("--summarize", help="Tell at ENTRY what the left branch was.")
+    ] = False,
+    focus: FocusOption = None,
+    model: ModelOption = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
@@ -72,18 +83,28 @@ def branch(
     """Go on from another entry.
 
     The next message is appended there. Nothing is deleted: the branch that is left stays in the
-    tree, and one can go back to it. "root" is the place before the first entry.
+    tree, and one can go back to it. "root" is the place before the first entry. With --summarize a
+    model writes a summary of the branch that is left, which the conversation goes on from.
 
     Examples:
         perdure sessions branch 01jd 12    # go on from entry 12
         perdure sessions branch 01jd root  # start over in the same session
+        perdure sessions branch 01jd 12 --summarize --focus "what did not work"
 
     Exit codes:
+        1  the model did not answer
         4  a turn is running in the session
     """
+    if not is_summarised and (focus is not None or model is not None):
+        raise UsageMistake("--focus and --model are about the summary: add --summarize")
 
-    async def work(handle: Session, _: Store) -> Told:
-        moved = await handle.branch(None if entry == ROOT else entry)
+    async def work(handle: Session, opened: Store) -> Told:
+        target = None if entry == ROOT else entry
+        if is_summarised:
+            talking = importlib.import_module("perdure.apps.chat.answering")
+            moved: Entry | None = await talking.branched(opened, handle.id, target, model, focus)
+        else:
+            moved = await handle.branch(target)
         await handle.info()
         verb = "now goes on" if moved else "goes on already"
         data = {"leaf": handle.leaf, "moved": moved is not None}
@@ -270,10 +291,7 @@ def _pinned(
 def compact(
     session: SessionArgument,
     *,
-    focus: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", callback=only_text, help="What the summary must keep."),
-    ] = None,
+    focus: FocusOption = None,
     model: ModelOption = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,

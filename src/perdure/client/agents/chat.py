@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
-from perdure.client.agents.agent import Agent
-from perdure.client.agents.running import Running
+from perdure.client.agents.resting import Resting
 from perdure.client.agents.turn import Signals, Turn
-from perdure.client.agents.workspace import Workspace
-from perdure.client.session import Session
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition
-from perdure.models.protocol import ThinkingLevel
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import Entry
-from perdure.session.ids import StreamId
-from perdure.session.kinds import MESSAGE, ModelChange, ThinkingChange
-from perdure.session.ledger import Spending
+from perdure.session.kinds import MESSAGE
 from perdure.session.messages import Message, user
 from perdure.session.notes import Queued, SessionCancelled
 from perdure.stores.protocol import Commit, Write
@@ -26,45 +18,12 @@ from perdure.stores.protocol import Commit, Write
 Said = str | Message
 """What a person says: text, or a message of role ``user``."""
 
-ChatStatus = Literal["idle", "running", "closed"]
 
-
-class Chat:
+class Chat(Resting):
     """One session and the agent that answers in it. Made by `Runtime.start` and `Runtime.resume`.
 
     One turn runs at a time. `turn` is the newest turn that this handle has run, None before any.
     """
-
-    def __init__(
-        self,
-        session: Session,
-        agent: Agent,
-        workspace: Workspace,
-        running: Running,
-        turns: set[Turn],
-    ) -> None:
-        self.session = session
-        self.agent = agent
-        self.workspace = workspace
-        self.turn: Turn | None = None
-        self._running = running
-        self._turns = turns
-        self._is_closed = False
-
-    @property
-    def id(self) -> StreamId:
-        """The session's id."""
-        return self.session.id
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a turn of this handle is running."""
-        return self.turn is not None and self.turn.is_running
-
-    @property
-    def status(self) -> ChatStatus:
-        """What can be done with this handle: ``closed`` is one that was cancelled or ended."""
-        return "closed" if self._is_closed else "running" if self.is_running else "idle"
 
     def send(self, said: Said) -> Turn:
         """Say something; the turn that answers it runs at once.
@@ -150,34 +109,6 @@ class Chat:
         self._is_closed = True
         await self.abort()
         await self.session.end(reason)
-
-    async def spent(self) -> Spending:
-        """What the session has spent on models so far, by the calls in its own log."""
-        return await self._running.spent()
-
-    async def set_model(self, model: str) -> Entry:
-        """Use another model (``provider:name``) from the next turn on, on this branch."""
-        return await self.session.append(ModelChange(model))
-
-    async def set_thinking_level(self, level: ThinkingLevel) -> Entry:
-        """Use another thinking level from the next turn on, on this branch."""
-        return await self.session.append(ThinkingChange(level))
-
-    async def compact(self, focus: str | None = None) -> Entry | None:
-        """Summarise what can leave the context now. `focus` says what the summary must keep.
-
-        Shape: the compaction; None when nothing can leave the context.
-        Raises: InvalidTransition while a turn runs; TurnOpen; LeaseHeld; TurnFailed when no usable
-        summary came.
-        """
-        self._require_idle("compact")
-        return await self._running.compact(focus)
-
-    def _require_idle(self, wanted: str) -> None:
-        if self._is_closed:
-            raise InvalidTransition("closed", wanted)
-        if self.is_running:
-            raise InvalidTransition("running", wanted)
 
 
 def _message(said: Said) -> Message:

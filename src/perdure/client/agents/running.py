@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast, get_args
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.turn import Signals
+from perdure.context.branch_summary import (
+    branch_files,
+    branch_summary_request,
+    branch_summary_text,
+)
 from perdure.context.build import build_context
 from perdure.context.tokens import estimate_request
+from perdure.engine.branching import branch_told, entries_left
 from perdure.engine.turns.config import Budget, Judge, Limits, Link, ToolFacts, TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.inputs import Begin, CallFailed, NothingToSummarise, Summarised
@@ -16,6 +23,7 @@ from perdure.engine.turns.leading import Leadership, leading
 from perdure.engine.turns.recovery import carried, lost, open_turn
 from perdure.engine.turns.rules.spending import (
     SummaryOutcome,
+    answer_usage,
     overrun_of,
     overrun_text,
     summary_counted,
@@ -24,17 +32,21 @@ from perdure.engine.turns.runner import TurnRunner
 from perdure.engine.turns.state import TurnState
 from perdure.engine.turns.summarising import summarised, tell_compacted
 from perdure.engine.windows import pinned_window
-from perdure.errors import HeadConflict, InvalidTransition, TurnFailed, TurnOpen
+from perdure.errors import HeadConflict, InvalidTransition, ModelError, TurnFailed, TurnOpen
 from perdure.models.prices import Cost
 from perdure.models.protocol import ModelRequest, ThinkingLevel, ToolDeclaration
 from perdure.session.codec import body_of, new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.fold import ContextWindow
-from perdure.session.kinds import ModelChange, ThinkingChange
+from perdure.session.ids import EntryId
+from perdure.session.kinds import BranchSummary, ModelChange, ThinkingChange
 from perdure.session.ledger import ModelCalled, ModelFinished, Spending
 from perdure.session.messages import Message
 from perdure.session.notes import SessionReopened, SideBody
 from perdure.stores.protocol import Commit, Lease, StreamState, Write
+
+BRANCH_TOKENS = 32_000
+"""How much of a branch is shown for its summary where the model's window is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +118,8 @@ class Running:
         async with leading(self.environment.claim) as leadership:
             window = await self._window(await self._ready(leadership))
             config = self._config(window)
-            spent = await self.spent()
             tokens = self._context_tokens(window)
-            called = ModelCalled(0, config.model, purpose="summary", tokens_estimated=tokens)
-            overrun = overrun_of(called, config, spent)
-            if overrun is not None and config.budget.on_exceed != "warn":
-                reason = overrun_text(config.model, spent, overrun)
-                raise TurnFailed(reason, "budget_exceeded")
-            intent = (await self._append(leadership.lease, new_side(called)))[0]
+            intent, spent = await self._summary_called(leadership, config, tokens)
             outcome = await summarised(
                 self.environment, config.model, config.compaction, "manual", focus
             )
@@ -125,6 +131,39 @@ class Running:
             raise TurnFailed(str(outcome.error), outcome.error.code) from outcome.error
         await tell_compacted(self.environment, outcome)
         return appended[0] if added else None
+
+    async def summarise_branch(
+        self, target: EntryId | None, focus: str | None
+    ) -> BranchSummary | None:
+        """What was said on the branch that is left for `target`; None when nothing was.
+
+        Raises: LeaseHeld; TurnOpen; TurnFailed when no usable summary came.
+        """
+        async with leading(self.environment.claim) as leadership:
+            state = await self._ready(leadership)
+            config = self._config(await self._window(state))
+            entries = await entries_left(self.environment.store, self._stream, state.leaf, target)
+            request = self._branch_request(entries, config, focus)
+            if request is None:
+                return None
+            tokens = estimate_request(request)
+            intent, spent = await self._summary_called(leadership, config, tokens)
+            try:
+                reply = await branch_told(self.environment, request)
+            except ModelError as error:
+                failed = CallFailed(error)
+                closing = _closing(failed, config.model, spent)
+                await self._append(leadership.lease, new_side(closing, intent.id))
+                raise TurnFailed(str(error), error.code) from error
+            usage, is_estimated = answer_usage(config.model, tokens, reply, config)
+            after = spent.plus(usage)
+            closing = ModelFinished(
+                "stop", usage, model=config.model, is_estimated=is_estimated, spent=after
+            )
+            await self._append(leadership.lease, new_side(closing, intent.id))
+        files = branch_files(entries)
+        text = branch_summary_text(entries, reply.text)
+        return BranchSummary(text, target, tuple(files.read), tuple(files.modified), usage)
 
     async def spent(self) -> Spending:
         """What the session has spent by the calls in its own log."""
@@ -146,6 +185,29 @@ class Running:
             return
 
     # ------------------------------------------------------------ inside
+
+    async def _summary_called(
+        self, leadership: Leadership, config: TurnConfig, tokens: int
+    ) -> tuple[Entry, Spending]:
+        """The intent of a call for a summary, in the log, and what was spent before.
+
+        Raises: TurnFailed where it may cost more than the session is to spend.
+        """
+        spent = await self.spent()
+        called = ModelCalled(0, config.model, purpose="summary", tokens_estimated=tokens)
+        overrun = overrun_of(called, config, spent)
+        if overrun is not None and config.budget.on_exceed != "warn":
+            raise TurnFailed(overrun_text(config.model, spent, overrun), "budget_exceeded")
+        return (await self._append(leadership.lease, new_side(called)))[0], spent
+
+    def _branch_request(
+        self, entries: Sequence[Entry], config: TurnConfig, focus: str | None
+    ) -> ModelRequest | None:
+        scale = self.environment.scales.of(config.model)
+        budget = BRANCH_TOKENS if config.window_tokens is None else config.window_tokens // 2
+        return branch_summary_request(
+            entries, config.model, budget_tokens=budget, scale=scale, focus=focus
+        )
 
     def _tokens_before(self, so_far: TurnState, window: ContextWindow) -> int:
         """As `_context_tokens`, but where the last turn left it nothing is looked at again."""

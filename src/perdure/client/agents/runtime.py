@@ -17,7 +17,7 @@ from perdure.client.agents.running import Running, Terms
 from perdure.client.agents.standing import end_if_idle
 from perdure.client.agents.turn import Turn
 from perdure.client.agents.workspace import Workspace, detected, existing
-from perdure.client.hooking import with_hooks
+from perdure.client.conversation.hooking import with_hooks
 from perdure.client.processes import is_gone, this_process
 from perdure.client.session import Session
 from perdure.client.store import Store

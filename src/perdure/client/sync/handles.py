@@ -12,7 +12,8 @@ import msgspec
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat as AsyncChat
-from perdure.client.agents.chat import ChatStatus, Said
+from perdure.client.agents.chat import Said
+from perdure.client.agents.resting import ChatStatus
 from perdure.client.agents.runtime import Runtime as AsyncRuntime
 from perdure.client.agents.turn import Reply
 from perdure.client.agents.turn import Turn as AsyncTurn
@@ -36,6 +37,7 @@ from perdure.models.protocol import ModelClient, ThinkingLevel
 from perdure.session.entries import LEAF, Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import Origin, SessionInfo
+from perdure.session.kinds import BranchSummary
 from perdure.session.ledger import Spending
 from perdure.session.messages import Message
 from perdure.session.search.values import HITS, Hit, SearchRole
@@ -213,7 +215,7 @@ class Session(Handle[AsyncSession]):
         """
         return self.portal.call(self.asynchronous.branch(entry))
 
-    def branch_with_summary(self, entry: EntryRef | None, summary: str) -> Entry:
+    def branch_with_summary(self, entry: EntryRef | None, summary: str | BranchSummary) -> Entry:
         """Continue from `entry` (None: from before the root) and tell what the left branch was.
 
         Raises: as `branch`.
@@ -571,6 +573,37 @@ class Chat(Handle[AsyncChat]):
         """What can be done with this handle: ``closed`` is one that was cancelled or ended."""
         return self.asynchronous.status
 
+    def spent(self) -> Spending:
+        """What the session has spent on models so far, by the calls in its own log."""
+        return self.portal.call(self.asynchronous.spent())
+
+    def set_model(self, model: str) -> Entry:
+        """Use another model (``provider:name``) from the next turn on, on this branch."""
+        return self.portal.call(self.asynchronous.set_model(model))
+
+    def set_thinking_level(self, level: ThinkingLevel) -> Entry:
+        """Use another thinking level from the next turn on, on this branch."""
+        return self.portal.call(self.asynchronous.set_thinking_level(level))
+
+    def compact(self, focus: str | None = None) -> Entry | None:
+        """Summarise what can leave the context now. `focus` says what the summary must keep.
+
+        Shape: the compaction; None when nothing can leave the context.
+        Raises: InvalidTransition while a turn runs; TurnOpen; LeaseHeld; TurnFailed when no usable
+        summary came.
+        """
+        return self.portal.call(self.asynchronous.compact(focus))
+
+    def branch(self, entry: EntryRef | None, focus: str | None = None) -> Entry | None:
+        """Go on from `entry` (None: from before the root), told what the left branch was.
+
+        The agent's model writes the summary; `focus` says what it must keep. Where nothing was
+        said on the branch, the conversation only moves.
+        Shape: None when it continued from there anyway.
+        Raises: as `compact`; as `Session.branch`.
+        """
+        return self.portal.call(self.asynchronous.branch(entry, focus))
+
     def send(self, said: Said) -> Turn:
         """Say something; the turn that answers it runs at once.
 
@@ -621,27 +654,6 @@ class Chat(Handle[AsyncChat]):
     def end(self, reason: str | None = None) -> None:
         """Abort what runs and close the session; its next turn opens it again."""
         return self.portal.call(self.asynchronous.end(reason))
-
-    def spent(self) -> Spending:
-        """What the session has spent on models so far, by the calls in its own log."""
-        return self.portal.call(self.asynchronous.spent())
-
-    def set_model(self, model: str) -> Entry:
-        """Use another model (``provider:name``) from the next turn on, on this branch."""
-        return self.portal.call(self.asynchronous.set_model(model))
-
-    def set_thinking_level(self, level: ThinkingLevel) -> Entry:
-        """Use another thinking level from the next turn on, on this branch."""
-        return self.portal.call(self.asynchronous.set_thinking_level(level))
-
-    def compact(self, focus: str | None = None) -> Entry | None:
-        """Summarise what can leave the context now. `focus` says what the summary must keep.
-
-        Shape: the compaction; None when nothing can leave the context.
-        Raises: InvalidTransition while a turn runs; TurnOpen; LeaseHeld; TurnFailed when no usable
-        summary came.
-        """
-        return self.portal.call(self.asynchronous.compact(focus))
 
 
 class Runtime(Handle[AsyncRuntime]):

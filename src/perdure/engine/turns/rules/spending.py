@@ -110,6 +110,16 @@ def lost_usage(call: OpenCall, partial: Message | None, config: TurnConfig) -> U
     return estimated_usage(call.model, call.tokens_estimated, partial, config)
 
 
+def answer_usage(
+    model: str, tokens: int | None, answer: Message, config: TurnConfig
+) -> tuple[Usage | None, bool]:
+    """What a call of `tokens` tokens took that gave `answer`, priced; whether by estimate."""
+    if answer.usage is None:
+        return estimated_usage(model, tokens, answer, config), True
+    cost = config.cost(model, answer.usage)
+    return msgspec.structs.replace(answer.usage, cost_microcents=cost), False
+
+
 def summary_counted(
     outcome: SummaryOutcome, model: str, tokens: int | None, config: TurnConfig
 ) -> SummaryOutcome:

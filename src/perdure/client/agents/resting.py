@@ -1,0 +1,101 @@
+"""What can be done with a chat between two turns: its settings, its context, where it goes on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.running import Running
+from perdure.client.agents.turn import Turn
+from perdure.client.agents.workspace import Workspace
+from perdure.client.reading import EntryRef
+from perdure.client.session import Session
+from perdure.errors import InvalidTransition
+from perdure.models.protocol import ThinkingLevel
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.kinds import ModelChange, ThinkingChange
+from perdure.session.ledger import Spending
+
+ChatStatus = Literal["idle", "running", "closed"]
+
+
+class Resting:
+    """The part of a `Chat` that runs no turn."""
+
+    def __init__(
+        self,
+        session: Session,
+        agent: Agent,
+        workspace: Workspace,
+        running: Running,
+        turns: set[Turn],
+    ) -> None:
+        self.session = session
+        self.agent = agent
+        self.workspace = workspace
+        self.turn: Turn | None = None
+        self._running = running
+        self._turns = turns
+        self._is_closed = False
+
+    @property
+    def id(self) -> StreamId:
+        """The session's id."""
+        return self.session.id
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn of this handle is running."""
+        return self.turn is not None and self.turn.is_running
+
+    @property
+    def status(self) -> ChatStatus:
+        """What can be done with this handle: ``closed`` is one that was cancelled or ended."""
+        return "closed" if self._is_closed else "running" if self.is_running else "idle"
+
+    async def spent(self) -> Spending:
+        """What the session has spent on models so far, by the calls in its own log."""
+        return await self._running.spent()
+
+    async def set_model(self, model: str) -> Entry:
+        """Use another model (``provider:name``) from the next turn on, on this branch."""
+        return await self.session.append(ModelChange(model))
+
+    async def set_thinking_level(self, level: ThinkingLevel) -> Entry:
+        """Use another thinking level from the next turn on, on this branch."""
+        return await self.session.append(ThinkingChange(level))
+
+    async def compact(self, focus: str | None = None) -> Entry | None:
+        """Summarise what can leave the context now. `focus` says what the summary must keep.
+
+        Shape: the compaction; None when nothing can leave the context.
+        Raises: InvalidTransition while a turn runs; TurnOpen; LeaseHeld; TurnFailed when no usable
+        summary came.
+        """
+        self._require_idle("compact")
+        return await self._running.compact(focus)
+
+    async def branch(self, entry: EntryRef | None, focus: str | None = None) -> Entry | None:
+        """Go on from `entry` (None: from before the root), told what the left branch was.
+
+        The agent's model writes the summary; `focus` says what it must keep. Where nothing was
+        said on the branch, the conversation only moves.
+        Shape: None when it continued from there anyway.
+        Raises: as `compact`; as `Session.branch`.
+        """
+        self._require_idle("branch")
+        target = None if entry is None else (await self.session.path(entry))[-1].id
+        await self.session.info()  # the handle looks where the conversation stands
+        if self.session.leaf == target:
+            return None
+        summary = await self._running.summarise_branch(target, focus)
+        if summary is None:
+            return await self.session.branch(target)
+        return await self.session.branch_with_summary(target, summary)
+
+    def _require_idle(self, wanted: str) -> None:
+        if self._is_closed:
+            raise InvalidTransition("closed", wanted)
+        if self.is_running:
+            raise InvalidTransition("running", wanted)

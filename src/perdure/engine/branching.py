@@ -1,0 +1,37 @@
+"""Leaving a branch: which entries are left, and what a model tells of them."""
+
+from __future__ import annotations
+
+from perdure.context.summary import is_usable_summary
+from perdure.engine.turns.calling import streaming
+from perdure.engine.turns.environment import Environment
+from perdure.errors import MalformedResponse
+from perdure.models.protocol import ModelRequest
+from perdure.models.stream import AnswerBuilder
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.messages import Message
+from perdure.stores.protocol import LogReading
+
+
+async def entries_left(
+    log: LogReading, stream: StreamId, leaf: EntryId | None, target: EntryId | None
+) -> list[Entry]:
+    """The entries of the branch to `leaf` that the branch to `target` does not have, in order."""
+    kept = {entry.id for entry in await log.branch(stream, target)}
+    return [entry for entry in await log.branch(stream, leaf) if entry.id not in kept]
+
+
+async def branch_told(environment: Environment, request: ModelRequest) -> Message:
+    """What the model answers to `request`, a request for the summary of a branch.
+
+    Raises: ModelError, also for an answer that is too short to stand for anything.
+    """
+    builder = AnswerBuilder(request.model)
+    async with streaming(environment, request) as deltas:
+        async for delta in deltas:
+            builder.add(delta)
+    reply = builder.finished()
+    if not is_usable_summary(reply.text):
+        raise MalformedResponse(request.model, "the summary is too short to stand for a branch")
+    return reply

@@ -1,0 +1,83 @@
+"""What is done with a chat between two turns: where it goes on, told what was left."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.client.agents.chat import Chat
+from perdure.engine.hooks.points import BeforeModelCall
+from perdure.errors import InvalidTransition, TurnFailed
+from perdure.models.scenario import Hang
+from perdure.session.codec import body_of
+from perdure.session.kinds import BranchSummary
+from perdure.session.ledger import ModelCalled, ModelFinished
+from perdure.session.messages import Message, assistant
+from tests.fakes.chats import Stage, says
+
+
+async def talked() -> tuple[Stage, Chat]:
+    stage = Stage(says("one"), says("two"), says("three"))
+    chat = await stage.chat()
+    await chat.send("first")
+    await chat.send("second, which went wrong")
+    return stage, chat
+
+
+async def test_a_branch_is_left_with_a_summary_of_it() -> None:
+    _, chat = await talked()
+    path = await chat.session.path()
+    moved = await chat.branch(path[1])
+    assert moved is not None
+    assert moved.parent_id == path[1].id
+    summary = body_of(moved)
+    assert isinstance(summary, BranchSummary)
+    assert "went wrong" in summary.summary
+    assert summary.from_id == path[1].id
+    assert summary.usage is not None
+    ledger = [body_of(entry) async for entry in chat.session.entries()]
+    called = [body for body in ledger if isinstance(body, ModelCalled)]
+    assert called[-1].purpose == "summary"
+    finished = [body for body in ledger if isinstance(body, ModelFinished)]
+    assert finished[-1].usage == summary.usage
+    assert (await chat.send("third")).text
+
+
+async def test_where_nothing_was_said_the_conversation_only_moves() -> None:
+    _, chat = await talked()
+    path = await chat.session.path()
+    await chat.session.branch(path[1])
+    moved = await chat.branch(path[3])
+    assert moved is not None
+    assert moved.kind == "leaf"
+    assert await chat.branch(path[3]) is None
+
+
+async def test_a_summary_that_is_too_short_leaves_the_conversation_where_it_is() -> None:
+    stage, chat = await talked()
+    path = await chat.session.path()
+
+    def short(point: BeforeModelCall) -> Message:
+        return assistant("no")
+
+    stage.store.hooks.on("before_model_call", short)
+    with pytest.raises(TurnFailed, match="too short"):
+        await chat.branch(path[0])
+    assert (await chat.session.path())[-1].id == path[-1].id
+    assert (await stage.kinds())[-1] == "model_finished"
+
+
+async def test_a_branch_can_be_left_for_the_place_before_the_root() -> None:
+    _, chat = await talked()
+    moved = await chat.branch(None, focus="names")
+    assert moved is not None
+    assert moved.parent_id is None
+
+
+async def test_a_running_chat_does_not_move() -> None:
+    stage = Stage(says(Hang()))
+    chat = await stage.chat()
+    turn = chat.send("go")
+    await turn.started()
+    with pytest.raises(InvalidTransition):
+        await chat.branch(None)
+    await chat.suspend()
