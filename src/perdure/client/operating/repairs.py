@@ -11,7 +11,7 @@ import msgspec
 from perdure.client.clock import SystemClock, system_random
 from perdure.client.operating.backups import SQLITE, upkeep_of_sqlite
 from perdure.client.upkeep import place_of, present_keys
-from perdure.errors import KeyWrong
+from perdure.errors import KeyWrong, StoreCorrupt
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Problem
 
@@ -52,7 +52,10 @@ async def repair(
     """
     address, path = place_of(address, "repair")
     target = None if to is None else place_of(to, "repair")[1].absolute()
-    keys = await present_keys(address, path, key)
+    try:
+        keys = await present_keys(address, path, key)
+    except StoreCorrupt:  # its beginning is damaged, and is that of a plain store
+        keys = (None,)
     work = upkeep_of_sqlite("repair").repair
     for number, present in enumerate(keys, 1):
         try:

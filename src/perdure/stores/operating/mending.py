@@ -33,6 +33,7 @@ CERTIFICATE = "repair"
 class Remains(msgspec.Struct, frozen=True):
     """What could be read of a stream. `head` is the last seq that was kept as its head.
 
+    `tree` are entries that are known to be of the tree: its leaf, its newest tree entry.
     Shape: `rows` by seq. A row whose body is not that of its digest is among them. `header` is None
     where nothing of it is left but what `id` says.
     """
@@ -41,7 +42,7 @@ class Remains(msgspec.Struct, frozen=True):
     header: StreamHeader | None
     genesis: bytes | None
     head: int
-    leaf: EntryId | None
+    tree: tuple[EntryId, ...]
     epoch: int
     is_erased: bool
     rows: Mapping[int, StoredEntry]
@@ -122,6 +123,7 @@ class _Stream:
         genesis = self._genesis(header)
         is_same = self._remains.genesis == genesis
         self._leaf = header.fork.leaf if header.fork else None
+        self._seen = self._seen if header.fork else set[EntryId]()
         commits: list[SealedCommit] = []
         before = genesis
         for commit in self._commits():
@@ -237,9 +239,8 @@ class _Stream:
         if is_told:
             self._lose(seq, "it is gone")
         stream = self._remains.id
-        is_tree = entry_id(stream, seq) in self._named or self._remains.leaf == entry_id(
-            stream, seq
-        )
+        own = entry_id(stream, seq)
+        is_tree = own in self._named or own in self._remains.tree
         entry = Entry(
             stream=stream,
             seq=seq,

@@ -173,6 +173,9 @@ class _StreamCheck:
             entry = self._tables.entry(self._id, row[:7])
             self.count += 1
             self.erased += row[7] is None
+            if not isinstance(row[6], bytes):
+                self._report(entry.seq, "its body is not kept as bytes")
+                continue
             try:
                 shape.take(entry, row)
             except _UNREADABLE as error:

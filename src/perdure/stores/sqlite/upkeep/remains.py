@@ -53,6 +53,12 @@ class _Sorting:
         for row in sorted(found.streams, key=lambda row: (row[7], row[11])):
             self._streams[row[0]] = row  # of two the one with the higher head
         self._births = {row[0]: row for row in found.births}
+        # The index by which sessions are found looks as aliases do, and says their namespaces.
+        self._listed = {
+            row[2]: row[0]
+            for row in found.aliases
+            if (header := self._header_of(row[2])) is not None and header.id == row[1]
+        }
         self._entries: dict[int, dict[int, Row]] = defaultdict(dict)
         self._places: dict[int, tuple[int, int]] = {}
         self._take_entries()
@@ -81,12 +87,15 @@ class _Sorting:
 
     def _namespace_of(self, stream: int) -> str:
         row = self._streams.get(stream)
-        number = None if row is None else row[1]
+        number = self._listed.get(stream) if row is None else row[1]
         if number is None and len(self._namespaces) == 1:
             return next(iter(self._namespaces.values()))
         if number in self._namespaces:
             return self._namespaces[number]
-        return "recovered" if number is None else f"recovered-{number}"
+        name = "recovered" if number is None else f"recovered-{number}"
+        text = f"the name of its namespace is gone; it is in the namespace {name}"
+        self._losses.append(Problem(self._id_of(stream), None, text))
+        return name
 
     def _id_of(self, stream: int) -> StreamId:
         row = self._streams.get(stream)
@@ -103,6 +112,27 @@ class _Sorting:
         except (msgspec.MsgspecError, ValueError, UnicodeDecodeError):
             return None
 
+    def _listed_header(self, stream: StreamId, row: Row | None) -> StreamHeader | None:
+        """What the list of sessions kept of a header that is gone."""
+        if row is None:
+            return None
+        facts = {
+            "id": row[2],
+            "created_at": row[6],
+            "kind": row[3],
+            "origin": row[4],
+            "cwd": row[18],
+            "title": row[16],
+            "parent": row[5],
+        }
+        try:
+            header = msgspec.convert(facts, StreamHeader)
+        except msgspec.ValidationError:
+            return None
+        text = "its header is gone; what the list of sessions kept of it stands for it"
+        self._losses.append(Problem(stream, None, text))
+        return header
+
     # -- entries
 
     def _take_entries(self) -> None:
@@ -115,20 +145,16 @@ class _Sorting:
     def _remains(
         self, number: int, commits: list[StoredCommit], aliases: list[tuple[str, int]]
     ) -> Remains:
-        stream, row, birth = (
-            self._id_of(number),
-            self._streams.get(number),
-            self._births.get(number),
-        )
-        header = self._header_of(number)
-        if header is not None and header.id != stream:
-            header = None
+        stream, header = self._id_of(number), self._header_of(number)
+        row, birth = self._streams.get(number), self._births.get(number)
+        if header is None or header.id != stream:
+            header, birth = self._listed_header(stream, row), None
         return Remains(
             id=stream,
             header=header,
             genesis=None if birth is None else birth[2],
             head=EMPTY if row is None else row[7],
-            leaf=None if row is None else self._entry_at(row[8]),
+            tree=() if row is None else self._entries_at(row[8], row[9]),
             epoch=0 if row is None else row[11],
             is_erased=row is not None and row[19] == "erased",
             rows={seq: self._stored(stream, own) for seq, own in self._entries[number].items()},
@@ -136,9 +162,9 @@ class _Sorting:
             aliases=tuple(aliases),
         )
 
-    def _entry_at(self, n: int | None) -> EntryId | None:
-        place = None if n is None else self._places.get(n)
-        return None if place is None else entry_id(self._id_of(place[0]), place[1])
+    def _entries_at(self, *positions: int | None) -> tuple[EntryId, ...]:
+        places = [self._places.get(n) for n in positions if n is not None]
+        return tuple(entry_id(self._id_of(place[0]), place[1]) for place in places if place)
 
     def _stored(self, stream: StreamId, row: Row) -> StoredEntry:
         _, _, seq, kind, v, at, run, ref, _, _, _, salt, digest, body = row[:14]
@@ -163,6 +189,8 @@ class _Sorting:
                 if place is not None:
                     seq = place[1] - (n - first)
                     found[place[0]][seq] = StoredCommit(seq, count, at, epoch, chain)
+                    for lost in range(count):
+                        self._places.setdefault(first + lost, (place[0], seq + lost))
                     break
         return defaultdict(list, {number: list(own.values()) for number, own in found.items()})
 
@@ -170,7 +198,9 @@ class _Sorting:
         found: dict[int, dict[str, int]] = defaultdict(dict)
         for number, name, seq in self._found.aliases:
             row = self._streams.get(seq)
-            is_index_of_streams = row is not None and (row[1], row[2]) == (number, name)
+            header = self._header_of(seq)
+            named = row[2] if row is not None else header.id if header is not None else None
+            is_index_of_streams = named == name
             if not is_index_of_streams and seq in self._entries.get(number, {}):
                 found[number][name] = seq
         return defaultdict(list, {number: list(own.items()) for number, own in found.items()})

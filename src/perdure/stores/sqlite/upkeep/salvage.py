@@ -25,8 +25,12 @@ from perdure.stores.sqlite.rows import Connection, Row
 AT_ONCE = 100
 """Pages that are looked at in one transaction."""
 
-_COLUMNS = 26
-_NAMES = ", ".join(f"c{number}" for number in range(_COLUMNS))
+_TABLE = "(a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z)"
+_INDEX = "(a,b,c,d,PRIMARY KEY(a,b,c,d))WITHOUT ROWID"
+_SLOTS = """
+SELECT rowid, name FROM sqlite_schema
+WHERE type = 'table' AND rootpage > 0 AND length(sql) BETWEEN 90 AND 600
+"""
 _CHUNK_BYTES = 2**20
 _MAGIC = b"SQLite format 3\0"
 _PAGE_SIZES = frozenset(2**power for power in range(9, 17))
@@ -154,50 +158,71 @@ def _first_page(folder: Path, page_bytes: int, pages: int) -> bytes:
 
 def _look_through(db: Connection, found: Salvage) -> None:
     pages = int(db.pragma("page_count"))
-    for first in range(2, pages + 1, AT_ONCE):
-        _look_at(db, range(first, min(first + AT_ONCE, pages + 1)), found)
+    slots = _slots(db)
+    at_once = 1 if slots else AT_ONCE  # after a page that does not decrypt, a transaction is over
+    for first in range(2, pages + 1, at_once):
+        _look_at(db, range(first, min(first + at_once, pages + 1)), slots, found)
 
 
-def _look_at(db: Connection, pages: Sequence[int], found: Salvage) -> None:
+def _slots(db: Connection) -> list[Row]:
+    """Rows of the schema that can be made to say something else, where it could not be emptied.
+
+    Small ones: to change them takes no page and frees none, whatever is damaged.
+    """
+    db.pragma("writable_schema", "ON")
+    return list(_rows(db, _SLOTS))
+
+
+def _look_at(db: Connection, pages: Sequence[int], slots: list[Row], found: Salvage) -> None:
     """Read `pages`, each as a table and as an index, in a transaction that is taken back."""
+    free = iter(slots)
     db.pragma("writable_schema", "ON")
     db.execute("BEGIN")
     try:
-        with suppress(apsw.Error):
-            db.execute("DELETE FROM sqlite_schema")
-        for page in pages:
-            _pretend(db, f"p{page}", page, f"({_NAMES})")
-            _pretend(db, f"q{page}", page, "(a, b, c, d, PRIMARY KEY (a, b, c, d)) WITHOUT ROWID")
+        names = [
+            (_pretend(db, page, _TABLE, free), _pretend(db, page, _INDEX, free)) for page in pages
+        ]
         db.pragma("writable_schema", "RESET")
-        for page in pages:
-            is_table = _take_table(db, page, found)
-            is_index = _take_index(db, page, found)
-            found.unreadable_pages += not (is_table or is_index)
+        db.pragma("writable_schema", "ON")  # what else the schema says need make no sense
+        for table, index in names:
+            is_table = _take_table(db, table, found)
+            found.unreadable_pages += not (_take_index(db, index, found) or is_table)
     finally:
         db.execute("ROLLBACK")
         db.pragma("writable_schema", "RESET")
 
 
-def _pretend(db: Connection, name: str, page: int, columns: str) -> None:
-    sql = f"CREATE TABLE {name} {columns}"
-    db.execute("INSERT INTO sqlite_schema VALUES ('table', ?, ?, ?, ?)", (name, name, page, sql))
+def _pretend(db: Connection, page: int, columns: str, free: Iterator[Row]) -> str:
+    """Let the schema say that `page` is a table of its own; its name."""
+    slot = next(free, None)
+    if slot is None:
+        name = f"p{page}{columns[-1]}"
+        values = (name, name, page, f'CREATE TABLE "{name}"{columns}')
+        db.execute("INSERT INTO sqlite_schema VALUES ('table', ?, ?, ?, ?)", values)
+    else:
+        name = str(slot[1])
+        values = (page, f'CREATE TABLE "{name}"{columns}', slot[0])
+        db.execute("UPDATE sqlite_schema SET rootpage = ?, sql = ? WHERE rowid = ?", values)
+    return name
 
 
-def _take_table(db: Connection, page: int, found: Salvage) -> bool:
+def _take_table(db: Connection, name: str, found: Salvage) -> bool:
     """Take the rows of a leaf of a table; False when the page is none."""
     is_one = False
-    for row in _rows(db, f"SELECT rowid, * FROM p{page}"):  # noqa: S608 - a number
+    for row in _rows(db, f'SELECT rowid, * FROM "{name}"'):  # noqa: S608 - a name out of the schema
         is_one = True
         found.take(row[0], row[1:])
     return is_one
 
 
-def _take_index(db: Connection, page: int, found: Salvage) -> bool:
+def _take_index(db: Connection, name: str, found: Salvage) -> bool:
     is_one = False
-    for row in _rows(db, f"SELECT a, b, c, d FROM q{page}"):  # noqa: S608 - a number
+    for row in _rows(db, f'SELECT a, b, c, d FROM "{name}"'):  # noqa: S608 - a name out of the schema
         is_one = True
         if _is_alias(row):
             found.aliases.append(row[:3])
+        elif _is_index_of_names(row):
+            found.names.append((row[1], row[0]))
     return is_one
 
 
@@ -254,6 +279,10 @@ def _is_commit(row: Row) -> bool:
 
 def _is_name(row: Row) -> bool:
     return _has(row, str)
+
+
+def _is_index_of_names(row: Row) -> bool:
+    return isinstance(row[0], str) and isinstance(row[1], int) and row[2] is row[3] is None
 
 
 def _is_alias(row: Row) -> bool:
