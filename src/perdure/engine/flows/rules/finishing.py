@@ -28,6 +28,8 @@ from perdure.session.notes import SideBody
 MOST_REPAIRS = 3
 """Repairs in a row; the next time a person is asked instead."""
 
+DENIED = "a tool call was refused, and its turn ended without a handoff"
+
 SHORTER = Fault(
     "output_limit",
     "the answer was cut off at the model's limit",
@@ -39,7 +41,7 @@ SHORTER = Fault(
 class Ended(msgspec.Struct, frozen=True):
     """How a turn ended. `text` is its last answer, `detail` why it did not end well.
 
-    `is_denied` says that a person refused a tool call and so ended it.
+    `is_denied` says that a person refused one of its tool calls.
     """
 
     end: TurnEnd
@@ -69,14 +71,14 @@ def node_finished(
     which keeps the flow from being closed.
     """
     role = _role(state, node)
-    if ended.is_denied:
-        return NodeParked(node, role, "consent-denied", ended.detail)
     if ended.end == "length":
         return _repaired(state, node, SHORTER)
     if ended.end != "stop":
         detail = ended.detail or f"its turn ended as {ended.end}"
         return NodeParked(node, role, "autonomous-abort", detail)
     signal = signal_in(ended.text)
+    if isinstance(signal, Fault) and ended.is_denied:
+        return NodeParked(node, role, "consent-denied", DENIED)
     decided = (
         signal if isinstance(signal, Fault) else _obeyed(state, node, signal, artifacts, unhealthy)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perdure.engine.flows.rules.finishing import (
+    DENIED,
     SHORTER,
     Ended,
     is_worn_out,
@@ -42,8 +43,6 @@ def role_finished(
 
     `artifacts` holds what lies at its `assigned_path`. `unhealthy` is told to the owner only.
     """
-    if ended.is_denied:
-        return ImprovementParked(role, "consent-denied", ended.detail)
     if ended.end == "length":
         return _repaired(state, role, SHORTER)
     if ended.end != "stop":
@@ -52,6 +51,8 @@ def role_finished(
     signal = signal_in(ended.text)
     if isinstance(signal, Plain) and signal.type == "prompt-human":
         return ImprovementParked(role, "prompt-human")
+    if isinstance(signal, Fault) and ended.is_denied:
+        return ImprovementParked(role, "consent-denied", DENIED)
     fault = _fault(state, role, signal, artifacts, unhealthy)
     if fault is not None:
         return _repaired(state, role, fault)

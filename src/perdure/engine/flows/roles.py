@@ -1,0 +1,56 @@
+"""The port through which a flow has its roles work: sessions, turns, and what they are told."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from perdure.engine.flows.rules.improvement import RoleWork
+from perdure.engine.flows.rules.runnable import Work
+from perdure.engine.turns.companion import Companion
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+
+
+class Roles(Protocol):
+    """The role sessions of one flow. All of it may be asked from several tasks at once."""
+
+    async def session(self, state: FlowState, role: str) -> StreamId:
+        """The session of a role instance, made with its context bundle when there is none yet.
+
+        Raises: ConfigError when the role cannot work: no agent, or a required reading is missing.
+        """
+        ...
+
+    async def entry_message(self, state: FlowState, work: Work) -> str:
+        """What a node's work begins with. Raises: ConfigError when a reading is missing."""
+        ...
+
+    async def reflection_message(self, state: FlowState, work: RoleWork) -> str:
+        """What a role's looking back begins with."""
+        ...
+
+    async def is_open(self, session: StreamId) -> bool:
+        """Whether a turn of the session is open, here or in a process that is gone."""
+        ...
+
+    async def last_answer(self, session: StreamId) -> str:
+        """The text of the newest answer in the session; "" when there is none."""
+        ...
+
+    async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
+        """Run a turn that `message` begins to its end, however it ends.
+
+        Raises: LeaseHeld when another process runs one; what `companion` raises.
+        """
+        ...
+
+    async def recover(self, session: StreamId, companion: Companion) -> None:
+        """Run the open turn of a process that is gone to its end.
+
+        Raises: LeaseHeld while that process lives; what `companion` raises.
+        """
+        ...
+
+    async def stop(self, session: StreamId) -> None:
+        """End the turn that runs here, as aborted; nothing happens when none does."""
+        ...

@@ -1,0 +1,169 @@
+"""The two things a turn can be for a flow: a node's work, and a role's looking back.
+
+Both are claimed with the turn's beginning and settled with its end; they differ in what that says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from perdure.engine.flows.rules.finishing import Ended, artifacts_named, node_finished
+from perdure.engine.flows.rules.handoffs import Artifact
+from perdure.engine.flows.rules.improvement import (
+    FEEDBACK_ROLE,
+    RoleWork,
+    roles_to_look_back,
+    writes_last,
+)
+from perdure.engine.flows.rules.reflecting import assigned_path, role_finished
+from perdure.engine.flows.rules.runnable import Work, runnable
+from perdure.session.flows.kinds import ImprovementClaimed, NodeClaimed, RepairAsked
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+from perdure.session.notes import SideBody
+
+Folder = Literal["record", "workspace"]
+
+
+class Part(Protocol):
+    """What a turn is for its flow."""
+
+    @property
+    def role(self) -> str:
+        """The role instance whose session it runs in."""
+        ...
+
+    @property
+    def folder(self) -> Folder:
+        """Where the files it names lie."""
+        ...
+
+    def claim(self, state: FlowState) -> SideBody | None:
+        """What its beginning makes of the flow; None when the work is not there as it was seen."""
+        ...
+
+    def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
+        """The files to be looked up before it can be settled."""
+        ...
+
+    def is_closing(self, state: FlowState) -> bool:
+        """Whether the project has to be in order for it to end."""
+        ...
+
+    def settled(
+        self,
+        state: FlowState,
+        ended: Ended,
+        artifacts: Mapping[str, Artifact],
+        unhealthy: tuple[str, ...],
+    ) -> SideBody:
+        """What its end makes of the flow."""
+        ...
+
+    def repair(self, state: FlowState) -> RepairAsked | None:
+        """The repair that its next turn begins with; None when it has ended otherwise."""
+        ...
+
+
+class NodePart(msgspec.Struct, frozen=True):
+    """The turns of a node. `work` is what is claimed, None for a node that runs already."""
+
+    role: str
+    node: str
+    session: StreamId
+    work: Work | None = None
+
+    @property
+    def folder(self) -> Folder:
+        """What is handed over lies in the record folder."""
+        return "record"
+
+    def claim(self, state: FlowState) -> SideBody | None:
+        """The claim, if a pass over `state` would choose the same work."""
+        work = self.work
+        if work is None or work not in runnable(state):
+            return None
+        return NodeClaimed(
+            work.node.id,
+            work.node.role,
+            self.session,
+            work.cause,
+            work.delivered,
+            work.superseded,
+            work.text,
+        )
+
+    def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
+        """The artifacts its signal names."""
+        return artifacts_named(ended.text)
+
+    def is_closing(self, state: FlowState) -> bool:
+        """Only who hands over to nobody closes the work."""
+        return not state.graph.successors(self.node)
+
+    def settled(
+        self,
+        state: FlowState,
+        ended: Ended,
+        artifacts: Mapping[str, Artifact],
+        unhealthy: tuple[str, ...],
+    ) -> SideBody:
+        """See `node_finished`."""
+        return node_finished(state, self.node, ended, artifacts, unhealthy)
+
+    def repair(self, state: FlowState) -> RepairAsked | None:
+        """The node's, while it runs."""
+        return state.repairs.get(self.node) if self.node in state.run.running_nodes else None
+
+    def paths(self, state: FlowState) -> tuple[str, ...]:
+        """The artifacts that its claim delivers."""
+        delivered = () if self.work is None else self.work.delivered
+        receiving = state.run.receiving_handoff
+        return tuple(path for key in delivered for path in receiving.get(key, ()))
+
+
+class ReflectionPart(msgspec.Struct, frozen=True):
+    """The turns of a role that looks back. `work` is as in `NodePart`."""
+
+    role: str
+    session: StreamId
+    work: RoleWork | None = None
+
+    @property
+    def folder(self) -> Folder:
+        """Findings lie in the record folder, feedback in the workspace."""
+        return "workspace" if self.role == FEEDBACK_ROLE else "record"
+
+    def claim(self, state: FlowState) -> SideBody | None:
+        """The claim, if the role could still begin with the same."""
+        work = self.work
+        if work is None or work not in roles_to_look_back(state):
+            return None
+        return ImprovementClaimed(self.role, self.session, work.text)
+
+    def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
+        """The one path it was given."""
+        return (assigned_path(state, self.role),)
+
+    def is_closing(self, state: FlowState) -> bool:
+        """The owner may have changed the project's files."""
+        return writes_last(self.role)
+
+    def settled(
+        self,
+        state: FlowState,
+        ended: Ended,
+        artifacts: Mapping[str, Artifact],
+        unhealthy: tuple[str, ...],
+    ) -> SideBody:
+        """See `role_finished`."""
+        return role_finished(state, self.role, ended, artifacts, unhealthy)
+
+    def repair(self, state: FlowState) -> RepairAsked | None:
+        """The role's, while it runs."""
+        phase = state.run.improvement_phase
+        is_running = phase is not None and self.role in phase.running_roles
+        return state.repairs.get(self.role) if is_running else None

@@ -1,0 +1,223 @@
+"""The scheduler of one flow: on every pass, whoever can work works; then it sleeps until woken.
+
+Nothing is remembered between passes but the tasks that run, so whatever is in the log, a claim of a
+process that is gone, a reply from another one, is found on the next pass. A node that fails parks
+itself alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from perdure.engine.flows.joined import ClaimLost, Ground, JoinedTurn
+from perdure.engine.flows.roles import Roles
+from perdure.engine.flows.rules.closing import stall
+from perdure.engine.flows.rules.improvement import (
+    RoleWork,
+    feedback_path,
+    next_step,
+    roles_to_look_back,
+)
+from perdure.engine.flows.rules.parts import NodePart, Part, ReflectionPart
+from perdure.engine.flows.rules.runnable import Work, runnable
+from perdure.errors import ConfigError, LeaseHeld
+from perdure.session.clock import Clock
+from perdure.session.flows.kinds import (
+    FeedbackAsked,
+    FlowCompleted,
+    ImprovementParked,
+    NodeParked,
+)
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+from perdure.session.notes import SideBody
+
+Wakes = Callable[[], AsyncIterator[None]]
+"""Yields, from the call on, at least once after every entry that anybody appends to the flow."""
+
+NO_TURN = "its work was begun, and its session has no turn of it"
+
+
+class FlowRunner:
+    """Runs a flow as far as it goes without a person."""
+
+    def __init__(self, ground: Ground, roles: Roles, clock: Clock, wakes: Wakes) -> None:
+        self._ground = ground
+        self._journal = ground.journal
+        self._roles = roles
+        self._clock = clock
+        self._wakes = wakes
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """Role instance -> what it is doing; each has one session."""
+
+    async def run(self) -> FlowState:
+        """Run until nothing is left that can be done now.
+
+        Shape: the flow then waits for a person, or is completed.
+        Raises: SessionNotFound; CorruptLog; StoreError. What is running is then suspended, and
+        goes on when the flow is run again.
+        """
+        changes = self._wakes()
+        changed: asyncio.Task[None] | None = None
+        try:
+            while True:
+                state = await self._journal.state()
+                await self._stop_asked(state)
+                self._begin(state)
+                if not self._tasks and not await self._moved_on(state):
+                    return state
+                if self._tasks:
+                    changed = changed or asyncio.ensure_future(_next(changes))
+                    waiting = (changed, *self._tasks.values())
+                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                    changed = None if changed.done() else changed
+                    self._collect()
+        finally:
+            await self._suspend(changed)
+
+    # ------------------------------------------------------------ one pass
+
+    def _begin(self, state: FlowState) -> None:
+        """Give everyone who can work something to do."""
+        for node in state.run.running_nodes:
+            known = state.graph.node(node)
+            role = known.role if known else node
+            session = state.sessions.get(role, StreamId(""))
+            self._start(role, self._goes_on(NodePart(role, node, session)))
+        for work in runnable(state):
+            self._start(work.node.role, self._node(state, work))
+        phase = state.run.improvement_phase
+        for role in phase.running_roles if phase is not None else ():
+            session = state.sessions.get(role, StreamId(""))
+            self._start(role, self._goes_on(ReflectionPart(role, session)))
+        for work in roles_to_look_back(state):
+            self._start(work.role, self._reflection(state, work))
+
+    def _start(self, role: str, work: Coroutine[Any, Any, None]) -> None:
+        if role in self._tasks:
+            work.close()
+            return
+        self._tasks[role] = asyncio.create_task(work, name=f"perdure-role-{role}")
+
+    def _collect(self) -> None:
+        """Let go of what is done. Raises: what went wrong in it."""
+        for role, task in [*self._tasks.items()]:
+            if task.done():
+                del self._tasks[role]
+                task.result()
+
+    async def _moved_on(self, state: FlowState) -> bool:
+        """What the flow does by itself once nobody works; False when that is nothing."""
+        bodies = await self._next_bodies(state)
+        if not bodies:
+            return False
+        head = state.head
+        await self._journal.append(lambda now: bodies if now.head == head else ())
+        return True
+
+    async def _next_bodies(self, state: FlowState) -> tuple[SideBody, ...]:
+        step = next_step(state)
+        if step == "ask_for_feedback":
+            return (FeedbackAsked(feedback_path(state)),)
+        if step == "complete":
+            return (FlowCompleted(),)
+        why = stall(state)
+        if why is None:
+            return ()
+        # A person has to step in: at a node that waits, else where the work began.
+        node = state.graph.node(next(iter(state.run.awaiting_handoff), state.graph.nodes[0].id))
+        node = node or state.graph.nodes[0]
+        return (NodeParked(node.id, node.role, "autonomous-abort", why),)
+
+    async def _stop_asked(self, state: FlowState) -> None:
+        for target in state.stopping:
+            node = state.graph.node(target)
+            session = state.sessions.get(node.role if node else target)
+            if session is not None:
+                await self._roles.stop(session)
+
+    # ------------------------------------------------------------ what a role does
+
+    async def _node(self, state: FlowState, work: Work) -> None:
+        role = work.node.role
+        try:
+            session = await self._roles.session(state, role)
+            message = await self._roles.entry_message(state, work)
+        except ConfigError as error:
+            await self._park(state, NodeParked(work.node.id, role, "autonomous-abort", str(error)))
+            return
+        await self._turns(NodePart(role, work.node.id, session, work), message)
+
+    async def _reflection(self, state: FlowState, work: RoleWork) -> None:
+        try:
+            session = await self._roles.session(state, work.role)
+            message = await self._roles.reflection_message(state, work)
+        except ConfigError as error:
+            await self._park(state, ImprovementParked(work.role, "autonomous-abort", str(error)))
+            return
+        await self._turns(ReflectionPart(work.role, session, work), message)
+
+    async def _goes_on(self, part: NodePart | ReflectionPart) -> None:
+        """Go on with what runs according to the log, though nobody here runs it."""
+        if part.session and await self._roles.is_open(part.session):
+            await self._turns(part, None)
+            return
+        state = await self._journal.state()
+        repair = part.repair(state)
+        if repair is not None:
+            await self._turns(part, repair.message)
+        elif self._is_running(state, part):
+            await self._park(state, _parked(part, NO_TURN))
+
+    async def _turns(self, part: NodePart | ReflectionPart, message: str | None) -> None:
+        """The turn that `message` begins (None: the open one), and its repairs."""
+        while True:
+            turn = JoinedTurn(self._ground, part, lambda: self._roles.last_answer(part.session))
+            try:
+                if message is None:
+                    await self._roles.recover(part.session, turn)
+                else:
+                    await self._roles.begin(part.session, message, turn)
+            except ClaimLost:
+                return
+            except LeaseHeld as error:
+                # Somebody else has it; if they die, their turn is ours to go on with then.
+                await self._clock.sleep(max(0.05, (error.until - self._clock.now_ms()) / 1000))
+                return
+            repair = part.repair(await self._journal.state())
+            if repair is None:
+                return
+            message = repair.message
+
+    def _is_running(self, state: FlowState, part: Part) -> bool:
+        if isinstance(part, NodePart):
+            return part.node in state.run.running_nodes
+        phase = state.run.improvement_phase
+        return phase is not None and part.role in phase.running_roles
+
+    async def _park(self, state: FlowState, body: SideBody) -> None:
+        """Park, unless something has happened to the flow meanwhile; then the next pass decides."""
+        head = state.head
+        await self._journal.append(lambda now: (body,) if now.head == head else ())
+
+    async def _suspend(self, changed: asyncio.Task[None] | None) -> None:
+        tasks = [*self._tasks.values(), *([] if changed is None else [changed])]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+        self._tasks.clear()
+
+
+def _parked(part: NodePart | ReflectionPart, why: str) -> SideBody:
+    if isinstance(part, NodePart):
+        return NodeParked(part.node, part.role, "autonomous-abort", why)
+    return ImprovementParked(part.role, "autonomous-abort", why)
+
+
+async def _next(changes: AsyncIterator[None]) -> None:
+    await anext(changes)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.engine.flows.joined import ClaimLost, JoinedTurn
+from perdure.engine.flows.rules.parts import NodePart
+from perdure.engine.flows.rules.runnable import runnable
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import NewEntry
+from perdure.session.flows.graph import Graph
+from perdure.session.ledger import ModelCalled, ToolFinished, TurnFinished, TurnStarted
+from perdure.session.messages import assistant, user
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.flow_log import FLOW, graph
+from tests.fakes.scripted_roles import begun, hand
+
+LINE = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner"})
+STARTED = (new_side(TurnStarted(1, "owner")), new_tree(user("go")))
+FINISHED = new_side(TurnFinished("stop"))
+
+
+class Place:
+    """A flow in a store, and the turn of its first node."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(clock=self.clock, random=SeededRandom(1))
+
+    async def turn(self, folder: Path, answer: str = "", graph: Graph = LINE) -> JoinedTurn:
+        self.ground = await begun(self.store, self.clock, graph, folder)
+        (work,) = runnable(await self.ground.journal.state())
+
+        async def last() -> str:
+            return answer
+
+        return JoinedTurn(self.ground, NodePart("owner", work.node.id, FLOW, work), last)
+
+    async def commit(self, writes: tuple[Write, ...]) -> None:
+        await self.store.commit(Commit(writes=writes, at=0))
+
+    async def kinds(self) -> list[str]:
+        return [entry.kind for entry in await self.store.entries(FLOW)]
+
+
+def kinds_of(write: Write) -> list[str]:
+    return [entry.kind for entry in write.entries]
+
+
+async def test_only_a_turns_beginning_and_end_concern_the_flow(tmp_path: Path) -> None:
+    turn = await Place().turn(tmp_path)
+    assert (await turn.beside([new_side(ModelCalled(1, "m"))])).writes == ()
+    (begin,) = (await turn.beside(STARTED)).writes
+    assert kinds_of(begin) == ["node_claimed"]
+    assert begin.expected_head == 0
+
+
+async def test_a_claim_that_somebody_else_made_first_is_given_up(tmp_path: Path) -> None:
+    place = Place()
+    turn = await place.turn(tmp_path)
+    await place.commit((await turn.beside(STARTED)).writes)
+    with pytest.raises(ClaimLost):
+        await turn.beside(STARTED)
+    assert await place.kinds() == ["flow_started", "node_claimed"]
+
+
+async def test_its_end_says_what_becomes_of_the_flow_and_keeps_the_artifact(
+    tmp_path: Path,
+) -> None:
+    place = Place()
+    turn = await place.turn(tmp_path)
+    await place.commit((await turn.beside(STARTED)).writes)
+    answer = new_tree(assistant(hand(tmp_path, "end", name="a.md")))
+    end = await turn.beside([answer, FINISHED])
+    assert kinds_of(end.writes[0]) == ["handoff_made"]
+    assert end.blobs == (b"what is in a.md",)
+
+
+async def test_a_turn_that_another_process_began_is_judged_by_the_log(tmp_path: Path) -> None:
+    place = Place()
+    turn = await place.turn(tmp_path, hand(tmp_path, "end", name="a.md"))
+    await place.commit((await turn.beside(STARTED)).writes)
+    assert kinds_of((await turn.beside([FINISHED])).writes[0]) == ["handoff_made"]
+
+
+async def test_a_turn_that_begins_and_ends_at_once_is_both(tmp_path: Path) -> None:
+    turn = await Place().turn(tmp_path)
+    both = await turn.beside([*STARTED, new_side(TurnFinished("error", error="no turn is left"))])
+    assert kinds_of(both.writes[0]) == ["node_claimed", "node_parked"]
+
+
+async def test_a_refused_tool_call_is_remembered_until_the_end(tmp_path: Path) -> None:
+    place = Place()
+    turn = await place.turn(tmp_path, "I may not.")
+    await place.commit((await turn.beside(STARTED)).writes)
+    refused: NewEntry = new_side(
+        ToolFinished("c", "send", "refused", succeeded=False, error_code="not_approved")
+    )
+    await turn.beside([refused])
+    (end,) = (await turn.beside([FINISHED])).writes
+    assert b'"consent-denied"' in end.entries[0].body

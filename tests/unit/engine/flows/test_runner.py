@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.engine.flows.joined import Ground
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.rules.people import approve, choose_improvement, decide_feedback, reply
+from perdure.engine.flows.runner import FlowRunner
+from perdure.session.flows.graph import FlowNode, Graph
+from perdure.session.flows.run import FlowState
+from perdure.stores.in_memory import MemoryStore
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.flow_log import graph
+from tests.fakes.scripted_roles import ScriptedRoles, begun, ground, hand, signal
+
+OWNERS = {"owner-intake": "owner", "end": "owner"}
+LINE = graph("owner-intake>build", "build>end", **OWNERS, build="developer")
+CLOSE = signal("forward-pass-closed")
+ASK = signal("prompt-human")
+
+
+class Place:
+    """A store, a flow in it, and roles."""
+
+    def __init__(self, folder: Path, **script: list[str]) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(clock=self.clock, random=SeededRandom(1))
+        self.roles = ScriptedRoles(self.store, self.clock, script)
+        self.folder = folder
+        self.ground: Ground | None = None
+
+    async def run(self, graph: Graph | None = None) -> FlowState:
+        """Run the flow, beginning it with `graph`, as a process that knows nothing yet."""
+        if graph is not None:
+            self.ground = await begun(self.store, self.clock, graph, self.folder)
+        self.ground = ground(self.store, self.clock, self.folder)
+        return await FlowRunner(self.ground, self.roles, self.clock, self.store.changes).run()
+
+    @property
+    def journal(self) -> Journal:
+        """The flow's log."""
+        assert self.ground is not None
+        return self.ground.journal
+
+
+async def test_a_line_of_roles_works_to_its_end(tmp_path: Path) -> None:
+    place = Place(
+        tmp_path,
+        owner=[hand(tmp_path, "build", name="plan.md"), CLOSE],
+        developer=[hand(tmp_path, "end", name="done.md")],
+    )
+    state = await place.run(LINE)
+    assert state.run.status == "awaiting_improvement_choice"
+    assert place.roles.told == {
+        "owner": ["owner-intake", "end build=>end"],
+        "developer": ["build owner-intake=>build"],
+    }
+    digests = [d for held in state.digests.values() for d in held]
+    assert [await place.store.blob(d) for d in digests] == [
+        b"what is in plan.md",
+        b"what is in done.md",
+    ]
+
+
+async def test_branches_work_side_by_side_and_a_role_never_twice_at_once(tmp_path: Path) -> None:
+    flow = graph(
+        *("owner-intake>a", "owner-intake>b", "owner-intake>c", "a>end", "b>end", "c>end"),
+        **OWNERS,
+        a="dev",
+        b="dev",
+        c="qa",
+    )
+    place = Place(
+        tmp_path,
+        owner=[hand(tmp_path, "a", "b", "c", name="plan.md"), ASK, ASK, ASK],
+        dev=[hand(tmp_path, "end", name="a.md"), hand(tmp_path, "end", name="b.md")],
+        qa=[hand(tmp_path, "end", name="c.md")],
+    )
+    state = await place.run(flow)
+    assert place.roles.most_at_once == {"owner": 1, "dev": 1, "qa": 1}
+    assert set(state.run.history_handoff) >= {"a=>end", "b=>end", "c=>end"}
+
+
+async def test_review_that_is_sent_back_is_done_again(tmp_path: Path) -> None:
+    place = Place(
+        tmp_path,
+        owner=[
+            hand(tmp_path, "build", name="plan.md"),
+            hand(tmp_path, "build", name="no.md"),
+            CLOSE,
+        ],
+        developer=[hand(tmp_path, "end", name="one.md"), hand(tmp_path, "end", name="two.md")],
+    )
+    state = await place.run(LINE)
+    assert state.run.status == "awaiting_improvement_choice"
+    assert place.roles.told["developer"] == ["build owner-intake=>build", "build end=>build"]
+
+
+async def test_what_cannot_be_used_is_repaired_and_in_the_end_waits_for_a_person(
+    tmp_path: Path,
+) -> None:
+    place = Place(
+        tmp_path,
+        owner=["done", hand(tmp_path, "build", name="plan.md")],
+        developer=["done"] * 4,
+    )
+    state = await place.run(LINE)
+    assert len(place.roles.told["owner"]) == 2
+    assert "without a handoff block" in place.roles.told["owner"][1]
+    assert state.run.awaiting_human_nodes["build"].reason == "autonomous-abort"
+    assert "after 3 repairs" in (state.run.awaiting_human_nodes["build"].detail or "")
+
+
+async def test_a_question_is_answered_from_elsewhere_and_the_flow_goes_on(tmp_path: Path) -> None:
+    place = Place(tmp_path, owner=[ASK, ASK], developer=[])
+    state = await place.run(LINE)
+    assert state.run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
+    await place.journal.append(lambda now: [reply(now, "the red one", "me")])
+    await place.run()
+    assert place.roles.told["owner"] == ["owner-intake", "owner-intake  the red one"]
+
+
+async def test_a_role_that_cannot_work_stops_nobody_else(tmp_path: Path) -> None:
+    flow = graph(
+        *("owner-intake>a", "owner-intake>b", "a>end", "b>end"), **OWNERS, a="nobody", b="qa"
+    )
+    place = Place(
+        tmp_path,
+        owner=[hand(tmp_path, "a", "b", name="plan.md"), ASK],
+        qa=[hand(tmp_path, "end", name="b.md")],
+    )
+    state = await place.run(flow)
+    assert state.run.awaiting_human_nodes["a"].detail == "role 'nobody' has no agent"
+    assert "b=>end" in state.run.completed_handoffs
+
+
+@pytest.mark.parametrize("end", ["aborted", "error"])
+async def test_a_turn_that_fails_parks_its_node_alone(tmp_path: Path, end: str) -> None:
+    place = Place(tmp_path, owner=[end], developer=[])
+    state = await place.run(LINE)
+    waiting = state.run.awaiting_human_nodes["owner-intake"]
+    assert (waiting.reason, waiting.detail) == ("autonomous-abort", f"its turn ended as {end}")
+
+
+async def test_what_a_node_with_a_person_hands_over_waits_for_them(tmp_path: Path) -> None:
+    intake = FlowNode("owner-intake", "owner", has_human=True)
+    flow = Graph("g", (intake, *LINE.nodes[1:]), LINE.edges)
+    place = Place(
+        tmp_path,
+        owner=[hand(tmp_path, "build", name="plan.md")],
+        developer=[ASK],
+    )
+    state = await place.run(flow)
+    assert "build" not in state.run.visited_node_ids
+    await place.journal.append(lambda now: [approve(now, "me")])
+    state = await place.run()
+    assert "build" in state.run.visited_node_ids
+    assert len(place.roles.told["owner"]) == 1
+
+
+async def test_a_flow_in_which_all_wait_for_each_other_asks_a_person(tmp_path: Path) -> None:
+    flow = graph("owner-intake>a", "owner-intake>b", "a>end", "b>end", **OWNERS, a="x", b="y")
+    place = Place(
+        tmp_path,
+        owner=[
+            hand(tmp_path, "a", name="p.md"),
+            signal("await-handoff"),
+            *["done"] * 4,
+        ],
+        x=[hand(tmp_path, "owner-intake", name="no.md")],
+        y=[],
+    )
+    state = await place.run(flow)
+    assert state.run.awaiting_human_nodes
+    assert state.run.running_nodes == ()
+
+
+async def test_roles_look_back_give_feedback_and_the_flow_is_complete(tmp_path: Path) -> None:
+    feedback = "a-society/feedback/p-flow-20260527T143000123Z-a1b2c3.md"
+    roles = ("developer", "owner")
+    findings = {role: f"findings/{role}-findings.md" for role in roles}
+    (tmp_path / "a-society" / "feedback").mkdir(parents=True)
+    for path in (*findings.values(), feedback):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text("found")
+    done = {
+        role: signal("meta-analysis-complete", findings_path=path)
+        for role, path in findings.items()
+    }
+    place = Place(
+        tmp_path,
+        owner=[hand(tmp_path, "build", name="plan.md"), CLOSE, done["owner"]],
+        developer=[hand(tmp_path, "end", name="done.md"), "not yet", done["developer"]],
+        **{"a-society-feedback": [signal("backward-pass-complete", artifact_path=feedback)]},
+    )
+    await place.run(LINE)
+    await place.journal.append(lambda now: [choose_improvement(now, "graph-based", "me")])
+    state = await place.run()
+    assert state.run.status == "awaiting_feedback_consent"
+    assert place.roles.told["owner"][-1] == "look back findings/developer-findings.md"
+    await place.journal.append(lambda now: [decide_feedback(now, "me", is_granted=True)])
+    state = await place.run()
+    assert state.run.status == "completed"
+    assert (await place.run()).run == state.run
