@@ -13,6 +13,7 @@ from typing import cast
 import msgspec
 
 from perdure.errors import PerdureError, ToolDenied, ToolError, ToolTimeout
+from perdure.secrets.masking import masked
 from perdure.session.clock import Clock
 from perdure.session.ledger import ToolOutcome
 from perdure.tools.judging import effective_args
@@ -74,6 +75,7 @@ def failed_run(tool: str, error: BaseException) -> ToolRun:
         outcome = "refused"
     message = str(error) if isinstance(error, ToolError) else f"{tool}: {_told(error)}"
     code = error.code if isinstance(error, PerdureError) else ToolError.code
+    message = masked(message)  # it may repeat what somebody wrote, a credential too
     return ToolRun(ToolOutput(message, is_error=True), outcome, message, code)
 
 

@@ -102,7 +102,7 @@ def judged(
         subject = _examined(spec, args, permissions)
     except PerdureError as error:
         reason = error.reason if isinstance(error, ToolError) else str(error)
-        return Ruling("refuse", f"{spec.name}: {reason}", error_code=error.code)
+        return Ruling("refuse", f"{spec.name}: {masked(reason)}", error_code=error.code)
     chosen = rules or RULE_SETS[permissions.approval]
     return _decided(spec, spec.action, subject, chosen, granted)
 
