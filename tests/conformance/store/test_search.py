@@ -39,6 +39,7 @@ from tests.conformance.store.building import (
     replied,
     said,
 )
+from tests.conformance.store.random_log import check_it_finds_what_memory_finds
 from tests.fakes.clock import START_MS
 
 pytestmark = pytest.mark.needs("search")
@@ -391,6 +392,11 @@ async def test_a_short_text_is_its_own_snippet(store: SessionStore) -> None:
     (hit,) = await search(store, "uber")
 
     assert (hit.snippet, hit.marks) == ("Über die Tide ", ((0, 4),))
+
+
+@pytest.mark.full_only
+async def test_every_backend_finds_what_memory_finds(store: SessionStore) -> None:
+    await check_it_finds_what_memory_finds(store, seed=1)
 
 
 # ---------------------------------------------------------------- the index

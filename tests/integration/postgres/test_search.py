@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
-import msgspec
 import psycopg
 import pytest
 
-from perdure.session.codec import new_tree
-from perdure.session.ids import StreamId
-from perdure.session.messages import user
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
-from perdure.stores.in_memory import MemoryStore
 from perdure.stores.postgres.search import indexing, querying
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import SessionStore
-from tests.conformance.store.building import S, append, create, fork, header, labelled, said
-from tests.fakes.clock import ManualClock, SeededRandom
+from tests.conformance.store.building import S, append, create, header, said
+from tests.conformance.store.random_log import check_it_finds_what_memory_finds
 from tests.integration.postgres.conftest import Database, Open
 
 MANY = 600
@@ -203,52 +197,10 @@ async def test_a_text_with_more_words_than_the_index_can_hold_is_found(
     assert (await store.verify()).problems == ()
 
 
-# ---------------------------------------------------------------- beside a plain scan
-
-WORDS = ("tide", "tides", "moon", "a", "foo_bar", "foo", "été", "ete", "酒店", "店", "👍", "x" * 70)
-QUERIES = (
-    *("tide", "ti*", '"tide moon"', '"a foo"*', "moon OR a", "a NOT moon", '"a a"', "酒店", "ete"),
-    *("foo_bar", "x* tide", 'a NOT "tide moon"', "👍 OR 店", "x" * 70, "tide tides moon"),
-)
-
-
 @pytest.mark.parametrize("block", [4_096, 64])
 async def test_it_finds_what_a_scan_finds(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     monkeypatch.setattr(indexing, "BLOCK_TEXTS", block)
     monkeypatch.setattr(querying, "BLOCK_TEXTS", block)
-    plain = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
-    for each in (plain, store):
-        await _write(each, random.Random(block))
-    for limit in (10, 5_000):
-        for filtered in FILTERED:
-            for text in QUERIES:
-                query = msgspec.structs.replace(filtered, text=text, limit=limit)
-                assert await store.search(query) == await plain.search(query), query
-    assert await store.reindex() == await plain.reindex()
-    assert (await store.verify()).problems == ()
-
-
-FILTERED = (
-    SearchQuery(text=""),
-    SearchQuery(text="", is_on_branch=True),
-    SearchQuery(text="", is_on_branch=False, sessions=(StreamId("s1"), StreamId("none"))),
-    SearchQuery(text="", roles=("label", "title"), since=100),
-    SearchQuery(text="", since=200, until=500),
-)
-
-
-async def _write(store: SessionStore, chance: random.Random) -> None:
-    def text() -> str:
-        return " ".join(chance.choices(WORDS, k=chance.randint(1, 6)))
-
-    for number in range(3):
-        await create(store, header(f"s{number}", title=text(), created_at=number))
-    await fork(store, StreamId("s0"), "f")
-    for at in range(0, 1_500, 30):
-        stream = StreamId(chance.choice(("s0", "s1", "s2", "f")))
-        new = [new_tree(user(text()), at=at + n) for n in range(29)]
-        new[chance.randrange(29)] = new_tree(user(text()), None, at=at)
-        entries = await append(store, stream, *new)
-        await append(store, stream, labelled(text(), chance.choice(entries).id))
+    await check_it_finds_what_memory_finds(store, block)

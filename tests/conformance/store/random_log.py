@@ -1,0 +1,62 @@
+"""A log of random words, and questions about it: every backend answers as memory does."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from perdure.session.codec import new_tree
+from perdure.session.ids import StreamId
+from perdure.session.messages import user
+from perdure.session.search.values import SearchQuery
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import Searching, SessionStore
+from tests.conformance.store.building import append, create, fork, header, labelled
+from tests.fakes.clock import ManualClock, SeededRandom
+
+WORDS = ("tide", "tides", "moon", "a", "foo_bar", "foo", "été", "ete", "酒店", "店", "👍", "x" * 70)
+QUERIES = (
+    *("tide", "ti*", '"tide moon"', '"a foo"*', "moon OR a", "a NOT moon", '"a a"', "酒店", "ete"),
+    *("foo_bar", "x* tide", 'a NOT "tide moon"', "👍 OR 店", "x" * 70, "tide tides moon"),
+)
+
+FILTERED = (
+    SearchQuery(text=""),
+    SearchQuery(text="", is_on_branch=True),
+    SearchQuery(text="", is_on_branch=False, sessions=(StreamId("s1"), StreamId("none"))),
+    SearchQuery(text="", roles=("label", "title"), since=100),
+    SearchQuery(text="", since=200, until=500),
+)
+
+
+async def check_it_finds_what_memory_finds(store: SessionStore, seed: int) -> None:
+    """Write the same log into `store` and into memory, and ask both the same."""
+    assert isinstance(store, Searching)
+    plain = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
+    for each in (plain, store):
+        await _write(each, random.Random(seed), has_forks=store.capabilities.pointer_fork)
+    limits = [10, *(5_000 for _ in FILTERED[1:])]
+    for limit, filtered in zip(limits, FILTERED, strict=True):
+        for text in QUERIES:
+            query = msgspec.structs.replace(filtered, text=text, limit=limit)
+            assert await store.search(query) == await plain.search(query), query
+    assert await store.reindex() == await plain.reindex()
+    assert (await store.verify()).problems == ()
+
+
+async def _write(store: SessionStore, chance: random.Random, *, has_forks: bool) -> None:
+    def text() -> str:
+        return " ".join(chance.choices(WORDS, k=chance.randint(1, 6)))
+
+    for number in range(3):
+        await create(store, header(f"s{number}", title=text(), created_at=number))
+    names = ["s0", "s1", "s2"]
+    if has_forks:
+        names.append(await fork(store, StreamId("s0"), "f"))
+    for at in range(0, 540, 30):
+        stream = StreamId(chance.choice(names))
+        new = [new_tree(user(text()), at=at + n) for n in range(29)]
+        new[chance.randrange(29)] = new_tree(user(text()), None, at=at)
+        entries = await append(store, stream, *new)
+        await append(store, stream, labelled(text(), chance.choice(entries).id))
