@@ -19,9 +19,11 @@ from perdure.session.messages import Message
 from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl.bodies import restored
 from perdure.stores.jsonl.dialects.form import Said
+from perdure.stores.jsonl.disk.sidefiles import blob_of
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.indexed import entry_at, foreign_body, tool_digest
 from perdure.stores.jsonl.lines import Ours, envelope_of, fields_of
+from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.verification import StoredEntry
 
 
@@ -98,3 +100,11 @@ def _foreign_body(log: Log, seq: int, content: bytes) -> bytes:
     body = foreign_body(log, said, parent, row.part)
     new = new_tree(body) if isinstance(body, Message | TreeBody) else new_side(body)
     return new.body
+
+
+def content_named(shelf: Shelf, digest: str) -> bytes | None:
+    """The content of that hash: kept beside the sessions, or in a record of one that is in use."""
+    content = blob_of(shelf.folder, digest)
+    for log in () if content is not None else shelf.logs():
+        content = content or media_of(log, digest)
+    return content

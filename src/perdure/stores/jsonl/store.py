@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Literal, TypeVar, get_args
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-import msgspec
-
 from perdure.errors import (
     AmbiguousId,
     ConfigError,
@@ -38,7 +36,7 @@ from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.appending import BACKEND, Appender
-from perdure.stores.jsonl.contents import entries_of, media_of
+from perdure.stores.jsonl.contents import content_named, entries_of
 from perdure.stores.jsonl.dialects.form import Dialect
 from perdure.stores.jsonl.dialects.operator import Operator
 from perdure.stores.jsonl.dialects.pi import Pi
@@ -189,23 +187,14 @@ class _Writing(_Handle):
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
         def work() -> Lease:
             self._standing(lease.stream)
-            with self._folder.locked("stream", lease.stream):
-                held = sidefiles.check_lease(self._folder, lease)
-                until = self._clock.now_ms() + ttl_ms
-                renewed = sidefiles.Held(lease.owner, held.epoch, until)
-                sidefiles.put_lease(self._folder, lease.stream, renewed)
-            return msgspec.structs.replace(lease, until=until)
+            return sidefiles.renew(self._folder, lease, self._clock.now_ms() + ttl_ms)
 
         return await self._run(work)
 
     async def release_lease(self, lease: Lease) -> None:
         def work() -> None:
             self._standing(lease.stream)
-            with self._folder.locked("stream", lease.stream):
-                held = sidefiles.lease_of(self._folder, lease.stream)
-                if 0 < lease.epoch == held.epoch:
-                    freed = msgspec.structs.replace(held, until=0)
-                    sidefiles.put_lease(self._folder, lease.stream, freed)
+            sidefiles.release(self._folder, lease)
 
         await self._run(work)
 
@@ -354,15 +343,10 @@ class _Namespace(_Handle):
         return self._watcher.watch()
 
     async def blob(self, digest: str) -> bytes:
-        def work() -> bytes:
-            content = sidefiles.blob_of(self._folder, digest)
-            for log in () if content is not None else self._shelf.logs():
-                content = content or media_of(log, digest)
-            if content is None:
-                raise EntryNotFound(digest, self.namespace)
-            return content
-
-        return await self._run(work)
+        content = await self._run(lambda: content_named(self._shelf, digest))
+        if content is None:
+            raise EntryNotFound(digest, self.namespace)
+        return content
 
 
 class _Searching(_Handle):

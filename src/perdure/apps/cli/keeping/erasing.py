@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,29 +80,48 @@ def erase(  # noqa: PLR0913 - one parameter for each option
         perdure sessions erase --subject ann@example.org --yes
     """
     forks = _fork_policy(is_kept=is_kept_for_forks, is_with=is_with_forks)
-    if [session is not None, subject is not None, is_everything].count(True) != 1:
+    asked = _Asked(session, subject, is_everything, forks, by or _me(), certificate, is_sure)
+    return run(lambda: _erased(asked, store, namespace, as_json=as_json))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line asks for."""
+
+    session: str | None
+    subject: str | None
+    is_everything: bool
+    forks: ForkPolicy
+    by: str
+    file: Path | None
+    is_sure: bool
+
+
+async def _erased(asked: _Asked, store: str | None, namespace: str, *, as_json: bool) -> int:
+    named = asked.session, asked.subject
+    if [named[0] is not None, named[1] is not None, asked.is_everything].count(True) != 1:
         raise UsageMistake("say what to erase: an ID, --subject NAME, or --everything")
-
-    async def work() -> int:
-        async with existing_store(store, namespace) as opened:
-            named = None if session is None else await named_session(opened, session)
-            _confirm(named or subject or f"all of namespace {namespace}", is_sure=is_sure)
-            made = _place_for(certificate)
-            try:
-                done = await opened.erase(
-                    named, subject=subject, everything=is_everything, forks=forks, by=by or _me()
-                )
-            except BaseException:
-                _give_up(made)
-                raise
-        _write(certificate, done)
-        if as_json:
-            show_json(_data(done))
-        else:
-            show_lines(_lines(done, certificate))
-        return DONE if done.is_complete else FAILED
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        session = None if named[0] is None else await named_session(opened, named[0])
+        _confirm(session or named[1] or f"all of namespace {namespace}", is_sure=asked.is_sure)
+        made = _place_for(asked.file)
+        try:
+            done = await opened.erase(
+                session,
+                subject=asked.subject,
+                everything=asked.is_everything,
+                forks=asked.forks,
+                by=asked.by,
+            )
+        except BaseException:
+            _give_up(made)
+            raise
+    _write(asked.file, done)
+    if as_json:
+        show_json(_data(done))
+    else:
+        show_lines(_lines(done, asked.file))
+    return DONE if done.is_complete else FAILED
 
 
 def _fork_policy(*, is_kept: bool, is_with: bool) -> ForkPolicy:

@@ -68,6 +68,22 @@ def check_lease(folder: Folder, lease: Lease) -> Held:
     return held
 
 
+def renew(folder: Folder, lease: Lease, until: int) -> Lease:
+    """The same lease, held until then. Raises: LeaseLost."""
+    with folder.locked("stream", lease.stream):
+        held = check_lease(folder, lease)
+        put_lease(folder, lease.stream, Held(lease.owner, held.epoch, until))
+    return msgspec.structs.replace(lease, until=until)
+
+
+def release(folder: Folder, lease: Lease) -> None:
+    """Give `lease` back; nothing happens when it was taken over."""
+    with folder.locked("stream", lease.stream):
+        held = lease_of(folder, lease.stream)
+        if 0 < lease.epoch == held.epoch:
+            put_lease(folder, lease.stream, msgspec.structs.replace(held, until=0))
+
+
 def put_partial(folder: Folder, stream: StreamId, turn: int, seq: int, content: bytes) -> None:
     """Keep what has arrived of the answer to `seq`, in the turn that began at `turn`.
 

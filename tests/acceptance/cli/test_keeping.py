@@ -1,0 +1,102 @@
+"""``perdure sessions erase``, ``store retention`` and ``store quota``, as the shell sees them."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
+
+
+def test_an_erased_session_is_gone_and_the_store_verifies(sample: World) -> None:
+    file = sample.folder / "erased.json"
+
+    told = sample.ok(
+        "sessions", "erase", SAMPLE_ID, "--yes", "--by", "ann", "--certificate", str(file)
+    )
+
+    assert told.out.startswith("erased 1 session")
+    certificate = json.loads(file.read_text())
+    assert (certificate["by"], certificate["is_complete"]) == ("ann", True)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert SAMPLE_ID not in sample.ok("sessions", "list", "--all").out
+    erased = sum(each["entries"] for each in certificate["sessions"])
+    assert sample.ok("store", "verify", "--json").json["erased"] == erased > 0
+    shown = sample.run("sessions", "show", SAMPLE_ID)
+    assert (shown.code, "was erased" in shown.err) == (3, True)
+    assert sample.ok("sessions", "search", "tide", "--json").json == []
+    listed = sample.ok("sessions", "erasures", "--json").json
+    assert [each["id"] for each in listed] == [certificate["id"]]
+    again = sample.ok("sessions", "erase", SAMPLE_ID, "--yes", "--json").json
+    assert again["id"] == certificate["id"]
+
+
+def test_nothing_is_erased_that_was_not_meant(sample: World) -> None:
+    taken = sample.folder / "taken.json"
+    taken.write_text("{}")
+
+    for words, code in (
+        (("sessions", "erase", SAMPLE_ID), 2),
+        (("sessions", "erase", "--yes"), 2),
+        (("sessions", "erase", SAMPLE_ID, "--everything", "--yes"), 2),
+        (("sessions", "erase", SAMPLE_ID, "--keep-for-forks", "--with-forks", "--yes"), 2),
+        (("sessions", "erase", "nobody", "--yes"), 3),
+        (("sessions", "erase", SAMPLE_ID, "--yes", "--certificate", str(taken)), 4),
+    ):
+        ended = sample.run(*words)
+        assert (ended.code, ended.out) == (code, ""), words
+
+    assert SAMPLE_ID in sample.ok("sessions", "list").out
+    assert taken.read_text() == "{}"
+
+
+def test_forks_are_asked_about_and_exported_afterwards(sample: World) -> None:
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
+    file = sample.folder / "erased.json"
+
+    refused = sample.run("sessions", "erase", SAMPLE_ID, "--yes", "--certificate", str(file))
+    assert (refused.code, fork in refused.err) == (4, True)
+    assert not file.exists()
+    sample.ok("sessions", "erase", SAMPLE_ID, "--yes", "--keep-for-forks")
+
+    assert sample.ok("sessions", "context", fork, "--json").json["messages"]
+    for format in ("perdure", "pi", "operator", "markdown", "html"):
+        sample.ok("export", fork, "--format", format, "-o", str(sample.folder / f"out.{format}"))
+    assert sample.ok("store", "verify").out.startswith("ok")
+
+
+def test_a_file_that_was_erased_can_be_imported_again(sample: World) -> None:
+    sample.ok("sessions", "erase", SAMPLE_ID, "--yes")
+
+    sample.ok("import", str(SAMPLE))
+
+    assert len(sample.ok("sessions", "list", "--json").json) == 1
+    assert sample.ok("store", "verify").out.startswith("ok")
+
+
+def test_a_policy_is_set_rehearsed_and_carried_out(sample: World) -> None:
+    assert "every session is kept" in sample.ok("store", "retention", "show").out
+    policy = sample.ok("store", "retention", "set", "--max-sessions", "0", "--json").json
+    assert policy["max_sessions"] == 0
+
+    rehearsed = sample.ok("store", "retention", "apply", "--dry-run", "--json").json
+    assert ([each["stream"] for each in rehearsed["plan"]["expiring"]], rehearsed["is_done"]) == (
+        [SAMPLE_ID],
+        False,
+    )
+    assert SAMPLE_ID in sample.ok("sessions", "list").out
+    assert sample.ok("store", "retention", "apply", "--json").json["sessions"] == 1
+    assert SAMPLE_ID not in sample.ok("sessions", "list", "--all").out
+    assert sample.run("store", "retention", "set", "--max-idle", "soon").code == 2
+
+
+def test_a_quota_refuses_what_goes_over_it(sample: World) -> None:
+    sample.ok("store", "quota", "set", "--max-sessions", "1")
+
+    refused = sample.run("sessions", "fork", SAMPLE_ID)
+
+    assert (refused.code, "no more sessions" in refused.err) == (4, True)
+    shown = sample.ok("store", "quota", "show", "--json").json
+    assert (shown["quota"]["max_sessions"], shown["usage"]["sessions"]) == (1, 1)
+    sample.ok("store", "quota", "set", "--max-sessions", "none")
+    sample.ok("sessions", "fork", SAMPLE_ID)

@@ -1,0 +1,69 @@
+"""Erasing through the handles: what is asked of the backend, and what becomes of the handles."""
+
+from __future__ import annotations
+
+import pytest
+
+import perdure
+from perdure import user
+
+
+async def test_a_session_erases_itself_and_is_not_opened_again() -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create(title="Trip")
+        await session.append(user("secret"))
+
+        certificate = await session.erase(by="ann")
+
+        assert (certificate.by, certificate.entries) == ("ann", 1)
+        assert certificate.is_complete
+        assert await store.recent() == []
+        with pytest.raises(perdure.Erased):
+            await store.open(session.id)
+        with pytest.raises(perdure.Erased):
+            await session.append(user("more"))
+        assert await store.erasures() == [certificate]
+
+
+async def test_a_fork_stands_in_the_way_until_it_is_said_what_becomes_of_it() -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        await session.append(user("a"))
+        fork = await session.fork()
+
+        with pytest.raises(perdure.SessionHasForks):
+            await store.erase(session.id)
+        await store.erase(session.id, forks="keep")
+
+        assert [message.text for message in await fork.messages()] == ["a"]
+
+
+async def test_a_subject_is_told_with_the_certificate_and_not_kept() -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create(subject="ann")
+        await session.append(user("a"))
+        fork = await session.fork()
+        await fork.append(user("b"))
+
+        certificate = await store.erase(subject="ann")
+
+        assert certificate.subject == "ann"
+        assert {each.session for each in certificate.sessions} == {session.id, fork.id}
+        assert [each.subject for each in await store.erasures()] == [None]
+
+
+async def test_everything_is_erased_when_that_is_said() -> None:
+    async with perdure.open("memory:") as store:
+        for _ in range(3):
+            await (await store.create()).append(user("a"))
+
+        assert len((await store.erase(everything=True)).sessions) == 3
+        assert await store.recent(scope="all") == []
+
+
+async def test_one_thing_is_named_and_only_one() -> None:
+    async with perdure.open("memory:") as store:
+        with pytest.raises(ValueError, match="say what to erase"):
+            await store.erase()
+        with pytest.raises(ValueError, match="say what to erase"):
+            await store.erase("s", subject="ann")

@@ -1,0 +1,52 @@
+"""Retention and quotas through a store's handle; what they do is in the conformance suite."""
+
+from __future__ import annotations
+
+import pytest
+
+import perdure
+from perdure import user
+from perdure.client.clock import Outside
+from perdure.client.keeping import (
+    apply_retention,
+    quota,
+    retention,
+    set_quota,
+    set_retention,
+)
+from perdure.client.open import opened
+from perdure.stores.keeping.quotas import Quota
+from perdure.stores.keeping.retention import Retention
+from tests.fakes.clock import ManualClock, SeededRandom
+
+
+async def test_a_store_that_cannot_says_so() -> None:
+    async with perdure.open("memory:") as store:
+        for call in (retention(store), quota(store), apply_retention(store)):
+            with pytest.raises(perdure.Unsupported):
+                await call
+
+
+async def test_a_policy_is_set_rehearsed_and_carried_out(tmp_path: object) -> None:
+    clock = ManualClock()
+    address = f"sqlite:///{tmp_path}/s.db"
+    store = await opened(address, "default", "normal", Outside(clock, SeededRandom(1)))
+    try:
+        old = await store.create(id="old")
+        await old.append(user("a"))
+        clock.advance(90_000)
+        await (await store.create(id="new")).append(user("b"))
+        await set_retention(store, Retention(max_idle_s=60))
+        await set_quota(store, Quota(max_sessions=2))
+
+        rehearsed = await apply_retention(store, is_dry_run=True)
+        assert [(each.stream, each.why) for each in rehearsed.plan.expiring] == [("old", "idle")]
+        assert (await quota(store))[1].sessions == 2
+
+        done = await apply_retention(store)
+        assert (done.sessions, done.entries, done.plan) == (1, 1, rehearsed.plan)
+        assert [info.id for info in await store.recent()] == ["new"]
+        assert (await quota(store))[1].sessions == 1
+        assert await retention(store) == Retention(max_idle_s=60)
+    finally:
+        await store.close()
