@@ -1,0 +1,87 @@
+"""Do a piece of work on a store and be killed at each write, removal and renaming, one by one.
+
+operator.py FOLDER WORK, where WORK is ``backup``, ``restore``, ``repair`` or ``copy``. For each
+operation FOLDER/NNNN is a copy of FOLDER/original in which the work was killed there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from perdure.client.open import open as open_store
+from perdure.client.operating.backups import back_up
+from perdure.client.operating.copying import copy_sessions
+from perdure.client.operating.repairs import repair
+from perdure.client.operating.restores import restore
+from tests.fakes.faulty_vfs import faulty_vfs, killing_at
+
+MOST_OPERATIONS = 5_000
+_EVENTS = ("os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir")
+
+
+def address(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+async def backup(place: Path) -> None:
+    await back_up(address(place / "store.db"), place / "backup")
+
+
+async def restoring(place: Path) -> None:
+    await restore(place / "taken", address(place / "store.db"), is_forced=True)
+
+
+async def repairing(place: Path) -> None:
+    await repair(address(place / "store.db"))
+
+
+async def copying(place: Path) -> None:
+    async with (
+        open_store(address(place / "store.db")) as source,
+        open_store(address(place / "copy.db"), durability="normal") as target,
+    ):
+        await copy_sessions(source, target)
+
+
+WORK: dict[str, Callable[[Path], Awaitable[None]]] = {
+    "backup": backup,
+    "restore": restoring,
+    "repair": repairing,
+    "copy": copying,
+}
+
+
+def killed(place: Path, work: str, operation: int) -> None:
+    with faulty_vfs() as layer:
+        plan = layer.plan = killing_at(operation)
+
+        def audit(event: str, _arguments: tuple[object, ...]) -> None:
+            if event in _EVENTS:
+                plan("write", event, 0)
+
+        sys.addaudithook(audit)
+        asyncio.run(WORK[work](place))  # pyright: ignore[reportArgumentType] - each is a coroutine function
+
+
+def kill_at_each(folder: Path, work: str, step: int) -> None:
+    for operation in range(1, MOST_OPERATIONS, step):
+        place = folder / f"{operation:04}"
+        shutil.copytree(folder / "original", place)
+        child = os.fork()
+        if child == 0:
+            killed(place, work, operation)
+            os._exit(0)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+            return
+    raise AssertionError("it should end")
+
+
+if __name__ == "__main__":
+    kill_at_each(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,215 @@
+"""Backups: online, checked, encrypted with the store's key; restores that replace nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from perdure.client.open import open as open_store
+from perdure.client.operating.backups import back_up
+from perdure.client.operating.restores import restore
+from perdure.errors import (
+    BackupDamaged,
+    EntryNotFound,
+    KeyMissing,
+    KeyWrong,
+    StoreCorrupt,
+    StoreExists,
+    StoreInUse,
+    Unsupported,
+)
+from perdure.session.messages import user
+from tests.fakes.clock import START_MS, ManualClock
+from tests.fakes.raw_database import raw_database
+
+KEY, OTHER = "ab" * 32, "cd" * 32
+
+
+def address(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+async def texts(where: str, key: str | None = None, session: str = "s") -> list[str]:
+    async with open_store(where, key=key) as store:
+        assert (await store.backend.verify()).problems == ()
+        path = await (await store.open(session)).path()
+    return [entry.message.text for entry in path if entry.message is not None]
+
+
+async def say(where: str, *said: str, key: str | None = None) -> None:
+    async with open_store(where, key=key, durability="normal") as store:
+        await store.create(id="s")
+        session = await store.open("s")
+        for text in said:
+            await session.append(user(text))
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+async def test_a_store_comes_back_as_it_was(tmp_path: Path, key: str | None) -> None:
+    store, folder = tmp_path / "a.db", tmp_path / "backup"
+    await say(address(store), "one", "two canary", key=key)
+    manifest = await back_up(address(store), folder, key=key)
+
+    assert names(folder) == {"store.sqlite", "manifest.json"}
+    assert (manifest.streams, manifest.entries) == (1, 2)
+    assert manifest.is_encrypted == (key is not None)
+    assert (b"canary" in (folder / "store.sqlite").read_bytes()) == (key is None)
+    again = tmp_path / "again.db"
+    done = await restore(folder, address(again), key=key)
+    assert (done.streams, done.entries, done.aside) == (1, 2, None)
+    assert await texts(address(again), key) == ["one", "two canary"]
+    assert again.stat().st_mode & 0o077 == 0
+    assert names(tmp_path) == {"a.db", "backup", "again.db"}
+
+
+async def test_the_key_is_needed_for_both_ways(tmp_path: Path) -> None:
+    store, folder = tmp_path / "a.db", tmp_path / "backup"
+    await say(address(store), "one", key=KEY)
+    with pytest.raises(KeyWrong):
+        await back_up(address(store), folder, key=OTHER)
+    await back_up(address(store), folder, key=KEY)
+    with pytest.raises(KeyWrong):
+        await restore(folder, address(tmp_path / "b.db"), key=OTHER)
+    with pytest.raises(KeyMissing):
+        await restore(folder, address(tmp_path / "b.db"))
+    assert names(tmp_path) <= {"a.db", "backup", "backup.partial"}
+
+
+async def test_writers_go_on_while_a_backup_is_made(tmp_path: Path) -> None:
+    store, folder = tmp_path / "a.db", tmp_path / "backup"
+    await say(address(store), *(f"{number} " + "x" * 5_000 for number in range(200)))
+    said: list[str] = []
+    has_begun, is_over = asyncio.Event(), asyncio.Event()
+
+    async def write() -> None:
+        async with open_store(address(store), durability="normal") as writing:
+            session = await writing.open("s")
+            while not is_over.is_set():
+                said.append(f"meanwhile {len(said)}")
+                await session.append(user(said[-1]))
+                has_begun.set()
+
+    writer = asyncio.create_task(write())
+    await has_begun.wait()
+    manifest = await back_up(address(store), folder)
+    is_over.set()
+    await writer
+    await restore(folder, address(tmp_path / "b.db"))
+
+    found = [t for t in await texts(address(tmp_path / "b.db")) if t.startswith("meanwhile")]
+    assert found == said[: len(found)]  # a moment of the log, and nothing in between
+    assert manifest.entries == 200 + len(found)
+    assert len(await texts(address(store))) == 200 + len(said)
+
+
+async def test_nothing_is_replaced_unless_it_is_said(tmp_path: Path) -> None:
+    store, folder = tmp_path / "a.db", tmp_path / "backup"
+    await say(address(store), "old")
+    await back_up(address(store), folder)
+    with pytest.raises(StoreExists):
+        await back_up(address(store), folder)
+    async with open_store(address(store)) as opened:
+        await (await opened.open("s")).append(user("new"))
+        with pytest.raises(StoreExists):
+            await restore(folder, address(store))
+        with pytest.raises(StoreInUse):
+            await restore(folder, address(store), is_forced=True)
+
+    done = await restore(folder, address(store), is_forced=True)
+    assert done.aside is not None
+    assert await texts(address(store)) == ["old"]
+    assert await texts(address(Path(done.aside) / "a.db")) == ["old", "new"]
+
+
+async def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
+    store, folder = tmp_path / "a.db", tmp_path / "backup"
+    await say(address(store), "one")
+    await back_up(address(store), folder)
+    whole = (folder / "store.sqlite").read_bytes()
+    for damaged in (whole[:-1], whole[:5_000] + b"!" + whole[5_001:], b""):
+        (folder / "store.sqlite").write_bytes(damaged)
+        with pytest.raises(BackupDamaged):
+            await restore(folder, address(tmp_path / "b.db"))
+    (folder / "store.sqlite").write_bytes(whole)
+    manifest = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(manifest.replace('"heads": "', '"heads": "0'))
+    with pytest.raises(BackupDamaged):
+        await restore(folder, address(tmp_path / "b.db"))
+    (folder / "manifest.json").unlink()
+    with pytest.raises(BackupDamaged):
+        await restore(folder, address(tmp_path / "b.db"))
+    assert names(tmp_path) == {"a.db", "backup"}
+
+
+async def test_a_damaged_store_is_not_backed_up(tmp_path: Path) -> None:
+    store, folder = tmp_path / "a.db", tmp_path / "backup"
+    await say(address(store), "one")
+    with raw_database(store) as db:
+        db.execute("UPDATE entry SET body = CAST(replace(body, 'one', 'two') AS BLOB)")
+    with pytest.raises(StoreCorrupt, match="s/0"):
+        await back_up(address(store), folder)
+    assert not folder.exists()
+
+
+async def test_a_restore_ends_at_a_time_or_an_entry(tmp_path: Path) -> None:
+    store, folder = tmp_path / "a.db", tmp_path / "backup"
+    clock = ManualClock()
+    for namespace in ("default", "other"):
+        async with open_store(
+            address(store), namespace=namespace, clock=clock, durability="normal"
+        ) as opened:
+            session = await opened.create(id="s")
+            for number in range(4):
+                clock.advance(1)
+                await session.append(user(f"{namespace} {number}"))
+            fork = await session.fork()
+            await fork.append(user("in the fork"))
+    await back_up(address(store), folder)
+
+    early = datetime.fromtimestamp((START_MS + 2_500) / 1000, UTC)
+    done = await restore(folder, address(tmp_path / "early.db"), until=early)
+    assert done.streams == 1
+    assert await texts(address(tmp_path / "early.db")) == ["default 0", "default 1"]
+
+    await restore(folder, address(tmp_path / "entry.db"), until="s/2", namespace="other")
+    async with open_store(address(tmp_path / "entry.db"), namespace="other") as opened:
+        assert len(await opened.recent()) == 1
+        path = await (await opened.open("s")).path()
+        assert [e.message.text for e in path if e.message][-1] == "other 2"
+    async with open_store(address(tmp_path / "entry.db")) as opened:
+        assert len(await opened.recent()) == 2  # all of it was there by then
+    with pytest.raises(EntryNotFound):
+        await restore(folder, address(tmp_path / "no.db"), until="s/99")
+    assert not (tmp_path / "no.db").exists()
+
+
+async def test_other_kinds_of_stores_are_backed_up_and_restored(tmp_path: Path) -> None:
+    source, folder = f"jsonl:///{tmp_path / 'a'}", tmp_path / "backup"
+    await say(source, "one", "two")
+    manifest = await back_up(source, folder, key=KEY)
+    assert (manifest.backend, manifest.is_encrypted) == ("jsonl", True)
+
+    target = f"jsonl:///{tmp_path / 'b'}"
+    await restore(folder, target, key=KEY)
+    assert await texts(target) == ["one", "two"]
+    with pytest.raises(Unsupported):
+        await restore(folder, target, key=KEY, is_forced=True)
+
+
+async def test_a_restored_store_holds_nobodys_lease(tmp_path: Path) -> None:
+    store, folder = tmp_path / "a.db", tmp_path / "backup"
+    async with open_store(address(store)) as opened:
+        session = await opened.create(id="s")
+        lease = await opened.backend.acquire_lease(session.id, "me", 600_000)
+        await back_up(address(store), folder)
+    await restore(folder, address(tmp_path / "b.db"))
+    async with open_store(address(tmp_path / "b.db")) as opened:
+        taken = await opened.backend.acquire_lease(lease.stream, "you", 600_000)
+    assert taken.epoch > lease.epoch

@@ -1,0 +1,290 @@
+"""A damaged SQLite store: every fault is named, what can be read is kept, the original is kept."""
+
+from __future__ import annotations
+
+import os
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from perdure.client.open import open as open_store
+from perdure.client.operating.repairs import Repaired, repair
+from perdure.client.store import Store
+from perdure.errors import KeyWrong, NotAStore, StoreExists, StoreInUse
+from perdure.session.messages import assistant, user
+from perdure.stores.operating.sealed import Sealing
+from tests.fakes.raw_database import raw_database
+
+KEY = "ab" * 32
+PAGE = 4_096
+TURNS = 60
+
+
+async def filled(path: Path, key: str | None = None) -> None:
+    async with open_store(f"sqlite:///{path}", key=key, durability="normal") as store:
+        for number in range(3):
+            session = await store.create(id=f"s{number}", title=f"title {number}")
+            for turn in range(TURNS):
+                text = f"{number} {turn} " + os.urandom(8).hex() * (turn * 7 % 90)
+                await session.append(user(text), assistant(f"answer {text}"))
+        first = await store.open("s0")
+        large = await first.append(user("large " + "x" * 3 * PAGE))
+        await first.branch((await first.path())[5].id)
+        await first.append(user("another branch"))
+        await first.label(large.id, "large")
+        await (await first.fork(at=large.id)).append(user("in the fork"))
+        await store.search("answer")
+
+
+@pytest.fixture
+async def store_file(tmp_path: Path) -> Path:
+    path = tmp_path / "original.db"
+    await filled(path)
+    return path
+
+
+def address(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+async def bodies(store: Store) -> dict[str, bytes]:
+    """Every entry by its id."""
+    backend = store.backend
+    assert isinstance(backend, Sealing)
+    return {
+        entry.id: entry.body
+        for each in await backend.standings()
+        for entry in await backend.entries(each.stream)
+    }
+
+
+async def content(path: Path, key: str | None = None) -> dict[str, bytes]:
+    async with open_store(address(path), key=key) as store:
+        return await bodies(store)
+
+
+async def check_repaired(
+    path: Path, before: dict[str, bytes], done: Repaired, key: str | None = None
+) -> None:
+    """The store is whole, holds what it held but for what was told, and nothing else."""
+    lost = {f"{loss.stream}/{loss.seq}" for loss in done.losses if loss.seq is not None}
+    async with open_store(address(path), key=key) as store:
+        assert (await store.backend.verify()).problems == ()
+        after = await bodies(store)
+    assert before.keys() <= after.keys()
+    changed = {id_ for id_, body in before.items() if after[id_] != body}
+    assert changed <= lost
+    assert len(after) - len(before) <= len({loss.stream for loss in done.losses})
+
+
+def with_damage(original: Path, path: Path, offset: int, bit: int = 0) -> None:
+    content = bytearray(original.read_bytes())
+    content[offset] ^= 1 << bit
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+
+
+def differences(one: Path, other: Path) -> int:
+    """Bytes in which two files of one size differ."""
+    pairs = zip(one.read_bytes(), other.read_bytes(), strict=True)
+    return sum(here != there for here, there in pairs)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def content_of(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def kinds_of_pages(path: Path) -> dict[str, list[int]]:
+    """Page numbers by what SQLite uses them for."""
+    found: dict[str, list[int]] = {}
+    with raw_database(path) as db:
+        for name, kind, page in db.execute("SELECT name, pagetype, pageno FROM dbstat"):
+            found.setdefault(f"{name} {kind}", []).append(page)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_a_flipped_bit_on_every_kind_of_page(store_file: Path, tmp_path: Path) -> None:
+    before = await content(store_file)
+    chance = random.Random(1)
+    kinds = kinds_of_pages(store_file)
+    assert {"entry leaf", "entry internal", "entry overflow", "stream leaf"} <= kinds.keys()
+    damaged = 0
+    for kind, pages in kinds.items():
+        for place in (3, chance.randrange(PAGE - 300, PAGE)):
+            page = pages[len(pages) // 2]
+            path = tmp_path / f"{kind} {place}".replace(" ", "-") / "store.db"
+            with_damage(store_file, path, (page - 1) * PAGE + place, chance.randrange(8))
+            done = await repair(address(path))
+            damaged += done.is_damaged
+            if not done.is_damaged:
+                assert await content(path) == before, (kind, place)
+                continue
+            await check_repaired(path, before, done)
+            assert done.aside is not None
+            assert differences(Path(done.aside, path.name), store_file) == 1
+    assert damaged > 20
+
+
+async def test_a_flipped_bit_in_a_body_costs_that_body_and_no_hash(
+    store_file: Path, tmp_path: Path
+) -> None:
+    before = await content(store_file)
+    path = tmp_path / "damaged.db"
+    with_damage(store_file, path, content_of(store_file).index(b'"text":"1 30 ') + 9)
+    async with open_store(address(store_file)) as store:
+        state = await store.backend.state((await store.open("s1")).id)
+
+    done = await repair(address(path))
+
+    ((stream, seq),) = {(loss.stream, loss.seq) for loss in done.losses}
+    assert (stream, seq) == ("s1", 60)
+    assert done.changed == ()
+    await check_repaired(path, before, done)
+    async with open_store(address(path)) as store:
+        backend = store.backend
+        assert isinstance(backend, Sealing)
+        kept = await backend.sealed(state.header.id, after=state.head, upto=state.head, limit=1)
+    assert kept.before == state.hash  # the chain is the old one, and goes on
+
+
+async def test_entries_that_are_gone_keep_their_places(store_file: Path, tmp_path: Path) -> None:
+    before = await content(store_file)
+    path = tmp_path / "damaged.db"
+    path.write_bytes(content_of(store_file))
+    with raw_database(path) as db:
+        db.execute(
+            "DELETE FROM entry WHERE stream = (SELECT no FROM stream WHERE id = 's1') "
+            "AND seq IN (0, 31, 119)"
+        )
+    done = await repair(address(path))
+
+    assert [(loss.stream, loss.seq) for loss in done.losses if loss.problem == "it is gone"] == [
+        ("s1", 0),
+        ("s1", 31),
+        ("s1", 119),
+    ]
+    assert done.changed == ("s1",)
+    await check_repaired(path, before, done)
+    async with open_store(address(path)) as store:
+        session = await store.open("s1")
+        assert len(await session.path()) == 2 * TURNS
+        assert [hit.stream for hit in await store.search('"1 7"', limit=1)] == ["s1"]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+async def test_a_file_that_was_cut_off(store_file: Path, tmp_path: Path, share: float) -> None:
+    path = tmp_path / "cut.db"
+    whole = content_of(store_file)
+    path.write_bytes(whole[: int(len(whole) * share)])
+    done = await repair(address(path))
+
+    assert done.is_damaged
+    assert done.losses
+    async with open_store(address(path)) as store:
+        assert (await store.backend.verify()).problems == ()
+
+
+async def test_a_lost_first_page_costs_nothing_else(store_file: Path, tmp_path: Path) -> None:
+    before = await content(store_file)
+    path = tmp_path / "store.db"
+    whole = content_of(store_file)
+    path.write_bytes(whole[:100] + bytes(PAGE - 100) + whole[PAGE:])
+    done = await repair(address(path))
+
+    assert done.losses == ()
+    assert await content(path) == before
+
+
+async def test_a_log_that_was_lost_leaves_a_store_as_of_the_last_checkpoint(
+    tmp_path: Path,
+) -> None:
+    path, copy = tmp_path / "store.db", tmp_path / "copy" / "store.db"
+    copy.parent.mkdir()
+    async with open_store(address(path)) as store:
+        session = await store.create(id="s")
+        for number in range(20):
+            await session.append(user(f"message {number}"))
+        copy.write_bytes(path.read_bytes())  # without its log, while it holds everything
+    with suppress(NotAStore):  # where not even the schema had been checkpointed
+        await repair(address(copy))
+        async with open_store(address(copy)) as store:
+            assert (await store.backend.verify()).problems == ()
+
+
+@pytest.mark.slow
+async def test_a_damaged_encrypted_store(tmp_path: Path) -> None:
+    original = tmp_path / "original.db"
+    await filled(original, KEY)
+    before = await content(original, KEY)
+    pages = original.stat().st_size // PAGE
+    damaged = 0
+    for page in range(1, pages, 9):
+        path = tmp_path / str(page) / "store.db"
+        with_damage(original, path, page * PAGE + 100)
+        done = await repair(address(path), key=KEY)
+        damaged += done.is_damaged
+        if done.is_damaged:
+            await check_repaired(path, before, done, KEY)
+            assert b"answer" not in content_of(path)
+    assert damaged > 3
+
+
+async def test_the_beginning_of_an_encrypted_store_cannot_be_replaced(tmp_path: Path) -> None:
+    path, original = tmp_path / "d" / "store.db", tmp_path / "original.db"
+    await filled(original, KEY)
+    with_damage(original, path, 50)
+    with pytest.raises(KeyWrong):
+        await repair(address(path), key=KEY)
+    assert names(path.parent) == {"store.db"}
+
+
+async def test_a_sound_store_is_left_alone(store_file: Path) -> None:
+    before = content_of(store_file)
+    done = await repair(address(store_file))
+
+    assert not done.is_damaged
+    assert content_of(store_file) == before
+    assert names(store_file.parent) <= {"original.db", "original.db-wal"}
+
+
+async def test_the_repaired_store_can_go_elsewhere(store_file: Path, tmp_path: Path) -> None:
+    path, new = tmp_path / "d" / "damaged.db", tmp_path / "new.db"
+    with_damage(store_file, path, content_of(store_file).index(b"2 44 "))
+    before = content_of(path)
+    done = await repair(address(path), to=address(new))
+
+    assert content_of(path) == before
+    assert done.aside is None
+    assert len(done.losses) == 1
+    async with open_store(address(new)) as store:
+        assert (await store.backend.verify()).problems == ()
+    with pytest.raises(StoreExists):
+        await repair(address(path), to=address(new))
+
+
+async def test_nobody_may_have_it_open(store_file: Path) -> None:
+    async with open_store(address(store_file)):
+        with pytest.raises(StoreInUse):
+            await repair(address(store_file))
+    with raw_database(store_file) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreInUse):
+            await repair(address(store_file))
+        other.execute("ROLLBACK")
+
+
+async def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_text("dear reader, " * 1000)
+    with pytest.raises(NotAStore):
+        await repair(address(path))
+    with pytest.raises(NotAStore):
+        await repair(address(tmp_path / "nothing.db"))
