@@ -19,7 +19,7 @@ class Direct:
 
     def __init__(self, store: SqliteStore) -> None:
         database = store._open_database()  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - below the public surface
-        self._tables = Tables(database._connect())  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - likewise
+        self._tables = Tables(database._connect())  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - below the public surface
         self._tables.run(f"PRAGMA synchronous = {store.durability}")
         self._store = store
         setattr(store, "_write", self._write)  # noqa: B010 - a private name of the store's
