@@ -118,6 +118,14 @@ def test_a_session_is_compacted_by_the_offline_model(world: World) -> None:
     assert again["compaction"] is None or again["tokens"] <= again["tokens_before"]
 
 
+def test_where_nothing_can_be_compacted_the_session_stays_as_it_is(sample: World) -> None:
+    before = sample.ok("sessions", "show", SAMPLE_ID, "--json").json
+    made = sample.ok("sessions", "compact", SAMPLE_ID, "-m", "scripted:echo", "--json").json
+    assert made["compaction"] is None
+    # No agent was bound, no model changed: nothing was written at all.
+    assert sample.ok("sessions", "show", SAMPLE_ID, "--json").json["head"] == before["head"]
+
+
 def test_a_model_that_is_not_here_cannot_compact(sample: World) -> None:
     ended = sample.run("sessions", "compact", SAMPLE_ID, "--json")
     assert (ended.code, ended.error["code"]) == (2, "model_not_here")

@@ -305,3 +305,25 @@ async def test_every_attempt_is_checked_with_the_price_of_its_own_model() -> Non
     assert failed.value.failure == "budget_exceeded"
     assert theatre.players.called == ["main"]
     assert [called.model for called in await theatre.bodies(ModelCalled)] == ["p:main"]
+
+
+async def test_a_summary_that_may_cost_too_much_is_not_asked_for() -> None:
+    theatre = Theatre()
+    budget = perdure.Budget(1, "fail")
+    chat = await theatre.chat(options={"budget": budget})
+    await chat.session.append(*[perdure.user("word " * 20_000), perdure.assistant("yes")] * 4)
+    with pytest.raises(TurnFailed) as failed:
+        await chat.compact()
+    assert failed.value.failure == "budget_exceeded"
+    assert theatre.players.requests == []
+
+
+async def test_a_summary_is_paid_for_also_when_it_is_of_no_use() -> None:
+    theatre = Theatre(main=[words("short"), words("They counted words, and went on. " * 20)])
+    chat = await theatre.chat()
+    await chat.session.append(*[perdure.user("word " * 20_000), perdure.assistant("yes")] * 4)
+    with pytest.raises(TurnFailed, match="too short"):
+        await chat.compact()
+    assert (await chat.spent()).cost_microcents == USED.total_tokens
+    assert await chat.compact() is not None
+    assert (await chat.spent()).cost_microcents == 2 * USED.total_tokens

@@ -19,6 +19,7 @@ from perdure.errors import (
     RateLimited,
 )
 from perdure.models.protocol import (
+    Counted,
     Delta,
     Finished,
     ModelClient,
@@ -60,7 +61,7 @@ def request_of(backend: Backend, *messages: Message) -> ModelRequest:
 
 async def deltas(backend: Backend, plan: Plan, *messages: Message) -> list[Delta]:
     stream = backend.client(plan).stream(request_of(backend, *messages))
-    return [delta async for delta in stream]
+    return [delta async for delta in stream if not isinstance(delta, Counted)]
 
 
 async def answer(backend: Backend, plan: Plan, *messages: Message) -> Message:
@@ -164,7 +165,7 @@ async def test_an_error_is_of_its_class_before_the_answer(
 ) -> None:
     with pytest.raises(ModelError) as raised:
         await deltas(backend, Plan(text="never", error=code))
-    assert type(raised.value) is ERRORS[code]
+    assert isinstance(raised.value, ERRORS[code])
     assert raised.value.model == backend.model
 
 

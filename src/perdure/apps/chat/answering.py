@@ -66,7 +66,7 @@ class Answering:
 
         Raises: ModelNotHere.
         """
-        self._require(self.agent.model)
+        self.require(self.agent.model)
         return await self.runtime.start(self.agent, workspace=Workspace(working_dir=str(cwd)))
 
     async def go_on(self, session: str) -> Resumed:
@@ -77,7 +77,7 @@ class Answering:
         handle = await self.store.open(session)
         wanted = self._model or (await handle.context()).model
         if wanted is not None:
-            self._require(wanted)
+            self.require(wanted)
         chat = await self.runtime.resume(handle.id, self.agent)
         if chat.turn is not None:
             await chat.turn.started()
@@ -90,13 +90,17 @@ class Answering:
         if self._model is not None and self._model != now:
             await chat.set_model(self._model)
         else:
-            self._require(now)
+            self.require(now)
 
     async def close(self) -> None:
         """Let go of the models."""
         await self._router.aclose()
 
-    def _require(self, model: str) -> None:
+    def require(self, model: str) -> None:
+        """Make sure that `model` can be called from here.
+
+        Raises: ModelNotHere.
+        """
         try:
             self._router.client_for(model)
         except ConfigError as error:
@@ -117,6 +121,8 @@ async def compacted(
             state = await store.backend.state(stream)
             if state.open_turn is not None:
                 raise TurnOpen(session, state.open_turn)
+            handle = await store.open(stream)
+            answering.require(model or (await handle.context()).model or answering.agent.model)
             window = await store.backend.context_window(stream, state.leaf)
             kept = answering.agent.compaction.keep_recent_tokens
             if plan_compaction(window, keep_recent_tokens=kept) is None:

@@ -14,6 +14,7 @@ from perdure.tools.builtin.search import search_files
 from perdure.tools.builtin.shell import run_command
 from perdure.tools.builtin.web import http_request, web_search
 from perdure.tools.builtin.writing import edit_file, write_file
+from perdure.tools.ending import end_session
 from perdure.tools.spec import ToolSpec
 
 BUILTIN: Mapping[str, ToolSpec] = {
@@ -32,6 +33,7 @@ BUILTIN: Mapping[str, ToolSpec] = {
         web_search,
         read_clipboard,
         notify,
+        end_session,
     )
 }
 """Name -> tool, those that only read first."""

@@ -8,7 +8,7 @@ from perdure.errors import ConfigError
 from perdure.tools.builtin.catalogue import BUILTIN, with_names
 from perdure.tools.registry import registry_of
 
-READING = ("read_file", "list_directory", "search_files", "read_media", "git_status")
+READING = ("read_file", "list_directory", "search_files", "read_media", "git_status", "end_session")
 
 
 def test_a_name_stands_for_its_tool() -> None:
