@@ -136,6 +136,8 @@ def test_it_is_played_in_a_database_of_a_server(stage: World, postgres: Postgres
 
 
 def test_a_password_in_the_address_is_not_shown(stage: World, postgres: PostgresServer) -> None:
+    if not postgres.is_ours:
+        pytest.skip("a server that somebody named may want another password")
     address = postgres.take().replace("@", ":swordfish@", 1)
     ended = stage.ok("demo", "--store", address)
     assert "swordfish" not in ended.out
