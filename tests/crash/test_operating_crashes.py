@@ -13,9 +13,9 @@ from perdure.client.open import open as open_store
 from perdure.client.operating.backups import back_up
 from perdure.session.messages import user
 from perdure.stores.operating.manifest import check_file, read_manifest
-from tests.crash.children.operator import WORK
+from tests.crash.children.store_worker import WORK
 
-CHILD = Path(__file__).parent / "children" / "operator.py"
+CHILD = Path(__file__).parent / "children" / "store_worker.py"
 
 
 def address(path: Path) -> str:

@@ -1,6 +1,6 @@
 """Do a piece of work on a store and be killed at each write, removal and renaming, one by one.
 
-operator.py FOLDER WORK, where WORK is ``backup``, ``restore``, ``repair`` or ``copy``. For each
+store_worker.py FOLDER WORK STEP, where WORK is ``backup``, ``restore``, ``repair`` or ``copy``. For each
 operation FOLDER/NNNN is a copy of FOLDER/original in which the work was killed there.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -78,7 +79,9 @@ def kill_at_each(folder: Path, work: str, step: int) -> None:
         if child == 0:
             killed(place, work, operation)
             os._exit(0)
-        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert code in (0, -signal.SIGKILL)
+        if code == 0:
             return
     raise AssertionError("it should end")
 
