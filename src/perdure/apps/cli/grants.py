@@ -14,7 +14,13 @@ from perdure.apps.terminal.text import safe
 from perdure.client.agents.standing import revoke as revoke_grant
 from perdure.client.agents.standing import standing_of
 
-grants = typer.Typer(help="What tools may do in a session without asking again.")
+grants = typer.Typer(
+    help="""What tools may do in a session without asking again.
+
+Examples:
+    perdure grants list 01jd
+"""
+)
 
 SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="The session.")]
 

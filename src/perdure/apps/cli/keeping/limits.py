@@ -22,10 +22,20 @@ _SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _BYTES = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _NONE = "none"
 
-retention_commands = typer.Typer(
-    help="How long sessions are kept: look, set, carry out.", no_args_is_help=True
-)
-quota_commands = typer.Typer(help="How much a namespace may hold.", no_args_is_help=True)
+_RETENTION = """How long sessions are kept: look, set, carry out.
+
+Examples:
+    perdure store retention set --max-idle 90d
+    perdure store retention apply
+"""
+_QUOTA = """How much a namespace may hold.
+
+Examples:
+    perdure store quota set --max-bytes 2GB
+"""
+
+retention_commands = typer.Typer(help=_RETENTION, no_args_is_help=True)
+quota_commands = typer.Typer(help=_QUOTA, no_args_is_help=True)
 
 
 def add_to(store_commands: typer.Typer) -> None:
@@ -61,7 +71,11 @@ def show_retention(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show how long the namespace keeps its sessions."""
+    """Show how long the namespace keeps its sessions.
+
+    Examples:
+        perdure store retention show
+    """
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
@@ -84,7 +98,8 @@ def set_retention(
 ) -> int:
     """Set how long sessions are kept; what is not named stays as it is. Removes nothing yet.
 
-    Example: perdure store retention set --max-idle 90d --max-bytes 5GB
+    Examples:
+        perdure store retention set --max-idle 90d --max-bytes 5GB
     """
     address = existing_address(store)
 
@@ -117,6 +132,9 @@ def apply_retention(
 
     A session goes whole. One that a fork shares stays, as does one in which a turn is open or a
     question waits.
+
+    Examples:
+        perdure store retention apply
     """
     address = existing_address(store)
 
@@ -151,7 +169,11 @@ def show_quota(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show what the namespace may hold, and what it holds."""
+    """Show what the namespace may hold, and what it holds.
+
+    Examples:
+        perdure store quota show --json
+    """
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
@@ -173,7 +195,8 @@ def set_quota(
 ) -> int:
     """Set what the namespace may hold; what is not named stays as it is.
 
-    Example: perdure store quota set --max-sessions 10000 --max-bytes 2GB
+    Examples:
+        perdure store quota set --max-sessions 10000 --max-bytes 2GB
     """
     address = existing_address(store)
 
