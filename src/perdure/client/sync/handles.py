@@ -12,9 +12,9 @@ import msgspec
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat as AsyncChat
-from perdure.client.agents.chat import Said
 from perdure.client.agents.resting import ChatStatus
 from perdure.client.agents.runtime import Runtime as AsyncRuntime
+from perdure.client.agents.saying import Said
 from perdure.client.agents.turn import Reply
 from perdure.client.agents.turn import Turn as AsyncTurn
 from perdure.client.agents.workspace import Workspace
@@ -39,7 +39,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import Origin, SessionInfo
 from perdure.session.kinds import BranchSummary
 from perdure.session.ledger import Spending
-from perdure.session.messages import Message
+from perdure.session.messages import InFlightMessage, Message
 from perdure.session.search.values import HITS, Hit, SearchRole
 from perdure.session.tree import TreeNode
 from perdure.stores.keeping.erasing import Certificate, ForkPolicy
@@ -168,6 +168,7 @@ class Session(Handle[AsyncSession]):
     def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
         """Append `items` as one unit, after `parent` and then one after the other.
 
+        Media given as bytes are kept beside the log, and named in it.
         Durable: all or none, when this returns; a draft's not before its first assistant message.
         Shape: one item gives its entry, several give a list in the same order.
         Raises: EntryNotFound, AmbiguousId; InvalidEntry.
@@ -182,9 +183,11 @@ class Session(Handle[AsyncSession]):
         expected_head: int | None = None,
         expected_leaf: EntryRef | msgspec.UnsetType | None = msgspec.UNSET,
         idempotency_key: str | None = None,
+        contents: tuple[bytes, ...] = (),
     ) -> list[Entry]:
         """Append `items` as one unit if the session stands where the caller believes.
 
+        `contents` are bytes that handles in `items` name, kept beside the log.
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
         nothing and gives the first call's entries.
         Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
@@ -196,6 +199,7 @@ class Session(Handle[AsyncSession]):
                 expected_head=expected_head,
                 expected_leaf=expected_leaf,
                 idempotency_key=idempotency_key,
+                contents=contents,
             )
         )
 
@@ -604,13 +608,13 @@ class Chat(Handle[AsyncChat]):
         """
         return self.portal.call(self.asynchronous.branch(entry, focus))
 
-    def send(self, said: Said) -> Turn:
+    def send(self, said: Said | InFlightMessage) -> Turn:
         """Say something; the turn that answers it runs at once.
 
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
         process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
-        it), TurnFailed.
+        it), TurnFailed. SecretPasted for a credential, where the agent refuses them.
         """
         return Turn(self.portal, self.portal.run(lambda: self.asynchronous.send(said)))
 
@@ -621,14 +625,14 @@ class Chat(Handle[AsyncChat]):
         """
         return Turn(self.portal, self.portal.run(self.asynchronous.recover))
 
-    def steer(self, said: Said) -> Entry:
+    def steer(self, said: Said | InFlightMessage) -> Entry:
         """Say something to the running turn; the model is told before its next call.
 
         When the turn has just ended, it becomes an ordinary message.
         """
         return self.portal.call(self.asynchronous.steer(said))
 
-    def follow_up(self, said: Said) -> Entry:
+    def follow_up(self, said: Said | InFlightMessage) -> Entry:
         """Say something that the running turn answers once it would be finished.
 
         Durable: when this returns. Raises: InvalidTransition when no turn is open.
@@ -708,8 +712,8 @@ class Runtime(Handle[AsyncRuntime]):
         `scope` (or the workspace's) where its file tools may go.
         Durable: when this returns.
         Raises: ConfigError for an unknown agent or tool, for what would be wider than the agent's,
-        or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable;
-        SessionExists.
+        or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable or in the
+        instructions; SessionExists.
         """
         return Chat(
             self.portal,

@@ -9,11 +9,16 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.exits import StoreNotFound, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
-from perdure.apps.opening import NAMESPACE, existing_store, writable_store
+from perdure.apps.opening import (
+    NAMESPACE,
+    existing_store,
+    is_missing,
+    store_address,
+    writable_store,
+)
 from perdure.apps.terminal.output import counted, show, show_json, show_lines, size
-from perdure.apps.upkeep.rekeying import existing_address
 from perdure.client import keeping
 from perdure.stores.keeping.quotas import Quota, Usage
 from perdure.stores.keeping.retention import Removed, Retention
@@ -101,7 +106,7 @@ def set_retention(
     Examples:
         perdure store retention set --max-idle 90d --max-bytes 5GB
     """
-    address = existing_address(store)
+    address = _existing(store)
 
     async def work() -> None:
         async with writable_store(address, namespace) as opened:
@@ -136,7 +141,7 @@ def apply_retention(
     Examples:
         perdure store retention apply
     """
-    address = existing_address(store)
+    address = _existing(store)
 
     async def work() -> None:
         async with writable_store(address, namespace) as opened:
@@ -147,6 +152,14 @@ def apply_retention(
             show_lines(_removed_lines(done, is_dry_run=is_dry_run))
 
     return run(work)
+
+
+def _existing(store: str | None) -> str:
+    """The store to change. Raises: StoreNotFound when nobody has made it yet."""
+    address = store_address(store)
+    if is_missing(address):
+        raise StoreNotFound(address)
+    return address
 
 
 def _removed_lines(done: Removed, *, is_dry_run: bool) -> Iterator[str]:
@@ -198,7 +211,7 @@ def set_quota(
     Examples:
         perdure store quota set --max-sessions 10000 --max-bytes 2GB
     """
-    address = existing_address(store)
+    address = _existing(store)
 
     async def work() -> None:
         async with writable_store(address, namespace) as opened:
