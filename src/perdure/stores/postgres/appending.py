@@ -27,12 +27,12 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import MESSAGE
-from perdure.stores.admission import Admission, Shared, opened
+from perdure.stores.admission import Shared, opened
 from perdure.stores.chain import SALT_BYTES, genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Connected, Database, Question, asked
 from perdure.stores.postgres.faults import STALE, TAKEN
-from perdure.stores.postgres.growth import Facts, Share, Unknown, share_of, share_placed
+from perdure.stores.postgres.growth import Facts, Share, Unknown, share_of
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
@@ -73,7 +73,7 @@ _KEEP_KEY: LiteralString = "SELECT perdure.keep_key(%s, %s, %s, %s, %s, %s)"
 
 _END_PARTIAL: LiteralString = "DELETE FROM perdure.partial WHERE namespace = %s AND stream = %s"
 
-_LOCK: LiteralString = """
+LOCK: LiteralString = """
 SELECT id FROM perdure.stream WHERE namespace = %s AND id = ANY(%s) ORDER BY id FOR UPDATE
 """
 
@@ -199,7 +199,7 @@ class Appender:
             return None
 
     async def _send(self, share: Share, request: Request) -> None:
-        questions = self._questions(share, request, request.key)
+        questions = questions_of(self._db.namespace, share, request, request.key)
         async with self._db.connection() as db:
             if len(questions) == 1:
                 await db.execute(*questions[0])
@@ -211,14 +211,14 @@ class Appender:
         if write.create is None or request.key is not None:
             return None
         async with self._db.connection() as db:
-            created = await self._born(db, write.create)
+            created = await _born(db, self._db.namespace, write.create)
             try:
                 share = share_of(created, write, request.commit.at, request.salts, Facts())
             except (PerdureError, Unknown):
                 return None
             questions = [_creation(self._db.namespace, created)]
             if share.entries:
-                questions += self._questions(share, request, None)
+                questions += questions_of(self._db.namespace, share, request, None)
             await _asked_for_new(db, self._db.namespace, write.stream, questions)
         self._remember(share.after)
         return share.entries
@@ -248,7 +248,7 @@ class Appender:
     async def _lock(self, db: Connected, request: Request) -> Committed | None:
         """Lock every stream that is written to; the first time's entries if the key is known."""
         ids = sorted(write.stream for write in request.commit.writes if write.create is None)
-        questions = [Question(_LOCK, (self._db.namespace, ids))]
+        questions = [Question(LOCK, (self._db.namespace, ids))]
         if request.key is not None:
             questions.append(Question(_SAME_KEY, (self._db.namespace, request.key)))
         answers = await asked(db, self._db.namespace, questions)
@@ -272,12 +272,13 @@ class Appender:
     async def _carry_out(self, db: Connected, request: Request, number: int) -> Share:
         write = request.commit.writes[number]
         if write.create is not None:
-            stream = await self._create(db, write.create)
+            stream = await create_in(db, self._db.namespace, write.create)
         else:
-            stream = await self._read(db, write.stream)
+            stream = await stream_in(db, self._db.namespace, write.stream)
         share = await self._share(db, request, number, stream)
         if share.entries:
-            await asked(db, self._db.namespace, self._questions(share, request, None))
+            ns = self._db.namespace
+            await asked(db, ns, questions_of(ns, share, request, None))
         return share
 
     async def _keep_rest(self, db: Connected, request: Request, shares: list[Share]) -> None:
@@ -294,115 +295,17 @@ class Appender:
         if questions:
             await asked(db, ns, questions)
 
-    async def _read(self, db: Connected, stream: StreamId) -> Stream:
-        ns = self._db.namespace
-        (rows,) = await asked(db, ns, [ask_streams(ns, [stream])])
-        if not rows:
-            raise SessionNotFound(stream)
-        return stream_of_row(rows[0])
-
     async def _share(self, db: Connected, request: Request, number: int, stream: Stream) -> Share:
         """The share of write `number`, what it asks for looked up."""
         write, facts = request.commit.writes[number], Facts()
         named = [new.parent for new in write.entries if isinstance(new.parent, str)]
         if named:
-            await self._look_up_nodes(db, stream, facts, named)
+            await _look_up_nodes(db, self._db.namespace, stream, facts, named)
         while True:
             try:
                 return share_of(stream, write, request.commit.at, request.salts_of(number), facts)
             except Unknown as unknown:
-                await self._look_up(db, stream, facts, unknown)
-
-    async def _look_up(self, db: Connected, stream: Stream, facts: Facts, unknown: Unknown) -> None:
-        if unknown.node is not None:
-            await self._look_up_nodes(db, stream, facts, [unknown.node])
-        elif unknown.state is not None:
-            question = ask_state(self._db.namespace, unknown.state)
-            (rows,) = await asked(db, self._db.namespace, [question])
-            facts.states[unknown.state] = State(*rows[0]) if rows else State()
-
-    async def _look_up_nodes(
-        self, db: Connected, stream: Stream, facts: Facts, references: list[EntryId]
-    ) -> None:
-        ns, id_ = self._db.namespace, stream.state.header.id
-        facts.nodes.update(dict.fromkeys(references))
-        (rows,) = await asked(db, ns, [ask_nodes(ns, id_, references)])
-        for node in map(node_of, rows):
-            facts.nodes[EntryId(f"{node.stream}/{node.seq}")] = node
-
-    # -- what was sealed elsewhere
-
-    async def locked_or_new(
-        self, db: Connected, header: StreamHeader, *, is_new: bool, genesis: bytes | None = None
-    ) -> Stream:
-        """The stream `header`, locked; made if it is missing and `is_new`, inside a transaction.
-
-        `genesis` is the hash it begins with, where that does not follow from its header any more.
-        Raises: SessionNotFound; for a fork what making one raises.
-        """
-        ns = self._db.namespace
-        await asked(db, ns, [Question(_LOCK, (ns, [header.id]))])
-        try:
-            return await self._read(db, header.id)
-        except SessionNotFound:
-            if not is_new:
-                raise
-        return await self._create(db, header, genesis)
-
-    async def place(
-        self,
-        db: Connected,
-        stream: Stream,
-        admission: Admission,
-        rows: Sequence[tuple[Entry, bytes | None, bytes]],
-        *,
-        at: int,
-        chain: bytes,
-    ) -> Stream:
-        """Write what was admitted, each entry with its salt and digest; where it then stands."""
-        facts = Facts()
-        while True:
-            try:
-                share = share_placed(stream, admission, rows, facts, chain)
-                break
-            except Unknown as unknown:
-                await self._look_up(db, stream, facts, unknown)
-        request = Request(Commit(writes=(), at=at), b"", b"", ())
-        await asked(db, self._db.namespace, self._questions(share, request, None))
-        return share.after
-
-    # -- new streams
-
-    async def _create(
-        self, db: Connected, header: StreamHeader, genesis: bytes | None = None
-    ) -> Stream:
-        created = await self._born(db, header)
-        if genesis is not None:
-            state = msgspec.structs.replace(created.state, hash=genesis)
-            created = replace(created, state=state)
-        namespace = self._db.namespace
-        await _asked_for_new(db, namespace, header.id, [_creation(namespace, created)])
-        return created
-
-    async def _born(self, db: Connected, header: StreamHeader) -> Stream:
-        """The stream as it is before its first entry; nothing is written yet."""
-        if header.fork is None:
-            return Stream(opened(header, genesis_hash(header)), None, None, None, 0)
-        return await _forked(db, self._db.namespace, header, header.fork)
-
-    # -- what is sent
-
-    def _questions(self, share: Share, request: Request, key: bytes | None) -> list[Question]:
-        """All that one share is, the append first."""
-        ns, id_ = self._db.namespace, share.before.state.header.id
-        questions = [Question(_APPEND, _append_values(ns, share, request, key))]
-        questions += [Question(_KEEP_STATE, (ns, id_, seq, *state)) for seq, state in share.states]
-        if share.aliases:
-            names, seqs = [name for name, _ in share.aliases], [seq for _, seq in share.aliases]
-            questions.append(Question(_KEEP_ALIASES, (ns, id_, names, seqs)))
-        if share.ends_turn:
-            questions.append(Question(_END_PARTIAL, (ns, id_)))
-        return questions
+                await look_up(db, self._db.namespace, stream, facts, unknown)
 
     # -- what is remembered
 
@@ -421,6 +324,72 @@ class Appender:
         self._left[id_] = share.after.state.hash
         if left is None or left == share.before.state.hash:
             self._remember(share.after)
+
+
+async def look_up(
+    db: Connected, namespace: str, stream: Stream, facts: Facts, unknown: Unknown
+) -> None:
+    """Add what is `unknown` to `facts`."""
+    if unknown.node is not None:
+        await _look_up_nodes(db, namespace, stream, facts, [unknown.node])
+    elif unknown.state is not None:
+        (rows,) = await asked(db, namespace, [ask_state(namespace, unknown.state)])
+        facts.states[unknown.state] = State(*rows[0]) if rows else State()
+
+
+async def _look_up_nodes(
+    db: Connected, namespace: str, stream: Stream, facts: Facts, references: list[EntryId]
+) -> None:
+    facts.nodes.update(dict.fromkeys(references))
+    question = ask_nodes(namespace, stream.state.header.id, references)
+    (rows,) = await asked(db, namespace, [question])
+    for node in map(node_of, rows):
+        facts.nodes[EntryId(f"{node.stream}/{node.seq}")] = node
+
+
+async def stream_in(db: Connected, namespace: str, stream: StreamId) -> Stream:
+    """A stream as it stands. Raises: SessionNotFound."""
+    (rows,) = await asked(db, namespace, [ask_streams(namespace, [stream])])
+    if not rows:
+        raise SessionNotFound(stream)
+    return stream_of_row(rows[0])
+
+
+async def create_in(
+    db: Connected, namespace: str, header: StreamHeader, genesis: bytes | None = None
+) -> Stream:
+    """A new stream, still empty. `genesis` is given where it does not follow from the header.
+
+    Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent.
+    """
+    created = await _born(db, namespace, header)
+    if genesis is not None:
+        state = msgspec.structs.replace(created.state, hash=genesis)
+        created = replace(created, state=state)
+    await _asked_for_new(db, namespace, header.id, [_creation(namespace, created)])
+    return created
+
+
+async def _born(db: Connected, namespace: str, header: StreamHeader) -> Stream:
+    """The stream as it is before its first entry; nothing is written yet."""
+    if header.fork is None:
+        return Stream(opened(header, genesis_hash(header)), None, None, None, 0)
+    return await _forked(db, namespace, header, header.fork)
+
+
+def questions_of(
+    namespace: str, share: Share, request: Request, key: bytes | None
+) -> list[Question]:
+    """All that one share is, the append first."""
+    ns, id_ = namespace, share.before.state.header.id
+    questions = [Question(_APPEND, _append_values(ns, share, request, key))]
+    questions += [Question(_KEEP_STATE, (ns, id_, seq, *state)) for seq, state in share.states]
+    if share.aliases:
+        names, seqs = [name for name, _ in share.aliases], [seq for _, seq in share.aliases]
+        questions.append(Question(_KEEP_ALIASES, (ns, id_, names, seqs)))
+    if share.ends_turn:
+        questions.append(Question(_END_PARTIAL, (ns, id_)))
+    return questions
 
 
 async def _forked(db: Connected, namespace: str, header: StreamHeader, fork: ForkPoint) -> Stream:

@@ -13,6 +13,8 @@ import msgspec
 
 from perdure.errors import CopyConflict, CorruptLog, SessionNotFound
 from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.stores.admission import Admission
 from perdure.stores.chain import blob_hash
 from perdure.stores.operating.sealed import (
     Sealed,
@@ -22,11 +24,21 @@ from perdure.stores.operating.sealed import (
     check,
     check_follows,
 )
-from perdure.stores.postgres.appending import KEEP_BLOB, Appender
-from perdure.stores.postgres.database import Database, Question, asked
+from perdure.stores.postgres.appending import (
+    KEEP_BLOB,
+    LOCK,
+    Appender,
+    Request,
+    create_in,
+    look_up,
+    questions_of,
+    stream_in,
+)
+from perdure.stores.postgres.database import Connected, Database, Question, asked
+from perdure.stores.postgres.growth import Facts, Unknown, share_placed
 from perdure.stores.postgres.reading import ask_streams
-from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, entry_of, stream_of
-from perdure.stores.protocol import EMPTY
+from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, Stream, entry_of, stream_of
+from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.verification import StoredEntry
 
 # One statement, so one moment: what a commit of several streams did is there, or none of it.
@@ -145,12 +157,8 @@ async def receive(
     is_new = not share.commits or share.first == 0
     async with db.connection() as connected, connected.transaction():
         try:
-            here = await appender.locked_or_new(
-                connected,
-                share.header,
-                is_new=is_new,
-                genesis=share.before if share.is_erased else None,
-            )
+            genesis = share.before if share.is_erased else None
+            here = await _stream(connected, db.namespace, share.header, genesis, is_new=is_new)
         except SessionNotFound:
             if is_new:
                 raise
@@ -158,13 +166,43 @@ async def receive(
         check_follows(share, here.state)
         for commit in share.commits:
             admission = admitted(here.state, commit, share.aliases)
-            rows = [(row.entry, row.salt, row.digest) for row in commit.rows]
-            here = await appender.place(
-                connected, here, admission, rows, at=commit.at, chain=commit.hash
-            )
+            here = await _placed(connected, db.namespace, here, admission, commit)
         questions = [
             Question(KEEP_BLOB, (db.namespace, blob_hash(content), len(content), content))
             for content in contents
         ]
         questions.append(Question(_RAISE_EPOCH, (share.epoch, db.namespace, stream)))
         await asked(connected, db.namespace, questions)
+
+
+async def _stream(
+    db: Connected, namespace: str, header: StreamHeader, genesis: bytes | None, *, is_new: bool
+) -> Stream:
+    """The stream `header`, locked; made if it is missing and `is_new`.
+
+    Raises: SessionNotFound; for a fork what making one raises.
+    """
+    await asked(db, namespace, [Question(LOCK, (namespace, [header.id]))])
+    try:
+        return await stream_in(db, namespace, header.id)
+    except SessionNotFound:
+        if not is_new:
+            raise
+    return await create_in(db, namespace, header, genesis)
+
+
+async def _placed(
+    db: Connected, namespace: str, stream: Stream, admission: Admission, commit: SealedCommit
+) -> Stream:
+    """Write `commit`; the stream as it then stands."""
+    rows = [(row.entry, row.salt, row.digest) for row in commit.rows]
+    facts = Facts()
+    while True:
+        try:
+            share = share_placed(stream, admission, rows, facts, commit.hash)
+            break
+        except Unknown as unknown:
+            await look_up(db, namespace, stream, facts, unknown)
+    request = Request(Commit(writes=(), at=commit.at), b"", b"", ())
+    await asked(db, namespace, questions_of(namespace, share, request, None))
+    return share.after
