@@ -19,7 +19,9 @@ from perdure.workflow.document import SCHEMA_VERSION, AgentNode, Workflow, Workf
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 _TAKEN = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-_BLOCK = re.compile(r"\S(?:[^\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]*\S)?\n?")
+_BLOCK = re.compile(
+    r"(?![\s\S]*[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff])\S(?:[\s\S]*\S)?\n?"
+)
 """Text that stands in a block as it is: no control character, nothing blank at its ends."""
 
 
