@@ -124,6 +124,7 @@ def process_figures(
     return [
         Figure(claim, "turns a second", together.rate, "/s", best),
         Figure(claim, "over raw, alone or as many at once", together.rate / best, "x", least=ratio),
+        Figure(claim, "over raw, as many at once", together.rate / raw.rate, "x"),
         Figure(claim, "worst stall", stall, "ms", max(raw.laps_ms), stall_ms),
         Figure(claim, "errors", len(together.errors), "", limit=0),
     ]
