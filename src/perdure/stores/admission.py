@@ -28,9 +28,10 @@ from perdure.session.codec import BODIES, Body, Unknown, body_of, encode
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place, stream_id
 from perdure.session.info import ForkPoint, SessionInfo, StreamHeader, info_after, info_of
-from perdure.session.kinds import OPAQUE
+from perdure.session.kinds import OPAQUE, CustomMessage
 from perdure.session.ledger import TurnFinished, TurnStarted
-from perdure.session.messages import MESSAGE, MESSAGE_VERSION
+from perdure.session.media.settling import inline_in
+from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
 from perdure.session.notes import ContentErased, LeafMoved, Queued
 from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamState, Write
 
@@ -121,8 +122,6 @@ def opened(
     leaf: EntryId | None = None
     info = info_of(header)
     if header.fork is not None and shared is not None and sees is not None:
-        if shared.info.status == "erased":
-            raise Erased(header.fork.stream)
         _check_fork(header.fork, shared.head, sees)
         leaf = header.fork.leaf
         info = info_of(header, _inherited(shared))
@@ -142,6 +141,12 @@ def _check_fork(fork: ForkPoint, head: int, sees: Sees) -> None:
 def _inherited(shared: Shared) -> SessionInfo:
     first_text = shared.info.first_text if shared.messages else None
     return msgspec.structs.replace(shared.info, messages=shared.messages, first_text=first_text)
+
+
+def check_origin(origin: StreamState) -> None:
+    """Refuse a commit that forks `origin`, if that was erased. Raises: Erased."""
+    if origin.info.status == "erased":
+        raise Erased(origin.header.id)
 
 
 def is_current(lease: Lease, state: StreamState) -> bool:
@@ -374,7 +379,16 @@ def _checked_body(entry: Entry) -> Body | None:
         raise InvalidEntry(f"its body is not that of a {entry.kind}") from error
     if body is None or isinstance(body, Unknown) or not entry.body.isascii():
         _check_json(entry.body)
+    if isinstance(body, Message | CustomMessage) and _may_hold_media(entry.body):
+        reason = inline_in(body.parts)
+        if reason is not None:
+            raise InvalidEntry(reason)
     return body
+
+
+def _may_hold_media(body: bytes) -> bool:
+    """Whether it is worth to look into the parts of `body`."""
+    return b"media" in body or b"base64" in body
 
 
 def _check_json(body: bytes) -> None:

@@ -18,7 +18,15 @@ from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
-from perdure.stores.admission import Admission, Shared, admit, advanced, check_commit, opened
+from perdure.stores.admission import (
+    Admission,
+    Shared,
+    admit,
+    advanced,
+    check_commit,
+    check_origin,
+    opened,
+)
 from perdure.stores.chain import (
     SALT_BYTES,
     blob_hash,
@@ -75,6 +83,8 @@ def _append_to_one(
     heap: Heap, write: Write, at: int, random: RandomSource, undo: Undo
 ) -> tuple[Entry, ...]:
     if write.create is not None:
+        if write.create.fork is not None:
+            check_origin(held_in(heap, write.create.fork.stream).state)
         heap.streams[write.stream] = created(heap, write.create)
         undo.append(lambda: heap.streams.pop(write.stream))
     held = held_in(heap, write.stream)

@@ -27,7 +27,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import MESSAGE
-from perdure.stores.admission import Shared, opened
+from perdure.stores.admission import Shared, check_origin, opened
 from perdure.stores.chain import SALT_BYTES, genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Connected, Database, Question, asked
@@ -409,6 +409,7 @@ async def _forked(db: Connected, namespace: str, header: StreamHeader, fork: For
     if not rows:
         raise SessionNotFound(of)
     origin = stream_of_row(rows[0]).state
+    check_origin(origin)
     leaf = node_of(nodes[0]) if nodes else None
     shared = Shared(
         info=origin.info,

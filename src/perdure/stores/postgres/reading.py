@@ -301,6 +301,8 @@ async def _page_of_sessions(
 
 
 def _fits(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
+    if info.status == "erased":
+        return False
     if cwd is not None and info.cwd != cwd:
         return False
     return query is None or query in info.name.casefold() or query in info.id.casefold()

@@ -22,7 +22,15 @@ from perdure.session.info import ForkPoint, SessionInfo, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
-from perdure.stores.admission import Admission, Shared, admit, advanced, is_current, opened
+from perdure.stores.admission import (
+    Admission,
+    Shared,
+    admit,
+    advanced,
+    check_origin,
+    is_current,
+    opened,
+)
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import EMPTY, Commit, Committed, Lease, StreamState, Write
 from perdure.stores.sqlite.branches import node_seen
@@ -179,6 +187,8 @@ def _append_to_one(
     tables: Tables, request: Request, write: Write, salts: bytes
 ) -> tuple[Entry, ...]:
     if write.create is not None:
+        if write.create.fork is not None:
+            check_origin(standing(tables, request.namespace, write.create.fork.stream).state)
         stream = created(tables, request.namespace, write.create)
         _remember(tables, request.namespace, stream)
     else:
