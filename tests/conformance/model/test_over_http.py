@@ -13,6 +13,7 @@ import pytest
 
 from perdure.errors import (
     ContextOverflow,
+    CredentialsRefused,
     MalformedResponse,
     ModelError,
     ModelRefused,
@@ -76,9 +77,9 @@ async def failure(backend: HttpBackend, handler: Handler) -> ModelError:
 
 STATUSES: dict[int, type[ModelError]] = {
     400: ModelRefused,
-    401: ModelRefused,
-    402: ModelRefused,
-    403: ModelRefused,
+    401: CredentialsRefused,
+    402: CredentialsRefused,
+    403: CredentialsRefused,
     404: ModelRefused,
     408: ModelUnavailable,
     413: ContextOverflow,

@@ -144,6 +144,8 @@ def _is_unended(error: Exception, *, has_begun: bool) -> bool:
 def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> ModelError:
     status, said = error.status_code, _said(error)
     reason = redacted(f"HTTP {status}: {said or 'no further word'}", secrets)
+    if status in _CREDENTIALS:
+        return CredentialsRefused(model, reason, status)
     if isinstance(error, ModelQuotaExceededError):
         # Some send an empty account as 429. Waiting does not fill it.
         return ModelRefused(model, reason, status)
@@ -153,8 +155,6 @@ def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> M
         return _overflow(model, reason, said)
     if status == 408 or status >= 500:
         return ModelUnavailable(model, reason)
-    if status in _CREDENTIALS:
-        return CredentialsRefused(model, reason, status)
     return ModelRefused(model, reason, status)
 
 
