@@ -26,6 +26,8 @@ from perdure.client.agents.providers import provider_states
 from perdure.errors import PerdureError
 from perdure.stores.protocol import StoreInfo, Verification
 from perdure.stores.sqlite.upkeep.rekey import unfinished_copy
+from perdure.stores.sqlite.upkeep.repair import unfinished_repair
+from perdure.stores.sqlite.upkeep.restoring import unfinished_restore
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -120,7 +122,7 @@ def _place(store: str | None) -> Iterator[Check]:
         yield Check("store", "ok", address)
         yield _privacy(file)
         yield _journal(file)
-        yield from _leftover(unfinished_copy(file))
+        yield from _leftovers(file)
     yield from _folder(_nearest(file.parent))
 
 
@@ -149,10 +151,21 @@ def _journal(file: Path) -> Check:
     return Check("journal", "warn", "no write-ahead log", "the next command that writes sets it")
 
 
-def _leftover(copy: Path) -> Iterator[Check]:
-    if copy.exists():
-        detail = f"a rekey that was cut off left a copy of the store: {copy}"
-        yield Check("rekey", "warn", detail, "run it again, or delete the copy")
+def _leftovers(file: Path) -> Iterator[Check]:
+    """What work that was cut off has left beside the store, and stores that were set aside."""
+    for name, left, advice in (
+        ("rekey", unfinished_copy(file), "run it again, or delete the copy"),
+        ("restore", unfinished_restore(file), "run it again, or delete what it left"),
+        ("repair", unfinished_repair(file), "run it again: it clears what it left"),
+    ):
+        if left.exists():
+            detail = f"a {name} that was cut off left {left}"
+            yield Check(name, "warn", detail, advice)
+    for left in sorted(file.parent.glob(f"{file.name}-damaged*")):
+        detail = f"a repair has set a damaged store aside: {left}"
+        yield Check(
+            "damaged", "ok", detail, "its report.json says what was lost; it may be deleted"
+        )
 
 
 def _folder(folder: Path) -> Iterator[Check]:

@@ -1,0 +1,71 @@
+"""``perdure store`` backup, restore, copy, repair and stats, and what doctor says is left over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.acceptance.cli.conftest import SAMPLE_ID, World
+
+
+def address(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def test_a_store_is_backed_up_and_restored(sample: World) -> None:
+    folder, again = sample.folder / "backup", sample.folder / "again.db"
+    entries = sample.ok("store", "info", "--json").json["entries"]
+    assert sample.ok("store", "backup", str(folder), "--json").json["entries"] == entries
+    assert sample.run("store", "backup", str(folder)).code == 4
+    done = sample.ok("store", "restore", str(folder), "--store", address(again), "--json").json
+    assert done["entries"] == entries
+    assert sample.ok("store", "verify", "--store", address(again), "--json").json["ok"]
+
+    refused = sample.run("store", "restore", str(folder), "--store", address(again))
+    assert (refused.code, "--force" in refused.err) == (4, True)
+    forced = sample.ok("store", "restore", str(folder), "--store", address(again), "--force")
+    assert "again.db-before-restore" in forced.out
+    assert sample.run("store", "restore", str(sample.folder / "nothing")).code == 3
+    assert sample.run("store", "restore", str(folder), "--until", "soon").code == 2
+
+
+def test_a_store_is_copied_to_another_kind_and_back(sample: World) -> None:
+    there, back = f"jsonl:///{sample.folder / 'files'}", address(sample.folder / "back.db")
+    first = sample.ok("store", "copy", there, "--json").json
+    second = sample.ok("store", "copy", back, "--store", there, "--session", SAMPLE_ID, "--json")
+    assert first["ok"]
+    hashes = {each["stream"]: each["hash"] for each in first["sessions"]}
+    assert second.json["sessions"][0]["hash"] == hashes[SAMPLE_ID]
+    assert "0 new entries" in sample.ok("store", "copy", there).out
+    assert sample.run("store", "copy", address(sample.file)).code == 2
+
+
+def test_a_damaged_store_is_repaired_and_kept_aside(sample: World) -> None:
+    content = bytearray(sample.file.read_bytes())
+    content[content.index(b'"type":"text","text":"') + 24] ^= 4  # in a body
+    sample.file.write_bytes(content)
+    assert sample.run("store", "verify").code == 1
+
+    done = sample.run("store", "repair", "--json")
+    assert done.code == 1
+    assert [loss["stream"] for loss in done.json["losses"]] == [SAMPLE_ID]
+    assert sample.ok("store", "verify", "--json").json["ok"]
+    assert Path(done.json["aside"], sample.file.name).read_bytes() == content
+    assert "left alone" in sample.ok("store", "repair").out
+
+
+def test_figures_are_shown(sample: World) -> None:
+    found = sample.ok("store", "stats", "--json").json
+    (namespace,) = found["namespaces"]
+    assert namespace["largest"][0]["stream"] == SAMPLE_ID
+    assert namespace["entries"] == sample.ok("store", "info", "--json").json["entries"]
+    assert found["file"]["file"] == sample.file.stat().st_size
+    assert "largest" in sample.ok("store", "stats").out
+
+
+def test_doctor_says_what_was_left_over(sample: World) -> None:
+    for name in ("store.db-restoring", "store.db-repairing", "store.db-damaged"):
+        (sample.folder / name).mkdir()
+    told = {check["name"]: check for check in sample.ok("doctor", "--json").json["checks"]}
+    assert told["restore"]["status"] == "warn"
+    assert told["repair"]["status"] == "warn"
+    assert "store.db-damaged" in told["damaged"]["detail"]
