@@ -21,6 +21,7 @@ class Direct:
         database = store._open_database()  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - below the public surface
         self._tables = Tables(database._connect())  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - below the public surface
         self._tables.run(f"PRAGMA synchronous = {store.durability}")
+        self._tables.run("PRAGMA wal_autocheckpoint = 1000")  # as the raw driver does
         self._store = store
         setattr(store, "_write", self._write)  # noqa: B010 - a private name of the store's
 
