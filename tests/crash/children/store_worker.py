@@ -1,6 +1,6 @@
 """Do a piece of work on a store and be killed at each write, removal and renaming, one by one.
 
-store_worker.py FOLDER WORK STEP, where WORK is ``backup``, ``restore``, ``repair`` or ``copy``. For each
+store_worker.py FOLDER WORK STEP; WORK is ``backup``, ``restore``, ``repair`` or ``copy``. For each
 operation FOLDER/NNNN is a copy of FOLDER/original in which the work was killed there.
 """
 
