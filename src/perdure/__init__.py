@@ -120,6 +120,9 @@ if TYPE_CHECKING:
     from perdure.session.kinds import CustomMessage as CustomMessage
     from perdure.session.kinds import ModelChange as ModelChange
     from perdure.session.kinds import ThinkingChange as ThinkingChange
+    from perdure.session.media.inline import InlineMedia as InlineMedia
+    from perdure.session.media.inline import media as media
+    from perdure.session.messages import InFlightMessage as InFlightMessage
     from perdure.session.messages import MediaPart as MediaPart
     from perdure.session.messages import Message as Message
     from perdure.session.messages import TextPart as TextPart
@@ -267,7 +270,12 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "ModelChange",
         "ThinkingChange",
     ),
+    "perdure.session.media.inline": (
+        "InlineMedia",
+        "media",
+    ),
     "perdure.session.messages": (
+        "InFlightMessage",
         "MediaPart",
         "Message",
         "TextPart",

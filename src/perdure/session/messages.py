@@ -1,16 +1,18 @@
 """Messages and the parts they are made of: the durable form of what people, models and tools say.
 
-Everything here can be written to the log as it stands. So there is no signature of a provider
-and no inline media: a ``MediaPart`` names bytes by their hash and the store keeps them.
+Everything here but an `InFlightMessage` can be written to the log as it stands. So there is no
+signature of a provider and no inline media: a ``MediaPart`` names bytes by their hash and the store
+keeps them.
 `decode_message` reads the body of a ``message`` entry; all other bodies are read in ``codec``.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import msgspec
 
+from perdure.session.media.inline import InlineMedia
 from perdure.session.upgrade import upgraded
 
 MESSAGE = "message"
@@ -134,10 +136,31 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
 
 
-def user(content: str | MediaPart, *more: str | MediaPart) -> Message:
-    """A message from the person: texts and media in the order given."""
-    parts = tuple(_made(c, MediaPart) for c in (content, *more))
-    return Message("user", parts)
+class InFlightMessage(msgspec.Struct, frozen=True):
+    """A message that holds media as bytes; appending it, or sending it, puts handles there."""
+
+    role: Role
+    parts: tuple[Part | InlineMedia, ...]
+
+
+@overload
+def user(content: str | MediaPart, *more: str | MediaPart) -> Message: ...
+@overload
+def user(
+    content: str | MediaPart | InlineMedia, *more: str | MediaPart | InlineMedia
+) -> Message | InFlightMessage: ...
+def user(
+    content: str | MediaPart | InlineMedia, *more: str | MediaPart | InlineMedia
+) -> Message | InFlightMessage:
+    """A message from the person: texts and media in the order given.
+
+    With media as bytes (`perdure.media`) it is one in flight.
+    """
+    given = (content, *more)
+    if not any(isinstance(each, InlineMedia) for each in given):
+        return Message("user", tuple(_made(each, MediaPart) for each in given))
+    parts = tuple(e if isinstance(e, InlineMedia) else _made(e, MediaPart) for e in given)
+    return InFlightMessage("user", parts)
 
 
 def assistant(

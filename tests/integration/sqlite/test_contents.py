@@ -31,7 +31,7 @@ NOISE = os.urandom(100_000)
 
 async def attach(store: SqliteStore, *contents: bytes, stream: StreamId = S) -> None:
     """Contents, and a message that shows them."""
-    shown = [MediaPart(f"media://{blob_hash(each)}", "image/png", len(each)) for each in contents]
+    shown = [MediaPart("image/png", f"media://{blob_hash(each)}", len(each)) for each in contents]
     write = Write(stream=stream, entries=(new_tree(user("look", *shown)),))
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))
 

@@ -6,12 +6,13 @@ import msgspec
 
 from perdure.client.agents.resting import Resting
 from perdure.client.agents.turn import Signals, Turn
+from perdure.client.conversation.appending import settled
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import Entry
 from perdure.session.kinds import MESSAGE
-from perdure.session.messages import Message, user
+from perdure.session.messages import InFlightMessage, Message, user
 from perdure.session.notes import Queued, SessionCancelled
 from perdure.stores.protocol import Commit, Write
 
@@ -25,7 +26,7 @@ class Chat(Resting):
     One turn runs at a time. `turn` is the newest turn that this handle has run, None before any.
     """
 
-    def send(self, said: Said) -> Turn:
+    def send(self, said: Said | InFlightMessage) -> Turn:
         """Say something; the turn that answers it runs at once.
 
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
@@ -34,10 +35,11 @@ class Chat(Resting):
         it), TurnFailed.
         """
         self._require_idle("send")
-        message = _message(said)
+        durable, contents = settled(said)
+        message = _message(durable)
 
         async def work(signals: Signals) -> TurnState:
-            return await self._running.new_turn(message, signals)
+            return await self._running.new_turn(message, contents, signals)
 
         self.turn = Turn(work, self.session.watch, self._turns)
         return self.turn
@@ -51,26 +53,30 @@ class Chat(Resting):
         self.turn = Turn(self._running.lost_turn, self.session.watch, self._turns)
         return self.turn
 
-    async def steer(self, said: Said) -> Entry:
+    async def steer(self, said: Said | InFlightMessage) -> Entry:
         """Say something to the running turn; the model is told before its next call.
 
         When the turn has just ended, it becomes an ordinary message.
         """
-        return await self.session.append(_message(said))
+        durable, contents = settled(said)
+        message = _message(durable)
+        return (await self.session.append_many([message], contents=contents))[0]
 
-    async def follow_up(self, said: Said) -> Entry:
+    async def follow_up(self, said: Said | InFlightMessage) -> Entry:
         """Say something that the running turn answers once it would be finished.
 
         Durable: when this returns. Raises: InvalidTransition when no turn is open.
         """
-        body = Queued(MESSAGE, msgspec.Raw(encode(_message(said))), mode="follow_up")
+        durable, contents = settled(said)
+        message = _message(durable)
+        body = Queued(MESSAGE, msgspec.Raw(encode(message)), mode="follow_up")
         environment = self._running.environment
         while True:
             state = await environment.store.state(self.id)
             if state.open_turn is None:
                 raise InvalidTransition("idle", "follow_up")
             write = Write(stream=self.id, entries=(new_side(body),), expected_head=state.head)
-            commit = Commit(writes=(write,), at=environment.clock.now_ms())
+            commit = Commit(writes=(write,), at=environment.clock.now_ms(), blobs=contents)
             try:
                 done = await environment.store.commit(commit)
             except HeadConflict:

@@ -16,12 +16,13 @@ from perdure.errors import InvalidEntry
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef
 from perdure.session.ids import EntryId
-from perdure.session.kinds import TreeBody
-from perdure.session.messages import Message
+from perdure.session.kinds import Custom, CustomMessage, TreeBody
+from perdure.session.media.settling import settled_data, settled_message
+from perdure.session.messages import InFlightMessage, Message
 from perdure.session.notes import SideBody
 from perdure.stores.protocol import Commit, Write
 
-Item = Message | TreeBody
+Item = Message | InFlightMessage | TreeBody
 """What a conversation is made of: messages, changes of model, extension entries and so on."""
 
 Parent = EntryRef | Here | None
@@ -40,6 +41,7 @@ class Appender(ContextReader):
     async def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
         """Append `items` as one unit, after `parent` and then one after the other.
 
+        Media given as bytes are kept beside the log, and named in it.
         Durable: all or none, when this returns; a draft's not before its first assistant message.
         Shape: one item gives its entry, several give a list in the same order.
         Raises: EntryNotFound, AmbiguousId; InvalidEntry.
@@ -55,9 +57,11 @@ class Appender(ContextReader):
         expected_head: int | None = None,
         expected_leaf: EntryRef | msgspec.UnsetType | None = msgspec.UNSET,
         idempotency_key: str | None = None,
+        contents: tuple[bytes, ...] = (),
     ) -> list[Entry]:
         """Append `items` as one unit if the session stands where the caller believes.
 
+        `contents` are bytes that handles in `items` name, kept beside the log.
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
         nothing and gives the first call's entries.
         Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
@@ -68,11 +72,13 @@ class Appender(ContextReader):
             parent = await self._in_tree(parent)
         if expected_leaf is not None and expected_leaf is not msgspec.UNSET:
             expected_leaf = await self._resolve(expected_leaf)
+        durable, taken = _settled(items)
         return await self._commit(
-            tuple(_new(item, LEAF if n else parent) for n, item in enumerate(items)),
+            tuple(_new(item, LEAF if n else parent) for n, item in enumerate(durable)),
             expected_head=expected_head,
             expected_leaf=expected_leaf,
             key=idempotency_key,
+            contents=(*contents, *taken),
         )
 
     async def flush(self) -> None:
@@ -94,6 +100,7 @@ class Appender(ContextReader):
         expected_head: int | None = None,
         expected_leaf: EntryId | msgspec.UnsetType | None = msgspec.UNSET,
         key: str | None = None,
+        contents: tuple[bytes, ...] = (),
     ) -> list[Entry]:
         write = Write(
             stream=self.id,
@@ -102,7 +109,7 @@ class Appender(ContextReader):
             expected_leaf=expected_leaf,
         )
         at = self._outside.clock.now_ms()
-        commit = Commit(writes=(write,), at=at, idempotency_key=key)
+        commit = Commit(writes=(write,), at=at, blobs=contents, idempotency_key=key)
         appended = (await self._backing.commit(commit)).entries[0]
         await self._see(appended)
         return list(appended)
@@ -116,7 +123,45 @@ class Appender(ContextReader):
         return found.id
 
 
-def _new(item: Item, parent: ParentRef) -> NewEntry:
+def settled(
+    said: str | Message | InFlightMessage,
+) -> tuple[str | Message, tuple[bytes, ...]]:
+    """What a person says as a log can hold it, and what is kept beside it.
+
+    Raises: ValueError for more media than a message can hold.
+    """
+    return settled_message(said) if isinstance(said, InFlightMessage) else (said, ())
+
+
+def _settled(items: Sequence[Item]) -> tuple[list[Message | TreeBody], tuple[bytes, ...]]:
+    """`items` as a log can hold them, and what is kept beside it.
+
+    Raises: ValueError for bytes that cannot be kept.
+    """
+    durable: list[Message | TreeBody] = []
+    contents: dict[bytes, None] = {}
+    for item in items:
+        kept, taken = _settled_item(item)
+        durable.append(kept)
+        contents.update(dict.fromkeys(taken))
+    return durable, tuple(contents)
+
+
+def _settled_item(item: Item) -> tuple[Message | TreeBody, tuple[bytes, ...]]:
+    match item:
+        case InFlightMessage():
+            return settled_message(item)
+        case Custom():
+            data = settled_data(item.data)
+            return msgspec.structs.replace(item, data=data.value), data.contents
+        case CustomMessage():
+            data = settled_data(item.details)
+            return msgspec.structs.replace(item, details=data.value), data.contents
+        case _:
+            return item, ()
+
+
+def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:
     # The mistakes everybody makes first; a checker would have told.
     if isinstance(item, str):
         raise TypeError(f"append messages, not text: user({item!r})")

@@ -15,6 +15,7 @@ class Begin(msgspec.Struct, frozen=True):
     """The user says something. `number` is the turn's, `base` the leaf it begins at.
 
     `spent`, `granted_microcents`, `parked` and `grants` are carried over from the log so far.
+    `contents` are what its media name.
     Units: `context_tokens` estimates the context before `message`.
     """
 
@@ -26,6 +27,7 @@ class Begin(msgspec.Struct, frozen=True):
     granted_microcents: int | None = None
     parked: dict[str, int] = {}
     grants: tuple[str, ...] = ()
+    contents: tuple[bytes, ...] = ()
 
 
 class Answered(msgspec.Struct, frozen=True):

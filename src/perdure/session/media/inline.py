@@ -1,0 +1,73 @@
+"""Bytes on their way into a log: a picture as a program has it, before it is a handle.
+
+Nothing here can be written to a log as it stands; ``settling`` takes the bytes out.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+SCHEME = "media://"
+"""What a handle begins with; ``sha256-`` and 64 hexadecimal digits follow."""
+
+HANDLE = re.compile(r"media://sha256-[0-9a-f]{64}")
+
+MIME_TYPE = re.compile(r"(?:image|audio|video)/[\w.+-]{1,200}|application/pdf|text/plain")
+"""Media that a message can hold: pictures, sound, film, documents."""
+
+MAX_PART_BYTES = 20 * 1024 * 1024
+MAX_MESSAGE_BYTES = 40 * 1024 * 1024
+MAX_PARTS = 16
+"""Media of one message, and how large each and all of them may be. Units: bytes."""
+
+MAX_NAME_CHARACTERS = 255
+
+_BEGINNINGS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+    (b"ID3", "audio/mpeg"),
+)
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+
+
+class InlineMedia(msgspec.Struct, frozen=True):
+    """Media in flight. Made by `media`."""
+
+    mime_type: str
+    content: bytes
+    name: str | None = None
+
+    def __repr__(self) -> str:
+        return f"InlineMedia({self.mime_type!r}, {len(self.content)} bytes)"
+
+
+def media(
+    content: bytes | bytearray | memoryview, mime_type: str | None = None, name: str | None = None
+) -> InlineMedia:
+    """`content` as a part of a message: a picture, a sound, a film, a PDF.
+
+    `mime_type` is found out for common formats where it is not given.
+    Raises: ValueError for what no message can hold: another type, too large, too long a name.
+    """
+    held = bytes(content)
+    kind = mime_type or _type_of(held)
+    if kind is None or not MIME_TYPE.fullmatch(kind):
+        told = "say which with mime_type=" if kind is None else f"not {kind!r}"
+        raise ValueError(f"media are images, audio, video or PDF; {told}")
+    if len(held) > MAX_PART_BYTES:
+        raise ValueError(f"media of {len(held)} bytes are too large; at most {MAX_PART_BYTES}")
+    if name is not None and len(name) > MAX_NAME_CHARACTERS:
+        raise ValueError(f"the name of media has at most {MAX_NAME_CHARACTERS} characters")
+    return InlineMedia(kind, held, name)
+
+
+def _type_of(content: bytes) -> str | None:
+    if content[:4] == b"RIFF":
+        return _RIFF.get(content[8:12])
+    return next((kind for start, kind in _BEGINNINGS if content.startswith(start)), None)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from perdure.session.media.inline import MAX_PART_BYTES, InlineMedia, media
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 8
+
+
+@pytest.mark.parametrize(
+    ("content", "mime_type"),
+    [
+        (PNG, "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"%PDF-1.7", "application/pdf"),
+        (b"RIFF0000WEBP", "image/webp"),
+    ],
+)
+def test_what_it_is_is_seen_by_how_it_begins(content: bytes, mime_type: str) -> None:
+    assert media(content).mime_type == mime_type
+    assert media(memoryview(content), "image/x-mine", "a").mime_type == "image/x-mine"
+
+
+@pytest.mark.parametrize(
+    ("content", "mime_type", "name", "reason"),
+    [
+        (b"hello", None, None, "say which with mime_type="),
+        (PNG, "application/zip", None, "not 'application/zip'"),
+        (PNG, "nonsense", None, "media are images"),
+        (b"0" * (MAX_PART_BYTES + 1), "image/png", None, "too large"),
+        (PNG, None, "n" * 256, "at most 255 characters"),
+    ],
+)
+def test_what_no_message_can_hold_is_refused(
+    content: bytes, mime_type: str | None, name: str | None, reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        media(content, mime_type, name)
+
+
+def test_bytes_are_never_shown() -> None:
+    assert repr(InlineMedia("image/png", PNG)) == "InlineMedia('image/png', 16 bytes)"
