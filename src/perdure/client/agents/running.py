@@ -71,10 +71,8 @@ class Running:
         self._system_prompt = system_prompt
         self._terms = terms
 
-    async def new_turn(
-        self, message: Message, contents: tuple[bytes, ...], signals: Signals
-    ) -> TurnState:
-        """Run the turn that `message`, whose media name `contents`, begins.
+    async def new_turn(self, message: Message, signals: Signals) -> TurnState:
+        """Run the turn that `message` begins.
 
         Raises: LeaseHeld; TurnOpen when an interrupted turn has to be resumed first; LeaseLost.
         """
@@ -94,7 +92,6 @@ class Running:
                 so_far.limit_microcents,
                 {**parked, **self.environment.cooldowns.open_at(now)},
                 tuple(sorted(so_far.granted)),
-                contents,
             )
             before = TurnState(stream=self._stream, head=state.head)
             return await self._runner(leadership, window, signals).run(before, begin)
@@ -251,7 +248,12 @@ class Running:
             history=self.agent.history,
         )
         return TurnRunner(
-            self.environment, leadership, self._config(window), settings, signals.stopping
+            self.environment,
+            leadership,
+            self._config(window),
+            settings,
+            signals.stopping,
+            companion=signals.companion,
         )
 
     def _config(self, window: ContextWindow) -> TurnConfig:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure.client.watching import Watch
+from perdure.engine.turns.companion import Companion
 from perdure.engine.turns.runner import Stopping
 from perdure.engine.turns.state import TurnState
 from perdure.errors import TurnFailed
@@ -43,10 +44,11 @@ class Signals:
     """What a turn and the work behind it tell each other. Made inside a running event loop.
 
     `begun` gives the seq after which the turn's events begin, once it leads its session; `stopping`
-    is asked when the turn is to end.
+    is asked when the turn is to end. `companion` is what the turn is committed together with.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, companion: Companion | None = None) -> None:
+        self.companion = companion
         self.begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.stopping = Stopping()
 

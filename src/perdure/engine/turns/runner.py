@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from perdure.engine.turns.calling import AnswerCall
+from perdure.engine.turns.companion import Beside, Companion
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import AwaitAnswer, CallModel, Effect, RunTool, Wait, effect_of
 from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.inputs import (
     Aborted,
     Answered,
-    Begin,
     CallFailed,
     Input,
     Summarised,
@@ -37,6 +37,7 @@ from perdure.engine.turns.summarising import summarised, tell_compacted
 from perdure.engine.turns.tooling import tool_outcome
 from perdure.errors import CredentialsRefused, HeadConflict, LeaseLost
 from perdure.session.codec import encode, new_side
+from perdure.session.entries import NewEntry
 from perdure.session.ledger import LateOutcome
 from perdure.stores.protocol import Commit, Write
 
@@ -70,6 +71,7 @@ class TurnRunner:
 
     Once `stopping` was asked, nothing more is begun and the turn ends as soon as the open effect
     can be cancelled. What has its outcome by then keeps it, unless that outcome is a failure.
+    `companion` says what else is in each of its commits.
     """
 
     def __init__(
@@ -79,18 +81,22 @@ class TurnRunner:
         config: TurnConfig,
         settings: RequestSettings,
         stopping: Stopping,
+        *,
+        companion: Companion | None = None,
     ) -> None:
         self._environment = environment
         self._leadership = leadership
         self._config = config
         self._settings = settings
         self._stopping = stopping
+        self._companion = companion
         self._answer_call: AnswerCall | None = None
 
     async def run(self, state: TurnState, happened: Input) -> TurnState:
         """Go on from `state`, to which `happened`, until the turn is over.
 
-        Raises: LeaseLost when another process took the session over; StoreError.
+        Raises: LeaseLost when another process took the session over; StoreError; what the
+        companion raises.
         """
         state = await self._record(state, happened)
         while (effect := effect_of(state)) is not None:
@@ -119,8 +125,10 @@ class TurnRunner:
                 expected_head=state.head,
                 lease=self._leadership.lease,
             )
+            beside = await self._beside(decided.entries)
+            blobs = (*_contents(happened), *beside.blobs)
             try:
-                commit = Commit(writes=(write,), at=at, blobs=_contents(happened))
+                commit = Commit(writes=(write, *beside.writes), at=at, blobs=blobs)
                 committed = await environment.store.commit(commit)
             except HeadConflict:
                 state = await self._caught_up(state)
@@ -129,6 +137,10 @@ class TurnRunner:
                 raise
             else:
                 return fold(state, committed.entries[0])
+
+    async def _beside(self, entries: tuple[NewEntry, ...]) -> Beside:
+        companion = self._companion
+        return Beside() if companion is None else await companion.beside(entries)
 
     async def _caught_up(self, state: TurnState) -> TurnState:
         environment = self._environment
@@ -239,7 +251,7 @@ class TurnRunner:
 
 def _contents(happened: Input) -> tuple[bytes, ...]:
     """What is kept beside the entries of an outcome."""
-    return happened.contents if isinstance(happened, Begin | ToolReturned) else ()
+    return happened.contents if isinstance(happened, ToolReturned) else ()
 
 
 async def _cancelled(task: asyncio.Future[Input]) -> None:
