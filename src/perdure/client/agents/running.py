@@ -71,8 +71,10 @@ class Running:
         self._system_prompt = system_prompt
         self._terms = terms
 
-    async def new_turn(self, message: Message, signals: Signals) -> TurnState:
-        """Run the turn that `message` begins.
+    async def new_turn(
+        self, message: Message, contents: tuple[bytes, ...], signals: Signals
+    ) -> TurnState:
+        """Run the turn that `message`, whose media name `contents`, begins.
 
         Raises: LeaseHeld; TurnOpen when an interrupted turn has to be resumed first; LeaseLost.
         """
@@ -92,6 +94,7 @@ class Running:
                 so_far.limit_microcents,
                 {**parked, **self.environment.cooldowns.open_at(now)},
                 tuple(sorted(so_far.granted)),
+                contents,
             )
             before = TurnState(stream=self._stream, head=state.head)
             return await self._runner(leadership, window, signals).run(before, begin)

@@ -22,6 +22,7 @@ from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.inputs import (
     Aborted,
     Answered,
+    Begin,
     CallFailed,
     Input,
     Summarised,
@@ -251,7 +252,7 @@ class TurnRunner:
 
 def _contents(happened: Input) -> tuple[bytes, ...]:
     """What is kept beside the entries of an outcome."""
-    return happened.contents if isinstance(happened, ToolReturned) else ()
+    return happened.contents if isinstance(happened, Begin | ToolReturned) else ()
 
 
 async def _cancelled(task: asyncio.Future[Input]) -> None:
