@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -12,13 +10,10 @@ import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.providers import default_models
-from perdure.client.agents.running import Running, Terms
+from perdure.client.agents.hosting import Host
 from perdure.client.agents.standing import end_if_idle
 from perdure.client.agents.turn import Turn
 from perdure.client.agents.workspace import Workspace, detected, existing
-from perdure.client.conversation.hooking import with_hooks
-from perdure.client.processes import is_gone, this_process
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
@@ -26,23 +21,18 @@ from perdure.engine.hooks.registry import Hook
 from perdure.engine.turns.config import Budget, Limits
 from perdure.engine.turns.environment import (
     LEASE_TTL_MS,
-    Cooldowns,
-    Environment,
     RenewCredentials,
-    Scales,
 )
 from perdure.errors import ConfigError, HeadConflict
-from perdure.models.prices import Costing, Price
+from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
-from perdure.models.routing import ModelRouter
-from perdure.secrets.vault import Vault
+from perdure.secrets.pasted import pasted
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.protocol import Commit, Write
-from perdure.tools.judging import judge_of
 from perdure.tools.permissions import Scope
 
 
@@ -56,7 +46,7 @@ class Runtime:
     for another key of a provider that refused the one there is. `idle_timeout_s` closes sessions
     nobody has said anything in for so long: on `end_idle`, and when they are resumed.
     On a normal exit of its ``async with`` it waits for running turns; when the block fails, they
-    are suspended: they stay open in the log and can be resumed.
+    are suspended: they stay open in the log and can be resumed. `host` is what flows build on.
     Raises: ConfigError for two agents of one id.
     """
 
@@ -74,26 +64,20 @@ class Runtime:
         owner: str | None = None,
         lease_ttl_ms: int = LEASE_TTL_MS,
     ) -> None:
+        self.host = Host(
+            store,
+            agents,
+            models=models,
+            prices=prices,
+            limits=limits,
+            budget=budget,
+            renew_credentials=renew_credentials,
+            owner=owner,
+            lease_ttl_ms=lease_ttl_ms,
+        )
         self._store = store
-        self._agents: dict[str, Agent] = {}
-        for agent in agents:
-            if agent.id in self._agents:
-                raise ConfigError(f"two agents have the id {agent.id!r}; give one another id")
-            self._agents[agent.id] = agent
-        defaults = default_models(os.environ, store.outside.clock)
-        self._own_models = defaults if models is None else None
-        self._models: ModelClient = defaults if models is None else models
-        self._cost = Costing(prices or {}, self._models)
-        self._limits = limits
-        self._budget = budget
-        self._renew = renew_credentials
         self._idle_timeout_s = idle_timeout_s
-        self._owner = owner or this_process()
-        self._lease_ttl_ms = lease_ttl_ms
-        self._scales = Scales()
         self._open: dict[str, None] = {}
-        self._cooldowns = Cooldowns()
-        self._vault = Vault(os.environ)
         self._running: set[Turn] = set()
 
     async def start(
@@ -114,12 +98,13 @@ class Runtime:
         `scope` (or the workspace's) where its file tools may go.
         Durable: when this returns.
         Raises: ConfigError for an unknown agent or tool, for what would be wider than the agent's,
-        or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable;
-        SessionExists.
+        or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable or in the
+        instructions; SessionExists.
         """
         place = detected(workspace)
-        bound = _known(self._agents, agent).narrowed(tools, allowed_commands, scope or place.scope)
+        bound = self.host.agent(agent).narrowed(tools, allowed_commands, scope or place.scope)
         place = msgspec.structs.replace(place, scope=bound.permissions.scope)
+        pasted(bound.instructions, "refuse", f"the instructions of agent {bound.id!r}")
         prompt = bound.system_prompt(place)
         bound.tools_in(place)
         outside = self._store.outside
@@ -149,7 +134,7 @@ class Runtime:
         handle = await self._store.open(session)
         found = await self._store.backend.state(handle.id)
         await end_if_idle(self._store, found, self._idle_timeout_s)
-        given = None if agent is None else _known(self._agents, agent)
+        given = None if agent is None else self.host.agent(agent)
         kinds = (SessionStarted.kind, AgentBound.kind)
         bound = _bound(await self._store.backend.notes(handle.id, kinds))
         while bound is None:
@@ -222,8 +207,7 @@ class Runtime:
         while self._open:
             id, _ = self._open.popitem()
             await self._store.hooks.tell(SessionShutdown(id))
-        if self._own_models is not None:
-            await self._own_models.aclose()
+        await self.host.aclose()
 
     async def _bind(self, handle: Session, given: Agent | None) -> AgentBound:
         if given is None:
@@ -245,7 +229,7 @@ class Runtime:
     ) -> Chat:
         snapshot = bound.agent or {}
         name = str(snapshot.get("id", ""))
-        today = given or self._agents.get(name)
+        today = given or self.host.agents.get(name)
         agent = agent_of(snapshot, (today or Agent(name)).registry)
         workspace = msgspec.convert(bound.workspace or {}, Workspace)
         return self._chat(handle, agent, workspace, bound.system_prompt, caps=today)
@@ -259,41 +243,10 @@ class Runtime:
         *,
         caps: Agent | None = None,
     ) -> Chat:
-        caps = caps or agent
-        tools = agent.tools_in(workspace)
-        environment = Environment(
-            stream=StreamId(session.id),
-            store=self._store.backend,
-            models=self._models,
-            tools=tools,
-            clock=self._store.outside.clock,
-            random=self._store.outside.random,
-            bus=self._store.bus,
-            owner=self._owner,
-            working_dir=Path(workspace.working_dir),
-            scales=self._scales,
-            lease_ttl_ms=self._lease_ttl_ms,
-            is_gone=is_gone,
-            cooldowns=self._cooldowns,
-            renew_credentials=None if self._renew is None else self._renewed,
-            permissions=agent.permissions,
-            vault=self._vault,
+        running = self.host.running(
+            StreamId(session.id), agent, workspace, prompt=prompt, caps=caps
         )
-        terms = Terms(
-            limits=self._limits or caps.limits,
-            budget=self._budget or caps.budget,
-            cost=self._cost,
-            judge=judge_of(tools, agent.permissions),
-        )
-        running = Running(agent, with_hooks(environment, self._store.hooks), prompt, terms)
         return Chat(session, agent, workspace, running, self._running)
-
-    async def _renewed(self, provider: str) -> bool:
-        assert self._renew is not None
-        is_renewed = await self._renew(provider)
-        if is_renewed and isinstance(self._models, ModelRouter):
-            await self._models.renew(provider)
-        return is_renewed
 
 
 def _bound(notes: list[Entry]) -> SessionStarted | AgentBound | None:
@@ -303,16 +256,3 @@ def _bound(notes: list[Entry]) -> SessionStarted | AgentBound | None:
         if isinstance(body, SessionStarted | AgentBound) and body.agent is not None:
             return body
     return None
-
-
-def _known(agents: Mapping[str, Agent], agent: Agent | str) -> Agent:
-    """`agent`, or the one of that id.
-
-    Raises: ConfigError, which says which there are.
-    """
-    if isinstance(agent, Agent):
-        return agent
-    if agent not in agents:
-        known = ", ".join(sorted(agents)) or "none"
-        raise ConfigError(f"there is no agent {agent!r} in this runtime; it has: {known}")
-    return agents[agent]

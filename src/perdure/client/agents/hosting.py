@@ -1,0 +1,139 @@
+"""What all sessions of one runtime share: its store, models, agents, prices, limits and keys.
+
+Sessions that are no chats, such as those of a flow's roles, get what their turns run with here too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.providers import default_models
+from perdure.client.agents.running import Running, Terms
+from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.hooking import with_hooks
+from perdure.client.processes import is_gone, this_process
+from perdure.client.store import Store
+from perdure.engine.turns.config import Budget, Judge, Limits
+from perdure.engine.turns.environment import (
+    LEASE_TTL_MS,
+    Cooldowns,
+    Environment,
+    RenewCredentials,
+    Scales,
+)
+from perdure.errors import ConfigError
+from perdure.models.prices import Costing, Price
+from perdure.models.protocol import ModelClient
+from perdure.models.routing import ModelRouter
+from perdure.secrets.vault import Vault
+from perdure.session.ids import StreamId
+from perdure.tools.judging import judge_of
+
+
+class Host:
+    """See `Runtime` for what the arguments mean.
+
+    Raises: ConfigError for two agents of one id.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named
+        self,
+        store: Store,
+        agents: Iterable[Agent] = (),
+        *,
+        models: ModelClient | None = None,
+        prices: Mapping[str, Price] | None = None,
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+        renew_credentials: RenewCredentials | None = None,
+        owner: str | None = None,
+        lease_ttl_ms: int = LEASE_TTL_MS,
+    ) -> None:
+        self.store = store
+        self.agents: dict[str, Agent] = {}
+        for agent in agents:
+            if agent.id in self.agents:
+                raise ConfigError(f"two agents have the id {agent.id!r}; give one another id")
+            self.agents[agent.id] = agent
+        defaults = default_models(os.environ, store.outside.clock)
+        self._own_models = defaults if models is None else None
+        self.models: ModelClient = defaults if models is None else models
+        self._cost = Costing(prices or {}, self.models)
+        self._limits = limits
+        self._budget = budget
+        self._renew = renew_credentials
+        self._owner = owner or this_process()
+        self._lease_ttl_ms = lease_ttl_ms
+        self._scales = Scales()
+        self._cooldowns = Cooldowns()
+        self._vault = Vault(os.environ)
+
+    def agent(self, agent: Agent | str) -> Agent:
+        """`agent`, or the one of that id.
+
+        Raises: ConfigError, which says which there are.
+        """
+        if isinstance(agent, Agent):
+            return agent
+        if agent not in self.agents:
+            known = ", ".join(sorted(self.agents)) or "none"
+            raise ConfigError(f"there is no agent {agent!r} in this runtime; it has: {known}")
+        return self.agents[agent]
+
+    def running(
+        self,
+        stream: StreamId,
+        agent: Agent,
+        workspace: Workspace,
+        *,
+        prompt: str | None,
+        caps: Agent | None = None,
+        judge: Judge | None = None,
+    ) -> Running:
+        """What runs the turns of session `stream` under `agent`.
+
+        `caps` is the agent whose limits count, if not its own; `judge` rules on tool calls in
+        place of the agent's permissions.
+        """
+        caps = caps or agent
+        tools = agent.tools_in(workspace)
+        environment = Environment(
+            stream=stream,
+            store=self.store.backend,
+            models=self.models,
+            tools=tools,
+            clock=self.store.outside.clock,
+            random=self.store.outside.random,
+            bus=self.store.bus,
+            owner=self._owner,
+            working_dir=Path(workspace.working_dir),
+            scales=self._scales,
+            lease_ttl_ms=self._lease_ttl_ms,
+            is_gone=is_gone,
+            cooldowns=self._cooldowns,
+            renew_credentials=None if self._renew is None else self._renewed,
+            permissions=agent.permissions,
+            vault=self._vault,
+        )
+        terms = Terms(
+            limits=self._limits or caps.limits,
+            budget=self._budget or caps.budget,
+            cost=self._cost,
+            judge=judge or judge_of(tools, agent.permissions),
+        )
+        return Running(agent, with_hooks(environment, self.store.hooks), prompt, terms)
+
+    async def aclose(self) -> None:
+        """Let go of the models that were made here."""
+        if self._own_models is not None:
+            await self._own_models.aclose()
+
+    async def _renewed(self, provider: str) -> bool:
+        assert self._renew is not None
+        is_renewed = await self._renew(provider)
+        if is_renewed and isinstance(self.models, ModelRouter):
+            await self.models.renew(provider)
+        return is_renewed
