@@ -113,6 +113,40 @@ def plan_compaction(
     )
 
 
+def plan_node_compaction(
+    window: ContextWindow, begins_at: EntryId | None, *, scale: float = 1.0
+) -> CompactionPlan | None:
+    """How to compact `window` to a summary of what was said since the entry `begins_at`.
+
+    What came before it, an earlier summary too, leaves the context without being told of: the log
+    is its archive. Only what the user said last and nobody answered stays. Without `begins_at`
+    everything is summarised. None when there is nothing to compact.
+    """
+    shown = shown_entries(window)
+    if not _has_news(window, shown):
+        return None
+    start = next((n for n, each in enumerate(shown) if each.entry.id == begins_at), 0)
+    end = len(shown)
+    while end > start and (
+        (each := shown[end - 1].message) is None or each.role not in ("assistant", "tool")
+    ):
+        end -= 1
+    history = _messages(shown[start:end])
+    if not history:
+        return None
+    files = _files(window, shown[start:end], history)
+    kept = next((each.entry.id for each in shown[end:] if each.message is not None), None)
+    return CompactionPlan(
+        first_kept=kept,
+        history=history,
+        turn_prefix=(),
+        previous_summary=None,
+        tokens_before=build_context(window, scale=scale).tokens,
+        read_files=files.read,
+        modified_files=files.modified,
+    )
+
+
 def _has_news(window: ContextWindow, shown: Sequence[Shown]) -> bool:
     newest = window.state.compaction
     for each in reversed(shown):

@@ -247,6 +247,7 @@ _SIMPLE: Mapping[str, str] = {
     notes.SessionCancelled.kind: "session:cancelled",
     notes.GrantRevoked.kind: "session:grant_revoked",
     notes.Pin.kind: "session:pinned",
+    notes.NodeEntered.kind: "session:node_entered",
     notes.ContentErased.kind: "session:content_erased",
     notes.CompactionUndone.kind: "session:compaction_undone",
     notes.Queued.kind: "session:queued",

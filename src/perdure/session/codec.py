@@ -55,6 +55,7 @@ _SIDE: tuple[type[SideBody], ...] = (
     notes.GrantRevoked,
     notes.SessionExported,
     notes.Pin,
+    notes.NodeEntered,
     notes.ContentErased,
     notes.CompactionUndone,
     notes.Queued,

@@ -140,6 +140,15 @@ KEPT_WHEN_ERASED = frozenset((LeafMoved.kind, ContentErased.kind))
 """Kinds whose bodies an erasure leaves: ids of entries, and the word that there was one."""
 
 
+class NodeEntered(SideBody, frozen=True, omit_defaults=True):
+    """A role's session begins with a node of a flow, at the entry it is about."""
+
+    kind: ClassVar[str] = "node_entered"
+
+    node: str
+    flow: str | None = None
+
+
 class CompactionUndone(SideBody, frozen=True):
     """The compaction it is about no longer hides anything."""
 

@@ -4,7 +4,12 @@ import pytest
 
 from perdure.context import prompts
 from perdure.context.build import build_context
-from perdure.context.compaction import CompactionPlan, plan_compaction, should_compact
+from perdure.context.compaction import (
+    CompactionPlan,
+    plan_compaction,
+    plan_node_compaction,
+    should_compact,
+)
 from perdure.context.tokens import context_tokens
 from perdure.session.ids import EntryId
 from perdure.session.kinds import (
@@ -350,3 +355,44 @@ def test_the_default_keeps_twenty_thousand_tokens() -> None:
     plan = plan_compaction(log.window())
     assert plan is not None
     assert plan.first_kept == ids[6]
+
+
+# A node of a flow --------------------------------------------------------------------------------
+
+
+def test_a_node_is_summarised_whole_and_what_came_before_is_not_told() -> None:
+    log = TreeLog()
+    log.extend(user("earlier"), assistant("done"))
+    begins = log.append(user("now this"))
+    log.extend(assistant("", tool_call("c", "read")), tool_result("c", "seen"), assistant("so"))
+    plan = plan_node_compaction(log.window(), begins)
+    assert plan is not None
+    assert texts(plan.history) == ["now this", "", "seen", "so"]
+    assert (plan.first_kept, plan.turn_prefix, plan.previous_summary) == (None, (), None)
+
+
+def test_of_a_node_only_what_nobody_answered_stays() -> None:
+    log = TreeLog()
+    begins = log.append(user("now this"))
+    log.append(assistant("so"))
+    asked = log.append(user("and that?"))
+    plan = plan_node_compaction(log.window(), begins)
+    assert plan is not None
+    assert texts(plan.history) == ["now this", "so"]
+    assert plan.first_kept == asked
+
+
+def test_without_a_node_everything_is_summarised_and_nothing_twice() -> None:
+    log = TreeLog()
+    log.extend(user("a"), assistant("b"))
+    plan = plan_node_compaction(log.window(), EntryId("s/99"))
+    assert plan is not None
+    assert texts(plan.history) == ["a", "b"]
+    log.append(Compaction("So far."))
+    assert plan_node_compaction(log.window(), None) is None
+    begins = log.append(user("c"))
+    assert plan_node_compaction(log.window(), begins) is None
+    log.append(assistant("d"))
+    plan = plan_node_compaction(log.window(), begins)
+    assert plan is not None
+    assert (texts(plan.history), plan.previous_summary) == (["c", "d"], None)

@@ -129,6 +129,7 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
         "session:exported",
         {"workflowPath": "/x.yaml", "format": "workflow", "dialect": "relavium"},
     ),
+    (notes.NodeEntered("plan", "f1"), "session:node_entered", {"node": "plan", "flow": "f1"}),
     (notes.Pin(is_pinned=False), "session:pinned", {"isPinned": False}),
     (
         notes.ContentErased("e1", "me", ((0, 3),)),

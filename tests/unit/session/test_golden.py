@@ -60,6 +60,7 @@ from perdure.session.notes import (
     ImportSource,
     Label,
     LeafMoved,
+    NodeEntered,
     Pin,
     Question,
     Queued,
@@ -183,6 +184,7 @@ EXPECTED: tuple[Body, ...] = (
     BudgetNoted("p:m", 1, 2, 3),
     TurnFinished("cancelled"),
     ToolFinished("c1", "t", "ok", succeeded=True, whole="media://sha256-" + "1" * 64),
+    NodeEntered("plan", "f1"),
 )
 
 

@@ -44,14 +44,20 @@ class Limits(msgspec.Struct, frozen=True):
                 msgspec.structs.force_setattr(self, name, value if value > 0 else default)
 
 
+CompactionStrategy = Literal["tail", "node"]
+
+
 class CompactionSettings(msgspec.Struct, frozen=True):
     """When and how far a context is compacted.
 
+    `strategy` says what is summarised: ``tail`` what is older than the tail that stays; ``node``
+    everything since the current node of a flow was entered, without a tail.
     Units: tokens; `keep_recent_tokens` stay as they are, `summary_tokens` is the most a summary may
     take. With `reserve_tokens` the trigger is window - reserve, else `trigger` x window.
     """
 
     is_enabled: bool = True
+    strategy: CompactionStrategy = "tail"
     keep_recent_tokens: int = 20_000
     summary_tokens: int = 4_096
     trigger: float = 0.8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.context.build import build_context
-from perdure.context.compaction import CompactionPlan, plan_compaction
+from perdure.context.compaction import CompactionPlan, plan_compaction, plan_node_compaction
 from perdure.context.pinning import with_pins
 from perdure.context.summary import is_usable_summary, summary_requests, summary_text
 from perdure.engine.hooks.points import BeforeCompact, Block, Compacted
@@ -20,9 +20,10 @@ from perdure.models.stream import AnswerBuilder
 from perdure.session.codec import new_tree
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow, window_of
-from perdure.session.ids import StreamId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import Compaction, CompactionReason
 from perdure.session.messages import Message, Usage
+from perdure.session.notes import NodeEntered
 
 
 async def summarised(
@@ -39,7 +40,12 @@ async def summarised(
     state = await environment.store.state(environment.stream)
     window = await pinned_window(environment.store, environment.stream, state.leaf)
     scale = environment.scales.of(model)
-    plan = plan_compaction(window, keep_recent_tokens=settings.keep_recent_tokens, scale=scale)
+    if settings.strategy == "node":
+        begins_at = await _node_begins_at(environment, window)
+        plan = plan_node_compaction(window, begins_at, scale=scale)
+    else:
+        kept = settings.keep_recent_tokens
+        plan = plan_compaction(window, keep_recent_tokens=kept, scale=scale)
     if plan is None:
         return NothingToSummarise()
     hooked = await _hooked(environment, plan, window, reason)
@@ -58,6 +64,13 @@ async def summarised(
         error = MalformedResponse(model, "the summary is too short to stand for what it replaces")
         return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
     return Summarised(_compaction(plan, window, replies, reason), _usage_of(replies))
+
+
+async def _node_begins_at(environment: Environment, window: ContextWindow) -> EntryId | None:
+    """Where in `window` the newest node of a flow was entered."""
+    shown = {entry.id for entry in window.entries}
+    notes = await environment.store.notes(environment.stream, (NodeEntered.kind,))
+    return next((note.about for note in reversed(notes) if note.about in shown), None)
 
 
 async def tell_compacted(environment: Environment, happened: object) -> None:

@@ -6,12 +6,15 @@ import pytest
 
 from perdure.client.agents.chat import Chat
 from perdure.engine.hooks.points import BeforeModelCall
+from perdure.engine.turns.config import CompactionSettings
 from perdure.errors import InvalidTransition, TurnFailed
 from perdure.models.scenario import Hang
-from perdure.session.codec import body_of
-from perdure.session.kinds import BranchSummary
+from perdure.session.codec import body_of, new_side
+from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.ledger import ModelCalled, ModelFinished
 from perdure.session.messages import Message, assistant
+from perdure.session.notes import NodeEntered
+from perdure.stores.protocol import Commit, Write
 from tests.fakes.chats import Stage, says
 
 
@@ -81,3 +84,22 @@ async def test_a_running_chat_does_not_move() -> None:
     with pytest.raises(InvalidTransition):
         await chat.branch(None)
     await chat.suspend()
+
+
+async def test_a_session_of_a_role_is_compacted_by_node() -> None:
+    stage = Stage(says("one"), says("two"))
+    settings = CompactionSettings(is_enabled=False, strategy="node")
+    chat = await stage.chat(compaction=settings)
+    await chat.send("earlier work")
+    await chat.send("the work of this node")
+    begins = (await chat.session.path())[2]
+    entered = new_side(NodeEntered("plan", "flow"), begins.id)
+    write = Write(stream=chat.id, entries=(entered,))
+    await stage.memory.commit(Commit(writes=(write,), at=stage.clock.now_ms()))
+    made = await chat.compact()
+    assert made is not None
+    compaction = body_of(made)
+    assert isinstance(compaction, Compaction)
+    assert "the work of this node" in compaction.summary
+    assert "earlier work" not in compaction.summary
+    assert len((await chat.session.context()).messages) == 1
