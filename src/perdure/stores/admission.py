@@ -25,12 +25,12 @@ from perdure.errors import (
     UnsupportedVersion,
 )
 from perdure.session.codec import BODIES, Body, Unknown, body_of, encode
+from perdure.session.durable.settling import inline_in
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place, stream_id
 from perdure.session.info import ForkPoint, SessionInfo, StreamHeader, info_after, info_of
 from perdure.session.kinds import OPAQUE, CustomMessage
 from perdure.session.ledger import TurnFinished, TurnStarted
-from perdure.session.media.settling import inline_in
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
 from perdure.session.notes import ContentErased, LeafMoved, Queued
 from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamState, Write

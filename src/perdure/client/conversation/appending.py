@@ -14,10 +14,10 @@ from perdure.client.conversation.contexts import ContextReader
 from perdure.client.reading import EntryRef
 from perdure.errors import InvalidEntry
 from perdure.session.codec import new_side, new_tree
+from perdure.session.durable.settling import settled_data, settled_message
 from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Custom, CustomMessage, TreeBody
-from perdure.session.media.settling import settled_data, settled_message
 from perdure.session.messages import InFlightMessage, Message
 from perdure.session.notes import SideBody
 from perdure.stores.protocol import Commit, Write

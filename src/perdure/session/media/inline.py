@@ -1,6 +1,6 @@
 """Bytes on their way into a log: a picture as a program has it, before it is a handle.
 
-Nothing here can be written to a log as it stands; ``settling`` takes the bytes out.
+Nothing here can be written to a log as it stands; ``durable.settling`` takes the bytes out.
 """
 
 from __future__ import annotations

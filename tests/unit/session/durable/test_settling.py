@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure.session.durable.settling import inline_in, media_part, settled_data, settled_message
 from perdure.session.media.inline import HANDLE, MAX_PARTS, InlineMedia, media
-from perdure.session.media.settling import inline_in, media_part, settled_data, settled_message
 from perdure.session.messages import (
     InFlightMessage,
     MediaPart,

@@ -1,0 +1,1 @@
+"""From what is in flight to what a log can hold."""
