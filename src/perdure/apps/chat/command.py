@@ -12,7 +12,7 @@ import typer
 
 from perdure.apps.chat.answering import Answering
 from perdure.apps.chat.conversation import Conversation
-from perdure.apps.chat.performing import RESUMING, pending_questions, performed
+from perdure.apps.chat.performing import PASTED, RESUMING, pending_questions, performed
 from perdure.apps.chat.permitting import (
     ApproveOption,
     CommandsOption,
@@ -37,6 +37,7 @@ from perdure.apps.terminal.telling import JsonTeller, QuietTeller, Teller, TextT
 from perdure.apps.terminal.text import safe
 from perdure.apps.terminal.typed import TypedLines
 from perdure.apps.wiring import scenario_in
+from perdure.client.agents.saying import credentials_in
 from perdure.client.store import Store
 from perdure.session.ids import StreamId
 
@@ -210,6 +211,8 @@ async def _one_turn(
             if before is None:
                 return INTERRUPTED
     await answering.use_model(chat)
+    if kinds := credentials_in(prompt):
+        remark(PASTED.format(", ".join(kinds)))
     reply = await performed(chat, chat.send(prompt), teller)
     if isinstance(teller, QuietTeller) and reply is not None:
         show(safe(reply.text))

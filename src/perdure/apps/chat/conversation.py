@@ -12,7 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from perdure.apps.chat.answering import Answering, Resumed
-from perdure.apps.chat.performing import RESUMING, Asked, Left, pending_questions, performed
+from perdure.apps.chat.performing import (
+    PASTED,
+    RESUMING,
+    Asked,
+    Left,
+    pending_questions,
+    performed,
+)
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer
 from perdure.apps.cli.options import ROOT
 from perdure.apps.terminal.drawing import drawn
@@ -21,6 +28,7 @@ from perdure.apps.terminal.output import counted, out_style, show, show_lines, w
 from perdure.apps.terminal.telling import JsonTeller, Teller
 from perdure.apps.terminal.typed import TypedLines, interrupts
 from perdure.client.agents.chat import Chat
+from perdure.client.agents.saying import credentials_in
 from perdure.client.agents.turn import Turn
 from perdure.errors import PerdureError, TurnFailed
 
@@ -143,6 +151,8 @@ class Conversation:
         chat = self._chat
         if chat is None:
             chat = self._chat = await self._answering.begin(self._cwd)
+        if kinds := credentials_in(text):
+            self._teller.remark(PASTED.format(", ".join(kinds)))
         await self._perform(chat, chat.send(text))
 
     async def _perform(

@@ -19,6 +19,7 @@ from perdure.client.agents.turn import Reply, Turn
 from perdure.events.types import AnyEvent, Event
 
 RESUMING = "going on with the turn that was interrupted"
+PASTED = "your message holds what looks like a credential ({}); it is stored and sent as it is"
 STOPPING = "stopping the turn; Ctrl-C again leaves it as it is"
 
 

@@ -20,6 +20,7 @@ from perdure.engine.turns.config import (
 from perdure.errors import ConfigError
 from perdure.models.protocol import ThinkingLevel
 from perdure.models.retry import RetryPolicy
+from perdure.secrets.pasted import PastePolicy
 from perdure.session.ledger import InterruptPolicy
 from perdure.tools.permissions import Permissions, Scope
 from perdure.tools.registry import ToolRegistry, registry_of
@@ -62,8 +63,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     and three times where there are none.
     `max_cost_microcents` (see `dollars`; 0: no limit) is what a session may spend on models,
     `on_exceed` what happens before a call that may cost more. `history` "text_only" keeps tool
-    calls of earlier turns out of the context. `permissions` is what its built-in tools may
-    touch; a session may only narrow them.
+    calls of earlier turns out of the context. `on_pasted` says what happens to a message that
+    holds a credential: ``warn``, ``redact`` it, or ``refuse`` the message. `permissions` is what
+    its built-in tools may touch; a session may only narrow them.
     """
 
     model: str = DEFAULT_MODEL
@@ -80,6 +82,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_cost_microcents: int = 0
     on_exceed: OnExceed = "pause_for_approval"
     history: History = "full"
+    on_pasted: PastePolicy = "warn"
     permissions: Permissions = Permissions()
 
     @property

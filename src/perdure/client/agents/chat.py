@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.client.agents.resting import Resting
+from perdure.client.agents.saying import Said, message_of
 from perdure.client.agents.turn import Signals, Turn
 from perdure.client.conversation.appending import settled
 from perdure.engine.turns.state import TurnState
@@ -12,12 +13,9 @@ from perdure.errors import HeadConflict, InvalidTransition
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import Entry
 from perdure.session.kinds import MESSAGE
-from perdure.session.messages import InFlightMessage, Message, user
+from perdure.session.messages import InFlightMessage
 from perdure.session.notes import Queued, SessionCancelled
 from perdure.stores.protocol import Commit, Write
-
-Said = str | Message
-"""What a person says: text, or a message of role ``user``."""
 
 
 class Chat(Resting):
@@ -32,11 +30,11 @@ class Chat(Resting):
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
         process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
-        it), TurnFailed.
+        it), TurnFailed. SecretPasted for a credential, where the agent refuses them.
         """
         self._require_idle("send")
         durable, contents = settled(said)
-        message = _message(durable)
+        message = message_of(durable, self.agent.on_pasted)
 
         async def work(signals: Signals) -> TurnState:
             return await self._running.new_turn(message, contents, signals)
@@ -59,7 +57,7 @@ class Chat(Resting):
         When the turn has just ended, it becomes an ordinary message.
         """
         durable, contents = settled(said)
-        message = _message(durable)
+        message = message_of(durable, self.agent.on_pasted)
         return (await self.session.append_many([message], contents=contents))[0]
 
     async def follow_up(self, said: Said | InFlightMessage) -> Entry:
@@ -68,7 +66,7 @@ class Chat(Resting):
         Durable: when this returns. Raises: InvalidTransition when no turn is open.
         """
         durable, contents = settled(said)
-        message = _message(durable)
+        message = message_of(durable, self.agent.on_pasted)
         body = Queued(MESSAGE, msgspec.Raw(encode(message)), mode="follow_up")
         environment = self._running.environment
         while True:
@@ -115,13 +113,3 @@ class Chat(Resting):
         self._is_closed = True
         await self.abort()
         await self.session.end(reason)
-
-
-def _message(said: Said) -> Message:
-    message = user(said) if isinstance(said, str) else said
-    if message.role != "user":
-        raise ValueError(
-            f"send what a person says, such as user('...'); to add a message of role "
-            f"{message.role} to the conversation, append it to the session"
-        )
-    return message
