@@ -29,6 +29,9 @@ _SECRET_BELOW = {
 }
 """Folder -> how names of secrets anywhere below it begin."""
 
+_RECORDS = [".perdure", "records"]
+"""The record folders of flows, which their roles work in; all else of ``.perdure`` is a secret."""
+
 _SYSTEM_SECRETS = (
     ("etc", "shadow"),
     ("etc", "gshadow"),
@@ -70,7 +73,10 @@ def is_secret(names: Sequence[str], *, is_absolute: bool = False) -> bool:
     Shape: `names` from the top down; `is_absolute`: the top is that of the file system.
     """
     folded = [folded_name(name) for name in names]
-    if any(name in _SECRET or name.startswith(".env") for name in folded):
+    if any(
+        (name in _SECRET and folded[place : place + 2] != _RECORDS) or name.startswith(".env")
+        for place, name in enumerate(folded)
+    ):
         return True
     if is_absolute and _begins(folded, _SYSTEM_SECRETS):
         return True

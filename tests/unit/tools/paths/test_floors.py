@@ -65,3 +65,12 @@ def test_the_system_is_protected_from_the_top_only(path: str) -> None:
 def test_a_name_folds_to_what_the_coarsest_file_system_sees() -> None:
     assert folded_name(".GIT . .") == ".git"
     assert folded_name(".git::$INDEX_ALLOCATION") == ".git"
+
+
+def test_of_perdures_own_folder_only_the_records_of_flows_may_be_read_and_written() -> None:
+    assert not is_protected((".perdure", "records", "f", "plan.md"))
+    assert is_secret((".perdure",))
+    assert is_secret((".perdure", "key"))
+    assert is_secret((".perdure", "records", ".ssh", "id"))
+    assert is_protected((".perdure", "records", ".git", "hooks"))
+    assert is_secret((".perdure", ".perdure", "records", "key"))
