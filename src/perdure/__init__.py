@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from perdure.engine.hooks.registry import Hooks as Hooks
     from perdure.engine.turns.config import Budget as Budget
     from perdure.engine.turns.config import Limits as Limits
-    from perdure.engine.hooks.points import Block as Block
-    from perdure.engine.hooks.registry import Hooks as Hooks
     from perdure.errors import AlreadyAnswered as AlreadyAnswered
     from perdure.errors import AmbiguousId as AmbiguousId
     from perdure.errors import BackupDamaged as BackupDamaged
@@ -70,6 +68,7 @@ if TYPE_CHECKING:
     from perdure.errors import LeaseHeld as LeaseHeld
     from perdure.errors import LeaseLost as LeaseLost
     from perdure.errors import MalformedResponse as MalformedResponse
+    from perdure.errors import McpUnavailable as McpUnavailable
     from perdure.errors import ModelError as ModelError
     from perdure.errors import ModelRefused as ModelRefused
     from perdure.errors import ModelUnavailable as ModelUnavailable
@@ -95,6 +94,7 @@ if TYPE_CHECKING:
     from perdure.errors import StoreUnavailable as StoreUnavailable
     from perdure.errors import ToolDenied as ToolDenied
     from perdure.errors import ToolError as ToolError
+    from perdure.errors import ToolLost as ToolLost
     from perdure.errors import ToolTimeout as ToolTimeout
     from perdure.errors import ToolUnavailable as ToolUnavailable
     from perdure.errors import TurnFailed as TurnFailed
@@ -139,6 +139,7 @@ if TYPE_CHECKING:
     from perdure.session.search.values import Hit as Hit
     from perdure.session.tree import TreeNode as TreeNode
     from perdure.tools.declare import tool as tool
+    from perdure.tools.permissions import Permissions as Permissions
     from perdure.tools.spec import ToolCall as ToolCall
     from perdure.tools.spec import ToolOutput as ToolOutput
     from perdure.tools.spec import ToolSpec as ToolSpec
@@ -212,6 +213,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "LeaseHeld",
         "LeaseLost",
         "MalformedResponse",
+        "McpUnavailable",
         "ModelError",
         "ModelRefused",
         "ModelUnavailable",
@@ -237,6 +239,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "StoreUnavailable",
         "ToolDenied",
         "ToolError",
+        "ToolLost",
         "ToolTimeout",
         "ToolUnavailable",
         "TurnFailed",
@@ -293,6 +296,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "perdure.session.search.values": ("Hit",),
     "perdure.session.tree": ("TreeNode",),
     "perdure.tools.declare": ("tool",),
+    "perdure.tools.permissions": ("Permissions",),
     "perdure.tools.spec": (
         "ToolCall",
         "ToolOutput",

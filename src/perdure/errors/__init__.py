@@ -12,6 +12,8 @@
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
     │                CredentialsRefused · MalformedResponse
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied · ToolUnavailable
+    │                ToolLost
+    ├ McpUnavailable
     ├ EgressError    EgressDenied
     ├ EngineError    InvalidTransition · TurnFailed · UnsafeReplay · HookBlocked · FlowRefusal
     ├ FormatError    InvalidWorkflow · a file or a session that cannot be read or written
@@ -24,7 +26,6 @@ that callers branch on ``code`` and fields and never on text. Misuse of an API b
 
 from __future__ import annotations
 
-from perdure.errors.egress import EgressDenied, EgressError
 from perdure.errors.engine import (
     ConfigError,
     EngineError,
@@ -56,8 +57,8 @@ from perdure.errors.models import (
     RateLimited,
 )
 from perdure.errors.operating import BackupDamaged, CopyConflict, StoreExists
+from perdure.errors.outside import EgressDenied, EgressError, SecretMissing, SecretPasted
 from perdure.errors.root import PerdureError
-from perdure.errors.secrets import SecretMissing, SecretPasted
 from perdure.errors.stores import (
     HeadConflict,
     IdempotencyMismatch,
@@ -84,8 +85,10 @@ from perdure.errors.stores import (
 )
 from perdure.errors.tools import (
     InvalidArguments,
+    McpUnavailable,
     ToolDenied,
     ToolError,
+    ToolLost,
     ToolTimeout,
     ToolUnavailable,
     UnknownTool,
@@ -123,6 +126,7 @@ __all__ = [
     "LeaseHeld",
     "LeaseLost",
     "MalformedResponse",
+    "McpUnavailable",
     "ModelError",
     "ModelRefused",
     "ModelUnavailable",
@@ -148,6 +152,7 @@ __all__ = [
     "StoreUnavailable",
     "ToolDenied",
     "ToolError",
+    "ToolLost",
     "ToolTimeout",
     "ToolUnavailable",
     "TurnFailed",

@@ -49,7 +49,25 @@ class ToolDenied(ToolError):
     code = "tool_denied"
 
 
+class ToolLost(ToolError):
+    """The connection to the tool broke off while it ran: nobody knows whether it took effect."""
+
+    code = "tool_lost"
+
+
 class ToolUnavailable(ToolError):
     """The machine, or the configuration, lacks what the tool needs to do its work."""
 
     code = "tool_unavailable"
+
+
+class McpUnavailable(PerdureError):
+    """A server that an agent needs could not be started, reached, or understood."""
+
+    code = "mcp_unavailable"
+    retryable = True
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(f"the MCP server {server!r} cannot be used: {reason}")
+        self.server = server
+        self.reason = reason

@@ -25,7 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "import": "perdure.apps.cli.imports",
     "export": "perdure.apps.cli.transfer",
     "inbox": "perdure.apps.cli.inbox",
-    "grants": "perdure.apps.cli.grants",
+    "grants": "perdure.apps.chat.grants",
     "store": "perdure.apps.cli.stores",
     "models": "perdure.apps.cli.models",
     "doctor": "perdure.apps.cli.doctor",

@@ -1,8 +1,30 @@
-"""What is wrong with a secret: it is nowhere, or where it must not be. Never shows a value."""
+"""Why nothing was sent, or came back, and what is wrong with a secret that was to go along.
+
+No message shows an address, a path or a value.
+"""
 
 from __future__ import annotations
 
 from perdure.errors.engine import ConfigError
+from perdure.errors.root import PerdureError
+
+
+class EgressError(PerdureError):
+    """A request to the outside could not be made or was not answered."""
+
+    code = "egress_error"
+    retryable = True
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class EgressDenied(EgressError):
+    """A rule forbids where the request was to go; nothing was sent."""
+
+    code = "egress_denied"
+    retryable = False
 
 
 class SecretMissing(ConfigError):
