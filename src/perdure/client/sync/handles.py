@@ -12,6 +12,7 @@ import msgspec
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat as AsyncChat
+from perdure.client.agents.hosting import Host
 from perdure.client.agents.resting import ChatStatus
 from perdure.client.agents.runtime import Runtime as AsyncRuntime
 from perdure.client.agents.saying import Said
@@ -693,6 +694,11 @@ class Runtime(Handle[AsyncRuntime]):
             )
         )
         super().__init__(portal, made)
+
+    @property
+    def host(self) -> Host:
+        """See the original."""
+        return self.asynchronous.host
 
     def start(
         self,
