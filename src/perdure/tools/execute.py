@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from perdure.errors import PerdureError, ToolDenied, ToolError, ToolTimeout
+from perdure.errors import PerdureError, ToolDenied, ToolError, ToolLost, ToolTimeout
 from perdure.secrets.masking import masked
 from perdure.session.clock import Clock
 from perdure.session.ledger import ToolOutcome
@@ -73,6 +73,8 @@ def failed_run(tool: str, error: BaseException) -> ToolRun:
         outcome = "timeout"
     elif isinstance(error, ToolDenied):
         outcome = "refused"
+    elif isinstance(error, ToolLost):
+        outcome = "unknown"
     message = str(error) if isinstance(error, ToolError) else f"{tool}: {_told(error)}"
     code = error.code if isinstance(error, PerdureError) else ToolError.code
     message = masked(message)  # it may repeat what somebody wrote, a credential too

@@ -10,6 +10,7 @@ import msgspec
 
 from perdure.secrets.vault import Taint, Vault
 from perdure.session.ledger import Effect, UnknownPolicy
+from perdure.session.media.inline import InlineMedia
 from perdure.session.messages import MediaPart
 from perdure.tools.permissions import Permissions
 
@@ -53,11 +54,14 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What a tool gives back. `ends_session` closes the session when the turn is finished."""
+    """What a tool gives back: text, and media as handles or as content that is then kept.
+
+    `ends_session` closes the session when the turn is finished.
+    """
 
     text: str
     is_error: bool = False
-    media: tuple[MediaPart, ...] = ()
+    media: tuple[MediaPart | InlineMedia, ...] = ()
     ends_session: bool = False
 
 

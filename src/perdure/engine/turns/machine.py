@@ -33,7 +33,7 @@ RULES: Mapping[tuple[Phase, type], Handler] = {
     (Phase.CALLING, inputs.NothingToSummarise): outcomes.nothing_to_summarise,
     (Phase.CALLING, inputs.CallFailed): outcomes.call_failed,
     (Phase.BACKOFF, inputs.Waited): outcomes.waited,
-    (Phase.RUNNING, inputs.ToolReturned): outcomes.tool_returned,
+    (Phase.RUNNING, inputs.ToolReturned): takeover.tool_returned,
     (Phase.ASKING, inputs.Woken): takeover.woken,
     (Phase.READY, inputs.Aborted): outcomes.aborted,
     (Phase.CALLING, inputs.Aborted): outcomes.aborted,

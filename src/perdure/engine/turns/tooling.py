@@ -11,7 +11,9 @@ from perdure.engine.turns.state import OpenTool
 from perdure.errors import InvalidArguments, UnknownTool
 from perdure.models.stream import invalid_json
 from perdure.secrets.vault import Taint, Vault
-from perdure.session.messages import ToolCallPart
+from perdure.session.durable.settling import media_part
+from perdure.session.media.inline import InlineMedia
+from perdure.session.messages import MediaPart, ToolCallPart
 from perdure.stores.chain import blob_hash
 from perdure.tools.execute import ToolRun, failed_run, run_tool
 from perdure.tools.spec import ToolCall
@@ -51,10 +53,11 @@ async def _run(environment: Environment, open_tool: OpenTool) -> ToolRun:
 
 def _returned(run: ToolRun) -> ToolReturned:
     """`run` as the machine takes it; where its text was cut, the whole is kept and named."""
-    text, whole, contents = run.output.text, None, ()
+    text, whole = run.output.text, None
+    media, contents = _settled(run.output.media)
     if run.whole is not None:
         content = run.whole.encode(errors="replace")
-        whole, contents = SCHEME + blob_hash(content), (content,)
+        whole, contents = SCHEME + blob_hash(content), (*contents, content)
         text = f"{text}\n[cut; read_media gives the whole of it: {whole}, {len(content)} bytes]"
     return ToolReturned(
         text=text,
@@ -62,8 +65,17 @@ def _returned(run: ToolRun) -> ToolReturned:
         error=run.error,
         error_code=run.error_code,
         duration_ms=run.duration_ms,
-        media=run.output.media,
+        media=media,
         ends_session=run.output.ends_session,
         whole=whole,
         contents=contents,
     )
+
+
+def _settled(
+    media: tuple[MediaPart | InlineMedia, ...],
+) -> tuple[tuple[MediaPart, ...], tuple[bytes, ...]]:
+    """`media` as handles, and the contents that are to be kept under them, each once."""
+    contents = dict.fromkeys(part.content for part in media if isinstance(part, InlineMedia))
+    parts = (media_part(part) if isinstance(part, InlineMedia) else part for part in media)
+    return tuple(parts), tuple(contents)

@@ -7,8 +7,10 @@ import pytest
 from perdure.models.scenario import CallTools, ScriptedCall
 from perdure.session.codec import body_of
 from perdure.session.ledger import ToolFinished
+from perdure.session.media.inline import media
+from perdure.session.messages import ToolResultPart
 from perdure.tools.declare import tool
-from perdure.tools.spec import ToolCall
+from perdure.tools.spec import ToolCall, ToolOutput
 from tests.fakes.chats import Stage, says
 
 
@@ -65,3 +67,22 @@ async def test_a_tool_that_raises_what_is_no_exception_does_not_wedge_its_sessio
     assert (await chat.send("go")).text == "I see."
     result = next(m for m in await chat.session.messages() if m.role == "tool")
     assert "very" in result.text
+
+
+@tool(effect="read")
+async def draw() -> ToolOutput:
+    """Draw a picture, twice the same."""
+    picture = media(b"\x89PNG\r\n\x1a\n" + b"p" * 20)
+    return ToolOutput("two pictures", media=(picture, picture))
+
+
+async def test_pictures_that_a_tool_returns_are_kept_by_content() -> None:
+    stage = Stage(says(CallTools((ScriptedCall("draw", "{}", id="c1"),))), says("ok"))
+    chat = await stage.chat([draw])
+    await chat.send("go")
+    result = next(m for m in await chat.session.messages() if m.role == "tool")
+    (part,) = [p for p in result.parts if isinstance(p, ToolResultPart)]
+    first, second = part.media
+    assert first == second
+    content = await stage.memory.blob(first.handle.removeprefix("media://"))
+    assert content.startswith(b"\x89PNG")

@@ -29,11 +29,11 @@ def ask_how_to_go_on(scribe: Scribe, call_seq: int) -> None:
 
 
 def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
-    """A tool was running when its process died."""
+    """A tool was running when its process died, or the connection to it broke off."""
     question = Question(
         topic="unknown_outcome",
         text=(
-            f"perdure was stopped while {started.tool} ran; it may have taken effect. "
+            f"{started.tool} was cut off while it ran; it may have taken effect. "
             "retry: run it again; skip: tell the model that nobody knows; "
             "done: it did take effect, tell the model so (add a note with its result)."
         ),

@@ -1,7 +1,8 @@
 """What the machine does when another process takes a turn over, or a person has answered.
 
 An intent without an outcome is never simply performed again: a model call follows the turn's
-``on_interrupt``, a tool its own ``on_unknown``.
+``on_interrupt``, a tool its own ``on_unknown``. A tool whose connection broke off while it ran is
+such an intent too, though nobody died.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from perdure.engine.turns import inputs
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.rules.asking import args_hash, ask_about_tool, ask_how_to_go_on
 from perdure.engine.turns.rules.ending import finish, settle_call
+from perdure.engine.turns.rules.outcomes import tool_returned as tool_finished
 from perdure.engine.turns.rules.progress import (
     attempt_again,
     call_model,
@@ -35,9 +37,12 @@ from perdure.session.messages import Message, TextPart, ToolResultPart
 from perdure.session.notes import Answer, LeafMoved
 
 UNKNOWN_TEXT = (
-    "Outcome unknown: perdure was stopped while the tool ran. It may or may not have taken effect; "
+    "Outcome unknown: the tool was cut off while it ran. It may or may not have taken effect; "
     "check before doing it again."
 )
+MAX_LOST_ATTEMPTS = 3
+"""How often a tool that may be retried is begun whose connection breaks off each time."""
+
 CONTINUE_TEXT = (
     "Your last answer was cut off. Go on exactly where it stops, without repeating any of it."
 )
@@ -96,6 +101,31 @@ def _go_on_after_cut(scribe: Scribe, policy: InterruptPolicy | str, config: Turn
     call_model(scribe, config)
 
 
+def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnConfig) -> None:
+    """Keep the result; where the tool itself was lost, its policy decides."""
+    if happened.outcome != "unknown":
+        tool_finished(scribe, happened, config)
+        return
+    open_tool = scribe.state.open_tool
+    assert open_tool is not None
+    started = open_tool.started
+    lost = ToolFinished(
+        id=started.id,
+        tool=started.tool,
+        outcome="unknown",
+        succeeded=False,
+        error=happened.error,
+        error_code=happened.error_code,
+        duration_ms=happened.duration_ms,
+    )
+    scribe.side(lost, open_tool.seq)
+    may_repeat = started.on_unknown == "retry" and started.attempt < MAX_LOST_ATTEMPTS
+    if started.on_unknown == "retry" and not may_repeat:
+        _tell_unknown(scribe, config)
+    else:
+        settle(scribe, happened, config)
+
+
 def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
     """The process died while a tool ran: its outcome is unknown, then its policy decides."""
     open_tool = scribe.state.open_tool
@@ -112,7 +142,7 @@ def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None
     settle(scribe, happened, config)
 
 
-def settle(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
+def settle(scribe: Scribe, happened: inputs.Lost | inputs.ToolReturned, config: TurnConfig) -> None:
     """Do what the tool's ``on_unknown`` says about a run nobody knows the outcome of."""
     open_tool = scribe.state.open_tool
     assert open_tool is not None
@@ -122,10 +152,14 @@ def settle(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
     elif started.on_unknown == "ask":
         ask_about_tool(scribe, open_tool.seq, started)
     else:
-        settle_call(
-            scribe, scribe.state.pending[0], "unknown", UNKNOWN_TEXT, error_code="unknown_outcome"
-        )
-        start_tools(scribe, config)
+        _tell_unknown(scribe, config)
+
+
+def _tell_unknown(scribe: Scribe, config: TurnConfig) -> None:
+    settle_call(
+        scribe, scribe.state.pending[0], "unknown", UNKNOWN_TEXT, error_code="unknown_outcome"
+    )
+    start_tools(scribe, config)
 
 
 def _run_again(scribe: Scribe, started: ToolStarted) -> None:
@@ -184,10 +218,7 @@ def _settle_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
         _run_again(scribe, started)
         return
     if answer.choice == "skip":
-        settle_call(
-            scribe, scribe.state.pending[0], "unknown", UNKNOWN_TEXT, error_code="unknown_outcome"
-        )
-        start_tools(scribe, config)
+        _tell_unknown(scribe, config)
         return
     text = answer.note or f"{answer.by} confirms that the tool took effect."
     finished = ToolFinished(

@@ -117,6 +117,31 @@ def test_a_tool_that_must_never_be_repeated_is_told_as_unknown() -> None:
     assert effect.tool.started.id == "c2"
 
 
+LOST = inputs.ToolReturned("gone", "unknown", "its server is gone", "tool_lost")
+"""The process lives, the connection to the tool broke off."""
+
+
+@pytest.mark.parametrize("policy", ["retry", "ask", "never"])
+def test_a_tool_that_is_cut_off_follows_its_policy_like_one_whose_process_died(
+    policy: str,
+) -> None:
+    died, cut = in_a_tool(policy), in_a_tool(policy)
+    died.happens(inputs.Lost())
+    cut.happens(LOST)
+    assert cut.log.kinds == died.log.kinds
+    assert type(effect_of(cut.state)) is type(effect_of(died.state))
+    assert cut.log.bodies(ToolFinished)[0].error == "its server is gone"
+
+
+def test_a_tool_that_is_cut_off_each_time_is_not_begun_for_ever() -> None:
+    course = in_a_tool("retry")
+    for _ in range(3):
+        course.happens(LOST)
+    attempts = [tool.attempt for tool in course.log.bodies(ToolStarted) if tool.id == "c1"]
+    assert attempts == [1, 2, 3]
+    assert "may or may not have taken effect" in course.log.messages[-1].text
+
+
 @pytest.mark.parametrize("choice", ["retry", "skip", "done"])
 def test_a_tool_that_asks_does_what_is_answered(choice: str) -> None:
     course = in_a_tool("ask")
