@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from perdure.engine.holding import SCHEME, held
 from perdure.engine.turns.environment import Environment
-from perdure.engine.turns.holding import SCHEME, held
 from perdure.engine.turns.inputs import ToolReturned
 from perdure.engine.turns.state import OpenTool
 from perdure.errors import InvalidArguments, UnknownTool
@@ -44,7 +44,7 @@ async def _run(environment: Environment, open_tool: OpenTool) -> ToolRun:
         working_dir=environment.working_dir,
         permissions=environment.permissions,
         secrets=Taint(environment.vault or Vault({}, lambda account: None)),
-        read_media=partial(held, environment),
+        read_media=partial(held, environment.store, environment.stream),
     )
     if environment.run_tool is not None:
         return await environment.run_tool(spec, call)

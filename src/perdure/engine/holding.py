@@ -8,33 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perdure.engine.turns.environment import Environment
 from perdure.errors import EntryNotFound, ToolDenied, ToolError
 from perdure.session.codec import body_of
+from perdure.session.ids import StreamId
 from perdure.session.kinds import MESSAGE
 from perdure.session.ledger import ToolFinished
 from perdure.session.messages import MediaPart, Message, ToolResultPart
+from perdure.stores.protocol import SessionStore
 
 SCHEME = "media://"
 
 _WHO = "read_media"
 
 
-async def held(environment: Environment, handle: str) -> bytes:
-    """The content of `handle`, if the session holds it.
+async def held(store: SessionStore, stream: StreamId, handle: str) -> bytes:
+    """The content of `handle`, if the session `stream` holds it.
 
     Raises: ToolDenied when it does not; ToolError when the content is gone.
     """
-    if not await _is_held(environment, handle):
+    if not await _is_held(store, stream, handle):
         raise ToolDenied(_WHO, "this session holds no such thing")
     try:
-        return await environment.store.blob(handle.removeprefix(SCHEME))
+        return await store.blob(handle.removeprefix(SCHEME))
     except EntryNotFound:
         raise ToolError(_WHO, "it is no longer kept") from None
 
 
-async def _is_held(environment: Environment, handle: str) -> bool:
-    store, stream = environment.store, environment.stream
+async def _is_held(store: SessionStore, stream: StreamId, handle: str) -> bool:
     for note in await store.notes(stream, (ToolFinished.kind,)):
         body = body_of(note)
         if isinstance(body, ToolFinished) and body.whole == handle:
