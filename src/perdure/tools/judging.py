@@ -70,17 +70,20 @@ Judge = Callable[[ToolCallPart, frozenset[str]], Ruling]
 
 
 def judge_of(
-    registry: ToolRegistry, permissions: Permissions, granted: frozenset[str] = frozenset()
+    registry: ToolRegistry,
+    permissions: Permissions,
+    granted: frozenset[str] = frozenset(),
+    rules: RuleSet | None = None,
 ) -> Judge:
     """The judge of turns that have the tools of `registry` under `permissions`.
 
-    `granted` is what people allowed for the whole session before.
+    `granted` is what people allowed for the whole session before; `rules` as in `judged`.
     """
 
     def judge(call: ToolCallPart, in_turn: frozenset[str]) -> Ruling:
         if call.name not in registry.names:
             return Ruling("run")  # calls of unknown tools are answered elsewhere
-        return judged(registry.get(call.name), call.args, permissions, granted | in_turn)
+        return judged(registry.get(call.name), call.args, permissions, granted | in_turn, rules)
 
     return judge
 

@@ -47,6 +47,9 @@ def test_a_judge_knows_the_tools_the_permissions_and_the_grants_of_the_session()
     assert judge_of(registry, mode("ask"))(call, frozenset()).decision == "ask"
     assert judge_of(registry, mode("ask"))(call, granted).decision == "run"
     assert judge_of(registry, mode("ask"), granted)(call, frozenset()).decision == "run"
+    strict = RuleSet({"process": "ask"}, honours_grants=False)
+    judge = judge_of(registry, mode("auto"), granted, strict)
+    assert judge(call, granted).decision == "ask"
     other = ToolCallPart("c", "other", {})
     assert judge_of(registry, mode("plan"))(other, frozenset()).decision == "run"
 
