@@ -254,6 +254,7 @@ _SIMPLE: Mapping[str, str] = {
     notes.Adopted.kind: "session:adopted",
     notes.ImportSource.kind: "session:imported",
     notes.ImportedRecord.kind: "session:imported_record",
+    notes.RoleImported.kind: "session:role_imported",
     notes.Question.kind: "inbox:question",
     notes.Answer.kind: "inbox:answer",
     ledger.ModelCalled.kind: "agent:model_called",
@@ -283,6 +284,7 @@ _SIMPLE: Mapping[str, str] = {
     flows.FeedbackAsked.kind: "flow:feedback_consent_requested",
     flows.FeedbackDecided.kind: "flow:feedback_consent_resolved",
     flows.FlowCompleted.kind: "flow:completed",
+    flows.FlowImported.kind: "flow:imported",
 }
 """Kind -> type of its event, whose payload is the fields of the body."""
 

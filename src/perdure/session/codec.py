@@ -62,6 +62,7 @@ _SIDE: tuple[type[SideBody], ...] = (
     notes.Adopted,
     notes.ImportSource,
     notes.ImportedRecord,
+    notes.RoleImported,
     notes.Question,
     notes.Answer,
     ledger.TurnStarted,

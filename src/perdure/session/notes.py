@@ -224,6 +224,19 @@ class ImportedRecord(SideBody, frozen=True):
     type: str
 
 
+class RoleImported(SideBody, frozen=True):
+    """What a role's session was when it was imported, and what its operator had been shown.
+
+    Shape: `session` is a ``transcript.json`` of the seeds' layout, `feed` the items of a
+    ``feed.json``, both as they were read. Its messages are entries of the tree, too.
+    """
+
+    kind: ClassVar[str] = "role_imported"
+
+    session: dict[str, object]
+    feed: tuple[dict[str, object], ...]
+
+
 class Question(SideBody, frozen=True, omit_defaults=True):
     """Something that waits for a person. It is about the entry that asked.
 

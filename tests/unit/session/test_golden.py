@@ -64,6 +64,7 @@ from perdure.session.notes import (
     Pin,
     Question,
     Queued,
+    RoleImported,
     SessionCancelled,
     SessionEnded,
     SessionExported,
@@ -185,6 +186,7 @@ EXPECTED: tuple[Body, ...] = (
     TurnFinished("cancelled"),
     ToolFinished("c1", "t", "ok", succeeded=True, whole="media://sha256-" + "1" * 64),
     NodeEntered("plan", "f1"),
+    RoleImported({"roleName": "owner"}, ({"id": "owner_1"},)),
 )
 
 

@@ -46,6 +46,8 @@ def flow_state(log: Iterable[tuple[Entry, object]]) -> FlowState:
             state = state_after(state, entry, body)
         elif isinstance(body, kinds.FlowStarted):
             state = _started(entry, body)
+        elif isinstance(body, kinds.FlowImported):
+            state = _imported(entry, body)
         else:
             raise CorruptLog(entry.stream, entry.seq, "a flow's log begins with its flow_started")
     if state is None:
@@ -87,6 +89,12 @@ def _started(entry: Entry, body: kinds.FlowStarted) -> FlowState:
         record_summary=body.graph.summary,
     )
     return FlowState(run=run, graph=body.graph, start=body.start, head=entry.seq)
+
+
+def _imported(entry: Entry, body: kinds.FlowImported) -> FlowState:
+    run = msgspec.convert(body.run, FlowRun)
+    run = replace(run, record_name=body.graph.name, record_summary=body.graph.summary)
+    return FlowState(run, body.graph, start=(), head=entry.seq, sessions=body.sessions)
 
 
 # ---------------------------------------------------------------- where it runs, and what

@@ -308,10 +308,33 @@ class FlowCompleted(SideBody, frozen=True):
     kind: ClassVar[str] = "flow_completed"
 
 
+class FlowImported(SideBody, frozen=True):
+    """A flow that began elsewhere: where it stood when it was imported.
+
+    Shape: `run` is a ``flow.json`` of the seeds' layout as it was read, with paths of this
+    machine; `sessions` is role instance to the stream of its session.
+    """
+
+    kind: ClassVar[str] = "flow_imported"
+
+    run: dict[str, object]
+    graph: Graph
+    sessions: dict[str, StreamId]
+
+
 FLOW_BODIES: tuple[type[SideBody], ...] = (
     *(FlowStarted, WorkspaceBound, WorkflowChanged, NodeClaimed, NodeParked, NodeContinued),
-    *(HumanReplied, StopAsked, HandoffMade, HandoffAwaited, HandoffStaged, HandoffDeclined, RepairAsked),
+    *(
+        HumanReplied,
+        StopAsked,
+        HandoffMade,
+        HandoffAwaited,
+        HandoffStaged,
+        HandoffDeclined,
+        RepairAsked,
+    ),
     *(ConsentChanged, RoleConfigured, ForwardPassClosed, ImprovementChosen, ImprovementClaimed),
     *(ImprovementParked, FindingsMade, FeedbackAsked, FeedbackDecided, FlowCompleted),
+    FlowImported,
 )
 """Every kind of a flow's log."""

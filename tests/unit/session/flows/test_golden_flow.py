@@ -78,6 +78,7 @@ EXPECTED: tuple[SideBody, ...] = (
     kinds.FeedbackAsked("f.md"),
     kinds.FeedbackDecided(is_granted=True, by="me"),
     kinds.FlowCompleted(),
+    kinds.FlowImported({"flowId": "f"}, Graph("g", ()), {"owner": OWNER}),
 )
 
 

@@ -1,0 +1,358 @@
+"""The feed of a role: what an operator reads of its work, as a projection of two logs.
+
+The flow's log says when the role began, handed over, was sent back; the log of its session says
+what it thought, said and did. A feed is what both make of it, entry by entry. It is never stored
+and nothing of it is forgotten. An item is changed only while it is the newest (more is said) or
+pending (its outcome is not there yet), so whoever keeps a `FeedPoint` reads on from there, over
+any number of pages, and has the same feed as somebody who reads it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.session import ledger, notes
+from perdure.session.entries import Entry
+from perdure.session.flows import kinds
+from perdure.session.ids import StreamId
+from perdure.session.kinds import Compaction
+from perdure.session.messages import Message, TextPart, ThinkingPart
+
+FeedItemType = Literal[
+    "assistant",
+    "user",
+    "event",
+    "error",
+    "handoff",
+    "resume",
+    "repair",
+    "reasoning",
+    "tool",
+    "tool-success",
+    "tool-error",
+    "activation",
+]
+
+COMPACTION = "compaction"
+"""Label of the item that a compaction is while it runs, and key of it among what is pending."""
+
+replace = msgspec.structs.replace
+
+
+class FeedItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One item, in the seeds' field names. Shape: `id` is ``<role>_<number>``, numbers from 1."""
+
+    id: str
+    type: FeedItemType
+    label: str
+    text: str
+    reasoning_display: Literal["redacted"] | None = None
+
+
+class FeedPoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far the feed of a role was read, and what reading on needs.
+
+    `open` is the item that what is said next is added to; `pending` are those without an outcome,
+    by tool call. `nodes` are the nodes the role has begun. `entry` says what the next turn begins
+    with: a message perdure wrote, or what a person said.
+    """
+
+    role: str
+    count: int = 0
+    open: FeedItem | None = None
+    pending: dict[str, FeedItem] = {}
+    nodes: tuple[str, ...] = ()
+    entry: Literal["composed", "said"] = "composed"
+    is_turn_beginning: bool = False
+    flow_seq: int = -1
+    session_seq: int = -1
+
+
+Log = Iterable[tuple[Entry, object]]
+"""Entries with their decoded bodies."""
+
+_Step = tuple[FeedPoint, tuple[FeedItem, ...]]
+
+
+def feed_of(role: str, log: Log) -> tuple[FeedItem, ...]:
+    """The whole feed of a role instance. Shape: `log` is what `merged` gives."""
+    return changes(FeedPoint(role), log)[1]
+
+
+def changes(point: FeedPoint, log: Log) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
+    """The items that `log`, what came after `point`, adds or changes, as they now are."""
+    changed: dict[str, FeedItem] = {}
+    for entry, body in log:
+        point, items = feed_after(point, entry, body)
+        changed.update((item.id, item) for item in items)
+    return point, tuple(changed.values())
+
+
+def feed_after(
+    point: FeedPoint, entry: Entry, body: object
+) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
+    """`point` after one more entry, and what of the feed that adds or changes."""
+    if isinstance(body, kinds.FLOW_BODIES):
+        point = replace(point, flow_seq=entry.seq)
+    else:
+        point = replace(point, session_seq=entry.seq)
+    apply = _APPLY.get(type(body))
+    return (point, ()) if apply is None else apply(point, body)
+
+
+# ---------------------------------------------------------------- two logs, one order
+
+
+def merged(
+    flow: Sequence[tuple[Entry, object]], session: Sequence[tuple[Entry, object]]
+) -> Iterator[tuple[Entry, object]]:
+    """The log of a flow and that of a role's session in one order: that of time.
+
+    What was committed together has one time: a claim then stands before the turn it begins, and
+    what a turn's end makes of the flow after that end.
+    """
+    i = j = 0
+    is_turn_due = False
+    while i < len(flow) and j < len(session):
+        is_beginning = isinstance(session[j][1], ledger.TurnStarted)
+        is_flow_first = flow[i][0].at < session[j][0].at
+        if flow[i][0].at == session[j][0].at:
+            is_flow_first = is_beginning and not is_turn_due
+        if is_flow_first:
+            is_turn_due = _begins_turn(flow[i][1], session[j][0].stream)
+            yield flow[i]
+            i += 1
+        else:
+            is_turn_due = is_turn_due and not is_beginning
+            yield session[j]
+            j += 1
+    yield from flow[i:]
+    yield from session[j:]
+
+
+def _begins_turn(body: object, session: StreamId) -> bool:
+    """Whether `body` is what the next turn of `session` begins with."""
+    if isinstance(body, kinds.NodeClaimed | kinds.ImprovementClaimed):
+        return body.session == session
+    return isinstance(body, kinds.RepairAsked) and session.endswith(f"__{body.role}")
+
+
+# ---------------------------------------------------------------- what the flow says
+
+
+def _claimed(point: FeedPoint, body: kinds.NodeClaimed) -> _Step:
+    if body.role != point.role:
+        return point, ()
+    nodes = point.nodes if body.node in point.nodes else (*point.nodes, body.node)
+    is_first = body.node not in point.nodes
+    point = replace(point, nodes=nodes, entry="composed" if body.text is None else "said")
+    if body.cause == "resume":
+        return _added(point, "resume", "Resumed", f"Node {body.node} resumed")
+    verb = "started" if is_first else "resumed"
+    return _added(point, "activation", "Activated", f"Node {body.node} {verb}")
+
+
+def _reflecting(point: FeedPoint, body: kinds.ImprovementClaimed) -> _Step:
+    if body.role != point.role:
+        return point, ()
+    point = replace(point, entry="composed" if body.text is None else "said")
+    return _added(point, "activation", "Activated", "Looking back at the flow")
+
+
+def _parked(point: FeedPoint, body: kinds.NodeParked | kinds.ImprovementParked) -> _Step:
+    """Waits are states of the flow; what went wrong is told."""
+    if body.role != point.role or body.reason not in ("autonomous-abort", "consent-denied"):
+        return point, ()
+    return _added(point, "error", "Stopped", body.detail or f"the turn ended: {body.reason}")
+
+
+def _repair(point: FeedPoint, body: kinds.RepairAsked) -> _Step:
+    if body.role != point.role:
+        return point, ()
+    point = replace(point, entry="composed")
+    return _added(point, "repair", "Repair", f"{body.summary} ({body.code}, {body.attempt})")
+
+
+def _handed(point: FeedPoint, body: kinds.HandoffMade) -> _Step:
+    if body.node not in point.nodes:
+        return point, ()
+    by = f", approved by {body.approved_by}" if body.approved_by else ""
+    told = ", ".join(f"{target.artifact} to {target.node}" for target in body.targets)
+    warned = "".join(f"\n{warning}" for warning in body.warnings)
+    return _added(point, "handoff", "Handoff", f"{body.node} handed {told}{by}{warned}")
+
+
+def _staged(point: FeedPoint, body: kinds.HandoffStaged) -> _Step:
+    if body.role != point.role:
+        return point, ()
+    told = ", ".join(f"{target.artifact} to {target.node}" for target in body.targets)
+    return _added(point, "event", "Approval", f"{body.node} wants to hand {told}")
+
+
+def _declined(point: FeedPoint, body: kinds.HandoffDeclined) -> _Step:
+    if body.role != point.role:
+        return point, ()
+    note = f": {body.note}" if body.note else ""
+    return _added(point, "event", "Declined", f"{body.by} declined the handoff{note}")
+
+
+def _awaited(point: FeedPoint, body: kinds.HandoffAwaited) -> _Step:
+    if body.node not in point.nodes:
+        return point, ()
+    return _added(point, "event", "Waiting", f"{body.node} waits for a handoff")
+
+
+def _configured(point: FeedPoint, body: kinds.RoleConfigured) -> _Step:
+    if body.role != point.role:
+        return point, ()
+    chosen = (
+        [] if body.model is None else [f"model {body.model}"],
+        [] if body.skills is None else [f"skills {', '.join(body.skills) or 'none'}"],
+        [] if body.tools is None else [f"tools {', '.join(body.tools) or 'none'}"],
+    )
+    told = "; ".join(word for words in chosen for word in words) or "as its agent says"
+    return _added(point, "event", "Configured", told)
+
+
+def _found(point: FeedPoint, body: kinds.FindingsMade) -> _Step:
+    if body.role != point.role:
+        return point, ()
+    return _added(point, "handoff", "Findings", f"wrote {body.findings}")
+
+
+# ---------------------------------------------------------------- what the session says
+
+
+def _turn_started(point: FeedPoint, _: ledger.TurnStarted) -> _Step:
+    return replace(point, is_turn_beginning=True), ()
+
+
+def _message(point: FeedPoint, message: Message) -> _Step:
+    if message.role == "user":
+        is_shown = not point.is_turn_beginning or point.entry == "said"
+        point = replace(point, is_turn_beginning=False, entry="composed")
+        return _added(point, "user", "You", message.text) if is_shown else (point, ())
+    return _said(point, message) if message.role == "assistant" else (point, ())
+
+
+def _said(point: FeedPoint, message: Message) -> _Step:
+    items: list[FeedItem] = []
+    for part in message.parts:
+        if isinstance(part, ThinkingPart):
+            shown = "redacted" if part.is_redacted else None
+            point, more = _coalesced(point, "reasoning", "Reasoning", part.text, shown)
+            items += more
+        elif isinstance(part, TextPart) and part.text:
+            point, more = _coalesced(point, "assistant", point.role, part.text)
+            items += more
+    return point, tuple(items)
+
+
+def _interrupted(point: FeedPoint, body: ledger.Interrupted) -> _Step:
+    point, said = _said(point, body.partial)
+    point, resumed = _added(point, "resume", "Resumed", "The answer was cut off and is taken up")
+    return point, (*said, *resumed)
+
+
+def _tool_started(point: FeedPoint, body: ledger.ToolStarted) -> _Step:
+    if body.id in point.pending:
+        return point, ()  # another attempt of the same call
+    told = msgspec.json.encode(body.input).decode()
+    return _pending(point, body.id, body.tool, f"{body.tool} {told}")
+
+
+def _tool_finished(point: FeedPoint, body: ledger.ToolFinished) -> _Step:
+    if body.id not in point.pending:  # it never ran: it was refused, or the turn had ended
+        point, _ = _pending(point, body.id, body.tool, body.tool)
+    return _settled(point, body.id, is_good=body.succeeded, why=body.error)
+
+
+def _model_called(point: FeedPoint, body: ledger.ModelCalled) -> _Step:
+    if body.purpose != "summary" or COMPACTION in point.pending:
+        return point, ()
+    return _pending(point, COMPACTION, COMPACTION, "Compacting the conversation")
+
+
+def _model_finished(point: FeedPoint, body: ledger.ModelFinished) -> _Step:
+    if body.error is None or COMPACTION not in point.pending or body.wait_s is not None:
+        return point, ()
+    return _settled(point, COMPACTION, is_good=False, why=body.error)
+
+
+def _compacted(point: FeedPoint, _: Compaction) -> _Step:
+    if COMPACTION not in point.pending:
+        return point, ()
+    return _settled(point, COMPACTION, is_good=True, why=None)
+
+
+def _imported(point: FeedPoint, body: notes.RoleImported) -> _Step:
+    """What was shown where the role comes from, under the ids it had there."""
+    items = tuple(msgspec.convert(item, FeedItem) for item in body.feed)
+    numbers = [int(n) for item in items if (n := item.id.rpartition("_")[2]).isdecimal()]
+    return replace(point, open=None, count=max((point.count, *numbers))), items
+
+
+# ---------------------------------------------------------------- items
+
+
+def _added(point: FeedPoint, type: FeedItemType, label: str, text: str) -> _Step:
+    item = FeedItem(f"{point.role}_{point.count + 1}", type, label, text)
+    return replace(point, count=point.count + 1, open=None), (item,)
+
+
+def _coalesced(
+    point: FeedPoint,
+    type: Literal["assistant", "reasoning"],
+    label: str,
+    text: str,
+    shown: Literal["redacted"] | None = None,
+) -> _Step:
+    """More of what the newest item says, or a new one where that is of another sort."""
+    said = point.open
+    if said is not None and said.type == type and said.reasoning_display == shown:
+        item = replace(said, text=f"{said.text}\n\n{text}")
+    else:
+        point, (item,) = _added(point, type, label, text)
+        item = replace(item, reasoning_display=shown)
+    return replace(point, open=item), (item,)
+
+
+def _pending(point: FeedPoint, key: str, label: str, text: str) -> _Step:
+    point, (item,) = _added(point, "tool", label, text)
+    return replace(point, pending=point.pending | {key: item}), (item,)
+
+
+def _settled(point: FeedPoint, key: str, *, is_good: bool, why: str | None) -> _Step:
+    """The outcome of what was pending, in its place."""
+    item = point.pending[key]
+    text = item.text if why is None else f"{item.text}\n{why}"
+    item = replace(item, type="tool-success" if is_good else "tool-error", text=text)
+    kept = {other: value for other, value in point.pending.items() if other != key}
+    return replace(point, pending=kept), (item,)
+
+
+_APPLY: Mapping[type[object], Callable[[FeedPoint, Any], _Step]] = {
+    kinds.NodeClaimed: _claimed,
+    kinds.ImprovementClaimed: _reflecting,
+    kinds.NodeParked: _parked,
+    kinds.ImprovementParked: _parked,
+    kinds.RepairAsked: _repair,
+    kinds.HandoffMade: _handed,
+    kinds.HandoffStaged: _staged,
+    kinds.HandoffDeclined: _declined,
+    kinds.HandoffAwaited: _awaited,
+    kinds.RoleConfigured: _configured,
+    kinds.FindingsMade: _found,
+    ledger.TurnStarted: _turn_started,
+    Message: _message,
+    ledger.Interrupted: _interrupted,
+    ledger.ToolStarted: _tool_started,
+    ledger.ToolFinished: _tool_finished,
+    ledger.ModelCalled: _model_called,
+    ledger.ModelFinished: _model_finished,
+    Compaction: _compacted,
+    notes.RoleImported: _imported,
+}
