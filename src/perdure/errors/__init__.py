@@ -93,7 +93,7 @@ from perdure.errors.tools import (
     ToolUnavailable,
     UnknownTool,
 )
-from perdure.errors.workflow import InvalidWorkflow
+from perdure.errors.workflow import InvalidAgentFile, InvalidSettings, InvalidWorkflow
 
 __all__ = [
     "AlreadyAnswered",
@@ -114,10 +114,12 @@ __all__ = [
     "HeadConflict",
     "HookBlocked",
     "IdempotencyMismatch",
+    "InvalidAgentFile",
     "InvalidArguments",
     "InvalidEntry",
     "InvalidParent",
     "InvalidQuery",
+    "InvalidSettings",
     "InvalidTransition",
     "InvalidWorkflow",
     "KeyMissing",

@@ -131,6 +131,8 @@ EXITS: dict[str, int] = {
     "invalid_parent": USAGE,
     "invalid_query": USAGE,
     "invalid_workflow": USAGE,
+    "invalid_agent_file": USAGE,
+    "invalid_settings": USAGE,
     "hook_blocked": FAILED,
     "not_a_store": USAGE,
     "key_missing": USAGE,

@@ -1,0 +1,1 @@
+"""Agents as files: ``*.agent.yaml`` read strictly, bound to agents, written again, found by id."""

@@ -1,0 +1,110 @@
+"""What may stand in an agent file: the type it is read as, and its JSON Schema is made from.
+
+The keys of the seed's ``agent.yaml`` come first; those below them are perdure's own.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from perdure.context.build import History
+from perdure.engine.turns.config import CompactionSettings, Limits, OnExceed, QueueModes
+from perdure.models.protocol import ThinkingLevel
+from perdure.secrets.pasted import PastePolicy
+from perdure.session.ledger import InterruptPolicy
+from perdure.tools.permissions import Permissions
+
+KEBAB = "^[a-z0-9]+(-[a-z0-9]+)*$"
+
+Text = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=1)]
+Milliseconds = Annotated[float, Meta(ge=0)]
+Microcents = Annotated[int, Meta(ge=0)]
+
+
+class FiledRetry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How often the agent's own model is tried, and how long it waits in between."""
+
+    max: Annotated[Count, Meta(description="Attempts, the first one included.")]
+    backoff: Annotated[
+        Literal["exponential", "linear"], Meta(description="How the waits grow.")
+    ] = "exponential"
+    backoff_ms: Annotated[Milliseconds, Meta(description="The first wait.")] = 2_000
+    cap_ms: Annotated[Milliseconds, Meta(description="The longest wait.")] = 60_000
+    factor: Annotated[
+        Annotated[float, Meta(ge=1)], Meta(description="By what exponential waits grow.")
+    ] = 2.0
+    jitter: Annotated[
+        Annotated[float, Meta(ge=0, le=1)],
+        Meta(description="The share by which a wait may be longer or shorter."),
+    ] = 0.2
+
+
+class FiledFallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A model that is called when the one before it cannot be."""
+
+    model: Annotated[Text, Meta(description="provider:name, or a name with `provider`.")]
+    provider: Annotated[Text | None, Meta(description="Whose model it is.")] = None
+    max_attempts: Annotated[Count, Meta(description="Attempts, the first one included.")] = 1
+
+
+class FiledBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a session of the agent may spend on models. 100,000,000 micro-cents are one dollar."""
+
+    max_cost_microcents: Annotated[Microcents, Meta(description="0: no limit.")]
+    on_exceed: Annotated[
+        OnExceed, Meta(description="What happens before a call that may cost more.")
+    ] = "pause_for_approval"
+
+
+class FiledDelegation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far the agent may hand work to other agents with the tool invoke_agent."""
+
+    max_agents: Annotated[Count, Meta(description="Child sessions of one session.")] = 16
+    max_depth: Annotated[
+        Annotated[int, Meta(ge=0)], Meta(description="How deep children may have children.")
+    ] = 3
+
+
+class AgentFile(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """An agent file, as it was written."""
+
+    id: Annotated[str, Meta(pattern=KEBAB, description="a-z, 0-9 and single hyphens.")]
+    model: Annotated[Text, Meta(description="provider:name, or a name with `provider`.")]
+    system_prompt: Annotated[
+        str, Meta(description="What the agent is told first; {{ctx.name}} is filled in.")
+    ]
+    name: Annotated[Text | None, Meta(description="What people call it.")] = None
+    description: Annotated[
+        Text | None, Meta(description="What it is for; agents that may invoke it are told.")
+    ] = None
+    provider: Annotated[Text | None, Meta(description="Whose model `model` is.")] = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    max_tokens: Annotated[Count | None, Meta(description="The longest answer.")] = None
+    reasoning_effort: ThinkingLevel = "off"
+    tools: Annotated[tuple[Text, ...], Meta(description="Built-in tools by name.")] = ()
+    memory: Annotated[
+        Literal["none", "summary"],
+        Meta(description="Whether old parts of a long conversation are summarised."),
+    ] = "summary"
+    retry: FiledRetry | None = None
+    fallback_chain: tuple[FiledFallback, ...] = ()
+    mcp_servers: tuple[dict[str, Any], ...] = ()
+
+    budget: FiledBudget | None = None
+    limits: Limits | None = None
+    permissions: Permissions | None = None
+    compaction: CompactionSettings | None = None
+    delegation: FiledDelegation | None = None
+    on_interrupt: Annotated[
+        InterruptPolicy, Meta(description="What happens to an answer that was cut off.")
+    ] = "retry"
+    queue_mode: QueueModes = "one-at-a-time"
+    restart_on_cut: bool = False
+    history: History = "full"
+    on_pasted: PastePolicy = "warn"

@@ -1,0 +1,230 @@
+"""An agent file as an agent: read strictly, refused with all its faults, each with its line.
+
+What the seed's format knows and perdure cannot do is a fault that says so; nothing is left out in
+silence. A file that holds a credential is refused before anything else of it is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from perdure.client.agents.agent import Agent, Fallback
+from perdure.client.agents.files.document import AgentFile, FiledFallback, FiledRetry
+from perdure.engine.turns.config import CompactionSettings, Limits
+from perdure.errors import ConfigError, InvalidAgentFile
+from perdure.models.catalogue import PROVIDERS
+from perdure.models.retry import RetryPolicy
+from perdure.models.yaml_nodes import Node, NodeReader
+from perdure.secrets.pasted import pasted
+from perdure.secrets.references import filled, names_in
+from perdure.tools.permissions import Permissions
+from perdure.workflow.typed import read_as
+
+SUFFIX = ".agent.yaml"
+MAX_BYTES = 1024 * 1024
+
+_NOT_YET: Mapping[str, str] = {
+    "input_schema": "perdure checks no input of agents; take it out, or say it in system_prompt",
+    "output_schema": "perdure checks no output of agents; take it out, or say it in system_prompt",
+}
+_PROVIDERS: Mapping[str, str] = {"gemini": "google"}
+"""The seed's names for providers that have another here."""
+
+
+def agent_in(file: Path) -> Agent:
+    """The agent that `file` describes.
+
+    Raises: InvalidAgentFile with every fault and its line; ConfigError when it cannot be read.
+    """
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read ({error.strerror})") from error
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"{file} has {len(content)} bytes, and no agent needs {MAX_BYTES}")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidAgentFile(str(file), ("line 1: it is not UTF-8",)) from error
+    return agent_of_text(text, str(file))
+
+
+def agent_of_text(text: str, name: str = "the agent file") -> Agent:
+    """The agent that the YAML `text` describes; `name` is what errors call it.
+
+    Raises: InvalidAgentFile with every fault and its line.
+    """
+    secrets = tuple(_secrets(text))
+    if secrets:
+        raise InvalidAgentFile(name, secrets)
+    nodes = NodeReader()
+    root = nodes.root(text)
+    if root is None or root.kind != "map":
+        if root is not None:
+            nodes.fault(root, "expected a mapping: id, model, system_prompt, ...")
+        raise InvalidAgentFile(name, nodes.faults)
+    places = {key.text: value for key, value in root.pairs}
+    filed = read_as(nodes, _told_what_is_not(nodes, root), AgentFile)
+    if filed is None:
+        raise InvalidAgentFile(name, nodes.faults)
+    agent = _Binding(nodes, places).agent(filed)
+    if agent is None:
+        raise InvalidAgentFile(name, nodes.faults)
+    return agent
+
+
+def _secrets(text: str) -> Iterator[str]:
+    """Where `text` holds credentials; never the values."""
+    found = False
+    for number, line in enumerate(text.splitlines(), 1):
+        for kind in sorted({kind for piece in _pieces(line) for kind in _kinds(piece)}):
+            found = True
+            yield f"line {number}: it holds what looks like a credential ({kind}); take it out"
+    without = "\n".join(line for line in text.splitlines() if not names_in(line))
+    whole = () if found else _kinds(without)  # a key of several lines
+    for kind in whole:
+        yield f"line 1: the file holds what looks like a credential ({kind}); take it out"
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    return pasted(text, "warn", "").kinds
+
+
+def _pieces(line: str) -> list[str]:
+    """`line`, or where it refers to secrets what stands around that, out of YAML's braces."""
+    return re.split(r"[{},]", filled(line, lambda _: "")) if names_in(line) else [line]
+
+
+def _told_what_is_not(nodes: NodeReader, root: Node) -> Node:
+    """`root` without the keys of the format that perdure cannot honour, which are faults."""
+    kept: list[tuple[Node, Node]] = []
+    for key, value in root.pairs:
+        if key.text in _NOT_YET:
+            nodes.fault(key, f"{key.text!r}: {_NOT_YET[key.text]}")
+        elif key.text == "memory" and _is_window(value):
+            nodes.fault(
+                value,
+                "memory 'window' drops messages, which perdure never does; 'summary' or 'none'",
+            )
+        elif key.text == "retry" and value.kind == "map":
+            kept.append((key, _without_retry_on(nodes, value)))
+        else:
+            kept.append((key, value))
+    return Node(root.line, root.kind, pairs=tuple(kept))
+
+
+def _is_window(node: Node) -> bool:
+    named = {key.text: value.text for key, value in node.pairs}
+    return "window" in (node.text, named.get("type"), named.get("strategy"))
+
+
+def _without_retry_on(nodes: NodeReader, node: Node) -> Node:
+    for key, _ in node.pairs:
+        if key.text == "retry_on":
+            nodes.fault(
+                key,
+                "'retry_on': which errors are tried again is fixed (docs/guides/models.md); take "
+                "it out",
+            )
+    left = tuple(pair for pair in node.pairs if pair[0].text != "retry_on")
+    return Node(node.line, node.kind, pairs=left)
+
+
+class _Binding:
+    """An agent file's values as an agent's; faults at the lines of their keys."""
+
+    def __init__(self, nodes: NodeReader, places: Mapping[str, Node]) -> None:
+        self._nodes = nodes
+        self._places = places
+
+    def agent(self, filed: AgentFile) -> Agent | None:
+        model = self._model("model", filed.model, filed.provider)
+        fallbacks = tuple(self._fallback(each) for each in filed.fallback_chain)
+        compaction = self._compaction(filed)
+        if filed.mcp_servers:
+            self._fault("mcp_servers", "agents of this version have no MCP servers; take it out")
+        if self._nodes.faults:
+            return None
+        delegation = filed.delegation
+        own = {} if delegation is None else msgspec.structs.asdict(delegation)
+        budget = filed.budget
+        money = {} if budget is None else msgspec.structs.asdict(budget)
+        try:
+            return Agent(
+                filed.id,
+                tools=filed.tools,
+                fallbacks=fallbacks,
+                model=model,
+                name=filed.name,
+                description=filed.description,
+                instructions=filed.system_prompt,
+                thinking_level=filed.reasoning_effort,
+                on_interrupt=filed.on_interrupt,
+                limits=filed.limits or Limits(),
+                retry=None if filed.retry is None else _policy(filed.retry),
+                compaction=compaction,
+                queue_mode=filed.queue_mode,
+                max_output_tokens=filed.max_tokens,
+                temperature=filed.temperature,
+                restart_on_cut=filed.restart_on_cut,
+                history=filed.history,
+                on_pasted=filed.on_pasted,
+                permissions=filed.permissions or Permissions(),
+                **own,
+                **money,
+            )
+        except ConfigError as error:
+            self._fault("tools", str(error))
+            return None
+
+    def _model(
+        self, key: Literal["model", "fallback_chain"], name: str, provider: str | None
+    ) -> str:
+        """``provider:name``; a fault where nobody knows the provider."""
+        named, colon, _ = name.partition(":")
+        known = ("scripted", *PROVIDERS)
+        if provider is None:
+            if not colon or named not in known:
+                self._fault(
+                    key,
+                    f"{name!r} says no provider; write provider:name, of: {', '.join(known)}",
+                )
+            return name
+        ours = _PROVIDERS.get(provider, provider)
+        if ours not in known:
+            self._fault(key, f"there is no provider {provider!r}; there are: {', '.join(known)}")
+        if name.startswith(f"{ours}:"):
+            return name
+        return f"{ours}:{name}"
+
+    def _fallback(self, filed: FiledFallback) -> Fallback:
+        model = self._model("fallback_chain", filed.model, filed.provider)
+        return Fallback(model, filed.max_attempts)
+
+    def _compaction(self, filed: AgentFile) -> CompactionSettings:
+        settings = filed.compaction or CompactionSettings()
+        if "memory" not in self._places:
+            return settings
+        is_enabled = filed.memory == "summary"
+        if filed.compaction is not None and filed.compaction.is_enabled != is_enabled:
+            self._fault("memory", "memory and compaction.is_enabled disagree; keep one")
+        return msgspec.structs.replace(settings, is_enabled=is_enabled)
+
+    def _fault(self, key: str, what: str) -> None:
+        self._nodes.fault(self._places.get(key, Node(1, "null")), what)
+
+
+def _policy(filed: FiledRetry) -> RetryPolicy:
+    return RetryPolicy(
+        max_attempts=filed.max,
+        first_wait_s=round(filed.backoff_ms / 1000, 9),
+        factor=filed.factor,
+        cap_s=round(filed.cap_ms / 1000, 9),
+        jitter=filed.jitter,
+        growth=filed.backoff,
+    )

@@ -1,0 +1,75 @@
+"""An agent as a file that reads as the same agent; the same agent is always the same bytes."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import msgspec
+
+from perdure.client.agents.agent import Agent, Fallback
+from perdure.client.agents.files.document import (
+    AgentFile,
+    FiledBudget,
+    FiledDelegation,
+    FiledFallback,
+    FiledRetry,
+)
+from perdure.engine.turns.config import CompactionSettings, Limits
+from perdure.errors import ConfigError
+from perdure.models.retry import RetryPolicy
+from perdure.tools.builtin.catalogue import BUILTIN
+from perdure.tools.permissions import Permissions
+from perdure.workflow.writing import yaml_of
+
+
+def agent_text(agent: Agent) -> str:
+    """`agent` as the text of an agent file.
+
+    Raises: ConfigError for a tool of the program's own: a file can only name built-in ones.
+    """
+    own = [spec.name for spec in agent.registry.tools if BUILTIN.get(spec.name) != spec]
+    if own:
+        raise ConfigError(
+            f"the tools {', '.join(own)} are functions of a program; a file only names built-in "
+            "ones"
+        )
+    delegation = FiledDelegation(agent.max_agents, agent.max_depth)
+    budget = FiledBudget(agent.max_cost_microcents, agent.on_exceed)
+    filed = AgentFile(
+        id=agent.id,
+        name=agent.name,
+        description=agent.description,
+        model=agent.model,
+        system_prompt=agent.instructions,
+        temperature=agent.temperature,
+        max_tokens=agent.max_output_tokens,
+        reasoning_effort=agent.thinking_level,
+        tools=agent.registry.names,
+        retry=None if agent.retry is None else _retry(agent.retry),
+        fallback_chain=tuple(
+            FiledFallback(link.model, max_attempts=link.max_attempts)
+            for link in cast("tuple[Fallback, ...]", agent.fallbacks)
+        ),
+        budget=budget if budget != FiledBudget(0) else None,
+        limits=agent.limits if agent.limits != Limits() else None,
+        permissions=agent.permissions if agent.permissions != Permissions() else None,
+        compaction=agent.compaction if agent.compaction != CompactionSettings() else None,
+        delegation=delegation if delegation != FiledDelegation() else None,
+        on_interrupt=agent.on_interrupt,
+        queue_mode=agent.queue_mode,
+        restart_on_cut=agent.restart_on_cut,
+        history=agent.history,
+        on_pasted=agent.on_pasted,
+    )
+    return yaml_of(cast("dict[str, object]", msgspec.to_builtins(filed)))
+
+
+def _retry(policy: RetryPolicy) -> FiledRetry:
+    return FiledRetry(
+        policy.max_attempts,
+        policy.growth,
+        round(policy.first_wait_s * 1000, 6),
+        round(policy.cap_s * 1000, 6),
+        policy.factor,
+        policy.jitter,
+    )

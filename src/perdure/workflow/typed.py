@@ -1,0 +1,180 @@
+"""Files read as the types they are declared by: every value checked, every fault with its line.
+
+The types are msgspec's: frozen structs, their annotations the whole of what a file may hold. The
+published JSON Schemas are made from the same types, so file, schema and program cannot disagree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
+from msgspec import inspect
+
+from perdure.errors import PerdureError
+from perdure.models.yaml_nodes import Node, NodeReader
+
+T = TypeVar("T")
+
+_KINDS: Mapping[type, tuple[str, ...]] = {
+    inspect.StrType: ("str",),
+    inspect.IntType: ("int",),
+    inspect.FloatType: ("float", "int"),
+    inspect.BoolType: ("bool",),
+    inspect.NoneType: ("null",),
+    inspect.VarTupleType: ("seq",),
+    inspect.DictType: ("map",),
+    inspect.StructType: ("map",),
+}
+"""Type -> the kinds of nodes that can be one."""
+
+_EXPECTED: Mapping[type, str] = {
+    inspect.StrType: "text",
+    inspect.IntType: "a whole number",
+    inspect.FloatType: "a number",
+    inspect.BoolType: "true or false",
+    inspect.VarTupleType: "a list",
+    inspect.DictType: "a mapping",
+    inspect.StructType: "a mapping",
+}
+
+
+def read_as(nodes: NodeReader, node: Node, wanted: type[T]) -> T | None:
+    """`node` as a value of the struct `wanted`; None where `nodes.faults` says what is wrong."""
+    before = len(nodes.faults)
+    value = _Typed(nodes).value(node, inspect.type_info(wanted))
+    return None if len(nodes.faults) > before else cast("T", value)
+
+
+class _Typed:
+    def __init__(self, nodes: NodeReader) -> None:
+        self._nodes = nodes
+
+    def value(self, node: Node, wanted: inspect.Type) -> Any:
+        """`node` as `wanted`, or anything and a fault."""
+        wanted = _bare(wanted)
+        if isinstance(wanted, inspect.UnionType):
+            return self._one_of(node, wanted.types)
+        if isinstance(wanted, inspect.AnyType):
+            return self._nodes.data(node)
+        if isinstance(wanted, inspect.LiteralType):
+            return self._choice(node, wanted)
+        if node.kind not in _KINDS[type(wanted)]:
+            self._nodes.fault(node, f"expected {_EXPECTED.get(type(wanted), 'nothing')}")
+            return None
+        if isinstance(wanted, inspect.StructType):
+            return self._struct(node, wanted)
+        if isinstance(wanted, inspect.VarTupleType):
+            return tuple(self.value(item, wanted.item_type) for item in node.items)
+        if isinstance(wanted, inspect.DictType):
+            return self._mapping(node, wanted)
+        return self._scalar(node, wanted)
+
+    def _one_of(self, node: Node, types: tuple[inspect.Type, ...]) -> Any:
+        for each in map(_bare, types):
+            if isinstance(each, inspect.LiteralType):
+                if node.kind == "str":
+                    return self.value(node, each)
+            elif node.kind in _KINDS[type(each)]:
+                return self.value(node, each)
+        named = [_expected(each) for each in types if not isinstance(each, inspect.NoneType)]
+        self._nodes.fault(node, f"expected {' or '.join(named)}")
+        return None
+
+    def _choice(self, node: Node, wanted: inspect.LiteralType) -> Any:
+        if node.kind == "str" and node.text in wanted.values:
+            return node.text
+        choices = ", ".join(str(value) for value in wanted.values)
+        found = repr(node.text) if node.kind == "str" else "this"
+        self._nodes.fault(node, f"{found} is not one of {choices}")
+        return None
+
+    def _struct(self, node: Node, wanted: inspect.StructType) -> Any:
+        fields = {field.encode_name: field for field in wanted.fields}
+        required = [name for name, field in fields.items() if field.required]
+        before = len(self._nodes.faults)
+        given = self._nodes.mapping(node, tuple(fields), required)
+        values = {
+            fields[key].name: self.value(value, fields[key].type) for key, value in given.items()
+        }
+        if len(self._nodes.faults) > before:
+            return None
+        try:
+            return wanted.cls(**values)
+        except (PerdureError, ValueError) as error:
+            self._nodes.fault(node, str(error))
+            return None
+
+    def _mapping(self, node: Node, wanted: inspect.DictType) -> dict[str, Any]:
+        keys = tuple(key.text for key, _ in node.pairs)
+        given = self._nodes.mapping(node, keys)
+        return {key: self.value(value, wanted.value_type) for key, value in given.items()}
+
+    def _scalar(self, node: Node, wanted: inspect.Type) -> Any:
+        value: Any = self._nodes.data(node)
+        fault = _text_fault(value, wanted) if isinstance(value, str) else _bound(value, wanted)
+        if fault is not None:
+            self._nodes.fault(node, fault)
+        return float(value) if isinstance(wanted, inspect.FloatType) else value
+
+
+def _bare(wanted: inspect.Type) -> inspect.Type:
+    return wanted.type if isinstance(wanted, inspect.Metadata) else wanted
+
+
+def _expected(wanted: inspect.Type) -> str:
+    bare = _bare(wanted)
+    if isinstance(bare, inspect.LiteralType):
+        return " or ".join(str(value) for value in bare.values)
+    return _EXPECTED[type(bare)]
+
+
+def _text_fault(text: str, wanted: inspect.Type) -> str | None:
+    pattern = getattr(wanted, "pattern", None)
+    if pattern is not None and re.search(pattern, text) is None:
+        return f"{text!r} does not fit {pattern}"
+    if len(text) < (getattr(wanted, "min_length", None) or 0):
+        return "there is no text"
+    return None
+
+
+def _bound(value: Any, wanted: inspect.Type) -> str | None:
+    least, above = getattr(wanted, "ge", None), getattr(wanted, "gt", None)
+    most = getattr(wanted, "le", None)
+    if least is not None and value < least:
+        return f"{value} is less than {least}"
+    if above is not None and value <= above:
+        return f"{value} is not more than {above}"
+    if most is not None and value > most:
+        return f"{value} is more than {most}"
+    return None
+
+
+def schema_of(wanted: type[msgspec.Struct], title: str, id: str) -> dict[str, object]:
+    """The JSON Schema of files that `read_as` reads as `wanted`.
+
+    Shape: draft 2020-12; what the types cannot say (two settings that exclude each other) is not
+    in it.
+    """
+    schema = msgspec.json.schema(wanted)
+    named: dict[str, object] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": id,
+        "title": title,
+        **schema,
+    }
+    return cast("dict[str, object]", _closed(named))
+
+
+def _closed(schema: Any) -> Any:
+    """`schema` with every object of known properties refusing others."""
+    if isinstance(schema, list):
+        return [_closed(each) for each in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = {key: _closed(value) for key, value in cast("dict[str, Any]", schema).items()}
+    if fields.get("type") == "object" and "properties" in fields:
+        fields["additionalProperties"] = False
+    return fields

@@ -1,0 +1,20 @@
+from perdure.client.agents.agent import AgentSettings
+from perdure.client.agents.files.document import AgentFile, FiledDelegation
+from perdure.workflow.reading import AGENT_KEYS
+
+REFUSED = {"input_schema", "output_schema"}
+
+
+def test_every_key_of_the_seeds_format_is_read_or_refused_by_name() -> None:
+    assert set(AGENT_KEYS) - set(AgentFile.__struct_fields__) == REFUSED
+
+
+def test_what_a_file_leaves_out_is_what_an_agent_leaves_out() -> None:
+    settings, delegation = AgentSettings(), FiledDelegation()
+    assert (delegation.max_agents, delegation.max_depth) == (
+        settings.max_agents,
+        settings.max_depth,
+    )
+    filed = AgentFile(id="a", model="scripted:echo", system_prompt="")
+    for name in ("on_interrupt", "queue_mode", "restart_on_cut", "history", "on_pasted"):
+        assert getattr(filed, name) == getattr(settings, name)

@@ -1,0 +1,144 @@
+from pathlib import Path
+
+import pytest
+
+from perdure.client.agents.agent import Agent, Fallback
+from perdure.client.agents.files.reading import MAX_BYTES, agent_in, agent_of_text
+from perdure.context.build import History
+from perdure.engine.turns.config import CompactionSettings, Limits
+from perdure.errors import ConfigError, InvalidAgentFile
+from perdure.models.retry import RetryPolicy
+from perdure.tools.permissions import Permissions
+
+HEAD = "id: helper\nmodel: scripted:echo\nsystem_prompt: You help.\n"
+
+
+def faults_of(text: str) -> tuple[str, ...]:
+    with pytest.raises(InvalidAgentFile) as caught:
+        agent_of_text(text)
+    return caught.value.faults
+
+
+def test_the_keys_of_the_seeds_format_become_the_agents_settings() -> None:
+    agent = agent_of_text(
+        "id: helper\nname: The helper\ndescription: It helps.\nmodel: gemini-x\nprovider: gemini\n"
+        "system_prompt: You help.\ntemperature: 0.5\nmax_tokens: 900\nreasoning_effort: max\n"
+        "tools: [read_file]\nmemory: none\n"
+        "retry: {max: 2, backoff: linear, backoff_ms: 250}\n"
+        "fallback_chain:\n  - {model: m, provider: openai, max_attempts: 2}\n"
+    )
+    assert agent == Agent(
+        "helper",
+        name="The helper",
+        description="It helps.",
+        model="google:gemini-x",
+        instructions="You help.",
+        temperature=0.5,
+        max_output_tokens=900,
+        thinking_level="max",
+        tools=["read_file"],
+        compaction=CompactionSettings(is_enabled=False),
+        retry=RetryPolicy(max_attempts=2, first_wait_s=0.25, growth="linear"),
+        fallbacks=[Fallback("openai:m", 2)],
+    )
+
+
+def test_perdures_own_settings_have_keys_of_their_own() -> None:
+    history: History = "text_only"
+    agent = agent_of_text(
+        HEAD + "budget: {max_cost_microcents: 5, on_exceed: fail}\nlimits: {max_turns: 3}\n"
+        "permissions: {scope: sandboxed, allowed_commands: [pytest -q], approval: plan}\n"
+        "compaction: {keep_recent_tokens: 10}\ndelegation: {max_agents: 2, max_depth: 0}\n"
+        "on_interrupt: continue\nqueue_mode: all\nrestart_on_cut: true\nhistory: text_only\n"
+        "on_pasted: refuse\n"
+    )
+    assert agent == Agent(
+        "helper",
+        model="scripted:echo",
+        instructions="You help.",
+        max_cost_microcents=5,
+        on_exceed="fail",
+        limits=Limits(max_turns=3),
+        permissions=Permissions(
+            scope="sandboxed", allowed_commands=("pytest -q",), approval="plan"
+        ),
+        compaction=CompactionSettings(keep_recent_tokens=10),
+        max_agents=2,
+        max_depth=0,
+        on_interrupt="continue",
+        queue_mode="all",
+        restart_on_cut=True,
+        history=history,
+        on_pasted="refuse",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("temperature: 3\n", "line 4: 3 is more than 2"),
+        ("tools: [nothing]\n", "line 4: there is no built-in tool 'nothing'"),
+        ("instructions: x\n", "line 4: 'instructions' is unknown here"),
+        ("input_schema: {}\n", "line 4: 'input_schema': perdure checks no input"),
+        ("output_schema: {}\n", "line 4: 'output_schema': perdure checks no output"),
+        ("memory: {type: window}\n", "line 4: memory 'window' drops messages"),
+        ("memory: window\n", "line 4: memory 'window' drops messages"),
+        ("retry:\n  max: 2\n  retry_on: [rate_limit]\n", "line 6: 'retry_on': which errors"),
+        ("provider: nobody\n", "line 2: there is no provider 'nobody'"),
+        ("fallback_chain: [{model: m}]\n", "line 4: 'm' says no provider"),
+        ("permissions:\n  scope: all\n", "line 5: 'all' is not one of"),
+        ("permissions:\n  command_timeout_s: 900\n", "line 5: command_timeout_s is between"),
+        ("permissions: {allowed_domains: ['a b']}\n", "line 4: 'a b' is no domain"),
+        (
+            "memory: none\ncompaction: {is_enabled: true}\n",
+            "line 4: memory and compaction.is_enabled disagree",
+        ),
+    ],
+)
+def test_what_cannot_be_honoured_is_told_with_its_line(text: str, fault: str) -> None:
+    assert any(found.startswith(fault) for found in faults_of(HEAD + text)), faults_of(HEAD + text)
+
+
+def test_all_faults_of_a_file_are_told_at_once() -> None:
+    assert len(faults_of("id: A b\nmodel: x\nfoo: 1\ntemperature: 3\n")) == 4
+
+
+@pytest.mark.parametrize("text", ["", "- 1\n", "a: [", "just text"])
+def test_what_is_no_mapping_is_no_agent(text: str) -> None:
+    assert faults_of(text)
+
+
+def test_a_credential_anywhere_is_refused_without_being_repeated() -> None:
+    key = "sk-ant-" + "api03-" + "a" * 90
+    for text in (
+        HEAD + f"description: {key}\n",
+        f"# {key}\n{HEAD}",
+        HEAD + f"temperature: {key}\n",
+    ):
+        faults = faults_of(text)
+        assert any("credential" in fault for fault in faults)
+        assert key not in "".join(faults)
+
+
+def test_a_reference_to_a_secret_is_none() -> None:
+    text = HEAD + (
+        "permissions:\n  allowed_domains: [api.example.org]\n"
+        '  credentials: {api.example.org: "Bearer {{secrets.API}}"}\n'
+    )
+    assert agent_of_text(text).permissions.credentials == {
+        "api.example.org": "Bearer {{secrets.API}}"
+    }
+
+
+def test_a_file_is_read_or_said_why_not(tmp_path: Path) -> None:
+    file = tmp_path / "helper.agent.yaml"
+    with pytest.raises(ConfigError, match="cannot be read"):
+        agent_in(file)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidAgentFile, match="UTF-8"):
+        agent_in(file)
+    file.write_bytes(b"#" * (MAX_BYTES + 1))
+    with pytest.raises(ConfigError, match="no agent needs"):
+        agent_in(file)
+    file.write_text(HEAD)
+    assert agent_in(file).id == "helper"
