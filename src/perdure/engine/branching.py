@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perdure.context.summary import is_usable_summary
-from perdure.engine.turns.calling import streaming
 from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.performing.calling import streaming
 from perdure.errors import MalformedResponse
 from perdure.models.protocol import ModelRequest
 from perdure.models.stream import AnswerBuilder

@@ -20,6 +20,7 @@ from perdure.engine.turns.config import Budget, Judge, Limits, Link, ToolFacts, 
 from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.inputs import Begin, CallFailed, NothingToSummarise, Summarised
 from perdure.engine.turns.leading import Leadership, leading
+from perdure.engine.turns.performing.summarising import summarised, tell_compacted
 from perdure.engine.turns.recovery import carried, lost, open_turn
 from perdure.engine.turns.rules.spending import (
     SummaryOutcome,
@@ -30,7 +31,6 @@ from perdure.engine.turns.rules.spending import (
 )
 from perdure.engine.turns.runner import TurnRunner
 from perdure.engine.turns.state import TurnState
-from perdure.engine.turns.summarising import summarised, tell_compacted
 from perdure.engine.windows import pinned_window
 from perdure.errors import HeadConflict, InvalidTransition, ModelError, TurnFailed, TurnOpen
 from perdure.models.prices import Cost

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from perdure.engine.turns.calling import AnswerCall
 from perdure.engine.turns.companion import Beside, Companion
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import AwaitAnswer, CallModel, Effect, RunTool, Wait, effect_of
@@ -32,10 +31,11 @@ from perdure.engine.turns.inputs import (
 )
 from perdure.engine.turns.leading import Leadership
 from perdure.engine.turns.machine import step
+from perdure.engine.turns.performing.calling import AnswerCall
+from perdure.engine.turns.performing.summarising import summarised, tell_compacted
+from perdure.engine.turns.performing.tooling import tool_outcome
 from perdure.engine.turns.rules.spending import summary_counted
 from perdure.engine.turns.state import OpenCall, TurnState, fold, provider_of
-from perdure.engine.turns.summarising import summarised, tell_compacted
-from perdure.engine.turns.tooling import tool_outcome
 from perdure.errors import CredentialsRefused, HeadConflict, LeaseLost
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from perdure.engine.holding import SCHEME, held
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.inputs import ToolReturned
+from perdure.engine.turns.performing.holding import SCHEME, held
 from perdure.engine.turns.state import OpenTool
 from perdure.errors import InvalidArguments, UnknownTool
 from perdure.models.stream import invalid_json

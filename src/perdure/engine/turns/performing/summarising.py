@@ -9,10 +9,10 @@ from perdure.context.compaction import CompactionPlan, plan_compaction, plan_nod
 from perdure.context.pinning import with_pins
 from perdure.context.summary import is_usable_summary, summary_requests, summary_text
 from perdure.engine.hooks.points import BeforeCompact, Block, Compacted
-from perdure.engine.turns.calling import streaming
 from perdure.engine.turns.config import CompactionSettings
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
+from perdure.engine.turns.performing.calling import streaming
 from perdure.engine.windows import pinned_window
 from perdure.errors import MalformedResponse, ModelError
 from perdure.models.protocol import ModelRequest
