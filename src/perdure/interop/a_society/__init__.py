@@ -1,0 +1,1 @@
+"""Flows in the folders of the seeds: flow.json, and a transcript and a feed for each role."""

@@ -1,0 +1,202 @@
+"""The seeds' folder of a flow as values: read, checked, and what messages in it are here.
+
+``flow.json`` beside ``roles/<instance>/transcript.json`` and ``feed.json``. Only the version of the
+state that perdure writes can be opened; folders of others are still found. Writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import msgspec
+
+from perdure.errors import FormatError
+from perdure.session.flows.feed import FeedItem
+from perdure.session.flows.kinds import STATE_VERSION, ConsentMode
+from perdure.session.flows.role_session import RoleSession
+from perdure.session.flows.run import FlowRun
+from perdure.session.messages import Message, TextPart, assistant, tool_call, tool_result
+
+FORMAT = "a-society"
+FLOW = "flow.json"
+TRANSCRIPT = "transcript.json"
+FEED = "feed.json"
+
+Data = dict[str, Any]
+
+_NEEDED = (
+    *("flowId", "projectNamespace", "workspaceRoot", "recordFolderPath"),
+    *("runningNodes", "awaitingHumanNodes", "pendingHumanInputs"),
+)
+_DEFAULTS: Mapping[str, object] = {
+    "status": "running",
+    "visitedNodeIds": [],
+    "completedHandoffs": [],
+    "receivingHandoff": {},
+    "historyHandoff": {},
+    "awaitingHandoff": [],
+    "consentState": {},
+    "feedbackContext": {"kind": "standard"},
+}
+
+
+class RoleFiles(msgspec.Struct, frozen=True):
+    """What a folder says of a role instance, as it was read."""
+
+    role: str
+    session: Data
+    feed: tuple[Data, ...]
+
+
+class FlowFolder(msgspec.Struct, frozen=True):
+    """A folder that can be opened. `run` is its ``flow.json`` with nothing left out."""
+
+    run: Data
+    roles: tuple[RoleFiles, ...]
+
+
+def flow_folders(folder: Path) -> tuple[Path, ...]:
+    """The folders of flows at or below `folder`: a flow's own, a project's, or that of a state."""
+    found = [folder] if (folder / FLOW).is_file() else []
+    for depth in ("*", "*/*"):
+        found += [path.parent for path in sorted(folder.glob(f"{depth}/{FLOW}"))]
+    return tuple(found)
+
+
+def flow_id_in(folder: Path) -> str:
+    """What the flow in `folder` is called, also where it cannot be opened."""
+    try:
+        return str(_object(folder / FLOW).get("flowId") or folder.name)
+    except FormatError:
+        return folder.name
+
+
+def read_folder(folder: Path) -> FlowFolder:
+    """The flow in `folder`.
+
+    Raises: FormatError when it is of another version, or is not what it should be.
+    """
+    run = _run(folder / FLOW)
+    roles = sorted((folder / "roles").glob(f"*/{TRANSCRIPT}"))
+    return FlowFolder(run, tuple(_role(path.parent) for path in roles))
+
+
+def _run(path: Path) -> Data:
+    run = _object(path)
+    version = run.get("stateVersion")
+    if version != STATE_VERSION:
+        why = f"its state is of version {version!r}, and only {STATE_VERSION!r} can be opened"
+        raise FormatError(str(path), f"{why}; bring it to that version with the program it is of")
+    missing = [name for name in _NEEDED if name not in run]
+    if missing:
+        raise FormatError(str(path), f"it lacks {', '.join(missing)}; it cannot be opened")
+    run = {**run, **{name: value for name, value in _DEFAULTS.items() if name not in run}}
+    run["consentState"] = _consent(run["consentState"])
+    _checked(run, FlowRun, path)
+    return run
+
+
+def _consent(found: object) -> Data:
+    """The consent, without what is malformed: nobody is given more than was granted."""
+    given = _data(found)
+    mode = given.get("mode")
+    return {
+        "mode": mode if mode in get_args(ConsentMode) else "no-access",
+        "bash": {"allowedCommands": _grants(given.get("bash"), "allowedCommands", "command")},
+        "mcp": {"allowedTools": _grants(given.get("mcp"), "allowedTools", "toolName")},
+    }
+
+
+def _grants(found: object, name: str, what: str) -> Data:
+    grants = {key: _data(grant) for key, grant in _data(_data(found).get(name)).items()}
+    return {
+        key: {what: key, "grantedAt": grant["grantedAt"]}
+        for key, grant in grants.items()
+        if grant.get(what) == key and isinstance(grant.get("grantedAt"), str)
+    }
+
+
+def _role(folder: Path) -> RoleFiles:
+    transcript = folder / TRANSCRIPT
+    session = _object(transcript)
+    known = _checked(session, RoleSession, transcript)
+    if known.role_name != folder.name:
+        why = f"it is of the role {known.role_name!r}, and lies in the folder of {folder.name!r}"
+        raise FormatError(str(transcript), why)
+    list(messages_of(known.transcript_history, transcript))
+    return RoleFiles(folder.name, session, _feed(folder / FEED))
+
+
+def _feed(path: Path) -> tuple[Data, ...]:
+    if not path.is_file():
+        return ()
+    items = _checked(_json(path), list[Data], path)
+    _checked(items, list[FeedItem], path)
+    return tuple(items)
+
+
+def messages_of(history: Iterable[Mapping[str, Any]], path: Path | str = "") -> Iterator[Message]:
+    """The messages of a transcript as perdure's own.
+
+    Raises: FormatError for one of an unknown form.
+    """
+    for number, said in enumerate(history, 1):
+        try:
+            yield _message(said)
+        except (KeyError, TypeError, ValueError) as error:
+            why = f"message {number} has no form that is known ({error})"
+            raise FormatError(str(path), why) from error
+
+
+def _message(said: Mapping[str, Any]) -> Message:
+    match said["role"]:
+        case "user":
+            return Message("user", (TextPart(said["content"]),))
+        case "assistant":
+            return assistant(said["content"])
+        case "assistant_tool_calls":
+            text = [said["text"]] if said.get("text") else []
+            calls = [tool_call(call["id"], call["name"], _input(call)) for call in said["calls"]]
+            return assistant(*text, *calls)
+        case "tool_result":
+            return tool_result(
+                said["callId"],
+                said["content"],
+                is_error=bool(said.get("isError")),
+                name=said.get("toolName") or None,
+            )
+        case role:
+            raise ValueError(f"role {role!r}")
+
+
+def _input(call: Mapping[str, Any]) -> Data:
+    given = call.get("input", call.get("arguments", {}))
+    return msgspec.json.decode(given, type=dict[str, Any]) if isinstance(given, str) else given
+
+
+def _object(path: Path) -> Data:
+    found = _json(path)
+    if not isinstance(found, dict):
+        raise FormatError(str(path), "it is no JSON object")
+    return _data(cast("object", found))
+
+
+def _data(value: object) -> Data:
+    """`value` where it is an object; what is none says nothing."""
+    return cast("Data", value) if isinstance(value, dict) else {}
+
+
+def _json(path: Path) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise FormatError(str(path), f"it is no JSON ({error})") from error
+
+
+def _checked(value: object, type: Any, path: Path) -> Any:
+    try:
+        return msgspec.convert(value, type)
+    except (ValueError, TypeError) as error:
+        raise FormatError(str(path), f"it is not what it should be ({error})") from error

@@ -1,0 +1,125 @@
+"""The seeds' folder: what is read, what is refused, what is made good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perdure.errors import FormatError
+from perdure.interop.a_society.folder import (
+    flow_folders,
+    flow_id_in,
+    messages_of,
+    read_folder,
+)
+from perdure.session.messages import assistant, tool_call, tool_result, user
+
+RUN: dict[str, object] = {
+    "flowId": "20260527T143000123Z-a1b2c3",
+    "projectNamespace": "trip",
+    "workspaceRoot": "/w",
+    "recordFolderPath": "/w/record",
+    "stateVersion": "11",
+    "status": "running",
+    "runningNodes": [],
+    "awaitingHumanNodes": {},
+    "pendingHumanInputs": {},
+}
+SESSION: dict[str, object] = {
+    "roleName": "owner",
+    "logicalSessionId": "20260527T143000123Z-a1b2c3__owner",
+    "transcriptHistory": [{"role": "user", "content": "Go."}],
+    "isActive": False,
+}
+
+
+def put(folder: Path, run: Mapping[str, object] = RUN, **files: object) -> Path:
+    role = folder / "roles" / "owner"
+    role.mkdir(parents=True)
+    (folder / "flow.json").write_bytes(msgspec.json.encode(run))
+    nothing: list[object] = []
+    contents: dict[str, object] = {"transcript": SESSION, "feed": nothing, **files}
+    for name, content in contents.items():
+        (role / f"{name}.json").write_bytes(msgspec.json.encode(content))
+    return folder
+
+
+def test_what_a_flow_leaves_out_has_its_default(tmp_path: Path) -> None:
+    found = read_folder(put(tmp_path))
+    assert found.run["visitedNodeIds"] == []
+    assert found.run["feedbackContext"] == {"kind": "standard"}
+    assert found.run["consentState"]["mode"] == "no-access"
+    assert [role.role for role in found.roles] == ["owner"]
+
+
+def test_a_malformed_consent_grants_nothing(tmp_path: Path) -> None:
+    good = {"command": "make test", "grantedAt": "2026-05-27T14:30:00.000Z"}
+    commands = {"make test": good, "rm -r /": {"command": "ls"}, "ls": 1}
+    consent = {"mode": "everything", "bash": {"allowedCommands": commands}, "mcp": 3}
+    found = read_folder(put(tmp_path, {**RUN, "consentState": consent}))
+    assert found.run["consentState"] == {
+        "mode": "no-access",
+        "bash": {"allowedCommands": {"make test": good}},
+        "mcp": {"allowedTools": {}},
+    }
+
+
+@pytest.mark.parametrize("version", ["5", "12", None])
+def test_another_version_is_refused_and_still_named(tmp_path: Path, version: str | None) -> None:
+    folder = put(tmp_path / "trip" / "f1", {**RUN, "stateVersion": version})
+    with pytest.raises(FormatError, match="only '11' can be opened"):
+        read_folder(folder)
+    assert flow_folders(tmp_path) == (folder,)
+    assert flow_id_in(folder) == RUN["flowId"]
+
+
+@pytest.mark.parametrize("name", ["runningNodes", "awaitingHumanNodes", "workspaceRoot"])
+def test_a_flow_without_what_it_needs_is_refused(tmp_path: Path, name: str) -> None:
+    folder = put(tmp_path, {key: value for key, value in RUN.items() if key != name})
+    with pytest.raises(FormatError, match=f"it lacks {name}"):
+        read_folder(folder)
+
+
+def test_files_that_are_torn_or_of_another_form_are_refused(tmp_path: Path) -> None:
+    torn = put(tmp_path / "torn")
+    (torn / "flow.json").write_text('{"flowId": "x"')
+    with pytest.raises(FormatError, match="no JSON"):
+        read_folder(torn)
+    assert flow_id_in(torn) == "torn"
+    with pytest.raises(FormatError, match="not what it should be"):
+        read_folder(put(tmp_path / "feed", feed=[{"id": 1}]))
+    with pytest.raises(FormatError, match="no JSON object"):
+        read_folder(put(tmp_path / "list", transcript=[]))
+    other = {**SESSION, "roleName": "developer"}
+    with pytest.raises(FormatError, match="of the role 'developer'"):
+        read_folder(put(tmp_path / "other", transcript=other))
+
+
+def test_messages_of_every_form_are_understood() -> None:
+    call = {"id": "c1", "name": "read_file", "input": {"path": "a"}}
+    older = {"id": "c2", "name": "read_file", "arguments": '{"path":"b"}'}
+    history = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant_tool_calls", "calls": [call, older], "text": "Look."},
+        {"role": "tool_result", "callId": "c1", "toolName": "x", "content": "A", "isError": True},
+        {"role": "assistant", "content": "Done."},
+    ]
+    calls = (
+        tool_call("c1", "read_file", {"path": "a"}),
+        tool_call("c2", "read_file", {"path": "b"}),
+    )
+    assert list(messages_of(history)) == [
+        user("Go."),
+        assistant("Look.", *calls),
+        tool_result("c1", "A", is_error=True, name="x"),
+        assistant("Done."),
+    ]
+
+
+@pytest.mark.parametrize("said", [{"role": "oracle"}, {"role": "user"}, {}])
+def test_a_message_of_no_known_form_is_refused_by_its_number(said: dict[str, str]) -> None:
+    with pytest.raises(FormatError, match="message 1 has no form"):
+        list(messages_of([said], "transcript.json"))
