@@ -52,6 +52,8 @@ def _values_of(kind: of.Type) -> Strategy:
             return st.one_of([_values_of(choice) for choice in types])
         case of.VarTupleType(item_type=item):
             return st.lists(_values_of(item), max_size=3).map(tuple)
+        case of.TupleType(item_types=items):
+            return st.tuples(*(_values_of(item) for item in items))
         case of.DictType(key_type=key, value_type=value):
             return st.dictionaries(_values_of(key), _values_of(value), max_size=3)
         case of.StructType():
