@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from perdure.client.agents.turn import Turn as Turn
     from perdure.client.agents.workspace import Selection as Selection
     from perdure.client.agents.workspace import Workspace as Workspace
+    from perdure.client.flows.flow import Flow as Flow
+    from perdure.client.flows.flows import Flows as Flows
     from perdure.client.open import open as open
     from perdure.client.reading import OpenQuestion as OpenQuestion
     from perdure.client.session import Session as Session
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from perdure.client.sync import blocking as blocking
     from perdure.client.watching import Watch as Watch
     from perdure.context.build import Context as Context
+    from perdure.engine.flows.rules.waiting import Waiting as Waiting
     from perdure.engine.hooks.points import Block as Block
     from perdure.engine.hooks.registry import Hooks as Hooks
     from perdure.engine.turns.config import Budget as Budget
@@ -113,6 +116,12 @@ if TYPE_CHECKING:
     from perdure.session.codec import body_of as body_of
     from perdure.session.entries import LEAF as LEAF
     from perdure.session.entries import Entry as Entry
+    from perdure.session.flows.graph import FlowEdge as FlowEdge
+    from perdure.session.flows.graph import FlowNode as FlowNode
+    from perdure.session.flows.graph import Graph as Graph
+    from perdure.session.flows.run import FeedbackContext as FeedbackContext
+    from perdure.session.flows.run import FlowRun as FlowRun
+    from perdure.session.flows.run import FlowState as FlowState
     from perdure.session.info import SessionInfo as SessionInfo
     from perdure.session.kinds import BranchSummary as BranchSummary
     from perdure.session.kinds import Compaction as Compaction
@@ -168,6 +177,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "Budget",
         "Limits",
     ),
+    "perdure.client.flows.flow": ("Flow",),
+    "perdure.client.flows.flows": ("Flows",),
     "perdure.client.open": ("open",),
     "perdure.client.reading": ("OpenQuestion",),
     "perdure.client.agents.runtime": ("Runtime",),
@@ -180,6 +191,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "perdure.client.watching": ("Watch",),
     "perdure.events.following": ("Follower",),
     "perdure.context.build": ("Context",),
+    "perdure.engine.flows.rules.waiting": ("Waiting",),
     "perdure.engine.hooks.points": ("Block",),
     "perdure.engine.hooks.registry": ("Hooks",),
     "perdure.errors": (
@@ -263,6 +275,16 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "perdure.session.entries": (
         "LEAF",
         "Entry",
+    ),
+    "perdure.session.flows.graph": (
+        "FlowEdge",
+        "FlowNode",
+        "Graph",
+    ),
+    "perdure.session.flows.run": (
+        "FeedbackContext",
+        "FlowRun",
+        "FlowState",
     ),
     "perdure.session.info": ("SessionInfo",),
     "perdure.session.kinds": (

@@ -256,9 +256,8 @@ class _Namespace(_Handle):
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         found: list[Entry] = []
         for held in self._heap.streams.values():
-            if held.state.header.kind == "session":
-                own = [entry for kind in set(kinds) for entry in held.notes.get(kind, ())]
-                found += sorted(own, key=lambda entry: entry.seq)
+            own = [entry for kind in set(kinds) for entry in held.notes.get(kind, ())]
+            found += sorted(own, key=lambda entry: entry.seq)
         return found
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:

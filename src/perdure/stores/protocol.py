@@ -339,10 +339,10 @@ class NamespaceReading(Protocol):
         ...
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
-        """The side entries of `kinds` in the own logs of all sessions.
+        """The side entries of `kinds` in the own logs of all streams, flows included.
 
-        In one question; costs what it returns, and a look at an index for each session.
-        Shape: those of a session are in order; sessions come in any.
+        In one question; costs what it returns, and a look at an index for each stream.
+        Shape: those of a stream are in order; streams come in any.
         """
         ...
 

@@ -86,7 +86,7 @@ async def test_what_begins_no_id_is_not_found(store: SessionStore, prefix: str) 
 # ---------------------------------------------------------------- notes of all sessions
 
 
-async def test_notes_of_all_are_those_of_every_session_s_own_log(store: SessionStore) -> None:
+async def test_notes_of_all_are_those_of_every_stream_s_own_log(store: SessionStore) -> None:
     for name in ("a", "b", "empty"):
         await create(store, name)
     await create(store, header("flow", kind="flow"))
@@ -100,7 +100,7 @@ async def test_notes_of_all_are_those_of_every_session_s_own_log(store: SessionS
     found = [(note.stream, note.seq, note.kind) for note in notes]
     alone = [
         (note.stream, note.seq, note.kind)
-        for name in ("a", "b")
+        for name in ("a", "b", "flow")
         for note in await store.notes(StreamId(name), ("label", "session_info"))
     ]
     assert sorted(found) == sorted(alone)

@@ -12,17 +12,24 @@ from dataclasses import dataclass
 
 import msgspec
 
+from perdure.engine.flows.files.drawing import Drawing, Drawn
 from perdure.engine.flows.files.record import Found, RecordFolder
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.rules.finishing import Ended
-from perdure.engine.flows.rules.parts import Part
+from perdure.engine.flows.rules.finishing import Ended, drawn_wrong
+from perdure.engine.flows.rules.parts import NodePart, Part
+from perdure.engine.flows.rules.structure import OWNER
 from perdure.engine.turns.companion import Beside
-from perdure.session.entries import NewEntry
+from perdure.session.codec import new_side
+from perdure.session.entries import NewEntry, Sibling
+from perdure.session.flows.graph import base_role
+from perdure.session.flows.kinds import WorkflowChanged
 from perdure.session.flows.run import FlowState
 from perdure.session.ledger import ToolFinished, TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE, decode_message
-from perdure.session.notes import SideBody
+from perdure.session.notes import NodeEntered, SideBody
 from perdure.stores.protocol import Write
+
+replace = msgspec.structs.replace
 
 NOT_APPROVED = "not_approved"
 """Error code of a tool call that a person refused."""
@@ -40,12 +47,13 @@ class ClaimLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What all turns of a flow share."""
+    """What all turns of a flow share. `drawing` is where its graph may be edited."""
 
     journal: Journal
     record: RecordFolder
     workspace: RecordFolder
     checks: Checks
+    drawing: Drawing | None = None
 
 
 class JoinedTurn:
@@ -71,12 +79,15 @@ class JoinedTurn:
         state = await self._ground.journal.state()
         written = self._claim(state) if is_begun else ()
         if finished is None:
-            return Beside(self._writes(state, written))
+            return Beside(self._writes(state, written), notes=self._entered(state, entries))
         ended = await self._ended(msgspec.json.decode(finished.body, type=TurnFinished))
-        found = await self._found(state, ended)
-        settled = await self._settled(state, ended, found)
+        drawn = await self._drawn(state)
+        changed = () if drawn.graph is None else (WorkflowChanged(drawn.graph),)
+        now = state if drawn.graph is None else replace(state, graph=drawn.graph)
+        found = await self._found(now, ended)
+        settled = await self._settled(now, ended, found, drawn.faults)
         contents = tuple(f.content for f in found.values() if f.artifact.problem is None)
-        return Beside(self._writes(state, (*written, settled)), contents)
+        return Beside(self._writes(state, (*written, *changed, settled)), contents)
 
     def _listen(self, entries: Sequence[NewEntry]) -> None:
         """Remember what the turn's end will be judged by."""
@@ -96,6 +107,14 @@ class JoinedTurn:
             raise ClaimLost(self._part.role)
         return (claim,)
 
+    def _entered(self, state: FlowState, entries: Sequence[NewEntry]) -> tuple[NewEntry, ...]:
+        """Where in its session a node begins; a repair goes on in the node that it is about."""
+        if not isinstance(self._part, NodePart) or self._part.repair(state) is not None:
+            return ()
+        places = [n for n, entry in enumerate(entries) if entry.kind == MESSAGE]
+        note = NodeEntered(self._part.node, state.run.flow_id)
+        return tuple(new_side(note, Sibling(place)) for place in places[-1:])
+
     def _writes(self, state: FlowState, bodies: tuple[SideBody, ...]) -> tuple[Write, ...]:
         return (self._ground.journal.write(state, *bodies),) if bodies else ()
 
@@ -109,7 +128,18 @@ class JoinedTurn:
         names = part.names(state, ended) if ended.end == "stop" else ()
         return await asyncio.to_thread(folder.look_up, names)
 
-    async def _settled(self, state: FlowState, ended: Ended, found: dict[str, Found]) -> SideBody:
+    async def _drawn(self, state: FlowState) -> Drawn:
+        """What its owner made of the flow's graph; others cannot put it right."""
+        drawing = self._ground.drawing
+        if drawing is None or base_role(self._part.role) != OWNER:
+            return Drawn(None)
+        return await asyncio.to_thread(drawing.change, state)
+
+    async def _settled(
+        self, state: FlowState, ended: Ended, found: dict[str, Found], faults: tuple[str, ...]
+    ) -> SideBody:
+        if faults and ended.end == "stop" and isinstance(self._part, NodePart):
+            return drawn_wrong(state, self._part.node, faults)
         unhealthy = await self._ground.checks() if self._part.is_closing(state) else ()
         artifacts = {name: f.artifact for name, f in found.items()}
         return self._part.settled(state, ended, artifacts, unhealthy)

@@ -30,6 +30,11 @@ class Journal:
         self._clock = clock
         self._state: FlowState | None = None
 
+    @property
+    def known(self) -> FlowState | None:
+        """The state when somebody last asked for it; None before."""
+        return self._state
+
     async def state(self) -> FlowState:
         """Where the flow stands now.
 

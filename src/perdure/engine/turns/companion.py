@@ -16,10 +16,15 @@ from perdure.stores.protocol import Write
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """Writes to other streams, and contents they name. Shape: none to the turn's own stream."""
+    """Writes to other streams, contents they name, and `notes` in the turn's own stream.
+
+    Shape: `notes` are side entries that come after the turn's own of that commit, and may be about
+    one of them. `writes` are none to the turn's own stream.
+    """
 
     writes: tuple[Write, ...] = ()
     blobs: tuple[bytes, ...] = ()
+    notes: tuple[NewEntry, ...] = ()
 
 
 class Companion(Protocol):

@@ -120,13 +120,13 @@ class TurnRunner:
             decided = step(state, happened, self._config, at)
             if not decided.entries:
                 return decided.state
+            beside = await self._beside(decided.entries)
             write = Write(
                 stream=environment.stream,
-                entries=decided.entries,
+                entries=(*decided.entries, *beside.notes),
                 expected_head=state.head,
                 lease=self._leadership.lease,
             )
-            beside = await self._beside(decided.entries)
             blobs = (*_contents(happened), *beside.blobs)
             try:
                 commit = Commit(writes=(write, *beside.writes), at=at, blobs=blobs)

@@ -304,8 +304,7 @@ class _Namespace(_Handle):
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         def work() -> list[Entry]:
-            headers = [standing.header for _, standing in self._shelf.standings()]
-            ids = dict.fromkeys(header.id for header in headers if header.kind == "session")
+            ids = dict.fromkeys(standing.header.id for _, standing in self._shelf.standings())
             logs = [log for id_ in ids if (log := self._shelf.log(id_)) is not None]
             return [entry for log in logs for entry in reading.notes(log, kinds)]
 

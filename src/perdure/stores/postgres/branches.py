@@ -127,14 +127,14 @@ SELECT {ENTRY_COLUMNS} FROM perdure.stream AS s
 JOIN perdure.entry AS e ON e.namespace = s.namespace AND e.stream = s.id
     AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
     AND e.kind NOT IN ('model_called', 'model_finished', 'tool_started', 'tool_finished')
-WHERE s.namespace = %s AND s.kind = 'session' ORDER BY e.stream, e.seq
+WHERE s.namespace = %s ORDER BY e.stream, e.seq
 """  # noqa: S608 - put together from constants
 
 _FREQUENT_NOTES_OF_ALL: LiteralString = f"""
 SELECT {ENTRY_COLUMNS} FROM perdure.stream AS s
 JOIN perdure.entry AS e ON e.namespace = s.namespace AND e.stream = s.id
     AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
-WHERE s.namespace = %s AND s.kind = 'session' ORDER BY e.stream, e.seq
+WHERE s.namespace = %s ORDER BY e.stream, e.seq
 """  # noqa: S608 - put together from constants
 
 _FREQUENT_NOTES: LiteralString = f"""

@@ -309,7 +309,7 @@ def _fits(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
 
 
 async def notes_of_all(db: Database, kinds: tuple[str, ...]) -> list[Entry]:
-    """The side entries of `kinds` in the own logs of all sessions."""
+    """The side entries of `kinds` in the own logs of all streams."""
     db.check_usable()
     named = [kind for kind in kinds if is_text(kind)]
     (rows,) = await db.ask(branches.ask_notes_of_all(db.namespace, named))

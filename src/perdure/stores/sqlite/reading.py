@@ -51,7 +51,7 @@ ORDER BY e.n LIMIT ?
 _NOTES_OF_ALL = """
 SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.stream
 FROM stream AS s CROSS JOIN entry AS e ON e.stream = s.no
-WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.kind = 'session'
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
     AND e.kind = ? AND e.run IS NULL AND e.salt IS NOT NULL
 """
 
@@ -277,7 +277,7 @@ def sessions(
 
 
 def notes_of_all(tables: Tables, namespace: str, kinds: Sequence[str]) -> list[Entry]:
-    """The side entries of `kinds` in the own logs of all sessions."""
+    """The side entries of `kinds` in the own logs of all streams."""
     numbers = [number for kind in dict.fromkeys(kinds) if (number := tables.kind_number(kind))]
     found = [
         tables.entry(tables.stream_id(row[7]), _entry_part(row))

@@ -140,6 +140,18 @@ def _closed(state: FlowState, node: str, unhealthy: tuple[str, ...]) -> SideBody
     return ForwardPassClosed(node)
 
 
+def drawn_wrong(state: FlowState, node: str, faults: tuple[str, ...]) -> SideBody:
+    """What becomes of `node`, an owner's, when it leaves the workflow file with `faults`."""
+    listed = "; ".join(faults)
+    fault = Fault(
+        "workflow_parse",
+        f"the workflow file cannot be used: {listed}",
+        f"The flow cannot go on with workflow.yaml as you left it: {listed}. Put it right, then "
+        "end your answer as you meant to.",
+    )
+    return _repaired(state, node, fault)
+
+
 def _repaired(state: FlowState, node: str, fault: Fault) -> SideBody:
     role = _role(state, node)
     if is_worn_out(state, node):

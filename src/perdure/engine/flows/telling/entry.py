@@ -87,7 +87,7 @@ def _received(state: FlowState, work: Work, artifacts: Mapping[str, str]) -> Ite
         who = "predecessor" if is_forward else "successor, which asks for better work"
         for path in state.run.receiving_handoff.get(key, ()):
             text = artifacts.get(path, "").rstrip()
-            yield f"## Handed over by `{source}` ({who}): {path}\n{_fenced(text)}"
+            yield f"## Handed over by `{source}` ({who}): {path}\n{fenced(text)}"
     for key in work.superseded:
         paths = ", ".join(state.run.receiving_handoff.get(key, ()))
         yield (
@@ -115,7 +115,7 @@ def _outstanding(state: FlowState, work: Work) -> Iterator[str]:
         yield "You hand over to nobody: close the work once it is done."
 
 
-def _fenced(text: str) -> str:
+def fenced(text: str) -> str:
     """`text` in a fence that nothing in it can close."""
     longest = max((len(run) for run in _runs(text)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -1,0 +1,1 @@
+"""Flows as programs use them: begun, run, answered, watched."""

@@ -1,0 +1,190 @@
+"""The handle of one flow: what stands in its log, what people decide in it, and running it.
+
+Everything people decide is decided on the newest state of the flow and refused there when nobody
+waits for it, so any number of processes may decide at once, whoever runs the flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from perdure.client.session import Session
+from perdure.client.store import Store
+from perdure.client.watching import Watch, watch_session
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.rules import people
+from perdure.engine.flows.rules.waiting import Waiting, waits_in
+from perdure.errors import FlowRefusal
+from perdure.session.flows.kinds import ConsentMode, GrantedTool, ImprovementMode
+from perdure.session.flows.run import FlowRun, FlowState
+from perdure.session.ids import StreamId
+from perdure.session.notes import SideBody
+from perdure.stores.draft import Stored
+
+Run = Callable[[Journal], Awaitable[FlowState]]
+Release = Callable[[FlowState, str], Awaitable[None]]
+"""Answers the questions of role sessions that the flow's consent now allows."""
+
+
+class Flow:
+    """One flow. Made by `Flows.start` and `Flows.open`.
+
+    `by` names who decides, and is kept with what was decided.
+    """
+
+    def __init__(self, store: Store, journal: Journal, run: Run, release: Release) -> None:
+        self._store = store
+        self._journal = journal
+        self._run = run
+        self._release = release
+
+    @property
+    def id(self) -> StreamId:
+        """The flow's id."""
+        return self._journal.flow
+
+    async def state(self) -> FlowState:
+        """Where the flow stands now, with its graph, its sessions and its roles' settings.
+
+        Shape: `state.run` is what ``perdure flow show --json`` prints; see also `waiting`.
+        """
+        return await self._journal.state()
+
+    async def run(self) -> FlowRun:
+        """Run the flow until nothing is left that can be done without a person.
+
+        Several processes may run a flow at once. Ending this early (a cancelled task) suspends
+        what runs; it goes on when the flow is run again, here or elsewhere.
+        Raises: StoreError.
+        """
+        return (await self._run(self._journal)).run
+
+    async def waiting(self) -> tuple[Waiting, ...]:
+        """What waits for a person: questions, approvals, choices; also those of its roles' tools.
+
+        Shape: each says how it can be answered.
+        """
+        state = await self.state()
+        return (*waits_in(state), *await self._asked(state))
+
+    async def reply(self, text: str, to: str | None = None, *, by: str = "user") -> FlowState:
+        """Say `text` to the node or role instance `to`; to the only one that waits without it.
+
+        Durable: when this returns; whoever runs the flow delivers it.
+        Raises: FlowRefusal when that does not wait, or was replied to.
+        """
+        return await self._decide(lambda state: people.reply(state, text, by, to))
+
+    async def stop(self, target: str, *, by: str = "user") -> FlowState:
+        """Have the turn of a node or role instance end; it then waits for a reply.
+
+        Raises: FlowRefusal when it is not at work.
+        """
+        return await self._decide(lambda state: people.stop(state, by, target))
+
+    async def approve(self, node: str | None = None, *, by: str = "user") -> FlowState:
+        """Let the handoff of `node` pass as it is staged.
+
+        Raises: FlowRefusal when none waits, or several do and none is named.
+        """
+        return await self._decide(lambda state: people.approve(state, by, node))
+
+    async def decline(
+        self, node: str | None = None, note: str | None = None, *, by: str = "user"
+    ) -> FlowState:
+        """Drop the staged handoff of `node`; it then waits for a reply.
+
+        Raises: as `approve`.
+        """
+        return await self._decide(lambda state: people.decline(state, by, node, note))
+
+    async def consent(
+        self,
+        mode: ConsentMode | None = None,
+        *,
+        command: str | None = None,
+        tool: GrantedTool = "bash",
+        is_revoked: bool = False,
+        by: str = "user",
+    ) -> FlowState:
+        """Change what roles may do without asking: the `mode`, or one exact `command` (MCP tool).
+
+        Questions that are thereby answered are answered: their turns go on.
+        Raises: ValueError when neither is given.
+        """
+        if mode is None and command is None:
+            raise ValueError("say which mode, or which command, the roles may use")
+        granted = tool if command is not None else None
+        state = await self._decide(
+            lambda _: people.change_consent(
+                by, mode=mode, tool=granted, command=command, is_revoked=is_revoked
+            )
+        )
+        await self._release(state, by)
+        return state
+
+    async def configure(
+        self,
+        role: str,
+        *,
+        model: str | None = None,
+        skills: Sequence[str] | None = None,
+        tools: Sequence[str] | None = None,
+    ) -> FlowState:
+        """Say what a role instance works with from its next turn on; None: as its agent has it.
+
+        Raises: FlowRefusal when the workflow has no such role.
+        """
+        chosen = None if skills is None else tuple(skills)
+        named = None if tools is None else tuple(tools)
+        return await self._decide(
+            lambda state: people.configure(state, role, model=model, skills=chosen, tools=named)
+        )
+
+    async def choose_improvement(self, mode: ImprovementMode, *, by: str = "user") -> FlowState:
+        """Decide how the roles look back, once the work is closed.
+
+        Raises: FlowRefusal when the flow does not wait for that.
+        """
+        return await self._decide(lambda state: people.choose_improvement(state, mode, by))
+
+    async def decide_feedback(self, *, is_granted: bool, by: str = "user") -> FlowState:
+        """Decide whether feedback is written, once all roles have looked back.
+
+        Raises: FlowRefusal when the flow does not wait for that.
+        """
+        return await self._decide(
+            lambda state: people.decide_feedback(state, by, is_granted=is_granted)
+        )
+
+    async def session(self, role: str) -> Session:
+        """The session of a role instance.
+
+        Raises: FlowRefusal when it has not worked yet.
+        """
+        known = (await self.state()).sessions
+        if role not in known:
+            names = ", ".join(known) or "none"
+            raise FlowRefusal(self.id, f"role {role!r} has no session yet; there are: {names}")
+        return await self._store.open(known[role])
+
+    def watch(self, after: int = -1) -> Watch:
+        """The flow's own events after seq `after` (default: all), and then those that follow.
+
+        What its roles say is in the events of their sessions.
+        """
+        return watch_session(Stored(self._store.backend), self._store.bus, self.id, after)
+
+    async def _asked(self, state: FlowState) -> list[Waiting]:
+        roles = {session: role for role, session in state.sessions.items()}
+        found: list[Waiting] = []
+        for session, role in roles.items():
+            for open_ in await (await self._store.open(session)).questions():
+                question = open_.question
+                found.append(
+                    Waiting("consent", role, question.text, question.choices, question=open_.id)
+                )
+        return found
+
+    async def _decide(self, decide: Callable[[FlowState], SideBody]) -> FlowState:
+        return await self._journal.append(lambda state: (decide(state),))

@@ -1,0 +1,159 @@
+"""The flows of one store: begun from a workflow, found again, listed, run by a runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from perdure.client.agents.runtime import Runtime
+from perdure.client.clock import Outside, absolute
+from perdure.client.flows.flow import Flow
+from perdure.client.flows.place import begun_record, moved, place_of
+from perdure.client.flows.releasing import release
+from perdure.client.flows.role_turns import RoleTurns
+from perdure.client.flows.waking import Waker
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.runner import FlowRunner
+from perdure.errors import Unsupported
+from perdure.session.codec import new_side
+from perdure.session.flows.graph import Graph
+from perdure.session.flows.kinds import ConsentMode, FlowStarted
+from perdure.session.flows.run import FeedbackContext, FlowState
+from perdure.session.ids import StreamId, stream_id
+from perdure.session.info import StreamHeader
+from perdure.stores.protocol import Commit, Write
+
+STANDARD = FeedbackContext("standard")
+
+
+class Flows:
+    """The flows of the store of `runtime`, whose agents are their roles.
+
+    A role instance works under the agent whose id is its own (``developer_2``), else its base
+    role's (``developer``). Ends with its ``async with``; what still runs is suspended then.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._host = runtime.host
+        self._store = runtime.host.store
+        self._waker = Waker(self._store.backend)
+
+    async def start(
+        self,
+        workflow: Graph | str | os.PathLike[str],
+        *,
+        workspace: str | os.PathLike[str] = ".",
+        project: str | None = None,
+        id: str | None = None,
+        record_folder: str | os.PathLike[str] | None = None,
+        consent: ConsentMode = "no-access",
+        feedback: FeedbackContext = STANDARD,
+    ) -> Flow:
+        """A new flow of `workflow`, a graph or the path of a workflow file.
+
+        Nothing runs before `Flow.run`. The record folder, by default
+        ``.perdure/records/<flow>`` in `workspace`, is made, with the workflow in it as
+        ``workflow.yaml``: from then on that file is the flow's. `project` (default: the name of the
+        workspace's folder) is the folder of the workspace whose ``a-docs`` the roles read.
+        Durable: when this returns.
+        Raises: InvalidWorkflow; ConfigError when a required reading is missing; SessionExists;
+        Unsupported where the store cannot write two logs at once.
+        """
+        if not self._store.backend.capabilities.multi_stream_commit:
+            raise Unsupported("flows", self._store.backend.address.partition(":")[0])
+        outside = self._store.outside
+        flow = flow_id(outside) if id is None else stream_id(id)
+        root = Path(absolute(workspace) or ".")
+        named = Path(".perdure", "records", flow) if record_folder is None else record_folder
+        folder = root / named
+        place = await asyncio.to_thread(begun_record, workflow, root, folder, project or root.name)
+        started = FlowStarted(
+            project=place.project,
+            workspace_root=str(place.workspace),
+            record_folder=str(place.record),
+            graph=place.graph,
+            start=(place.graph.nodes[0].id,),
+            consent=consent,
+            feedback=feedback.kind,
+            initialization_mode=feedback.initialization_mode,
+            update_from_version=feedback.update_from_version,
+            update_to_version=feedback.update_to_version,
+        )
+        header = StreamHeader(
+            flow,
+            outside.clock.now_ms(),
+            kind="flow",
+            cwd=started.workspace_root,
+            title=place.graph.name,
+        )
+        write = Write(stream=flow, create=header, entries=(new_side(started),))
+        await self._store.backend.commit(Commit(writes=(write,), at=header.created_at))
+        return self._flow(flow)
+
+    async def open(self, flow: str, *, workspace: str | os.PathLike[str] | None = None) -> Flow:
+        """The flow of that id, or the only one whose id begins with it.
+
+        With `workspace` it goes on in that folder from now on, its record folder being where it
+        was below the former one.
+        Raises: SessionNotFound, AmbiguousId; FlowRefusal when its workspace or its record folder is
+        not on this machine.
+        """
+        found = await self._store.backend.find(flow)
+        journal = Journal(self._store.backend, found, self._store.outside.clock)
+        if workspace is not None:
+            root = Path(absolute(workspace) or ".")
+            await journal.append(lambda state: moved(state, root))
+        place_of(await journal.state())
+        return self._flow(found)
+
+    async def state(self, flow: str) -> FlowState:
+        """Where a flow stands, wherever its files are.
+
+        Raises: SessionNotFound, AmbiguousId; CorruptLog for what is no flow.
+        """
+        return await self._flow(await self._store.backend.find(flow)).state()
+
+    async def list(self) -> Sequence[FlowState]:
+        """Where every flow stands, the newest first."""
+        notes = await self._store.backend.notes_of_all((FlowStarted.kind,))
+        found = [await self._flow(note.stream).state() for note in notes]
+        return sorted(found, key=lambda state: state.run.flow_id, reverse=True)
+
+    async def close(self) -> None:
+        """Let go of the store's changes."""
+        await self._waker.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _flow(self, flow: StreamId) -> Flow:
+        outside = self._store.outside
+        journal = Journal(self._store.backend, flow, outside.clock)
+        return Flow(self._store, journal, self._run, lambda s, by: release(self._host, s, by))
+
+    async def _run(self, journal: Journal) -> FlowState:
+        ground, library = place_of(await journal.state()).ground(journal)
+        roles = RoleTurns(self._host, journal, ground.record, library)
+        clock = self._store.outside.clock
+        runner = FlowRunner(ground, roles, clock, lambda: self._waker.wakes(journal.flow))
+        return await runner.run()
+
+
+def flow_id(outside: Outside) -> StreamId:
+    """A new flow's id: when it began, to the millisecond, and six random digits."""
+    at = outside.clock.now_ms()
+    moment = datetime.fromtimestamp(at / 1000, UTC)
+    return StreamId(f"{moment:%Y%m%dT%H%M%S}{at % 1000:03d}Z-{outside.random(3).hex()}")

@@ -1,0 +1,124 @@
+"""Where a flow's files are on this machine: its workspace, its project, its record folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.engine.flows.files.drawing import CANONICAL, WORKFLOW, Drawing, drawn_graph
+from perdure.engine.flows.files.readings import Library, project_folder
+from perdure.engine.flows.files.record import RecordFolder
+from perdure.engine.flows.files.workflow_text import workflow_text
+from perdure.engine.flows.joined import Ground
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.rules.structure import faults_of
+from perdure.errors import ConfigError, FlowRefusal, InvalidWorkflow
+from perdure.session.flows.graph import Graph, base_role
+from perdure.session.flows.kinds import WorkspaceBound
+from perdure.session.flows.run import FlowState
+from perdure.session.notes import SideBody
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The folders of one flow, all absolute."""
+
+    workspace: Path
+    record: Path
+    project: str
+    graph: Graph
+
+    def ground(self, journal: Journal) -> tuple[Ground, Library]:
+        """What the flow's turns share, and what its roles read."""
+        folder = project_folder(self.workspace, self.project)
+        library = Library(folder)
+
+        async def checks() -> tuple[str, ...]:
+            return await asyncio.to_thread(library.faults)
+
+        record = RecordFolder(self.record, self.workspace)
+        whole = RecordFolder(self.workspace, self.workspace)
+        return Ground(journal, record, whole, checks, Drawing(self.record, folder)), library
+
+
+def begun_record(
+    workflow: Graph | str | os.PathLike[str], workspace: Path, record: Path, project: str
+) -> Place:
+    """The place of a new flow, with its record folder made. Blocks.
+
+    Raises: InvalidWorkflow; ConfigError when the workflow cannot be read, when the record folder
+    holds another flow's, or for a reading that is missing.
+    """
+    if not workspace.is_dir():
+        raise ConfigError(f"there is no folder {workspace}; name the workspace of the flow")
+    text, name = _text_of(workflow)
+    folder = project_folder(workspace, project)
+    graph = drawn_graph(text, name, folder / CANONICAL)
+    library = Library(folder)
+    for role in dict.fromkeys(base_role(role) for role in graph.roles):
+        library.of_role(role)
+    for node in graph.nodes:
+        library.named(node.required_readings, f"{name}, node {node.id!r}")
+    _write_record(record, text)
+    return Place(workspace, record, project, graph)
+
+
+def place_of(state: FlowState) -> Place:
+    """The place of a flow.
+
+    Raises: FlowRefusal when it is not on this machine.
+    """
+    run = state.run
+    workspace, record = Path(run.workspace_root), Path(run.record_folder_path)
+    for folder in (workspace, record):
+        if not folder.is_dir():
+            raise FlowRefusal(
+                run.flow_id,
+                f"its folder {folder} is not here; open it with `--workspace DIR`, where DIR is "
+                "where its workspace is now",
+            )
+    return Place(workspace, record, run.project_namespace, state.graph)
+
+
+def moved(state: FlowState, workspace: Path) -> tuple[SideBody, ...]:
+    """What binds a flow to another workspace; nothing when that is the one it has.
+
+    Raises: FlowRefusal when its record folder would not be there.
+    """
+    run = state.run
+    if str(workspace) == run.workspace_root:
+        return ()
+    record = Path(run.record_folder_path)
+    with suppress(ValueError):
+        record = workspace / record.relative_to(run.workspace_root)
+    if not record.is_dir():
+        raise FlowRefusal(
+            run.flow_id, f"there is no record folder {record}; copy it there with the workspace"
+        )
+    return (WorkspaceBound(str(workspace), str(record)),)
+
+
+def _text_of(workflow: Graph | str | os.PathLike[str]) -> tuple[str, str]:
+    """The text of a workflow file, and what errors call it."""
+    if isinstance(workflow, Graph):
+        faults = faults_of(workflow)
+        if faults:
+            raise InvalidWorkflow(workflow.name, tuple(faults))
+        return workflow_text(workflow), workflow.name
+    path = Path(workflow)
+    try:
+        return path.read_text(encoding="utf-8"), path.name
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
+
+
+def _write_record(record: Path, text: str) -> None:
+    """Make the record folder. Its own workflow is left as it is when it is the same."""
+    (record / "findings").mkdir(parents=True, exist_ok=True)
+    target = record / WORKFLOW
+    if target.exists() and target.read_text(encoding="utf-8") != text:
+        raise ConfigError(f"{target} is another flow's; name another record folder")
+    target.write_text(text, encoding="utf-8")

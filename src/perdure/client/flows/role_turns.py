@@ -1,0 +1,227 @@
+"""The roles of one flow at work in real sessions, under the runtime's agents.
+
+A role instance has one session for all its nodes. Its agent is the runtime's of that id, or of the
+base role's; what the flow configures for the role goes before what the agent says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from perdure.client.agents.agent import Agent, agent_of
+from perdure.client.agents.hosting import Host
+from perdure.client.agents.running import Running
+from perdure.client.agents.turn import Signals
+from perdure.client.agents.workspace import Workspace, detected
+from perdure.client.flows.consent import consent_judge
+from perdure.engine.flows.files.contracts import contracts
+from perdure.engine.flows.files.readings import Library
+from perdure.engine.flows.files.record import RecordFolder
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork
+from perdure.engine.flows.rules.runnable import Work
+from perdure.engine.flows.rules.structure import OWNER
+from perdure.engine.flows.telling.bundle import context_bundle
+from perdure.engine.flows.telling.entry import Reading, entry_message
+from perdure.engine.flows.telling.reflection import read_findings, reflection_message
+from perdure.engine.turns.companion import Companion
+from perdure.engine.turns.recovery import give_up
+from perdure.errors import ConfigError, SessionExists, SessionNotFound, TurnOpen
+from perdure.session.codec import body_of, new_side
+from perdure.session.flows.graph import base_role
+from perdure.session.flows.run import ConsentState, FlowState, RoleConfiguration
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.messages import MESSAGE, user
+from perdure.session.notes import SessionStarted
+from perdure.stores.protocol import Commit, Write
+
+MOST_TURNS = 100_000
+"""A role's session is bounded by its flow, not by a number of turns."""
+
+
+class RoleTurns:
+    """A ``Roles`` (`engine.flows.roles`)."""
+
+    def __init__(
+        self, host: Host, journal: Journal, record: RecordFolder, library: Library
+    ) -> None:
+        self._host = host
+        self._store = host.store.backend
+        self._clock = host.store.outside.clock
+        self._journal = journal
+        self._record = record
+        self._library = library
+        self._at_work: dict[StreamId, Signals] = {}
+
+    async def session(self, state: FlowState, role: str) -> StreamId:
+        """See ``Roles``."""
+        id = session_of(state, role)
+        if role in state.sessions:
+            return id
+        agent = self._agent(role)
+        place = detected(Workspace(working_dir=state.run.workspace_root))
+        prompt = await self._bundle(state, role, agent.system_prompt(place))
+        header = StreamHeader(
+            id=id,
+            created_at=self._clock.now_ms(),
+            origin="role",
+            cwd=place.working_dir,
+            title=f"{role}: {state.run.record_name or state.run.flow_id}",
+            parent=state.run.flow_id,
+        )
+        started = SessionStarted(agent.snapshot(), msgspec.to_builtins(place), prompt)
+        write = Write(stream=id, create=header, entries=(new_side(started),))
+        with suppress(SessionExists):  # another process was there first, or this one has died
+            await self._store.commit(Commit(writes=(write,), at=header.created_at))
+        return id
+
+    async def entry_message(self, state: FlowState, work: Work) -> str:
+        """See ``Roles``."""
+        node, receiving = work.node, state.run.receiving_handoff
+        is_first = node.id not in state.run.visited_node_ids and work.text is None
+        names = node.required_readings if is_first else ()
+        paths = [path for key in work.delivered for path in receiving.get(key, ())]
+
+        def read() -> tuple[dict[str, str], tuple[Reading, ...]]:
+            return self._record.texts(paths), self._library.named(names, f"node {node.id!r}")
+
+        texts, readings = await asyncio.to_thread(read) if paths or names else ({}, ())
+        return entry_message(
+            state,
+            work,
+            at=self._clock.now_ms(),
+            contracts=contracts(),
+            artifacts=texts,
+            readings=readings,
+        )
+
+    async def reflection_message(self, state: FlowState, work: RoleWork) -> str:
+        """See ``Roles``."""
+        texts = await asyncio.to_thread(self._record.texts, read_findings(state, work))
+        return reflection_message(state, work, contracts(), texts)
+
+    async def is_open(self, session: StreamId) -> bool:
+        """See ``Roles``."""
+        try:
+            return (await self._store.state(session)).open_turn is not None
+        except SessionNotFound:
+            return False
+
+    async def last_answer(self, session: StreamId) -> str:
+        """See ``Roles``."""
+        leaf = (await self._store.state(session)).leaf
+        for entry in reversed(await self._store.branch(session, leaf, limit=8, kind=MESSAGE)):
+            if (message := entry.message) is not None and message.role == "assistant":
+                return message.text
+        return ""
+
+    async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
+        """See ``Roles``. An open turn that the flow knows nothing of is closed first."""
+        running = await self._running(session)
+        with self._working(session, companion) as signals:
+            try:
+                await running.new_turn(user(message), (), signals)
+            except TurnOpen:
+                await give_up(running.environment.claim)
+                await running.new_turn(user(message), (), Signals(companion))
+
+    async def recover(self, session: StreamId, companion: Companion) -> None:
+        """See ``Roles``."""
+        running = await self._running(session)
+        with self._working(session, companion) as signals:
+            await running.lost_turn(signals)
+
+    async def stop(self, session: StreamId) -> None:
+        """See ``Roles``."""
+        if session in self._at_work:
+            self._at_work[session].stopping.ask()
+
+    # ------------------------------------------------------------ inside
+
+    @contextmanager
+    def _working(self, session: StreamId, companion: Companion) -> Generator[Signals]:
+        signals = Signals(companion)
+        self._at_work[session] = signals
+        try:
+            yield signals
+        finally:
+            del self._at_work[session]
+
+    async def _running(self, session: StreamId) -> Running:
+        """What runs the turns of `session`, as its role is configured now.
+
+        Raises: ConfigError for what it is configured with and does not have.
+        """
+        state = await self._journal.state()
+        role = session.rpartition("__")[2]
+        notes = await self._store.notes(session, (SessionStarted.kind,))
+        started = body_of(notes[0]) if notes else None
+        if not isinstance(started, SessionStarted):
+            raise ConfigError(f"session {session!r} is none of a role")
+        registry = self._agent(role).registry
+        agent = configured(agent_of(started.agent or {}, registry), state.roles.get(role))
+        place = msgspec.convert(started.workspace or {}, Workspace)
+        place = msgspec.structs.replace(place, working_dir=state.run.workspace_root)
+        judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
+        return self._host.running(session, agent, place, prompt=started.system_prompt, judge=judge)
+
+    def _consent(self) -> ConsentState:
+        known = self._journal.known
+        return ConsentState() if known is None else known.run.consent_state
+
+    def _agent(self, role: str) -> Agent:
+        """The agent of a role instance, set up for the sessions of roles.
+
+        Raises: ConfigError when there is none.
+        """
+        agents = self._host.agents
+        names = [role, base_role(role), *([OWNER] if role == FEEDBACK_ROLE else [])]
+        for name in names:
+            if name in agents:
+                return as_role(agents[name])
+        known = ", ".join(sorted(agents)) or "none"
+        raise ConfigError(
+            f"role {role!r} has no agent: give the runtime one with the id {base_role(role)!r} "
+            f"(it has: {known})"
+        )
+
+    async def _bundle(self, state: FlowState, role: str, instructions: str | None) -> str:
+        of = base_role(role)
+        readings = await asyncio.to_thread(self._library.of_role, of)
+        folder = state.run.record_folder_path
+        return context_bundle(role, folder, contracts(), readings, instructions)
+
+
+def session_of(state: FlowState, role: str) -> StreamId:
+    """The id of the session of a role instance."""
+    return StreamId(f"{state.run.flow_id}__{role}")
+
+
+def as_role(agent: Agent) -> Agent:
+    """`agent` as it works in flows: interrupted answers go on, and contexts are kept by node."""
+    on_interrupt = "continue" if agent.on_interrupt == "retry" else agent.on_interrupt
+    return msgspec.structs.replace(
+        agent,
+        on_interrupt=on_interrupt,
+        compaction=msgspec.structs.replace(agent.compaction, strategy="node"),
+        limits=msgspec.structs.replace(agent.limits, max_turns=MOST_TURNS),
+    )
+
+
+def configured(agent: Agent, chosen: RoleConfiguration | None) -> Agent:
+    """`agent` with what was chosen for its role.
+
+    Raises: ConfigError for a tool it does not have.
+    """
+    if chosen is None:
+        return agent
+    if chosen.tools is not None:
+        agent = agent.with_tools(agent.registry.narrowed(chosen.tools).tools)
+    if chosen.model is not None:
+        agent = msgspec.structs.replace(agent, model=chosen.model)
+    return agent

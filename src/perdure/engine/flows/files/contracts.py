@@ -1,0 +1,22 @@
+"""The texts perdure tells the roles of every flow. They are data of the package, by version."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from perdure.engine.flows.telling.entry import Contracts
+
+VERSION = "v1"
+
+
+@cache
+def contracts() -> Contracts:
+    """The texts of this version."""
+    folder = files("perdure") / "data" / "flows" / VERSION
+    return Contracts(
+        **{
+            name: (folder / f"{name.replace('_', '-')}.md").read_text(encoding="utf-8")
+            for name in Contracts.__struct_fields__
+        }
+    )
