@@ -1,6 +1,6 @@
 # Everything here needs python3 (3.11 or newer) with pip; the tools go into .venv.
 # PYTHON=python3.13 make test   another interpreter (after `make clean`)
-# JOBS=4 make test              more test processes
+# JOBS=4 make check test        more processes side by side
 # ARGS="-k lease" make test     arguments for pytest, the demo or the benchmarks
 
 PYTHON ?= python3
@@ -13,14 +13,13 @@ RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
 LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
-UNIT := $(wildcard tests/unit tests/conformance)
 
 # Compiled modules are kept, also for who asked Python not to: the tests start hundreds of processes
 # and each would compile every module it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check types quick check-all fix bench lock clean
+.PHONY: help install demo test check style types unit conformance check-all fix bench lock clean
 
 help:
 	@echo "make demo       run the demonstration"
@@ -55,20 +54,25 @@ demo: $(RUNNABLE)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
+# Side by side, each in one process: several that share the tests would each collect all of them.
 check: $(INSTALLED)
+	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target types style unit conformance
+
+style: $(INSTALLED)
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
 	$(BIN)/python scripts/check_shape.py
 	$(BIN)/python scripts/make_command_docs.py --check
 	$(BIN)/lint-imports --no-logo
-	@$(MAKE) --no-print-directory -j2 --output-sync=target types quick
 
-# Types are checked while the tests run: each alone leaves one of two processors idle for a while.
 types: $(INSTALLED)
 	$(BIN)/basedpyright
 
-quick: $(INSTALLED)
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n $(JOBS) -m "not full_only" $(UNIT)
+unit: $(INSTALLED)
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m "not full_only" -p no:cacheprovider tests/unit
+
+conformance: $(INSTALLED)
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m "not full_only" -p no:cacheprovider tests/conformance
 
 check-all: check test
 
