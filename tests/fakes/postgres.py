@@ -32,6 +32,8 @@ _EMPTY = "; ".join(
     f"DELETE FROM perdure.{table}"
     for table in (
         *(
+            "retention",
+            "quota",
             "erasure",
             "search",
             "search_mark",

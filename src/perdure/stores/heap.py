@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
@@ -58,16 +59,25 @@ class Held:
     partial: tuple[int, bytes] | None = None
 
 
+class Kept(NamedTuple):
+    """What an idempotency key stands for. Units: `at`, Unix milliseconds, is its commit's."""
+
+    asked: bytes
+    committed: Committed
+    at: int
+
+
 @dataclass(slots=True)
 class Heap:
-    """One namespace. `log` is every entry in commit order: position n stands at index n - 1."""
+    """One namespace. `log` is every entry in commit order: position n stands at index n - 1.
+
+    Where an entry was removed is None: its position is given to no other.
+    """
 
     streams: dict[StreamId, Held] = field(default_factory=dict[StreamId, Held])
     nodes: dict[EntryId, Node] = field(default_factory=dict[EntryId, Node])
-    log: list[Entry] = field(default_factory=list[Entry])
-    keys: dict[str, tuple[bytes, Committed]] = field(
-        default_factory=dict[str, tuple[bytes, Committed]]
-    )
+    log: list[Entry | None] = field(default_factory=list["Entry | None"])
+    keys: dict[str, Kept] = field(default_factory=dict[str, Kept])
     blobs: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
 

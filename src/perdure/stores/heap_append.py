@@ -36,7 +36,7 @@ from perdure.stores.chain import (
     genesis_hash,
     header_line,
 )
-from perdure.stores.heap import Heap, Held, Node, held_in, is_tree_entry
+from perdure.stores.heap import Heap, Held, Kept, Node, held_in, is_tree_entry
 from perdure.stores.protocol import Commit, Committed, Write
 from perdure.stores.verification import StoredCommit, StoredEntry, origin_hash_of
 
@@ -45,34 +45,47 @@ Undo = list[Callable[[], object]]
 _ABOVE_ROOT = Node(-1, 0, None, None, None)
 
 
-def append(heap: Heap, commit: Commit, random: RandomSource) -> Committed:
-    """Append `commit` as ``SessionStore.commit`` promises; nothing of it stays if this raises."""
+Check = Callable[[Sequence[Sequence[Entry]]], None]
+"""Raises what speaks against the entries of a commit as a whole."""
+
+
+def append(
+    heap: Heap, commit: Commit, random: RandomSource, check: Check = lambda _: None
+) -> Committed:
+    """Append `commit` as ``SessionStore.commit`` promises; nothing of it stays if this raises.
+
+    `check` is asked last, about the entries of all its writes.
+    """
     check_commit(commit)
     key, asked = commit.idempotency_key, fingerprint(commit)
     if key is not None and key in heap.keys:
         return _replayed(heap, key, asked)
-    committed = Committed(_all_or_none(heap, commit, random))
+    committed = Committed(_all_or_none(heap, commit, random, check))
     heap.log.extend(entry for entries in committed.entries for entry in entries)
     for content in commit.blobs:
         heap.blobs.setdefault(blob_hash(content), content)
     if key is not None:
-        heap.keys[key] = (asked, committed)
+        heap.keys[key] = Kept(asked, committed, commit.at)
     return committed
 
 
 def _replayed(heap: Heap, key: str, asked: bytes) -> Committed:
-    first_asked, committed = heap.keys[key]
-    if first_asked != asked:
+    kept = heap.keys[key]
+    if kept.asked != asked:
         raise IdempotencyMismatch(key)
-    return msgspec.structs.replace(committed, is_replay=True)
+    return msgspec.structs.replace(kept.committed, is_replay=True)
 
 
-def _all_or_none(heap: Heap, commit: Commit, random: RandomSource) -> tuple[tuple[Entry, ...], ...]:
+def _all_or_none(
+    heap: Heap, commit: Commit, random: RandomSource, check: Check
+) -> tuple[tuple[Entry, ...], ...]:
     undo: Undo = []
     try:
-        return tuple(
+        entries = tuple(
             _append_to_one(heap, write, commit.at, random, undo) for write in commit.writes
         )
+        check(entries)
+        return entries
     except BaseException:
         for step in reversed(undo):
             step()

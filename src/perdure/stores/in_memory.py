@@ -50,8 +50,11 @@ from perdure.stores.heap import (
     window_in,
 )
 from perdure.stores.heap_append import append
+from perdure.stores.keeping import heap_limits
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.heap_erasing import erase
+from perdure.stores.keeping.quotas import Quota, Usage
+from perdure.stores.keeping.retention import Holding, Retention
 from perdure.stores.operating import heap_sealing
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.protocol import (
@@ -82,11 +85,12 @@ ADDRESS = "memory:"
 
 @dataclass(slots=True)
 class Memory:
-    """What handles share: by namespace a heap, certificates, and what a commit wakes."""
+    """What handles share: by namespace a heap, limits, certificates, and what a commit wakes."""
 
     clock: Clock
     random: RandomSource
     heaps: dict[str, Heap] = field(default_factory=dict[str, Heap])
+    limits: dict[str, heap_limits.Limits] = field(default_factory=dict[str, heap_limits.Limits])
     erasures: dict[str, list[Certificate]] = field(default_factory=dict[str, "list[Certificate]"])
     watches: dict[str, weakref.WeakSet[Changes]] = field(
         default_factory=dict[str, "weakref.WeakSet[Changes]"]
@@ -103,6 +107,7 @@ class _Handle:
         self.namespace = namespace
         self._memory = memory
         self._data = memory.heaps.setdefault(namespace, Heap())
+        self._limits = memory.limits.setdefault(namespace, heap_limits.Limits())
         self._watches = memory.watches.setdefault(namespace, weakref.WeakSet())
         self._own_watches: weakref.WeakSet[Changes] = weakref.WeakSet()
         self._is_closed = False
@@ -127,7 +132,13 @@ class _Writing(_Handle):
     """`LogWriting`."""
 
     async def commit(self, commit: Commit) -> Committed:
-        committed = append(self._heap, commit, self._memory.random)
+        heap, limits = self._heap, self._limits
+        committed = append(
+            heap,
+            commit,
+            self._memory.random,
+            lambda entries: limits.check(heap, commit, entries),
+        )
         if not committed.is_replay:
             for watch in tuple(self._watches):
                 watch.wake_now()
@@ -262,9 +273,9 @@ class _Namespace(_Handle):
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
         first = max(after, 0)
-        log = self._heap.log
-        positions = (n for n in range(first, len(log)) if not log[n].is_erased)
-        return [Positioned(n + 1, log[n]) for n in islice(positions, limit)]
+        log = islice(enumerate(self._heap.log, 1), first, None)
+        found = ((n, entry) for n, entry in log if entry is not None and not entry.is_erased)
+        return [Positioned(n, entry) for n, entry in islice(found, limit)]
 
     async def position(self) -> int:
         return len(self._heap.log)
@@ -290,10 +301,9 @@ def _is_listed(info: SessionInfo, scope: SessionScope, cwd: str | None, query: s
         return False
     if scope == "listed" and info.origin not in ("user", "import"):
         return False
-    if cwd is not None and info.cwd != cwd:
-        return False
     sought = (query or "").casefold()
-    return sought in info.name.casefold() or sought in info.id.casefold()
+    is_there = cwd is None or info.cwd == cwd
+    return is_there and (sought in info.name.casefold() or sought in info.id.casefold())
 
 
 class _Searching(_Handle):
@@ -312,7 +322,7 @@ def _texts_in(heap: Heap) -> Iterator[Found]:
     """Everything that can be found, the newest entry first and then the titles."""
     for position in range(len(heap.log), 0, -1):
         entry = heap.log[position - 1]
-        if heap.streams[entry.stream].state.header.kind == "session":
+        if entry is not None and heap.streams[entry.stream].state.header.kind == "session":
             found = found_entry(position, entry)
             if found is not None:
                 yield found
@@ -340,6 +350,7 @@ class _Sealing(_Handle):
 
     async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
         heap_sealing.receive(self._heap, sealed, contents)
+        self._limits.count(self._heap)
         for watch in tuple(self._watches):
             watch.wake_now()
 
@@ -349,8 +360,8 @@ class _Erasing(_Handle):
 
     async def erase(self, request: EraseRequest) -> Certificate:
         earlier = self._memory.erasures.setdefault(self.namespace, [])
-        random = self._memory.random
-        certificate = erase(self._heap, self.namespace, request, earlier, random)
+        certificate = erase(self._heap, self.namespace, request, earlier, self._memory.random)
+        self._limits.count(self._heap)
         for watch in tuple(self._watches):
             watch.wake()
         return certificate
@@ -360,7 +371,42 @@ class _Erasing(_Handle):
         return list(self._memory.erasures.get(self.namespace, ()))
 
 
-class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing):
+class _Retaining(_Handle):
+    """`Retaining` and `Limiting`."""
+
+    async def retention(self) -> Retention:
+        self._check_open()
+        return self._limits.policy
+
+    async def set_retention(self, policy: Retention) -> None:
+        self._check_open()
+        self._limits.policy = policy
+
+    async def holdings(self) -> list[Holding]:
+        return heap_limits.holdings(self._heap, self._memory.clock.now_ms())
+
+    async def remove(self, stream: StreamId) -> bool:
+        is_gone = heap_limits.remove(self._heap, stream, self._memory.clock.now_ms())
+        self._limits.count(self._heap)
+        return is_gone
+
+    async def forget_keys(self, before: int) -> int:
+        return heap_limits.forget_keys(self._heap, before)
+
+    async def give_back(self) -> int:
+        self._check_open()
+        return 0
+
+    async def quota(self) -> tuple[Quota, Usage]:
+        return self._limits.quota, heap_limits.usage_of(self._heap)
+
+    async def set_quota(self, quota: Quota) -> None:
+        self._check_open()
+        self._limits.quota = quota
+        self._limits.count(self._heap)
+
+
+class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing, _Retaining):
     """A namespace of sessions in this process's memory; implements `SessionStore`, `Searching`."""
 
     def __init__(
@@ -385,41 +431,16 @@ class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing
 
     async def verify(self) -> Verification:
         heap = self._heap
-        problems: list[Problem] = []
-        for held in heap.streams.values():
-            problems += self._problems_of(heap, held)
+        problems = [each for held in heap.streams.values() for each in _problems_of(heap, held)]
         for digest, content in heap.blobs.items():
             problems += blob_problems(digest, content)
-        erased = sum(entry.is_erased and entry.kind != OPAQUE for entry in heap.log)
-        return Verification(len(heap.streams), len(heap.log), tuple(problems), erased)
-
-    def _problems_of(self, heap: Heap, held: Held) -> list[Problem]:
-        lost = [
-            content_lost(row.entry, name)
-            for row in held.rows
-            for name in contents_shown(row.entry)
-            if name not in heap.blobs
-        ]
-        fork = held.state.header.fork
-        origin_hash = b""
-        if fork is not None:
-            origin = heap.streams[fork.stream]
-            origin_hash = origin_hash_of(origin.genesis, origin.commits, fork.head)
-        return lost + list(
-            stream_problems(
-                held.state,
-                held.commits,
-                held.rows,
-                lambda id_: is_tree_entry(heap, held, id_),
-                origin_hash=origin_hash,
-                shared_messages=held.shared_messages,
-                genesis=held.genesis,
-            )
-        )
+        entries = [entry for entry in heap.log if entry is not None]
+        erased = sum(entry.is_erased and entry.kind != OPAQUE for entry in entries)
+        return Verification(len(heap.streams), len(entries), tuple(problems), erased)
 
     async def info(self) -> StoreInfo:
         heap = self._heap
-        payload = sum(len(entry.body) for entry in heap.log)
+        payload = sum(len(entry.body) for entry in heap.log if entry is not None)
         payload += sum(len(content) for content in heap.blobs.values())
         return StoreInfo(
             address=self.address,
@@ -428,7 +449,7 @@ class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing
             durability="none",
             schema_version=1,
             streams=len(heap.streams),
-            entries=len(heap.log),
+            entries=sum(held.state.head + 1 for held in heap.streams.values()),
             size_bytes=payload,
             payload_bytes=payload,
             is_encrypted=False,
@@ -439,6 +460,31 @@ class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing
         self._is_closed = True
         for watch in tuple(self._own_watches):
             watch.end()
+
+
+def _problems_of(heap: Heap, held: Held) -> list[Problem]:
+    lost = [
+        content_lost(row.entry, name)
+        for row in held.rows
+        for name in contents_shown(row.entry)
+        if name not in heap.blobs
+    ]
+    fork = held.state.header.fork
+    origin_hash = b""
+    if fork is not None:
+        origin = heap.streams[fork.stream]
+        origin_hash = origin_hash_of(origin.genesis, origin.commits, fork.head)
+    return lost + list(
+        stream_problems(
+            held.state,
+            held.commits,
+            held.rows,
+            lambda id_: is_tree_entry(heap, held, id_),
+            origin_hash=origin_hash,
+            shared_messages=held.shared_messages,
+            genesis=held.genesis,
+        )
+    )
 
 
 async def open_memory(

@@ -61,7 +61,7 @@ def erase(
         finished_at=request.at,
         is_complete=True,
         sessions=sessions[0],
-        removed=_with_contents(heap, sessions[1], bodies),
+        removed=_counted(sessions[1], without_contents(heap, bodies)),
         copies=(*copies.kept(reach.forks, reach.copies), *outside),
     )
     earlier.append(copies.unnamed(certificate))
@@ -138,7 +138,7 @@ def _taken(
         _empty(heap, held, each)
         if each.is_whole:
             counts = counts.plus(partial_answers=held.partial is not None)
-            counts = counts.plus(idempotency_keys=_forget_keys(heap, each.stream))
+            counts = counts.plus(idempotency_keys=forget_keys_of(heap, each.stream))
             bodies.append(encode(held.state.header))
             _close(held)
         bodies += gone
@@ -158,7 +158,7 @@ def _empty(heap: Heap, held: Held, taking: Taking) -> None:
     for kind, notes in held.notes.items():
         held.notes[kind] = [note for note in notes if note.seq not in emptied]
     for index, entry in enumerate(heap.log):
-        if entry.stream == taking.stream and entry.seq in emptied:
+        if entry is not None and entry.stream == taking.stream and entry.seq in emptied:
             heap.log[index] = emptied[entry.seq]
 
 
@@ -172,11 +172,12 @@ def _forget_names(held: Held, taking: Taking) -> int:
     return count
 
 
-def _forget_keys(heap: Heap, stream: StreamId) -> int:
+def forget_keys_of(heap: Heap, stream: StreamId) -> int:
+    """Forget the keys of commits to `stream`; how many."""
     keys = [
         key
         for key, kept in heap.keys.items()
-        if any(entry.stream == stream for entries in kept[1].entries for entry in entries)
+        if any(entry.stream == stream for entries in kept.committed.entries for entry in entries)
     ]
     for key in keys:
         del heap.keys[key]
@@ -192,14 +193,17 @@ def _close(held: Held) -> None:
     )
 
 
-def _with_contents(heap: Heap, counts: Counts, bodies: list[bytes]) -> Counts:
-    """`counts` with the contents that only `bodies` referred to, which go too."""
+def _counted(counts: Counts, sizes: list[int]) -> Counts:
+    return counts.plus(contents=len(sizes), content_bytes=sum(sizes))
+
+
+def without_contents(heap: Heap, bodies: list[bytes]) -> list[int]:
+    """Remove the contents that only `bodies`, which are gone, referred to; their sizes."""
     named = {name.decode() for body in bodies for name in _NAME.findall(body)} & heap.blobs.keys()
     if named:
         for text in _texts(heap):
             named -= {name.decode() for name in _NAME.findall(text)}
-    sizes = [len(heap.blobs.pop(name)) for name in sorted(named)]
-    return counts.plus(contents=len(sizes), content_bytes=sum(sizes))
+    return [len(heap.blobs.pop(name)) for name in sorted(named)]
 
 
 def _texts(heap: Heap) -> Iterator[bytes]:

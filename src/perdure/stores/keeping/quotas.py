@@ -31,6 +31,20 @@ class Usage(msgspec.Struct, frozen=True):
     entries: int
     bytes: int
 
+    def plus(self, more: Usage) -> Usage:
+        """Both together."""
+        return Usage(
+            self.sessions + more.sessions, self.entries + more.entries, self.bytes + more.bytes
+        )
+
+    def over(self, quota: Quota, more: Usage) -> str | None:
+        """Which limit of `quota` this goes over, of those that `more`, just added, counts for."""
+        for what in ("sessions", "entries", "bytes"):
+            limit = getattr(quota, f"max_{what}")
+            if limit is not None and getattr(more, what) and getattr(self, what) > limit:
+                return what
+        return None
+
 
 @runtime_checkable
 class Limiting(Protocol):

@@ -64,14 +64,13 @@ FROM unnest(%s::bytea[], %s::bigint[]) AS a (name, seq)
 ON CONFLICT (namespace, stream, name) DO UPDATE SET seq = excluded.seq
 """
 
-KEEP_BLOB: LiteralString = """
-INSERT INTO perdure.blob (namespace, digest, size, content) VALUES (%s, %s, %s, %s)
-ON CONFLICT DO NOTHING
-"""
+_KEEP_BLOB: LiteralString = "SELECT perdure.keep_blob(%s, %s, %s)"
 
 _KEEP_KEY: LiteralString = "SELECT perdure.keep_key(%s, %s, %s, %s, %s, %s)"
 
 _END_PARTIAL: LiteralString = "DELETE FROM perdure.partial WHERE namespace = %s AND stream = %s"
+
+_AS_COPY = Question("SELECT set_config('perdure.is_copy', '1', true)")
 
 LOCK: LiteralString = """
 SELECT id FROM perdure.stream WHERE namespace = %s AND id = ANY(%s) ORDER BY id FOR UPDATE
@@ -283,10 +282,7 @@ class Appender:
 
     async def _keep_rest(self, db: Connected, request: Request, shares: list[Share]) -> None:
         ns = self._db.namespace
-        questions = [
-            Question(KEEP_BLOB, (ns, digest, len(content), content))
-            for digest, content in request.blobs
-        ]
+        questions = [keeping(ns, digest, content) for digest, content in request.blobs]
         if request.key is not None:
             firsts = [share.before.state.head + 1 for share in shares]
             streams = Texts(write.stream for write in request.commit.writes)
@@ -355,26 +351,41 @@ async def stream_in(db: Connected, namespace: str, stream: StreamId) -> Stream:
     return stream_of_row(rows[0])
 
 
-async def create_in(
-    db: Connected, namespace: str, header: StreamHeader, genesis: bytes | None = None
-) -> Stream:
-    """A new stream, still empty. `genesis` is given where it does not follow from the header.
+async def create_in(db: Connected, namespace: str, header: StreamHeader) -> Stream:
+    """A new stream, still empty.
 
-    Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent.
+    Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent, Erased.
     """
     created = await _born(db, namespace, header)
-    if genesis is not None:
-        state = msgspec.structs.replace(created.state, hash=genesis)
-        created = replace(created, state=state)
     await _asked_for_new(db, namespace, header.id, [_creation(namespace, created)])
     return created
 
 
-async def _born(db: Connected, namespace: str, header: StreamHeader) -> Stream:
+async def copy_in(
+    db: Connected, namespace: str, header: StreamHeader, genesis: bytes | None
+) -> Stream:
+    """A new stream, still empty, as it is in another store.
+
+    `genesis` is given where it does not follow from the header. What it was forked from may have
+    been erased since.
+    Raises: as `create_in`, but for Erased.
+    """
+    created = await _born(db, namespace, header, is_copy=True)
+    if genesis is not None:
+        state = msgspec.structs.replace(created.state, hash=genesis)
+        created = replace(created, state=state)
+    questions = [_AS_COPY, _creation(namespace, created)]
+    await _asked_for_new(db, namespace, header.id, questions)
+    return created
+
+
+async def _born(
+    db: Connected, namespace: str, header: StreamHeader, *, is_copy: bool = False
+) -> Stream:
     """The stream as it is before its first entry; nothing is written yet."""
     if header.fork is None:
         return Stream(opened(header, genesis_hash(header)), None, None, None, 0)
-    return await _forked(db, namespace, header, header.fork)
+    return await _forked(db, namespace, header, header.fork, is_copy=is_copy)
 
 
 def questions_of(
@@ -392,7 +403,14 @@ def questions_of(
     return questions
 
 
-async def _forked(db: Connected, namespace: str, header: StreamHeader, fork: ForkPoint) -> Stream:
+def keeping(namespace: str, digest: str, content: bytes) -> Question:
+    """Keeps a content, unless it is kept already."""
+    return Question(_KEEP_BLOB, (namespace, digest, content))
+
+
+async def _forked(
+    db: Connected, namespace: str, header: StreamHeader, fork: ForkPoint, *, is_copy: bool
+) -> Stream:
     """Nothing of the origin is locked: what a fork takes of it is fixed, or is as of now."""
     ns, of = namespace, fork.stream
     wanted = [] if fork.leaf is None else [fork.leaf]
@@ -409,7 +427,8 @@ async def _forked(db: Connected, namespace: str, header: StreamHeader, fork: For
     if not rows:
         raise SessionNotFound(of)
     origin = stream_of_row(rows[0]).state
-    check_origin(origin)
+    if not is_copy:
+        check_origin(origin)
     leaf = node_of(nodes[0]) if nodes else None
     shared = Shared(
         info=origin.info,

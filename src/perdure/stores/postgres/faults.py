@@ -1,8 +1,8 @@
 """What PostgreSQL's errors mean to a caller of the store: one table, nothing of psycopg passes it.
 
-Three conditions are no faults: the store's own functions raise `STALE` when a stream moved on
-between reading and writing, `TAKEN` when an idempotency key is there already, and `ERASED` when the
-origin of a fork was erased.
+Some conditions are no faults: the store's own functions raise `STALE` when a stream moved on
+between reading and writing, `TAKEN` when an idempotency key is there already, `ERASED` or `GONE`
+when the origin of a fork was erased or removed, and `OVER_QUOTA`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from perdure.errors import (
     Erased,
     InvalidEntry,
     PerdureError,
+    QuotaExceeded,
+    SessionNotFound,
     StoreCorrupt,
     StoreFull,
     StoreReadOnly,
@@ -26,6 +28,8 @@ from perdure.errors import (
 STALE = "PD001"
 TAKEN = "PD002"
 ERASED = "PD004"
+OVER_QUOTA = "PD005"
+GONE = "PD006"
 
 Meaning = Callable[[str, str], PerdureError]
 
@@ -74,11 +78,20 @@ MEANINGS: tuple[tuple[type[psycopg.Error], Meaning], ...] = (
 """Class of psycopg's error -> what it means, given the store and the server's own words."""
 
 
+REFUSALS: dict[str, Callable[[str], PerdureError]] = {
+    ERASED: Erased,
+    OVER_QUOTA: QuotaExceeded,
+    GONE: SessionNotFound,
+}
+"""Condition of the store's own functions that is for the caller -> what it is, given its words."""
+
+
 def meaning_of(error: psycopg.Error, store: str) -> PerdureError:
     """What `error`, met while using `store`, is to a caller."""
     words = _words_of(error)
-    if error.sqlstate == ERASED:
-        return Erased(words)
+    refusal = REFUSALS.get(error.sqlstate or "")
+    if refusal is not None:
+        return refusal(words)
     for kind, meaning in MEANINGS:
         if isinstance(error, kind):
             return meaning(store, words)

@@ -23,11 +23,13 @@ from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, blob_hash, fingerprint
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
+from perdure.stores.keeping.quotas import Quota, Usage
+from perdure.stores.keeping.retention import Holding, Retention
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.postgres import leases, reading, verify
 from perdure.stores.postgres.appending import Appender, Request
 from perdure.stores.postgres.database import CONNECTIONS, Database, Durability, conninfo_of
-from perdure.stores.postgres.keeping import erasing
+from perdure.stores.postgres.keeping import erasing, quotas, retaining
 from perdure.stores.postgres.rows import is_text
 from perdure.stores.postgres.search import indexing, querying
 from perdure.stores.postgres.upkeep import sealing
@@ -237,7 +239,38 @@ class _Erasing(_Handle):
         return await erasing.certificates(self._db)
 
 
-class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing):
+class _Retaining(_Handle):
+    """`Retaining` and `Limiting`: each call is one transaction."""
+
+    async def retention(self) -> Retention:
+        return await retaining.policy(self._db)
+
+    async def set_retention(self, policy: Retention) -> None:
+        await retaining.set_policy(self._db, policy)
+
+    async def holdings(self) -> list[Holding]:
+        return await retaining.holdings(self._db, self._now())
+
+    async def remove(self, stream: StreamId) -> bool:
+        self._appender.forget(stream)
+        is_gone = await retaining.remove(self._db, stream, self._now())
+        self._watcher.tell()
+        return is_gone
+
+    async def forget_keys(self, before: int) -> int:
+        return await retaining.forget_keys(self._db, before)
+
+    async def give_back(self) -> int:
+        return await retaining.give_back(self._db)
+
+    async def quota(self) -> tuple[Quota, Usage]:
+        return await quotas.quota(self._db)
+
+    async def set_quota(self, quota: Quota) -> None:
+        await quotas.set_quota(self._db, quota)
+
+
+class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing, _Retaining):
     """A namespace of sessions in a PostgreSQL database; implements `SessionStore`, `Searching`."""
 
     @classmethod

@@ -7,7 +7,7 @@ other streams as before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import LiteralString
 
@@ -34,6 +34,7 @@ from perdure.stores.keeping.erasing import (
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.appending import Appender, Request
 from perdure.stores.postgres.database import Connected, Database, Question, asked
+from perdure.stores.postgres.keeping.quotas import LIFT, counting
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import Numbers, Row, Stream, Texts, info_of_row, stream_of
 from perdure.stores.postgres.search.indexing import forgetting
@@ -202,7 +203,7 @@ class _Erasure:
 
     async def done(self, namespace: str, random: RandomSource) -> Certificate:
         """Do it; the certificate, or that of an earlier one that left nothing to do."""
-        await self._ask(Question(_LOCK_MARK, (self._ns,)))
+        await self._ask(LIFT, Question(_LOCK_MARK, (self._ns,)))
         reach = await self._reach()
         plans = await self._plans(reach)
         if not plans and self._request.scope == "session":
@@ -214,6 +215,8 @@ class _Erasure:
         counts, names = Counts(), set[str]()
         for plan in plans:
             counts = await self._taken(plan, counts, names)
+        counts = await self._without_contents(counts, names)
+        await self._uncount(plans, counts.content_bytes)
         certificate = Certificate(
             id=self._request.id,
             backend=BACKEND,
@@ -224,7 +227,7 @@ class _Erasure:
             finished_at=self._request.at,
             is_complete=True,
             sessions=sessions,
-            removed=await self._without_contents(counts, names),
+            removed=counts,
             copies=(
                 *copies.kept(reach.forks, reach.copies),
                 *outside,
@@ -343,7 +346,7 @@ class _Erasure:
             place = self._place(taking, each)
             positions, found = await self._ask(Question(_POSITIONS, place), Question(_NAMES, place))
             names.update(row[0] for row in found)
-            counts = counts.plus(texts=await self._forget(row[0] for row in positions))
+            counts = counts.plus(texts=await self._forget(positions))
             _, aliases = await self._ask(
                 Question(_EMPTY, (*place, _KEPT)), Question(_FORGET_NAMES, place)
             )
@@ -351,36 +354,74 @@ class _Erasure:
         if not taking.is_whole:
             return counts
         own = (self._ns, taking.stream)
-        (title,) = await self._ask(Question(_BIRTH, own))
-        counts = counts.plus(texts=await self._forget(row[0] for row in title))
+        more = await forget_session(self._connected, *own)
         header = encode(redacted(plan.stream.state.header))
-        partials, keys, _, _ = await self._ask(
-            Question(_FORGET_PARTIAL, own),
-            Question(_FORGET_KEYS, (*own, *own)),
-            Question(_REDACT, (header, *own)),
-            Question(_CLOSE, own),
+        await self._ask(Question(_REDACT, (header, *own)), Question(_CLOSE, own))
+        return counts.plus(
+            texts=more.texts,
+            partial_answers=more.partial_answers,
+            idempotency_keys=more.idempotency_keys,
         )
-        return counts.plus(partial_answers=partials[0][0], idempotency_keys=keys[0][0])
 
-    async def _forget(self, positions: Iterable[int]) -> int:
-        """Take what stands at `positions` out of the index of search; how many texts that was."""
-        wanted = list(positions)
-        before, _, after = await self._ask(
-            Question(_INDEXED, (self._ns, Numbers(wanted))),
-            forgetting(self._ns, wanted),
-            Question(_INDEXED, (self._ns, Numbers(wanted))),
-        )
-        return int(before[0][0]) - int(after[0][0])
+    async def _forget(self, positions: Sequence[Row]) -> int:
+        return await forget_texts(self._connected, self._ns, [row[0] for row in positions])
 
     async def _without_contents(self, counts: Counts, names: set[str]) -> Counts:
-        if not names:
-            return counts
-        ns = self._ns
-        await self._ask(Question(_LOCK_CONTENTS))
-        values = (ns, ns, ns, ns, Texts(sorted(names)))
-        ((row,),) = await self._ask(Question(_REMOVE_CONTENTS, values))
-        return counts.plus(contents=row[0], content_bytes=row[1])
+        count, size = await without_contents(self._connected, self._ns, names)
+        return counts.plus(contents=count, content_bytes=size)
+
+    async def _uncount(self, plans: Sequence[_Plan], content_bytes: int) -> None:
+        closed = [plan for plan in plans if plan.taking.is_whole]
+        less = counting(
+            self._ns,
+            sessions=-sum(plan.stream.state.info.status != "erased" for plan in closed),
+            entries=-sum(plan.entries for plan in plans),
+            size=-sum(plan.bytes for plan in plans) - content_bytes,
+        )
+        await self._ask(less)
 
 
 def _was_erased(plan: _Plan) -> bool:
     return not plan.taking.is_whole or plan.stream.state.info.status == "erased"
+
+
+# ---------------------------------------------------------------- for a removal, too
+
+
+def locking_mark(namespace: str) -> Question:
+    """Locks the mark of search, before any stream: nothing is indexed until the end of this."""
+    return Question(_LOCK_MARK, (namespace,))
+
+
+async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Counts:
+    """Forget the title of `stream`, the part of an answer, and the keys of commits to it."""
+    own = (namespace, stream)
+    title, partials, keys = await asked(
+        db,
+        namespace,
+        [
+            Question(_BIRTH, own),
+            Question(_FORGET_PARTIAL, own),
+            Question(_FORGET_KEYS, (*own, *own)),
+        ],
+    )
+    texts = await forget_texts(db, namespace, [row[0] for row in title])
+    return Counts(texts=texts, partial_answers=partials[0][0], idempotency_keys=keys[0][0])
+
+
+async def forget_texts(db: Connected, namespace: str, positions: Sequence[int]) -> int:
+    """Take what stands at `positions` out of the index of search; how many texts that was."""
+    indexed = Question(_INDEXED, (namespace, Numbers(positions)))
+    questions = [indexed, forgetting(namespace, positions), indexed]
+    before, _, after = await asked(db, namespace, questions)
+    return int(before[0][0]) - int(after[0][0])
+
+
+async def without_contents(db: Connected, namespace: str, names: set[str]) -> tuple[int, int]:
+    """Remove those of the contents `names` that nothing refers to; how many, of how many bytes."""
+    if not names:
+        return 0, 0
+    ns = namespace
+    values = (ns, ns, ns, ns, Texts(sorted(names)))
+    _, (row,) = await asked(db, ns, [Question(_LOCK_CONTENTS), Question(_REMOVE_CONTENTS, values)])
+    return row[0], row[1]

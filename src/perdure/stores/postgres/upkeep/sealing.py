@@ -25,11 +25,11 @@ from perdure.stores.operating.sealed import (
     check_follows,
 )
 from perdure.stores.postgres.appending import (
-    KEEP_BLOB,
     LOCK,
     Appender,
     Request,
-    create_in,
+    copy_in,
+    keeping,
     look_up,
     questions_of,
     stream_in,
@@ -74,6 +74,15 @@ WHERE namespace = %s AND stream = %s AND seq > %s AND seq <= %s ORDER BY seq, na
 
 _RAISE_EPOCH: LiteralString = """
 UPDATE perdure.stream SET epoch = greatest(epoch, %s) WHERE namespace = %s AND id = %s
+"""
+
+
+# Nobody goes on with it here either.
+_CLOSE: LiteralString = """
+WITH closed AS (
+    UPDATE perdure.stream SET is_erased = true
+    WHERE namespace = %s AND id = %s AND NOT is_erased RETURNING 1
+) SELECT perdure.count(%s, -1, 0, 0) FROM closed
 """
 
 
@@ -167,11 +176,11 @@ async def receive(
         for commit in share.commits:
             admission = admitted(here.state, commit, share.aliases)
             here = await _placed(connected, db.namespace, here, admission, commit)
-        questions = [
-            Question(KEEP_BLOB, (db.namespace, blob_hash(content), len(content), content))
-            for content in contents
-        ]
-        questions.append(Question(_RAISE_EPOCH, (share.epoch, db.namespace, stream)))
+        questions = [keeping(db.namespace, blob_hash(content), content) for content in contents]
+        own = (db.namespace, stream)
+        questions.append(Question(_RAISE_EPOCH, (share.epoch, *own)))
+        if share.is_erased:
+            questions.append(Question(_CLOSE, (*own, db.namespace)))
         await asked(connected, db.namespace, questions)
 
 
@@ -188,7 +197,7 @@ async def _stream(
     except SessionNotFound:
         if not is_new:
             raise
-    return await create_in(db, namespace, header, genesis)
+    return await copy_in(db, namespace, header, genesis)
 
 
 async def _placed(
