@@ -118,7 +118,8 @@ class ScriptedRoles:
     ) -> None:
         while True:
             beside = await companion.beside(entries)
-            write = Write(stream=lease.stream, entries=entries, lease=lease)
+            own = (*entries, *beside.notes)
+            write = Write(stream=lease.stream, entries=own, lease=lease)
             try:
                 await self._commit(write, *beside.writes, blobs=beside.blobs)
             except HeadConflict:

@@ -23,13 +23,14 @@ from perdure.engine.flows.rules.improvement import (
 )
 from perdure.engine.flows.rules.parts import NodePart, Part, ReflectionPart
 from perdure.engine.flows.rules.runnable import Work, runnable
-from perdure.errors import ConfigError, LeaseHeld
+from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError
 from perdure.session.clock import Clock
 from perdure.session.flows.kinds import (
     FeedbackAsked,
     FlowCompleted,
     ImprovementParked,
     NodeParked,
+    WorkflowChanged,
 )
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
@@ -37,6 +38,9 @@ from perdure.session.notes import SideBody
 
 Wakes = Callable[[], AsyncIterator[None]]
 """Yields, from the call on, at least once after every entry that anybody appends to the flow."""
+
+LEAST_WAIT_S = 0.05
+"""Before a session that another process has is tried again."""
 
 NO_TURN = "its work was begun, and its session has no turn of it"
 
@@ -52,6 +56,8 @@ class FlowRunner:
         self._wakes = wakes
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """Role instance -> what it is doing; each has one session."""
+        self._elsewhere: dict[str, int] = {}
+        """Role instance -> until when another process has its session at least."""
 
     async def run(self) -> FlowState:
         """Run until nothing is left that can be done now.
@@ -64,21 +70,48 @@ class FlowRunner:
         changed: asyncio.Task[None] | None = None
         try:
             while True:
-                state = await self._journal.state()
+                changed = changed or asyncio.ensure_future(_next(changes))
+                state = await self._redrawn(await self._journal.state())
                 await self._stop_asked(state)
                 self._begin(state)
-                if not self._tasks and not await self._moved_on(state):
+                if self._tasks or self._elsewhere:
+                    await self._something(changed)
+                elif not await self._moved_on(state):
                     return state
-                if self._tasks:
-                    changed = changed or asyncio.ensure_future(_next(changes))
-                    waiting = (changed, *self._tasks.values())
-                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                    changed = None if changed.done() else changed
-                    self._collect()
+                if changed.done():
+                    changed.result()
+                    changed = None
         finally:
             await self._suspend(changed)
 
+    async def _something(self, changed: asyncio.Task[None]) -> None:
+        """Wait until a role has ended, the flow has changed, or a session may be free."""
+        waiting: list[asyncio.Future[None]] = [changed, *self._tasks.values()]
+        timer: asyncio.Task[None] | None = None
+        if self._elsewhere:
+            left_ms = min(self._elsewhere.values()) - self._clock.now_ms()
+            timer = asyncio.ensure_future(self._clock.sleep(max(LEAST_WAIT_S, left_ms / 1000)))
+            waiting.append(timer)
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._elsewhere.clear()  # whoever has it may be done: it is tried again
+        self._collect()
+
     # ------------------------------------------------------------ one pass
+
+    async def _redrawn(self, state: FlowState) -> FlowState:
+        """The flow with the graph that its files draw now; what cannot be used is left alone."""
+        drawing = self._ground.drawing
+        if drawing is None or state.run.improvement_phase is not None:
+            return state
+        graph = drawing.change(state).graph
+        if graph is None:
+            return state
+        head, changed = state.head, WorkflowChanged(graph)
+        return await self._journal.append(lambda now: (changed,) if now.head == head else ())
 
     def _begin(self, state: FlowState) -> None:
         """Give everyone who can work something to do."""
@@ -97,7 +130,7 @@ class FlowRunner:
             self._start(work.role, self._reflection(state, work))
 
     def _start(self, role: str, work: Coroutine[Any, Any, None]) -> None:
-        if role in self._tasks:
+        if role in self._tasks or role in self._elsewhere:
             work.close()
             return
         self._tasks[role] = asyncio.create_task(work, name=f"perdure-role-{role}")
@@ -181,11 +214,16 @@ class FlowRunner:
                     await self._roles.recover(part.session, turn)
                 else:
                     await self._roles.begin(part.session, message, turn)
-            except ClaimLost:
-                return
+            except (ClaimLost, LeaseLost):
+                return  # somebody else was faster; what is left to do shows in the log
             except LeaseHeld as error:
                 # Somebody else has it; if they die, their turn is ours to go on with then.
-                await self._clock.sleep(max(0.05, (error.until - self._clock.now_ms()) / 1000))
+                self._elsewhere[part.role] = error.until
+                return
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, it stops this node alone
+                await self._park(await self._journal.state(), _parked(part, _told(error)))
                 return
             repair = part.repair(await self._journal.state())
             if repair is None:
@@ -217,6 +255,10 @@ def _parked(part: NodePart | ReflectionPart, why: str) -> SideBody:
     if isinstance(part, NodePart):
         return NodeParked(part.node, part.role, "autonomous-abort", why)
     return ImprovementParked(part.role, "autonomous-abort", why)
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
 
 
 async def _next(changes: AsyncIterator[None]) -> None:

@@ -12,7 +12,7 @@ from perdure.session.flows.graph import FlowNode, Graph
 def workflow_text(graph: Graph) -> str:
     """`graph` as a workflow file.
 
-    Shape: texts are JSON's, which YAML reads too, so that nothing in them can be taken for syntax.
+    Shape: texts are quoted as in JSON, so that nothing in them can be taken for syntax.
     """
     return "\n".join([*_lines(graph), ""])
 
@@ -50,4 +50,5 @@ def _list(name: str, items: Sequence[str], indent: str) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    return msgspec.json.encode(text).decode()
+    quoted = msgspec.json.encode(text).decode()
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)

@@ -28,6 +28,8 @@ from perdure.session.notes import SideBody
 MOST_REPAIRS = 3
 """Repairs in a row; the next time a person is asked instead."""
 
+STOPPED = "it was stopped by a person"
+
 DENIED = "a tool call was refused, and its turn ended without a handoff"
 
 SHORTER = Fault(
@@ -71,6 +73,7 @@ def node_finished(
     which keeps the flow from being closed.
     """
     role = _role(state, node)
+    ended = unless_stopped(state, ended, node, role)
     if ended.end == "length":
         return _repaired(state, node, SHORTER)
     if ended.end != "stop":
@@ -83,6 +86,13 @@ def node_finished(
         signal if isinstance(signal, Fault) else _obeyed(state, node, signal, artifacts, unhealthy)
     )
     return _repaired(state, node, decided) if isinstance(decided, Fault) else decided
+
+
+def unless_stopped(state: FlowState, ended: Ended, *targets: str) -> Ended:
+    """How the turn of `targets` ended: a stop that came before counts, whatever was said."""
+    if not any(target in state.stopping for target in targets):
+        return ended
+    return msgspec.structs.replace(ended, end="aborted", detail=STOPPED)
 
 
 def _obeyed(

@@ -11,6 +11,7 @@ from perdure.engine.flows.rules.finishing import (
     is_worn_out,
     repair_of,
     still_wrong,
+    unless_stopped,
 )
 from perdure.engine.flows.rules.handoffs import Artifact
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, feedback_path, findings_path
@@ -43,6 +44,7 @@ def role_finished(
 
     `artifacts` holds what lies at its `assigned_path`. `unhealthy` is told to the owner only.
     """
+    ended = unless_stopped(state, ended, role)
     if ended.end == "length":
         return _repaired(state, role, SHORTER)
     if ended.end != "stop":

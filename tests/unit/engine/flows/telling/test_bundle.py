@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from perdure.engine.flows.telling.bundle import context_bundle
+from perdure.engine.flows.telling.entry import Reading
+from tests.fakes.flow_contracts import CONTRACTS
+
+
+def test_a_role_is_told_who_it_is_its_contracts_and_its_readings_in_this_order() -> None:
+    reading = Reading("$RULES", "docs/rules.md", "Be brief.\n")
+    told = context_bundle("developer_2", "/w/r", CONTRACTS, (reading,), "You like tests.")
+    places = [
+        told.index(text)
+        for text in (
+            "`developer_2`, an instance of the role `developer`",
+            "`/w/r`",
+            "You like tests.",
+            CONTRACTS.handoff,
+            CONTRACTS.records,
+            "# Required reading $RULES (docs/rules.md)\n\nBe brief.",
+        )
+    ]
+    assert places == sorted(places)
+
+
+def test_a_role_of_one_instance_is_its_role() -> None:
+    assert context_bundle("owner", "/r", CONTRACTS).startswith("You are the role `owner`")
