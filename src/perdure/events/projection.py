@@ -244,6 +244,7 @@ _SIMPLE: Mapping[str, str] = {
     notes.AgentBound.kind: "session:agent_bound",
     notes.SessionEnded.kind: "session:ended",
     notes.SessionReopened.kind: "session:reopened",
+        "childSessionId": None if body.delegated is None else body.delegated.session,
     notes.SessionCancelled.kind: "session:cancelled",
     notes.GrantRevoked.kind: "session:grant_revoked",
     notes.Pin.kind: "session:pinned",

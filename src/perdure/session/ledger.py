@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from perdure.session.ids import EntryId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Message, StopReason, Usage
 from perdure.session.notes import SideBody
 
@@ -42,6 +42,7 @@ class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a session has spent: the sum over the ``model_finished`` entries of its own log.
 
     Units: micro-cents. `unpriced_calls` used tokens whose price nobody knows.
+    To that comes what the sessions spent that its calls opened (`ToolFinished.delegated`).
     """
 
     cost_microcents: int = 0
@@ -55,6 +56,23 @@ class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
             return Spending(self.cost_microcents, self.unpriced_calls + 1)
         return Spending(self.cost_microcents + usage.cost_microcents, self.unpriced_calls)
 
+
+    def and_below(self, delegated: Delegated | None) -> Spending:
+        """The spending with that of a session which a call opened."""
+        if delegated is None:
+            return self
+        below = delegated.spent
+        return Spending(
+            self.cost_microcents + below.cost_microcents,
+            self.unpriced_calls + below.unpriced_calls,
+        )
+
+
+class Delegated(msgspec.Struct, frozen=True):
+    """The session that a tool call opened for another agent, and what was spent in it."""
+
+    session: StreamId
+    spent: Spending = Spending()
 
 class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     """A turn begins; the user's message follows in the same commit, if it brings one.
@@ -156,7 +174,8 @@ class ToolFinished(SideBody, frozen=True, omit_defaults=True):
     """How the tool call it is about ended; its output is the tool message `result`, same commit.
 
     Also written for calls that never ran (refused, aborted) and for those nobody knows about.
-    `whole` names (``media://...``) the text that the output was cut from.
+    `whole` names (``media://...``) the text that the output was cut from. `delegated` is the
+    session that the call opened for another agent. `summary` is the beginning of the output.
     """
 
     kind: ClassVar[str] = "tool_finished"
@@ -182,6 +201,10 @@ class TurnFinished(SideBody, frozen=True, omit_defaults=True):
     usage: Usage | None = None
     failure: Failure | None = None
     error: str | None = None
+    delegated: Delegated | None = None
+    agent: str | None = None
+    attempt: int = 1
+    summary: str | None = None
 
 
 class Interrupted(SideBody, frozen=True, omit_defaults=True):

@@ -47,10 +47,22 @@ class SessionInfoChanged(SideBody, frozen=True, omit_defaults=True):
     cwd: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class Invocation(msgspec.Struct, frozen=True):
+    """The tool call of another session that a session was opened for.
+
+    `key` is the call's idempotency key, by which it is found again and never opened twice.
+    """
+
+    session: str
+    call_id: str
+    key: str
+
+
 class SessionStarted(SideBody, frozen=True, omit_defaults=True):
     """A runtime opened the session: its agent as it was then, its workspace, its system prompt.
 
     `agent` and `workspace` are the snapshots as plain data, frozen for the session's life.
+    `invoked_by` is the call of an agent that it was opened for.
     """
 
     kind: ClassVar[str] = "session_started"
@@ -58,6 +70,7 @@ class SessionStarted(SideBody, frozen=True, omit_defaults=True):
     agent: dict[str, object] | None = None
     workspace: dict[str, object] | None = None
     system_prompt: str | None = None
+    invoked_by: Invocation | None = None
 
 
 class AgentBound(SideBody, frozen=True, omit_defaults=True):

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from perdure.secrets.vault import Taint, Vault
-from perdure.session.ledger import Effect, UnknownPolicy
+from perdure.session.ledger import Delegated, Effect, UnknownPolicy
 from perdure.session.media.inline import InlineMedia
 from perdure.session.messages import MediaPart
 from perdure.tools.permissions import Permissions
@@ -27,6 +27,10 @@ ReadMedia = Callable[[str], Awaitable[bytes]]
 """Handle -> content. Raises: ToolDenied for what the session does not hold."""
 
 
+Invoke = Callable[["ToolCall", str, str], Awaitable["ToolOutput"]]
+"""(call, agent, input) -> what that agent answered. Raises: ToolError when it cannot be asked."""
+
+
 def _no_secrets() -> Taint:
     return Taint(Vault({}, lambda account: None))
 
@@ -38,7 +42,8 @@ class ToolCall(msgspec.Struct, frozen=True):
     it to the outside service, and a repeated call does nothing. `attempt` counts from 1.
     `working_dir` is the session's workspace, `permissions` what its built-in tools may touch.
     `secrets` gives values of named secrets: what the tool returns is scrubbed of them.
-    `read_media` gives what the session holds; None where it holds nothing.
+    `read_media` gives what the session holds; None where it holds nothing. `invoke` asks another
+    agent; None where there is none.
     """
 
     id: str
@@ -51,18 +56,21 @@ class ToolCall(msgspec.Struct, frozen=True):
     permissions: Permissions = Permissions()
     secrets: Taint = msgspec.field(default_factory=_no_secrets)
     read_media: ReadMedia | None = None
+    invoke: Invoke | None = None
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
     """What a tool gives back: text, and media as handles or as content that is then kept.
 
-    `ends_session` closes the session when the turn is finished.
+    `ends_session` closes the session when the turn is finished; `delegated` is the session that
+    the call opened for another agent.
     """
 
     text: str
     is_error: bool = False
     media: tuple[MediaPart | InlineMedia, ...] = ()
     ends_session: bool = False
+    delegated: Delegated | None = None
 
 
 class Subject(msgspec.Struct, frozen=True):

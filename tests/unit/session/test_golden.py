@@ -14,7 +14,7 @@ import pytest
 from perdure.session.codec import BODIES, Body, Unknown, body_of, entry_of_line, line_of
 from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FLOW_BODIES
-from perdure.session.ids import EntryId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import (
     OPAQUE,
     BranchSummary,
@@ -26,6 +26,7 @@ from perdure.session.kinds import (
 )
 from perdure.session.ledger import (
     BudgetNoted,
+    Delegated,
     Interrupted,
     LateOutcome,
     ModelCalled,
@@ -58,6 +59,7 @@ from perdure.session.notes import (
     GrantRevoked,
     ImportedRecord,
     ImportSource,
+    Invocation,
     Label,
     LeafMoved,
     NodeEntered,
@@ -189,6 +191,14 @@ EXPECTED: tuple[Body, ...] = (
     ToolFinished("c1", "t", "ok", succeeded=True, whole="media://sha256-" + "1" * 64),
     NodeEntered("plan", "f1"),
     RoleImported({"roleName": "owner"}, ({"id": "owner_1"},)),
+    ToolFinished(
+        "c1",
+        "invoke_agent",
+        "ok",
+        succeeded=True,
+        delegated=Delegated(StreamId("child"), Spending(70)),
+    ),
+    SessionStarted(invoked_by=Invocation("golden", "c1", "golden/4:0")),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from perdure.context.build import History
 from perdure.context.tokens import corrected_scale, estimate_request
@@ -15,12 +16,13 @@ from perdure.models.protocol import ModelClient, ModelRequest, ThinkingLevel
 from perdure.secrets.vault import Vault
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import StreamId
+from perdure.session.ledger import Delegated
 from perdure.session.messages import Usage
 from perdure.stores.protocol import SessionStore
 from perdure.tools.execute import ToolRun
 from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.spec import ToolCall, ToolSpec
+from perdure.tools.spec import ToolCall, ToolOutput, ToolSpec
 
 LEASE_TTL_MS = 30_000
 
@@ -62,6 +64,26 @@ class Cooldowns:
 RenewCredentials = Callable[[str], Awaitable[bool]]
 """Given a provider whose key was refused: whether there is another one now."""
 
+
+class Delegation(Protocol):
+    """How a session's turns have work done by other agents, in sessions of their own."""
+
+    async def invoke(
+        self, call: ToolCall, agent: str, said: str, *, is_aborted: Callable[[], bool]
+    ) -> ToolOutput:
+        """What `agent` answers to `said`, in the session that belongs to `call`.
+
+        Durable: the session is opened once, however often the call is repeated. When this is
+        cancelled its turn is aborted if `is_aborted`, else left open to be resumed.
+        Raises: ToolError when the agent cannot be asked.
+        """
+        ...
+
+    async def delegated(self, key: str) -> Delegated | None:
+        """The session that the call with the idempotency key `key` opened, if it did."""
+        ...
+
+
 ToolRunner = Callable[[ToolSpec, ToolCall], Awaitable[ToolRun]]
 """Runs a tool call whose intent is in the log: the place for secrets, scopes and spills."""
 
@@ -72,7 +94,8 @@ class Environment:
 
     `owner` names this process to others who find the session in use; `is_gone` says of such a
     name that its process is certainly dead. `run_tool` runs tool calls, None as `tools.execute`
-    does; `permissions` is what they may touch and `vault` where named secrets are.
+    does; `permissions` is what they may touch and `vault` where named secrets are;
+    `delegation` is how they invoke other agents, None where there are none.
     Units: `lease_ttl_ms` milliseconds: how long a session stays blocked after its process died
     without a word.
     """
@@ -95,6 +118,7 @@ class Environment:
     run_tool: ToolRunner | None = None
     permissions: Permissions = field(default_factory=Permissions)
     vault: Vault | None = None
+    delegation: Delegation | None = None
 
     @property
     def claim(self) -> Claim:

@@ -7,7 +7,7 @@ import msgspec
 from perdure.errors import ModelError
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction
-from perdure.session.ledger import Spending, ToolOutcome
+from perdure.session.ledger import Delegated, Spending, ToolOutcome
 from perdure.session.messages import MediaPart, Message, Usage
 
 
@@ -79,6 +79,7 @@ class ToolReturned(msgspec.Struct, frozen=True):
     """The tool gave back a result, an error included.
 
     `whole` names the text that `text` was cut from; `contents` are kept in the same commit.
+    `delegated` is the session that the call opened for another agent.
     """
 
     text: str
@@ -90,6 +91,7 @@ class ToolReturned(msgspec.Struct, frozen=True):
     ends_session: bool = False
     whole: str | None = None
     contents: tuple[bytes, ...] = ()
+    delegated: Delegated | None = None
 
 
 class Woken(msgspec.Struct, frozen=True):
@@ -99,13 +101,15 @@ class Woken(msgspec.Struct, frozen=True):
 class Aborted(msgspec.Struct, frozen=True):
     """Somebody ended the turn. `partial` is what had arrived of the answer, `usage` what it took.
 
-    `is_cancel` says that the handle was closed with it.
+    `is_cancel` says that the handle was closed with it. `delegated` is the session that the tool
+    which ran had opened for another agent.
     """
 
     partial: Message | None = None
     usage: Usage | None = None
     is_estimated: bool = False
     is_cancel: bool = False
+    delegated: Delegated | None = None
 
 
 class Lost(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ from perdure.engine.turns.state import OpenCall, TurnState, fold, provider_of
 from perdure.errors import CredentialsRefused, HeadConflict, LeaseLost
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry
-from perdure.session.ledger import LateOutcome
+from perdure.session.ledger import Delegated, LateOutcome
 from perdure.stores.protocol import Commit, Write
 
 _log = logging.getLogger(__name__)
@@ -165,36 +165,43 @@ class TurnRunner:
         """Perform `effect`, unless the turn is aborted before or meanwhile."""
         self._answer_call = None
         if self._stopping.is_asked:
-            return self._aborted()
+            return await self._aborted(effect)
         task = asyncio.ensure_future(self._perform(effect, state))
         asked = asyncio.ensure_future(self._stopping.asked())
         try:
             await asyncio.wait((task, asked), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 await _cancelled(task)
-                return self._aborted()
+                return await self._aborted(effect)
             happened = task.result()
             # A connection that breaks while it is closed is no outage.
             is_broken_off = isinstance(happened, CallFailed) and self._stopping.is_asked
-            return self._aborted() if is_broken_off else happened
+            return await self._aborted(effect) if is_broken_off else happened
         finally:
             asked.cancel()
             if not task.done():
                 await _cancelled(task)
 
-    def _aborted(self) -> Aborted:
-        call = self._answer_call
+    async def _aborted(self, effect: Effect) -> Aborted:
+        call, is_cancel = self._answer_call, self._stopping.is_cancel
         if call is None:
-            return Aborted(is_cancel=self._stopping.is_cancel)
+            return Aborted(is_cancel=is_cancel, delegated=await self._delegated(effect))
         partial = call.partial()
         usage, is_estimated = call.usage(partial)
-        return Aborted(partial, usage, is_estimated, is_cancel=self._stopping.is_cancel)
+        return Aborted(partial, usage, is_estimated, is_cancel=is_cancel)
+
+    async def _delegated(self, effect: Effect) -> Delegated | None:
+        """The session that the tool which was stopped had opened: what it spent counts here."""
+        below = self._environment.delegation
+        if below is None or not isinstance(effect, RunTool):
+            return None
+        return await below.delegated(effect.tool.started.idempotency_key)
 
     def _perform(self, effect: Effect, state: TurnState) -> Coroutine[Any, Any, Input]:
         if isinstance(effect, CallModel):
             return self._call(effect.call, state)
         if isinstance(effect, RunTool):
-            return tool_outcome(self._environment, effect.tool)
+            return tool_outcome(self._environment, effect.tool, lambda: self._stopping.is_asked)
         if isinstance(effect, Wait):
             return self._wait(effect.until)
         return self._wait_for_answer(effect, state)

@@ -330,6 +330,7 @@ def _tool_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
         ends_session=state.ends_session or body.ends_session,
         end_reason=_end_reason(started, body) or state.end_reason,
     )
+        spent=state.spent.and_below(body.delegated),
 
 
 def _end_reason(started: ToolStarted | None, body: ToolFinished) -> str | None:

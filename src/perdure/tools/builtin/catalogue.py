@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from perdure.errors import ConfigError
+from perdure.tools.builtin.delegating import invoke_agent
 from perdure.tools.builtin.desktop import notify, read_clipboard
 from perdure.tools.builtin.files import list_directory, read_file
 from perdure.tools.builtin.git import git_commit, git_status
@@ -33,6 +34,7 @@ BUILTIN: Mapping[str, ToolSpec] = {
         web_search,
         read_clipboard,
         notify,
+        invoke_agent,
         end_session,
     )
 }

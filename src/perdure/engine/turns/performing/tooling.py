@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from perdure.engine.turns.environment import Environment
@@ -19,12 +20,19 @@ from perdure.tools.execute import ToolRun, failed_run, run_tool
 from perdure.tools.spec import ToolCall
 
 
-async def tool_outcome(environment: Environment, open_tool: OpenTool) -> ToolReturned:
-    """Run the tool and wait for its result; its failures are results too."""
-    return _returned(await _run(environment, open_tool))
+async def tool_outcome(
+    environment: Environment, open_tool: OpenTool, is_aborted: Callable[[], bool] = lambda: False
+) -> ToolReturned:
+    """Run the tool and wait for its result; its failures are results too.
+
+    `is_aborted` tells, when this is cancelled, whether the turn ends with it.
+    """
+    return _returned(await _run(environment, open_tool, is_aborted))
 
 
-async def _run(environment: Environment, open_tool: OpenTool) -> ToolRun:
+async def _run(
+    environment: Environment, open_tool: OpenTool, is_aborted: Callable[[], bool]
+) -> ToolRun:
     started = open_tool.started
     try:
         spec = environment.tools.get(started.tool)
@@ -34,6 +42,7 @@ async def _run(environment: Environment, open_tool: OpenTool) -> ToolRun:
     if sent is not None:
         reason = f"the arguments are not a JSON object: {sent[:200]}"
         return failed_run(started.tool, InvalidArguments(started.tool, reason))
+    below = environment.delegation
     call = ToolCall(
         id=started.id,
         tool=started.tool,
@@ -45,6 +54,7 @@ async def _run(environment: Environment, open_tool: OpenTool) -> ToolRun:
         permissions=environment.permissions,
         secrets=Taint(environment.vault or Vault({}, lambda account: None)),
         read_media=partial(held, environment.store, environment.stream),
+        invoke=None if below is None else partial(below.invoke, is_aborted=is_aborted),
     )
     if environment.run_tool is not None:
         return await environment.run_tool(spec, call)
@@ -69,6 +79,7 @@ def _returned(run: ToolRun) -> ToolReturned:
         ends_session=run.output.ends_session,
         whole=whole,
         contents=contents,
+        delegated=run.output.delegated,
     )
 
 

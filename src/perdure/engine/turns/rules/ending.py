@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from perdure.engine.turns.rules.scribe import Scribe
-from perdure.session.ledger import Failure, ToolFinished, ToolOutcome, TurnEnd, TurnFinished
+from perdure.session.ledger import (
+    Delegated,
+    Failure,
+    ToolFinished,
+    ToolOutcome,
+    TurnEnd,
+    TurnFinished,
+)
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart
 from perdure.session.notes import SessionEnded
 
@@ -15,6 +22,7 @@ def settle_call(
     text: str,
     *,
     error_code: str | None = None,
+    delegated: Delegated | None = None,
 ) -> None:
     """Answer a tool call that does not run (or of which nobody knows), with an error text."""
     open_tool = scribe.state.open_tool
@@ -28,6 +36,7 @@ def settle_call(
         result=scribe.ahead(),
         error=text,
         error_code=error_code,
+        delegated=delegated,
     )
     scribe.side(finished, about)
     scribe.tree(Message("tool", (part,)))

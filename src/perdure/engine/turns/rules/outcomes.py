@@ -130,6 +130,8 @@ def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnCon
     )
     scribe.side(finished, open_tool.seq)
     scribe.tree(Message("tool", (part,)))
+        summary=None if is_error else happened.text[:SUMMARY_CHARACTERS] or None,
+        delegated=happened.delegated,
     start_tools(scribe, config)
 
 
@@ -227,7 +229,9 @@ def aborted(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> Non
         _keep_partial(scribe, happened)
     elif scribe.state.open_tool is not None:
         ran = "The turn was aborted while the tool ran; it may have taken effect in part."
-        settle_call(scribe, scribe.state.pending[0], "aborted", ran, error_code="cancelled")
+        call = scribe.state.pending[0]
+        below = happened.delegated
+        settle_call(scribe, call, "aborted", ran, error_code="cancelled", delegated=below)
     refuse_pending(scribe, "aborted", text, "cancelled")
     finish(scribe, "cancelled" if happened.is_cancel else "aborted")
 
