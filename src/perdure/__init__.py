@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from perdure.client.agents.agent import Agent as Agent
     from perdure.client.agents.agent import Fallback as Fallback
     from perdure.client.agents.chat import Chat as Chat
+    from perdure.client.agents.files.finding import load_agents as load_agents
+    from perdure.client.agents.files.reading import agent_of_text as agent_of_text
+    from perdure.client.agents.files.writing import agent_text as agent_text
     from perdure.client.agents.runtime import Runtime as Runtime
     from perdure.client.agents.standing import Standing as Standing
     from perdure.client.agents.standing import revoke as revoke
@@ -59,10 +62,12 @@ if TYPE_CHECKING:
     from perdure.errors import HeadConflict as HeadConflict
     from perdure.errors import HookBlocked as HookBlocked
     from perdure.errors import IdempotencyMismatch as IdempotencyMismatch
+    from perdure.errors import InvalidAgentFile as InvalidAgentFile
     from perdure.errors import InvalidArguments as InvalidArguments
     from perdure.errors import InvalidEntry as InvalidEntry
     from perdure.errors import InvalidParent as InvalidParent
     from perdure.errors import InvalidQuery as InvalidQuery
+    from perdure.errors import InvalidSettings as InvalidSettings
     from perdure.errors import InvalidTransition as InvalidTransition
     from perdure.errors import InvalidWorkflow as InvalidWorkflow
     from perdure.errors import KeyMissing as KeyMissing
@@ -165,6 +170,9 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "perdure.client.agents.chat": ("Chat",),
     "perdure.client.agents.standing": (
+    "perdure.client.agents.files.finding": ("load_agents",),
+    "perdure.client.agents.files.reading": ("agent_of_text",),
+    "perdure.client.agents.files.writing": ("agent_text",),
         "Standing",
         "revoke",
         "standing_of",
@@ -214,10 +222,12 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "HookBlocked",
         "IdempotencyMismatch",
         "InvalidArguments",
+        "InvalidAgentFile",
         "InvalidEntry",
         "InvalidParent",
         "InvalidQuery",
         "InvalidTransition",
+        "InvalidSettings",
         "InvalidWorkflow",
         "KeyMissing",
         "KeyWrong",

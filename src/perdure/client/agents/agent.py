@@ -65,10 +65,14 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     `on_exceed` what happens before a call that may cost more. `history` "text_only" keeps tool
     calls of earlier turns out of the context. `on_pasted` says what happens to a message that
     holds a credential: ``warn``, ``redact`` it, or ``refuse`` the message. `permissions` is what
-    its built-in tools may touch; a session may only narrow them.
+    its built-in tools may touch; a session may only narrow them. `name` and `description` tell
+    people, and agents that may invoke it, what it is; `max_agents` is how many sessions of other
+    agents a session may open with ``invoke_agent``, `max_depth` how deep those may nest.
     """
 
     model: str = DEFAULT_MODEL
+    name: str | None = None
+    description: str | None = None
     instructions: str = ""
     thinking_level: ThinkingLevel = "off"
     on_interrupt: InterruptPolicy = "retry"
@@ -85,6 +89,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     on_pasted: PastePolicy = "warn"
     permissions: Permissions = Permissions()
 
+    max_agents: int = 16
+    max_depth: int = 3
     @property
     def budget(self) -> Budget:
         """What a session may spend, and what happens then."""
