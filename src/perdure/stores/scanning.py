@@ -63,7 +63,7 @@ def found_title(number: int, header: StreamHeader) -> Found | None:
 def fitting(texts: Iterable[Found], query: SearchQuery, sought: Sought) -> Iterator[Fit]:
     """Those of `texts` that fit, but for the filter on branches."""
     for found in texts:
-        if not _is_wanted(found, query):
+        if not is_wanted(found, query):
             continue
         words = terms(found.what.text)
         counts = counts_in(words, sought)
@@ -110,8 +110,8 @@ def hit_of(found: Found, score: float, sought: Sought, *, is_on_branch: bool) ->
     )
 
 
-def _is_wanted(found: Found, query: SearchQuery) -> bool:
-    """The filters let it through, but for the one on branches."""
+def is_wanted(found: Found, query: SearchQuery) -> bool:
+    """The filters of `query` let `found` through, but for the one on branches."""
     return (
         (not query.roles or found.what.role in query.roles)
         and (not query.sessions or found.stream in query.sessions)

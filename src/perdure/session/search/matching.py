@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from perdure.session.search.query import Phrase, Sought
 
 
 def counts_in(terms: Sequence[str], sought: Sought) -> tuple[int, ...] | None:
     """How often each of ``sought.phrases`` occurs in `terms`; None where `terms` do not fit."""
-    if any(count(terms, phrase) for phrase in sought.unwanted):
+    return counts_by(sought, lambda phrase: count(terms, phrase))
+
+
+def counts_by(sought: Sought, counted: Callable[[Phrase], int]) -> tuple[int, ...] | None:
+    """How often, as `counted`, each of ``sought.phrases`` occurs; None where they do not fit."""
+    if any(map(counted, sought.unwanted)):
         return None
     counts: list[int] = []
     for clause in sought.clauses:
-        found = [count(terms, phrase) for phrase in clause]
+        found = [counted(phrase) for phrase in clause]
         if not any(found):
             return None
         counts += found

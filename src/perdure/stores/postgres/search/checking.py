@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import LiteralString
 
+from perdure.session.search.joined import joined
 from perdure.session.search.searchable import KINDS
-from perdure.session.search.words import VERSION
+from perdure.session.search.words import VERSION, terms
 from perdure.stores.postgres.database import Question
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row
 from perdure.stores.postgres.search.indexing import (
@@ -17,16 +18,18 @@ from perdure.stores.postgres.search.indexing import (
     words_of,
 )
 from perdure.stores.protocol import Problem
+from perdure.stores.scanning import Found
 
 _ENTRIES: LiteralString = f"""
-SELECT i.at, string_to_array(i.words, ' '), {ENTRY_COLUMNS}, e.n FROM perdure.entry AS e
+SELECT i.at, string_to_array(i.words, ' '), i.said, i.length, {ENTRY_COLUMNS}, e.n
+FROM perdure.entry AS e
 JOIN perdure.stream AS s ON s.namespace = e.namespace AND s.id = e.stream AND s.kind = 'session'
 LEFT JOIN perdure.search AS i ON i.namespace = e.namespace AND i.n = e.n
 WHERE e.namespace = %s AND e.n <= %s AND e.kind = ANY(%s) ORDER BY e.n
 """  # noqa: S608 - put together from constants
 
 _TITLES: LiteralString = """
-SELECT i.at, string_to_array(i.words, ' '), b.header, b.n FROM perdure.birth AS b
+SELECT i.at, string_to_array(i.words, ' '), i.said, i.length, b.header, b.n FROM perdure.birth AS b
 LEFT JOIN perdure.search AS i ON i.namespace = b.namespace AND i.n = -b.n
 WHERE b.namespace = %s AND b.n <= %s ORDER BY b.n
 """
@@ -58,10 +61,10 @@ def index_problems(streamed: Streamed, namespace: str) -> Iterator[Problem]:
     own = namespace_word(namespace)
     entries = Question(_ENTRIES, (namespace, upto, list(KINDS)))
     for question in (entries, Question(_TITLES, (namespace, upto))):
-        for at, words, *row in streamed(question):
+        for at, words, said, length, *row in streamed(question):
             found = found_in(tuple(row))
-            expected = None if found is None else (found.at, {own, *words_of(found, 0)})
-            kept = None if words is None else (at, set(words))
+            expected = None if found is None else _expected(found, own)
+            kept = None if words is None else (at, said, length, set(words))
             if _without_block(expected) != _without_block(kept):
                 yield _difference(tuple(row))
     strays = Question(_STRAYS, (namespace, upto, upto, list(KINDS)))
@@ -70,13 +73,22 @@ def index_problems(streamed: Streamed, namespace: str) -> Iterator[Problem]:
         yield Problem(stream, None, text)
 
 
-def _without_block(indexed: tuple[int, set[str]] | None) -> tuple[int, set[str], bool] | None:
-    """When, and which words; of its block only that it has one: numbers shift with erasures."""
+_Indexed = tuple[int, str, int, set[str]]
+"""When, the words in order, how many, and by which it is found."""
+
+
+def _expected(found: Found, own: str) -> _Indexed:
+    said = terms(found.what.text)
+    return found.at, joined(said), len(said), {own, *words_of(found, said, 0)}
+
+
+def _without_block(indexed: _Indexed | None) -> tuple[int, str, int, set[str], bool] | None:
+    """What is indexed; of its block only that it has one: numbers shift with erasures."""
     if indexed is None:
         return None
-    at, words = indexed
+    at, said, length, words = indexed
     blocks = {word for word in words if word.startswith(_BLOCK)}
-    return at, words - blocks, len(blocks) == 1
+    return at, said, length, words - blocks, len(blocks) == 1
 
 
 def _difference(row: Row) -> Problem:

@@ -4,14 +4,15 @@
 transaction, and only up to where nothing can appear any more, whatever commits are under way
 (``perdure.settle``). A search moves it first, in steps, and reads what then is behind it.
 
-The index knows words, and pairs of neighbours by a hash, not where in a text they stand: it finds
-candidates, and their texts, read from the log, decide (``querying``). Whoever takes an entry out of
+The index finds candidates by words, and by pairs of neighbours as hashes. Beside it each text has
+its words in order (``session.search.joined``), which decide what fits and what comes first, so that
+only what is shown is read from the log (``querying``). Whoever takes an entry out of
 the log takes it out of here too, in the same transaction (`forgetting`), or its words stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b, sha256
 from itertools import pairwise
 from typing import LiteralString, NamedTuple
@@ -21,6 +22,7 @@ import msgspec
 
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
+from perdure.session.search.joined import joined
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.words import VERSION, terms
 from perdure.stores.postgres.database import Connected, Database, Question, asked
@@ -45,6 +47,11 @@ LONG = "=l"
 _PAIRS, _PAIR_COUNT = 0xF0000, 0xFFFE
 """Where the private characters of Unicode's plane 15 begin, and how many they are."""
 
+STEPS = 8
+"""A pair's hash also says at which word it begins, modulo this: of a phrase each pair has to begin
+one word after the one before. Without it, texts that hold its pairs far apart were candidates too.
+"""
+
 NO_END = 2**62
 """Behind every position and every moment."""
 
@@ -67,6 +74,8 @@ FROM (SELECT coalesce((
 
 _SETTLE: LiteralString = "SELECT perdure.settle(0)"
 
+_SOON: LiteralString = "SELECT set_config('synchronous_commit', 'off', true)"
+
 _BEGIN: LiteralString = """
 INSERT INTO perdure.search_mark VALUES (%s, %s, 0, 0) ON CONFLICT DO NOTHING
 """
@@ -87,14 +96,17 @@ WHERE b.namespace = %s AND b.n > %s AND b.n <= %s ORDER BY b.n LIMIT %s
 """
 
 _ADD: LiteralString = """
-INSERT INTO perdure.search (namespace, n, stream, at, words)
-SELECT %s, d.n, d.stream, d.at, d.words
-FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[]) AS d (n, stream, at, words)
+INSERT INTO perdure.search (namespace, n, stream, at, words, said, length)
+SELECT %s, d.n, d.stream, d.at, d.words, d.said, d.length
+FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[])
+    AS d (n, stream, at, words, said, length)
 """
 
 _MOVE: LiteralString = """
 UPDATE perdure.search_mark SET version = %s, upto = %s, texts = %s WHERE namespace = %s
 """
+
+_TIDY: LiteralString = "SELECT perdure.tidy_search()"
 
 _CLEAR: LiteralString = "DELETE FROM perdure.search WHERE namespace = %s"
 
@@ -143,20 +155,25 @@ async def progress(db: Database) -> Progress:
 
 
 async def index_upto(db: Database, horizon: int) -> None:
-    """Index all that was there up to `horizon`, in transactions that keep nobody waiting long."""
+    """Index all that was there up to `horizon`, in transactions that keep nobody waiting long.
+
+    What they added stands in a list at first, which every search would have to go through.
+    """
     while (await index_some(db)).upto < horizon:
         pass
+    await db.ask(Question(_TIDY))
 
 
 async def index_some(db: Database) -> Mark:
     """Index what stands next behind the mark; where the mark is now.
 
-    Others who index wait for this step, and writers do not notice.
+    Others who index wait for this step, and writers do not notice. It does not wait for the disk:
+    the log can tell it again.
     """
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
         begin, locked = Question(_BEGIN, (ns, VERSION)), Question(_LOCKED, (ns,))
-        _, rows = await asked(connected, ns, [begin, locked])
+        _, _, rows = await asked(connected, ns, [Question(_SOON), begin, locked])
         mark = mark_in(rows)
         if Mark(*rows[0]).version != VERSION:
             await asked(connected, ns, [Question(_CLEAR, (ns,))])
@@ -225,16 +242,19 @@ def forgetting(namespace: str, positions: Sequence[int]) -> Question:
 
 def _adding(namespace: str, batch: Sequence[Found], before: int) -> Question:
     own = namespace_word(namespace)
-    words = Texts(
-        " ".join((own, *words_of(each, number))) for number, each in enumerate(batch, before)
-    )
+    words, said, lengths = Texts(), Texts(), Numbers()
+    for number, each in enumerate(batch, before):
+        in_order = terms(each.what.text)
+        words.append(" ".join((own, *words_of(each, in_order, number))))
+        said.append(joined(in_order))
+        lengths.append(len(in_order))
     positions = Numbers(each.position for each in batch)
     streams, ats = Texts(each.stream for each in batch), Numbers(each.at for each in batch)
-    return Question(_ADD, (namespace, positions, streams, ats, words))
+    return Question(_ADD, (namespace, positions, streams, ats, words, said, lengths))
 
 
-def words_of(found: Found, number: int) -> list[str]:
-    """The different words `found` is indexed by besides that of its namespace.
+def words_of(found: Found, said: Sequence[str], number: int) -> list[str]:
+    """The different words `found`, which says `said`, is indexed by besides its namespace's.
 
     It is the text of that `number` in the index. Titles belong to no block: they come after all
     entries, however new.
@@ -243,10 +263,13 @@ def words_of(found: Found, number: int) -> list[str]:
     filters = [stream_word(found.stream), role_word(what.role), *map(tool_word, what.tools)]
     if found.entry is not None:
         filters.append(block_word(number // BLOCK_TEXTS))
-    said = terms(what.text)
-    words = {*said, *pair_words(said)}
-    is_long = sum(len(word.encode()) for word in words) > MOST_WORD_BYTES
-    return [*filters, *((LONG,) if is_long else sorted(words))]
+    words = {*said, *_pairs_in(said)}
+    return [*filters, *((LONG,) if _is_long(words) else words)]
+
+
+def _is_long(words: Collection[str]) -> bool:
+    most = sum(map(len, words)) * 4  # bytes of a character
+    return most > MOST_WORD_BYTES and sum(len(word.encode()) for word in words) > MOST_WORD_BYTES
 
 
 def namespace_word(namespace: str) -> str:
@@ -254,15 +277,31 @@ def namespace_word(namespace: str) -> str:
     return "=n" + sha256(namespace.encode()).hexdigest()
 
 
-def pair_words(said: Sequence[str]) -> set[str]:
-    """What stands for each two of `said` that are neighbours: a character no word has.
+def pair_words(said: Sequence[str]) -> list[list[str]]:
+    """What stands for neighbours where `said` is said: of each list all, whatever the list.
 
-    Without them a phrase of words that are everywhere would be looked for in every text.
+    A list is for where it may begin. Without pairs a phrase of words that are everywhere would be
+    looked for in every text.
     """
-    return {
-        chr(_PAIRS + crc32(f"{one} {other}".encode()) % _PAIR_COUNT)
-        for one, other in pairwise(said)
-    }
+    hashes = _hashes(said)
+    return [
+        [_pair(*two, first + place) for place, two in enumerate(pairwise(hashes))]
+        for first in range(STEPS)
+    ]
+
+
+def _pairs_in(said: Sequence[str]) -> set[str]:
+    return {_pair(one, other, place) for place, (one, other) in enumerate(pairwise(_hashes(said)))}
+
+
+def _hashes(said: Sequence[str]) -> list[int]:
+    hashed = {word: crc32(word.encode()) for word in set(said)}
+    return [hashed[word] for word in said]
+
+
+def _pair(one: int, other: int, place: int) -> str:
+    """A character no word has."""
+    return chr(_PAIRS + (one * 40_503 + other * 30_011 + place % STEPS * 16_411) % _PAIR_COUNT)
 
 
 def block_word(number: int) -> str:
