@@ -153,6 +153,7 @@ if TYPE_CHECKING:
     from perdure.session.search.values import Hit as Hit
     from perdure.session.tree import TreeNode as TreeNode
     from perdure.tools.declare import tool as tool
+    from perdure.tools.mcp.servers import McpServer as McpServer
     from perdure.tools.permissions import Permissions as Permissions
     from perdure.tools.spec import ToolCall as ToolCall
     from perdure.tools.spec import ToolOutput as ToolOutput
@@ -328,6 +329,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "perdure.session.search.values": ("Hit",),
     "perdure.session.tree": ("TreeNode",),
     "perdure.tools.declare": ("tool",),
+    "perdure.tools.mcp.servers": ("McpServer",),
     "perdure.tools.permissions": ("Permissions",),
     "perdure.tools.spec": (
         "ToolCall",

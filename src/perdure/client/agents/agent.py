@@ -22,6 +22,7 @@ from perdure.models.protocol import ThinkingLevel
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.pasted import PastePolicy
 from perdure.session.ledger import InterruptPolicy
+from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions, Scope
 from perdure.tools.registry import ToolRegistry, registry_of
 from perdure.tools.spec import ToolSpec
@@ -101,7 +102,8 @@ class Agent(AgentSettings, frozen=True):
     """A model with instructions and tools.
 
     `tools` are functions, `ToolSpec`s, or names of built-in tools. `fallbacks`, names of models or
-    `Fallback`s, are called in order when `model` cannot be.
+    `Fallback`s, are called in order when `model` cannot be. `mcp_servers`, `McpServer`s or names
+    the runtime knows, add their tools when a session is started or resumed.
     Raises: ConfigError for two tools of one name or an unknown one; ValueError for a negative
     budget.
     """
@@ -109,11 +111,13 @@ class Agent(AgentSettings, frozen=True):
     id: str
     tools: Tools = ()
     fallbacks: Iterable[str | Fallback] = ()
+    mcp_servers: Iterable[str | McpServer] = ()
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "tools", registry_of(_named(self.tools)).tools)
         chain = tuple(Fallback(f) if isinstance(f, str) else f for f in self.fallbacks)
         msgspec.structs.force_setattr(self, "fallbacks", chain)
+        msgspec.structs.force_setattr(self, "mcp_servers", tuple(self.mcp_servers))
         if self.max_cost_microcents < 0:
             raise ValueError("max_cost_microcents is not less than nothing; 0 is no limit")
 
@@ -219,6 +223,12 @@ class _Snapshot(AgentSettings, frozen=True, kw_only=True):
     id: str
     tools: tuple[dict[str, str], ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
+
+
+def tool_names(snapshot: Mapping[str, object]) -> tuple[str, ...]:
+    """The names of the tools that the agent of `snapshot` had."""
+    tools = cast("list[dict[str, str]]", snapshot.get("tools") or [])
+    return tuple(tool["name"] for tool in tools if "name" in tool)
 
 
 def agent_of(snapshot: Mapping[str, object], tools: ToolRegistry) -> Agent:

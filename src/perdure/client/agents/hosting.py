@@ -12,6 +12,7 @@ from pathlib import Path
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.providers import default_models
 from perdure.client.agents.running import Running, Terms
+from perdure.client.agents.servers import Servers
 from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.hooking import with_hooks
 from perdure.client.processes import is_gone, this_process
@@ -31,6 +32,7 @@ from perdure.models.routing import ModelRouter
 from perdure.secrets.vault import Vault
 from perdure.session.ids import StreamId
 from perdure.tools.judging import judge_of
+from perdure.tools.mcp.servers import McpServer
 
 
 class Host:
@@ -49,6 +51,7 @@ class Host:
         limits: Limits | None = None,
         budget: Budget | None = None,
         renew_credentials: RenewCredentials | None = None,
+        mcp_servers: Iterable[McpServer] = (),
         owner: str | None = None,
         lease_ttl_ms: int = LEASE_TTL_MS,
     ) -> None:
@@ -70,6 +73,7 @@ class Host:
         self._scales = Scales()
         self._cooldowns = Cooldowns()
         self._vault = Vault(os.environ)
+        self.servers = Servers(mcp_servers, self._vault)
 
     def agent(self, agent: Agent | str) -> Agent:
         """`agent`, or the one of that id.
@@ -127,7 +131,8 @@ class Host:
         return Running(agent, with_hooks(environment, self.store.hooks), prompt, terms)
 
     async def aclose(self) -> None:
-        """Let go of the models that were made here."""
+        """Let go of the models that were made here, and end the MCP servers."""
+        await self.servers.aclose()
         if self._own_models is not None:
             await self._own_models.aclose()
 

@@ -8,7 +8,7 @@ from typing import Self
 
 import msgspec
 
-from perdure.client.agents.agent import Agent, agent_of
+from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.standing import end_if_idle
@@ -33,6 +33,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.protocol import Commit, Write
+from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Scope
 
 
@@ -43,10 +44,11 @@ class Runtime:
     get back. `models` is the client of all models (default: by provider, as configured in the
     environment). `prices` are those of models by name (or ``provider:*``), before any list's.
     `limits` and `budget` go before those of the agents. `renew_credentials` is asked once a turn
-    for another key of a provider that refused the one there is. `idle_timeout_s` closes sessions
-    nobody has said anything in for so long: on `end_idle`, and when they are resumed.
+    for another key of a provider that refused the one there is. `mcp_servers` are those that agents
+    may name; they end with the runtime. `idle_timeout_s` closes sessions nobody has said anything
+    in for so long: on `end_idle`, and when they are resumed. `host` is what flows build on.
     On a normal exit of its ``async with`` it waits for running turns; when the block fails, they
-    are suspended: they stay open in the log and can be resumed. `host` is what flows build on.
+    are suspended: they stay open in the log and can be resumed.
     Raises: ConfigError for two agents of one id.
     """
 
@@ -60,6 +62,7 @@ class Runtime:
         limits: Limits | None = None,
         budget: Budget | None = None,
         renew_credentials: RenewCredentials | None = None,
+        mcp_servers: Iterable[McpServer] = (),
         idle_timeout_s: float | None = None,
         owner: str | None = None,
         lease_ttl_ms: int = LEASE_TTL_MS,
@@ -72,6 +75,7 @@ class Runtime:
             limits=limits,
             budget=budget,
             renew_credentials=renew_credentials,
+            mcp_servers=mcp_servers,
             owner=owner,
             lease_ttl_ms=lease_ttl_ms,
         )
@@ -99,10 +103,12 @@ class Runtime:
         Durable: when this returns.
         Raises: ConfigError for an unknown agent or tool, for what would be wider than the agent's,
         or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable or in the
-        instructions; SessionExists.
+        instructions; McpUnavailable; SessionExists.
         """
         place = detected(workspace)
-        bound = self.host.agent(agent).narrowed(tools, allowed_commands, scope or place.scope)
+        tools = None if tools is None else tuple(tools)
+        whole = await self.host.servers.equipped(self.host.agent(agent), place.working_dir, tools)
+        bound = whole.narrowed(tools, allowed_commands, scope or place.scope)
         place = msgspec.structs.replace(place, scope=bound.permissions.scope)
         pasted(bound.instructions, "refuse", f"the instructions of agent {bound.id!r}")
         prompt = bound.system_prompt(place)
@@ -115,7 +121,7 @@ class Runtime:
             title=title,
             metadata=dict(metadata) if metadata else None,
         )
-        started = SessionStarted(bound.snapshot(), msgspec.to_builtins(place), prompt)
+        started = SessionStarted(self._snapshot(bound), msgspec.to_builtins(place), prompt)
         write = Write(stream=header.id, create=header, entries=(new_side(started),))
         await self._store.backend.commit(Commit(writes=(write,), at=header.created_at))
         chat = self._chat(await self._store.open(header.id), bound, place, prompt)
@@ -129,7 +135,8 @@ class Runtime:
         of the agent that is given or known by its id. A session that never had an agent (an import)
         needs one, which is recorded; a session that has one keeps it. A turn that was interrupted
         runs on at once, as ``chat.turn``.
-        Raises: SessionNotFound, AmbiguousId; ConfigError when no agent is given and none is bound.
+        Raises: SessionNotFound, AmbiguousId; ConfigError when no agent is given and none is bound;
+        McpUnavailable when a server whose tools it has is not there.
         """
         handle = await self._store.open(session)
         found = await self._store.backend.state(handle.id)
@@ -142,7 +149,7 @@ class Runtime:
                 bound = await self._bind(handle, given)
             except HeadConflict:  # somebody was there first, perhaps with an agent
                 bound = _bound(await self._store.backend.notes(handle.id, kinds))
-        chat = self._resumed(handle, bound, given)
+        chat = await self._resumed(handle, bound, given)
         await self._opened(chat, is_resumed=True)
         state = await self._store.backend.state(handle.id)
         if state.open_turn is not None:
@@ -217,22 +224,31 @@ class Runtime:
         state = await self._store.backend.state(handle.id)
         place = detected(Workspace(working_dir=existing(state.info.cwd)))
         place = msgspec.structs.replace(place, scope=given.permissions.scope)
+        given = await self.host.servers.equipped(given, place.working_dir)
         prompt = given.system_prompt(place)
-        bound = AgentBound(given.snapshot(), msgspec.to_builtins(place), prompt)
+        bound = AgentBound(self._snapshot(given), msgspec.to_builtins(place), prompt)
         write = Write(stream=handle.id, entries=(new_side(bound),), expected_head=state.head)
         at = self._store.outside.clock.now_ms()
         await self._store.backend.commit(Commit(writes=(write,), at=at))
         return bound
 
-    def _resumed(
+    async def _resumed(
         self, handle: Session, bound: SessionStarted | AgentBound, given: Agent | None
     ) -> Chat:
         snapshot = bound.agent or {}
         name = str(snapshot.get("id", ""))
         today = given or self.host.agents.get(name)
-        agent = agent_of(snapshot, (today or Agent(name)).registry)
         workspace = msgspec.convert(bound.workspace or {}, Workspace)
+        whole = await self.host.servers.equipped(
+            today or Agent(name), workspace.working_dir, tool_names(snapshot)
+        )
+        agent = agent_of(snapshot, whole.registry)
         return self._chat(handle, agent, workspace, bound.system_prompt, caps=today)
+
+    def _snapshot(self, agent: Agent) -> dict[str, object]:
+        """What is kept of `agent`: itself, and what its MCP servers offered."""
+        report = self.host.servers.report(agent)
+        return {**agent.snapshot(), "mcp_servers": report} if report else agent.snapshot()
 
     def _chat(
         self,

@@ -45,6 +45,7 @@ from perdure.session.search.values import HITS, Hit, SearchRole
 from perdure.session.tree import TreeNode
 from perdure.stores.keeping.erasing import Certificate, ForkPolicy
 from perdure.stores.protocol import EMPTY, SessionScope, StoreInfo, Verification
+from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Scope
 
 
@@ -674,6 +675,7 @@ class Runtime(Handle[AsyncRuntime]):
         limits: Limits | None = None,
         budget: Budget | None = None,
         renew_credentials: RenewCredentials | None = None,
+        mcp_servers: Iterable[McpServer] = (),
         idle_timeout_s: float | None = None,
         owner: str | None = None,
         lease_ttl_ms: int = LEASE_TTL_MS,
@@ -688,6 +690,7 @@ class Runtime(Handle[AsyncRuntime]):
                 limits=limits,
                 budget=budget,
                 renew_credentials=renew_credentials,
+                mcp_servers=mcp_servers,
                 idle_timeout_s=idle_timeout_s,
                 owner=owner,
                 lease_ttl_ms=lease_ttl_ms,
@@ -719,7 +722,7 @@ class Runtime(Handle[AsyncRuntime]):
         Durable: when this returns.
         Raises: ConfigError for an unknown agent or tool, for what would be wider than the agent's,
         or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable or in the
-        instructions; SessionExists.
+        instructions; McpUnavailable; SessionExists.
         """
         return Chat(
             self.portal,
@@ -744,7 +747,8 @@ class Runtime(Handle[AsyncRuntime]):
         of the agent that is given or known by its id. A session that never had an agent (an import)
         needs one, which is recorded; a session that has one keeps it. A turn that was interrupted
         runs on at once, as ``chat.turn``.
-        Raises: SessionNotFound, AmbiguousId; ConfigError when no agent is given and none is bound.
+        Raises: SessionNotFound, AmbiguousId; ConfigError when no agent is given and none is bound;
+        McpUnavailable when a server whose tools it has is not there.
         """
         return Chat(self.portal, self.portal.call(self.asynchronous.resume(session, agent)))
 

@@ -1,0 +1,1 @@
+"""Tools of other programs: servers of the Model Context Protocol, as their client."""

@@ -1,0 +1,47 @@
+"""What a server's program prints beside the protocol: its last words, should it be of no use."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TextIO
+
+KEPT_BYTES = 4096
+
+
+class Complaints(asyncio.Protocol):
+    """The end of a program's standard error; what came before it is let go.
+
+    `stream` is given to the program. Made by `complaints`, closed by who made it.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self._kept = b""
+        self._transport: asyncio.BaseTransport | None = None
+
+    @property
+    def text(self) -> str:
+        """The last that it said, in one line."""
+        return " ".join(self._kept.decode(errors="replace").split())
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._kept = (self._kept + data)[-KEPT_BYTES:]
+
+    def close(self) -> None:
+        """Stop listening."""
+        self.stream.close()
+        if self._transport is not None:
+            self._transport.close()
+
+
+async def complaints() -> Complaints:
+    """A place for a program's standard error."""
+    reading, writing = os.pipe()
+    found = Complaints(os.fdopen(writing, "w"))
+    pipe = os.fdopen(reading, "rb", buffering=0)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: found, pipe)
+    return found

@@ -1,0 +1,289 @@
+"""One server in use: connected when it is needed, connected anew when it has gone, then ended.
+
+The protocol's library lives in a task of its own from first to last, because what it opens must be
+closed where it was opened; whoever calls a tool only waits for its answer. A call that had left
+when the connection broke is lost, and nobody sends it again. Loads the package ``mcp``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from perdure.errors import (
+    EgressDenied,
+    EgressError,
+    McpUnavailable,
+    PerdureError,
+    ToolError,
+    ToolLost,
+    ToolUnavailable,
+)
+from perdure.secrets.masking import masked
+from perdure.secrets.vault import Taint, Vault
+from perdure.tools.builtin.processes import program_of, small_environment
+from perdure.tools.mcp.complaints import Complaints, complaints
+from perdure.tools.mcp.servers import McpServer
+from perdure.tools.mcp.watched import Watched
+
+MAX_PAGES = 100
+MAX_TOOLS = 1000
+
+_SAID = 500
+_FORGOTTEN = "Session terminated"
+"""What the library says when the server no longer knows the session: it did nothing."""
+
+_BROKEN = "Server returned an error response"
+"""What it says of an answer like 502 behind which the server may have done its work."""
+
+
+class Connection:
+    """A server, as often connected as need be. `secrets` are those it has been given."""
+
+    def __init__(self, server: McpServer, vault: Vault, working_dir: Path) -> None:
+        self.server = server
+        self.secrets = Taint(vault)
+        self._working_dir = Path(server.working_dir or working_dir)
+        self._link: _Link | None = None
+        self._connecting = asyncio.Lock()
+
+    async def tools(self) -> list[Any]:
+        """What the server says it can do, as the library gives it.
+
+        Raises: McpUnavailable.
+        """
+        link = await self._linked()
+        found: list[Any] = []
+        cursor: str | None = None
+        try:
+            async with asyncio.timeout(self.server.connect_timeout_s):
+                for _ in range(MAX_PAGES):
+                    page = await link.client.list_tools(cursor=cursor)
+                    found += page.tools
+                    cursor = page.next_cursor
+                    if cursor is None or len(found) > MAX_TOOLS:
+                        return found[:MAX_TOOLS]
+        except PerdureError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the library raises, there are no tools
+            raise self._unavailable(error, link) from None
+        raise McpUnavailable(self.server.name, f"its list of tools has over {MAX_PAGES} pages")
+
+    async def call(self, tool: str, name: str, args: Mapping[str, object]) -> Any:
+        """What the server's tool `name`, known here as `tool`, answers.
+
+        Raises: ToolUnavailable when the call never left; ToolLost when nobody knows what became of
+        it; ToolError for the server's refusal.
+        """
+        for is_last in (False, True):
+            try:
+                link = await self._linked()
+            except McpUnavailable as error:
+                raise ToolUnavailable(tool, error.reason) from None
+            try:
+                return await link.client.call_tool(name, dict(args))
+            except Exception as error:  # noqa: BLE001 - whatever it raises, there is no answer
+                if _is_forgotten(error) and not is_last:
+                    await link.end()
+                    continue
+                raise self._told(tool, error, link) from None
+        raise AssertionError("the second try returns or raises")
+
+    def lacks(self, tools: list[str]) -> McpUnavailable:
+        """The error for `tools` that were asked for and are not there."""
+        return McpUnavailable(self.server.name, f"it has no tool {', '.join(tools)}")
+
+    async def close(self) -> None:
+        """End the connection, and the program with it."""
+        link, self._link = self._link, None
+        if link is not None:
+            await link.end()
+
+    # ------------------------------------------------------------ inside
+
+    async def _linked(self) -> _Link:
+        async with self._connecting:
+            if self._link is None or self._link.is_over:
+                self._link = await self._connected()
+            return self._link
+
+    async def _connected(self) -> _Link:
+        try:
+            transports = _Transports(self.server, self.secrets, self._working_dir)
+        except ImportError:
+            reason = "the package mcp is not installed; `pip install perdure[mcp]`"
+            raise McpUnavailable(self.server.name, reason) from None
+        except PerdureError as error:
+            raise McpUnavailable(self.server.name, _reason(error)) from None
+        link = _Link(transports)
+        try:
+            async with asyncio.timeout(self.server.connect_timeout_s):
+                await link.ready()
+        except TimeoutError:
+            await link.end()
+            reason = f"it was not ready within {self.server.connect_timeout_s:g} s"
+            raise McpUnavailable(self.server.name, reason + self._said(link)) from None
+        except asyncio.CancelledError:
+            await link.end()
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it raises, there is no connection
+            await link.end()
+            raise self._unavailable(error, link) from None
+        return link
+
+    def _unavailable(self, error: Exception, link: _Link) -> McpUnavailable:
+        told = "it did not answer in time" if isinstance(error, TimeoutError) else _reason(error)
+        return McpUnavailable(self.server.name, self._clean(told) + self._said(link))
+
+    def _said(self, link: _Link) -> str:
+        said = link.transports.said
+        return f" (it said: {self._clean(said)[-_SAID:]})" if said else ""
+
+    def _clean(self, text: str) -> str:
+        return masked(self.secrets.scrubbed(text))
+
+    def _told(self, tool: str, error: Exception, link: _Link) -> ToolError:
+        """What the caller is told of a call that has no answer."""
+        message = self._clean(_reason(error))
+        if not isinstance(error, link.transports.failures):
+            return ToolError(tool, f"the answer of its server cannot be used: {message}")
+        code = getattr(error, "code", None)
+        if code == link.transports.not_sent:
+            return ToolUnavailable(tool, message)
+        if code in link.transports.lost or message == _BROKEN:
+            message = "the server ended while the tool ran" if link.is_over else message
+            return ToolLost(tool, f"{message}; nobody knows whether it took effect")
+        return ToolError(tool, message)
+
+
+class _Link:
+    """One connection, held open by a task of its own until its end is asked for or comes."""
+
+    def __init__(self, transports: _Transports) -> None:
+        self.transports = transports
+        self.client: Any = None
+        self._over = asyncio.Event()
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._held())
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    async def ready(self) -> None:
+        """Wait until it can be used; raises what prevents it."""
+        await asyncio.shield(self._ready)
+
+    async def end(self) -> None:
+        """Close it, the server's program included."""
+        self._over.set()
+        if not self._ready.done():
+            self._task.cancel()
+        await asyncio.wait((self._task,))
+
+    async def _held(self) -> None:
+        try:
+            async with self.transports.client(self._over) as client:
+                self.client = client
+                if not self._ready.done():
+                    self._ready.set_result(None)
+                await self._over.wait()
+        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - told to who waits
+            if not self._ready.done():
+                self._ready.set_exception(_first(error))
+                self._ready.exception()  # seen, should nobody wait any more
+        finally:
+            self._over.set()
+            if not self._ready.done():
+                self._ready.cancel()
+
+
+class _Transports:
+    """Opens the way to one server, with the library's parts. Raises: ImportError without it."""
+
+    def __init__(self, server: McpServer, secrets: Taint, working_dir: Path) -> None:
+        self._server = server
+        self._secrets = secrets
+        self._working_dir = working_dir
+        self._client = importlib.import_module("mcp.client.client").Client
+        types = importlib.import_module("mcp_types")
+        self._implementation = types.Implementation
+        self.lost = (None, types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT)
+        self.failures: tuple[type[Exception], ...] = (
+            importlib.import_module("mcp.shared.exceptions").MCPError,
+            importlib.import_module("anyio").ClosedResourceError,
+            importlib.import_module("anyio").BrokenResourceError,
+        )
+        self.not_sent: int = importlib.import_module("perdure.egress.rpc").NOT_SENT
+        self._complaints: Complaints | None = None
+
+    @property
+    def said(self) -> str:
+        """The last words of the server's program."""
+        return self._complaints.text if self._complaints is not None else ""
+
+    @contextlib.asynccontextmanager
+    async def client(self, over: asyncio.Event) -> AsyncGenerator[Any]:
+        """The library's client of the server; `over` is set when the server is gone."""
+        opened = self._remote() if self._server.is_remote else self._program()
+        about = self._implementation(name="perdure", version="1")
+        async with opened as transport:
+            watched = Watched(transport, over)
+            async with self._client(watched, client_info=about, cache=None) as client:
+                yield client
+
+    @contextlib.asynccontextmanager
+    async def _program(self) -> AsyncGenerator[Any]:
+        server = self._server
+        stdio = importlib.import_module("mcp.client.stdio")
+        environment = small_environment(os.environ, self._working_dir)
+        given = {name: self._secrets.filled(value) for name, value in server.env.items()}
+        parameters = stdio.StdioServerParameters(
+            command=program_of(server.command or "", environment["PATH"], server.name),
+            args=list(server.args),
+            env={**environment, **given},
+            cwd=self._working_dir,
+        )
+        self._complaints = heard = await complaints()
+        try:
+            yield stdio.stdio_client(parameters, errlog=heard.stream)
+        finally:
+            heard.close()
+
+    @contextlib.asynccontextmanager
+    async def _remote(self) -> AsyncGenerator[Any]:
+        server = self._server
+        library = importlib.import_module("mcp.client.streamable_http")
+        make = importlib.import_module("perdure.egress.rpc").rpc_client
+        headers = {name: self._secrets.filled(value) for name, value in server.headers.items()}
+        client = make(
+            headers=headers, timeout_s=server.timeout_s, is_local_open=server.allow_local_endpoint
+        )
+        async with client:
+            yield library.streamable_http_client(server.destination.url, http_client=client)
+
+
+def _first(error: BaseException) -> BaseException:
+    """What went wrong, out of the groups that task groups put around it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    if isinstance(error, asyncio.CancelledError):
+        return EgressError("the connection broke off while it was made")
+    return error
+
+
+def _is_forgotten(error: Exception) -> bool:
+    return str(error) == _FORGOTTEN
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, EgressDenied | EgressError | ToolError | McpUnavailable):
+        return error.reason
+    if isinstance(error, OSError):
+        return f"it cannot be started ({error.strerror or type(error).__name__})"
+    return str(error) or type(error).__name__

@@ -1,0 +1,81 @@
+"""MCP servers that are reached over HTTP: a real one, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.client.agents.agent import Agent
+from perdure.errors import McpUnavailable, ToolLost, ToolUnavailable
+from perdure.models.scenario import CallTools, ScriptedCall
+from perdure.secrets.vault import Vault
+from perdure.tools.mcp.connection import Connection
+from perdure.tools.mcp.offered import offered
+from perdure.tools.mcp.servers import McpServer
+from perdure.tools.permissions import Permissions
+from perdure.tools.spec import ToolCall
+from tests.fakes.chats import MODEL, Stage, says
+from tests.fakes.mcp_servers import free_port, listening, pids, until
+
+HOME = Path(__file__).parent
+
+
+def at(url: str, **settings: Any) -> McpServer:
+    return McpServer(name="far", url=url, allow_local_endpoint=True, **settings)
+
+
+def connected(server: McpServer) -> Connection:
+    return Connection(server, Vault({}, lambda account: None), HOME)
+
+
+async def run(connection: Connection, tool: str, **args: Any) -> str:
+    specs = {spec.name: spec for spec in (await offered(connection)).tools}
+    call = ToolCall("c", f"mcp_far_{tool}", args, "s", "k", 1, HOME)
+    return (await specs[call.tool].run(call)).text
+
+
+async def test_a_remote_servers_tools_are_an_agents_like_any_other(tmp_path: Path) -> None:
+    calls = CallTools((ScriptedCall("mcp_far_add", '{"a": 1, "b": 6}', id="c1"),))
+    stage = Stage(says(calls), says("done"))
+    with listening(tmp_path / "deeds") as (url, _):
+        auto = Permissions(approval="auto")
+        me = Agent("helper", model=MODEL, mcp_servers=[at(url)], permissions=auto)
+        async with stage.runtime(me) as runtime:
+            chat = await runtime.start(me)
+            await chat.send("go")
+            texts = [message.text for message in await chat.session.messages()]
+    assert texts[-2].endswith("7")
+
+
+async def test_a_server_killed_in_a_call_is_lost_and_used_again_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    deeds, port = tmp_path / "deeds", free_port()
+    connection = connected(at(f"http://127.0.0.1:{port}/mcp"))
+    with listening(deeds, port) as (_, process):
+        tools = {spec.name: spec for spec in (await offered(connection)).tools}
+        hang = ToolCall("c", "mcp_far_hang", {}, "s", "k", 1, HOME)
+        add = ToolCall("c", "mcp_far_add", {"a": 1, "b": 1}, "s", "k", 1, HOME)
+        task = asyncio.ensure_future(tools["mcp_far_hang"].run(hang))
+        await until(lambda: pids(deeds))
+        process.kill()
+        with pytest.raises(ToolLost, match="nobody knows"):
+            await task
+    with pytest.raises(ToolUnavailable, match="no connection"):
+        await tools["mcp_far_add"].run(add)
+    with listening(deeds, port):
+        assert (await tools["mcp_far_add"].run(add)).text == "2"
+    with listening(deeds, port):  # it has forgotten the session: nothing was done, so once more
+        assert (await tools["mcp_far_add"].run(add)).text == "2"
+    await connection.close()
+
+
+async def test_nobody_there_is_told_without_an_address() -> None:
+    connection = connected(at(f"http://127.0.0.1:{free_port()}/mcp"))
+    with pytest.raises(McpUnavailable, match="no connection could be made") as told:
+        await offered(connection)
+    assert "127.0.0.1" not in str(told.value)
+    await connection.close()

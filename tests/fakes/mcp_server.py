@@ -1,0 +1,119 @@
+"""A real MCP server, over standard input and output or HTTP on loopback; run as a program.
+
+``python mcp_server.py [--http PORT] [--die-at-start]``. What its tools did stands in the file
+``$MCP_DEEDS``, one line each, so that a test sees what took effect.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from mcp.server import MCPServer
+from mcp_types import AudioContent, ImageContent, TextContent, ToolAnnotations
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"p" * 40
+
+server = MCPServer("fake")
+
+
+def done(deed: str) -> None:
+    with Path(os.environ["MCP_DEEDS"]).open("a") as deeds:
+        deeds.write(f"{deed}\n")
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+@server.tool()
+def send(to: str) -> str:
+    """Send something."""
+    done(f"sent to {to}")
+    return f"sent to {to}"
+
+
+@server.tool()
+def die(after: bool = True) -> str:
+    """End by SIGKILL in the middle of the call, once the deed is done (or before)."""
+    if after:
+        done("died")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
+
+
+@server.tool()
+def hang() -> str:
+    """Say who it is, then never answer."""
+    done(f"pid {os.getpid()}")
+    time.sleep(600)
+    return "never"
+
+
+@server.tool()
+def fail() -> str:
+    """Fail."""
+    raise ValueError("that was too much")
+
+
+@server.tool()
+def show() -> list[Any]:
+    """A picture, a sound and a text."""
+    return [
+        ImageContent(data=base64.b64encode(PNG).decode(), mime_type="image/png"),
+        AudioContent(data=base64.b64encode(b"la" * 50).decode(), mime_type="audio/wav"),
+        TextContent(text="and words"),
+    ]
+
+
+@server.tool()
+def environment() -> str:
+    """All of its environment."""
+    return "\n".join(f"{name}={value}" for name, value in sorted(os.environ.items()))
+
+
+@server.tool()
+def long() -> str:
+    """A long text."""
+    return "words " * 40_000
+
+
+@server.tool(name="odd/name.here")
+def odd() -> str:
+    """It has an odd name."""
+    return "odd"
+
+
+@server.tool(name="odd_name_here")
+def odd_too() -> str:
+    """Its name is the same, as far as models may be told."""
+    return "odd, too"
+
+
+@server.tool()
+def shapeless(anything: Any) -> str:
+    """What it takes cannot be said."""
+    return "ok"
+
+
+def main(arguments: list[str]) -> None:
+    if "--die-at-start" in arguments:
+        sys.stderr.write("I lack a file called settings.toml\n")
+        sys.exit(3)
+    if "--http" in arguments:
+        port = int(arguments[arguments.index("--http") + 1])
+        server.run("streamable-http", host="127.0.0.1", port=port)
+    else:
+        done(f"pid {os.getpid()}")
+        server.run("stdio")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

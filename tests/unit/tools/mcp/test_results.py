@@ -1,0 +1,67 @@
+"""Answers of servers as outputs of tools."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.session.media.inline import InlineMedia
+from perdure.tools.mcp.results import MAX_PICTURES, output_of
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"p" * 20
+
+
+def picture(content: bytes = PNG, kind: str = "image/png") -> dict[str, Any]:
+    return {"type": "image", "mimeType": kind, "data": base64.b64encode(content).decode()}
+
+
+def test_texts_are_joined_and_pictures_kept_with_a_marker() -> None:
+    output = output_of([{"type": "text", "text": "a"}, picture()], None, is_error=False)
+    assert output.text == "a\n[image image/png 28 bytes]"
+    (kept,) = output.media
+    assert isinstance(kept, InlineMedia)
+    assert kept.content == PNG
+
+
+def test_what_is_no_picture_is_only_a_marker() -> None:
+    parts: list[Mapping[str, Any]] = [
+        {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"},
+        {"type": "image", "mimeType": "image/png", "data": "not base64!"},
+        picture(kind="image/svg+xml"),
+        picture(b"x" * 300_000),
+        {"type": "resource_link", "name": "notes", "uri": "file:///notes"},
+        {"type": "resource", "resource": {"uri": "a:b", "text": "inside"}},
+        {"type": "resource", "resource": {"uri": "a:c", "blob": "AAAA"}},
+        {"type": "hologram"},
+        {},
+    ]
+    output = output_of(parts, None, is_error=True)
+    assert output.media == ()
+    assert output.is_error
+    assert output.text.splitlines() == [
+        "[audio audio/wav 3 bytes]",
+        "[image image/png 8 bytes]",
+        "[image image/svg+xml 28 bytes]",
+        "[image image/png 300000 bytes]",
+        "[resource_link notes file:///notes]",
+        "[resource a:b]",
+        "inside",
+        "[resource a:c 3 bytes]",
+        "[hologram]",
+        "[unknown]",
+    ]
+
+
+def test_a_structured_answer_without_text_is_told_as_json() -> None:
+    assert output_of([], {"a": [1]}, is_error=False).text == '{"a":[1]}'
+    assert output_of([{"type": "text", "text": "t"}], {"a": 1}, is_error=False).text == "t"
+    assert output_of([], None, is_error=False).text == "done"
+
+
+def test_parts_pictures_and_text_have_limits() -> None:
+    many = output_of([picture()] * 300, None, is_error=False)
+    assert len(many.media) == MAX_PICTURES
+    assert many.text.endswith("[44 more parts were left out]")
+    long = output_of([{"type": "text", "text": "x" * 9_000_000}], None, is_error=False)
+    assert len(long.text) <= 4 * 1024 * 1024

@@ -1,0 +1,149 @@
+"""Schemas of strangers: made portable or refused, and arguments checked against them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.tools.mcp.schemas import UnsupportedSchema, misfit, portable
+
+PERSON = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "Args",
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "format": "email", "description": "Who."},
+        "age": {"type": ["integer", "null"], "minimum": 0},
+        "kind": {"enum": ["a", 1, None]},
+        "exact": {"const": "yes"},
+        "home": {"$ref": "#/$defs/Home"},
+        "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+        "free": {"type": "object"},
+        "more": {"type": "object", "additionalProperties": {"type": "number"}},
+        "one": {"oneOf": [{"type": "string"}, {"type": "boolean"}]},
+        "all": {"allOf": [{"$ref": "#/$defs/Home"}], "description": "Where."},
+    },
+    "required": ["name", "ghost"],
+    "$defs": {"Home": {"properties": {"city": {"type": "string", "pattern": "(a+)+$"}}}},
+}
+
+
+def obj(**members: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": members}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        schema = obj(x=schema)
+    return schema
+
+
+def test_what_providers_refuse_is_left_out_and_shapes_stay() -> None:
+    found = portable(PERSON)
+    members = found["properties"]
+    assert found["required"] == ["name"]
+    assert found["additionalProperties"] is False
+    assert members["name"] == {"type": "string", "minLength": 1, "description": "Who."}
+    assert members["age"]["anyOf"][1]["type"] == "null"
+    assert len(members["kind"]["anyOf"]) == 3
+    assert members["exact"] == {"type": "string", "enum": ["yes"]}
+    assert members["home"]["properties"]["city"] == {"type": "string"}
+    assert members["free"]["additionalProperties"] is True
+    assert members["more"]["additionalProperties"] == {"type": "number"}
+    assert len(members["one"]["anyOf"]) == 2
+    assert members["all"]["description"] == "Where."
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({"type": "array", "items": {"type": "string"}}, "no object"),
+        (obj(x={}), "what type"),
+        (obj(x=True), "what type"),
+        (obj(x="string"), "no schema"),
+        (obj(x={"$ref": "https://a.example/schema"}), "outside itself"),
+        (obj(x={"$ref": "#/$defs/none"}), "not there"),
+        ({**obj(x={"$ref": "#/properties/x"})}, "contains itself"),
+        (obj(x={"type": "string", "not": {"enum": ["a"]}}), "it uses not"),
+        (obj(x={"allOf": [{"type": "string"}, {"minLength": 1}]}), "allOf"),
+        (obj(x={"type": "object", "patternProperties": {"a": {}}}), "patternProperties"),
+        (obj(x={"enum": []}), "choice of nothing"),
+        (obj(x={"enum": [{"a": 1}]}), "choice of objects"),
+        (obj(**{"a b": {"type": "string"}}), "a name"),
+        (nested(40), "levels deep"),
+        (obj(**{f"p{n}": {"type": "string"} for n in range(2100)}), "parts"),
+        ({"type": "object", "properties": []}, "no object"),
+    ],
+)
+def test_what_cannot_be_said_is_refused(schema: dict[str, Any], told: str) -> None:
+    with pytest.raises(UnsupportedSchema, match=told):
+        portable(schema)
+
+
+def test_a_schema_that_grows_by_its_references_is_cut_off() -> None:
+    bombs = {f"d{n}": obj(a={"$ref": f"#/$defs/d{n + 1}"}, b={"$ref": f"#/$defs/d{n + 1}"})
+             for n in range(14)}  # fmt: skip
+    bombs["d14"] = {"type": "string"}
+    with pytest.raises(UnsupportedSchema, match="parts"):
+        portable({**obj(x={"$ref": "#/$defs/d0"}), "$defs": bombs})
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ({"name": "a", "age": None, "tags": ["x"], "one": True, "more": {"x": 1.5}}, None),
+        ({"name": "a", "kind": 1, "free": {"any": [1, {"deep": None}]}, "age": 3.0}, None),
+        ({}, "name is missing"),
+        ({"name": ""}, "characters"),
+        ({"name": 3}, "name: expected string, got integer"),
+        ({"name": "a", "age": -1}, "fits none"),
+        ({"name": "a", "age": True}, "fits none"),
+        ({"name": "a", "kind": 1.5}, "fits none"),
+        ({"name": "a", "exact": "no"}, "expected one of 'yes'"),
+        ({"name": "a", "tags": ["x", "y", "z"]}, "items"),
+        ({"name": "a", "tags": ["x", 1]}, r"tags\[1\]: expected string"),
+        ({"name": "a", "home": {"city": 1}}, "home.city"),
+        ({"name": "a", "more": {"x": "y"}}, "more.x: expected number"),
+        ({"name": "a", "nmae": "b"}, "nmae: there is no such parameter"),
+    ],
+)
+def test_arguments_are_checked_in_words_that_let_a_model_correct_them(
+    args: dict[str, Any], told: str | None
+) -> None:
+    reason = misfit(portable(PERSON), args)
+    if told is None:
+        assert reason is None
+    else:
+        with pytest.raises(AssertionError, match=told):
+            raise AssertionError(reason)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda below: (
+        st.lists(below, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "properties", "items", "enum", "anyOf", "$ref", "required", "a"]
+            ),
+            below,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["type", "properties", "anyOf", "$defs"]), JSON), JSON)
+def test_no_schema_and_no_argument_of_a_stranger_does_harm(
+    schema: dict[str, Any], value: Any
+) -> None:
+    try:
+        found = portable({"type": "object", **schema})
+    except UnsupportedSchema:
+        return
+    assert misfit(found, value) is None or isinstance(misfit(found, value), str)

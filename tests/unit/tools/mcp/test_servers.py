@@ -1,0 +1,91 @@
+"""What may be configured of an MCP server, and what is refused before anything is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.errors import ConfigError, SecretPasted
+from perdure.tools.mcp.servers import McpServer
+
+HOME = "http://127.0.0.1:8000/mcp"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"command": "uvx", "args": ("a-server",), "env": {"TOKEN": "{{secrets.TOKEN}}"}},
+        {
+            "url": "https://a.example/mcp",
+            "headers": {"Authorization": "Bearer {{secrets.X}}"},
+        },
+        {"url": HOME, "allow_local_endpoint": True},
+        {"url": "http://box.local:9/mcp", "allow_local_endpoint": True},
+        {"url": "https://10.0.0.7/mcp", "allow_local_endpoint": True},
+    ],
+)
+def test_a_server_is_a_program_or_a_place(settings: dict[str, Any]) -> None:
+    server = McpServer(name="a", **settings)
+    assert server.is_remote == ("url" in settings)
+    assert server.prefix == "mcp_a_"
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, "either a command or a url"),
+        ({"command": "x", "url": "https://a.example/mcp"}, "either a command or a url"),
+        ({"command": " "}, "empty"),
+        ({"command": "x", "args": ("a\0b",)}, "NUL"),
+        ({"command": "x", "env": {"A B": "1"}}, "no environment variable"),
+        ({"command": "x", "env": {"API_TOKEN": "hunter22"}}, "refers to a secret"),
+        ({"command": "x", "headers": {"A": "b"}}, "for a url"),
+        ({"command": "x", "allow_local_endpoint": True}, "for a url"),
+        ({"command": "x", "tools_allowlist": ()}, "tools_allowlist is empty"),
+        ({"command": "x", "timeout_s": 0}, "greater than 0"),
+        ({"url": "http://a.example/mcp"}, "only https"),
+        ({"url": "http://a.example/mcp", "allow_local_endpoint": True}, "only https"),
+        ({"url": HOME}, "only https"),
+        ({"url": "https://127.0.0.1/mcp"}, "allow_local_endpoint"),
+        ({"url": "https://[::1]/mcp"}, "allow_local_endpoint"),
+        ({"url": "https://169.254.169.254/mcp"}, "allow_local_endpoint"),
+        ({"url": "https://u@a.example/mcp"}, "user name"),
+        ({"url": "file:///etc/passwd"}, "cannot be used"),
+        ({"url": "https://a.example/mcp", "env": {"A": "b"}}, "for a command"),
+        ({"url": "https://a.example/mcp", "headers": {"X-Api-Key": "hunter22"}}, "to a secret"),
+    ],
+)
+def test_what_can_never_work_or_is_unsafe_is_refused(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        McpServer(name="a", **settings)
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a b", "a" * 33, "ä", "a/b"])
+def test_a_name_is_short_and_plain(name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot name an MCP server"):
+        McpServer(name=name, command="x")
+
+
+def test_a_pasted_credential_is_refused_and_never_repeated() -> None:
+    key = "ghp_" + "a1B2" * 10
+    pasted: list[dict[str, Any]] = [
+        {"command": "x", "args": (key,)},
+        {"command": "x", "env": {"ANYTHING": key}},
+        {"url": f"https://a.example/mcp?x={key}"},
+        {"url": "https://a.example/mcp", "headers": {"Authorization": f"Bearer {key}"}},
+    ]
+    for settings in pasted:
+        with pytest.raises((SecretPasted, ConfigError)) as refused:
+            McpServer(name="a", **settings)
+        assert key not in str(refused.value)
+
+
+def test_a_file_says_it_in_the_same_words_and_none_else() -> None:
+    filed = {"name": "a", "command": "x", "args": ["y"], "tools_allowlist": ["t"]}
+    assert msgspec.convert(filed, McpServer) == McpServer(
+        name="a", command="x", args=("y",), tools_allowlist=("t",)
+    )
+    with pytest.raises(msgspec.ValidationError, match="comand"):
+        msgspec.convert({"name": "a", "comand": "x"}, McpServer)
