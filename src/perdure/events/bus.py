@@ -60,7 +60,9 @@ class LiveBus:
         """
         call = self._open.get((draft.stream, draft.of))
         n = 1 if call is None else call.n + 1
-        event = LiveEvent(draft.stream, draft.of, n, draft.type, at, draft.text)
+        event = LiveEvent(
+            draft.stream, draft.of, n, draft.type, at, draft.text, draft.agent, draft.model
+        )
         self.publish(event)
         return event
 

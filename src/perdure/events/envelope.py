@@ -15,13 +15,15 @@ from perdure.session.info import StreamKind
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A live event of the open call `of` that the bus has not numbered yet."""
+    """A live event of the open call `of`, of `agent` with `model`, not numbered by the bus yet."""
 
     type: LiveType
     of: int
     text: str
     session_id: StreamId | None = None
     flow_id: StreamId | None = None
+    agent: str | None = None
+    model: str | None = None
 
     @property
     def stream(self) -> StreamId:

@@ -19,6 +19,7 @@ from perdure.session import kinds, ledger, notes
 from perdure.session.codec import Unknown, body_of
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds as flows
+from perdure.session.ids import EntryId
 from perdure.session.info import StreamKind
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import Usage
@@ -29,6 +30,12 @@ Told = tuple[str, Payload]
 
 _RETRYABLE = frozenset({"provider_rate_limit", "provider_unavailable", "tool_failed"})
 """Failures of turns after which the same message may well be answered."""
+
+_COMPACTING: Mapping[str, str] = {"threshold": "auto-threshold", "overflow": "auto-overflow"}
+"""Why a context is compacted, as observers are told where nobody asked for it."""
+
+_PREVIEWED: Mapping[str, str] = {"fs_write": "path", "process": "command", "egress": "host"}
+"""Action -> what of it is shown to whoever is asked."""
 
 OTHER = "log:entry"
 """Type of the event of an entry that this version cannot read."""
@@ -71,7 +78,11 @@ def wire(event: AnyEvent, kind: StreamKind = "session") -> dict[str, object]:
         return {**event.payload, **head}
     if isinstance(event, LiveEvent):
         head = head_of(event.stream, kind, event.type, event.at)
-        return {**head, "of": event.of, "n": event.n, "text": event.text}
+        whose = _known({"nodeId": event.agent, "model": event.model})
+        said = {"text": event.text}
+        if event.type == "agent:token":
+            said["token"] = event.text
+        return {**head, "of": event.of, "n": event.n, **whose, **said}
     head = head_of(event.stream, kind, event.type, event.at)
     return {**head, "of": event.of, "n": event.n, "partial": plain(event.partial)}
 
@@ -92,6 +103,8 @@ def _told_by(entry: Entry) -> list[Told]:
         return [(OTHER, {"kind": entry.kind, "lane": entry.lane, "problem": error.code})]
     if entry.kind in _SIMPLE and not isinstance(body, Unknown):
         return [(_SIMPLE[entry.kind], fields_of(body))]
+    if isinstance(body, ledger.TurnFinished):
+        return _turn_finished(body, entry.about)
     if entry.kind in _SPECIAL:
         return _SPECIAL[entry.kind](body)
     return [(OTHER, {"kind": entry.kind, "lane": entry.lane})]
@@ -102,10 +115,12 @@ def _told_by(entry: Entry) -> list[Told]:
 
 def _compacted(body: kinds.Compaction) -> list[Told]:
     payload = fields_of(body)
-    payload.pop("usage", None)
-    payload.pop("retained", None)
-    if body.retained is not None:
-        payload["keptMessageCount"] = len(body.retained)
+    for name in ("usage", "retained", "kept"):
+        payload.pop(name, None)
+    payload["reason"] = _COMPACTING.get(body.reason, body.reason)
+    kept = body.kept if body.retained is None else len(body.retained)
+    if kept is not None:
+        payload["keptMessageCount"] = kept
     return [("session:compacted", payload | _tokens_used(body.usage))]
 
 
@@ -156,13 +171,23 @@ def _turn_started(body: ledger.TurnStarted) -> list[Told]:
     return [("session:turn_started", _known(payload))]
 
 
-def _turn_finished(body: ledger.TurnFinished) -> list[Told]:
-    payload: dict[str, object] = {"stopReason": body.end, **_tokens_used(body.usage)}
+def _model_called(body: ledger.ModelCalled) -> list[Told]:
+    told: list[Told] = [("agent:model_called", _signed(fields_of(body)))]
+    if body.reason is not None:
+        told.append(("session:compacting", {"reason": _COMPACTING.get(body.reason, body.reason)}))
+    return told
+
+
+def _turn_finished(body: ledger.TurnFinished, turn: EntryId | None) -> list[Told]:
+    payload: dict[str, object] = {
+        "stopReason": body.end,
+        **_tokens_used(body.usage, body.model),
+    }
     if body.failure is not None or body.error is not None:
         code = body.failure or "internal"
         is_retryable = code in _RETRYABLE
         error = {"code": code, "message": body.error or code, "retryable": is_retryable}
-        payload["error"] = error
+        payload["error"] = error if turn is None else error | {"correlationId": turn}
     is_cancelled = body.end == "cancelled"
     return [("session:cancelled" if is_cancelled else "session:turn_completed", payload)]
 
@@ -171,7 +196,7 @@ def _model_finished(body: ledger.ModelFinished) -> list[Told]:
     payload = fields_of(body)
     payload.pop("usage", None)
     payload.pop("spent", None)
-    told: list[Told] = [("agent:model_finished", payload)]
+    told: list[Told] = [("agent:model_finished", _signed(payload))]
     if body.usage is not None:
         told.append(("cost:updated", _cost_updated(body, body.usage)))
     return told
@@ -179,7 +204,9 @@ def _model_finished(body: ledger.ModelFinished) -> list[Told]:
 
 def _cost_updated(body: ledger.ModelFinished, usage: Usage) -> Payload:
     cost: dict[str, object] = {
+        "nodeId": body.agent,
         "model": body.model,
+        "attemptNumber": body.attempt,
         **fields_of(usage),
         "priced": usage.cost_microcents is not None,
         "isEstimated": body.is_estimated,
@@ -192,6 +219,8 @@ def _cost_updated(body: ledger.ModelFinished, usage: Usage) -> Payload:
 
 def _tool_started(body: ledger.ToolStarted) -> list[Told]:
     payload: dict[str, object] = {
+        "nodeId": body.agent,
+        "model": body.model,
         "callId": body.id,
         "toolId": body.tool,
         "toolInput": masked_value(body.input),
@@ -199,33 +228,66 @@ def _tool_started(body: ledger.ToolStarted) -> list[Told]:
         "effect": body.effect,
         "calledAt": timestamp(body.called_at),
     }
-    return [("agent:tool_call", payload)]
+    return [("agent:tool_call", _known(payload))]
 
 
 def _tool_finished(body: ledger.ToolFinished) -> list[Told]:
     payload: dict[str, object] = {
+        "nodeId": body.agent,
         "callId": body.id,
         "toolId": body.tool,
+        "attemptNumber": body.attempt,
         "success": body.succeeded,
+        "isError": not body.succeeded,
         "outcome": body.outcome,
-        "outputSummary": masked(body.error or "")[:500],
+        "outputSummary": masked(body.error or body.summary or "")[:500],
         "resultId": body.result,
         "errorCode": body.error_code,
         "durationMs": body.duration_ms,
+        "childSessionId": None if body.delegated is None else body.delegated.session,
     }
     return [("agent:tool_result", _known(payload))]
 
 
 def _trimmed(body: ledger.Trimmed) -> list[Told]:
-    payload = {"droppedMessageCount": body.dropped, "keptMessageCount": body.kept}
-    return [("session:trimmed", payload)]
+    counts = {"droppedMessageCount": body.dropped, "keptMessageCount": body.kept}
+    return [("session:trimmed", {"reason": "auto-fallback", **counts})]
 
 
-def _tokens_used(usage: Usage | None) -> dict[str, object]:
+def _question(body: notes.Question) -> list[Told]:
+    told: list[Told] = [("inbox:question", _signed(fields_of(body)))]
+    if body.topic == "approval" and body.action is not None:
+        asked: dict[str, object] = {
+            "nodeId": body.agent,
+            "callId": body.call_id,
+            "toolId": body.tool,
+            "action": body.action,
+            "preview": _preview(body),
+        }
+        told.append(("agent:approval_requested", _known(asked)))
+    return told
+
+
+def _preview(body: notes.Question) -> dict[str, object]:
+    name = _PREVIEWED.get(body.action or "")
+    return {} if name is None or body.preview is None else {name: body.preview}
+
+
+def _tokens_used(usage: Usage | None, model: str | None = None) -> dict[str, object]:
     if usage is None:
         return {}
     used = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    return {"tokensUsed": {"input": used, "output": usage.output_tokens}}
+    told: dict[str, object] = {"input": used, "output": usage.output_tokens, "model": model}
+    return {"tokensUsed": _known(told)}
+
+
+def _signed(payload: dict[str, object]) -> dict[str, object]:
+    """`payload` with its agent under the name that says so, and its attempt likewise."""
+    if "agent" in payload:
+        payload["nodeId"] = payload.pop("agent")
+    if "attempt" in payload:
+        payload["attemptNumber"] = payload["attempt"]
+    return payload
 
 
 def _known(payload: Payload) -> Payload:
@@ -244,7 +306,6 @@ _SIMPLE: Mapping[str, str] = {
     notes.AgentBound.kind: "session:agent_bound",
     notes.SessionEnded.kind: "session:ended",
     notes.SessionReopened.kind: "session:reopened",
-        "childSessionId": None if body.delegated is None else body.delegated.session,
     notes.SessionCancelled.kind: "session:cancelled",
     notes.GrantRevoked.kind: "session:grant_revoked",
     notes.Pin.kind: "session:pinned",
@@ -256,9 +317,7 @@ _SIMPLE: Mapping[str, str] = {
     notes.ImportSource.kind: "session:imported",
     notes.ImportedRecord.kind: "session:imported_record",
     notes.RoleImported.kind: "session:role_imported",
-    notes.Question.kind: "inbox:question",
     notes.Answer.kind: "inbox:answer",
-    ledger.ModelCalled.kind: "agent:model_called",
     ledger.BudgetNoted.kind: "cost:budget_warning",
     ledger.Interrupted.kind: "agent:interrupted",
     ledger.LateOutcome.kind: "agent:late_outcome",
@@ -297,8 +356,9 @@ _SPECIAL: Mapping[str, Callable[[Any], list[Told]]] = {
     notes.SessionInfoChanged.kind: _info_changed,
     notes.SessionStarted.kind: _started,
     notes.SessionExported.kind: _exported,
+    notes.Question.kind: _question,
     ledger.TurnStarted.kind: _turn_started,
-    ledger.TurnFinished.kind: _turn_finished,
+    ledger.ModelCalled.kind: _model_called,
     ledger.ModelFinished.kind: _model_finished,
     ledger.ToolStarted.kind: _tool_started,
     ledger.ToolFinished.kind: _tool_finished,

@@ -41,7 +41,10 @@ LiveType = Literal["agent:token", "agent:reasoning", "agent:tool_progress"]
 
 
 class LiveEvent(msgspec.Struct, frozen=True):
-    """One live event of an open call. `n` counts from 1 per `of`; a jump: one was missed."""
+    """One live event of an open call. `n` counts from 1 per `of`; a jump: one was missed.
+
+    `agent` and `model` are whose words they are.
+    """
 
     stream: StreamId
     of: int
@@ -49,6 +52,8 @@ class LiveEvent(msgspec.Struct, frozen=True):
     type: LiveType
     at: int
     text: str
+    agent: str | None = None
+    model: str | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -30,7 +30,8 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
     """A summary that stands for everything before `first_kept` when a context is built.
 
     `first_kept` None keeps nothing before the compaction. `retained` holds messages kept verbatim
-    instead (newer pi). Nothing is deleted: the entries it hides stay on the branch.
+    instead (newer pi). Nothing is deleted: the entries it hides stay on the branch. `kept` counts
+    the messages before it that stay in the context.
     """
 
     kind: ClassVar[str] = "compaction"
@@ -44,6 +45,7 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
     modified_files: tuple[str, ...] = ()
     usage: Usage | None = None
     retained: tuple[Message, ...] | None = None
+    kept: int | None = None
 
 
 class BranchSummary(TreeBody, frozen=True, omit_defaults=True):

@@ -18,6 +18,7 @@ Effect = Literal["read", "write", "external"]
 UnknownPolicy = Literal["retry", "ask", "never"]
 InterruptPolicy = Literal["retry", "continue", "rollback", "ask"]
 CallPurpose = Literal["answer", "summary"]
+CompactingReason = Literal["manual", "threshold", "overflow"]
 ToolOutcome = Literal["ok", "error", "refused", "timeout", "aborted", "unknown"]
 TurnEnd = Literal[
     "stop", "length", "content_filter", "aborted", "cancelled", "error", "interrupted"
@@ -41,8 +42,8 @@ Failure = Literal[
 class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a session has spent: the sum over the ``model_finished`` entries of its own log.
 
-    Units: micro-cents. `unpriced_calls` used tokens whose price nobody knows.
     To that comes what the sessions spent that its calls opened (`ToolFinished.delegated`).
+    Units: micro-cents. `unpriced_calls` used tokens whose price nobody knows.
     """
 
     cost_microcents: int = 0
@@ -55,7 +56,6 @@ class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
         if usage.cost_microcents is None:
             return Spending(self.cost_microcents, self.unpriced_calls + 1)
         return Spending(self.cost_microcents + usage.cost_microcents, self.unpriced_calls)
-
 
     def and_below(self, delegated: Delegated | None) -> Spending:
         """The spending with that of a session which a call opened."""
@@ -73,6 +73,7 @@ class Delegated(msgspec.Struct, frozen=True):
 
     session: StreamId
     spent: Spending = Spending()
+
 
 class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     """A turn begins; the user's message follows in the same commit, if it brings one.
@@ -100,7 +101,8 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
 class ModelCalled(SideBody, frozen=True, omit_defaults=True):
     """A model is about to be called: attempt `attempt` (from 1) of the turn's call `call`.
 
-    `link` is the place of the model in the agent's chain: 0 its own, then its fallbacks.
+    `link` is the place of the model in the agent's chain: 0 its own, then its fallbacks. `agent` is
+    who calls it; `reason` why a context is compacted with the summary it is asked for.
     """
 
     kind: ClassVar[str] = "model_called"
@@ -111,6 +113,8 @@ class ModelCalled(SideBody, frozen=True, omit_defaults=True):
     purpose: CallPurpose = "answer"
     tokens_estimated: int | None = None
     link: int = 0
+    agent: str | None = None
+    reason: CompactingReason | None = None
 
 
 class ModelFinished(SideBody, frozen=True, omit_defaults=True):
@@ -121,7 +125,7 @@ class ModelFinished(SideBody, frozen=True, omit_defaults=True):
     `usage` is what the provider counted, or an estimate (`is_estimated`) where an answer was cut
     off before it said; `spent` is what the session has spent with this call. `parked_until` (Unix
     milliseconds) is how long the model's provider is not to be called; `is_renewed` says that its
-    key was renewed after it was refused.
+    key was renewed after it was refused. `agent` and `attempt` are those of the ``model_called``.
     """
 
     kind: ClassVar[str] = "model_finished"
@@ -138,6 +142,8 @@ class ModelFinished(SideBody, frozen=True, omit_defaults=True):
     next_link: int | None = None
     parked_until: int | None = None
     is_renewed: bool = False
+    agent: str | None = None
+    attempt: int = 1
 
 
 class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
@@ -156,7 +162,10 @@ class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
 
 
 class ToolStarted(SideBody, frozen=True, omit_defaults=True):
-    """A tool is about to run. `idempotency_key` is the same on every attempt of the same call."""
+    """A tool is about to run. `idempotency_key` is the same on every attempt of the same call.
+
+    `agent` and `model` are who asks for it.
+    """
 
     kind: ClassVar[str] = "tool_started"
 
@@ -168,6 +177,8 @@ class ToolStarted(SideBody, frozen=True, omit_defaults=True):
     on_unknown: UnknownPolicy
     idempotency_key: str
     attempt: int = 1
+    agent: str | None = None
+    model: str | None = None
 
 
 class ToolFinished(SideBody, frozen=True, omit_defaults=True):
@@ -190,10 +201,17 @@ class ToolFinished(SideBody, frozen=True, omit_defaults=True):
     duration_ms: int | None = None
     ends_session: bool = False
     whole: str | None = None
+    delegated: Delegated | None = None
+    agent: str | None = None
+    attempt: int = 1
+    summary: str | None = None
 
 
 class TurnFinished(SideBody, frozen=True, omit_defaults=True):
-    """The turn is over. About its ``turn_started``. `usage` is the sum of all its calls."""
+    """The turn is over. About its ``turn_started``. `usage` is the sum of all its calls.
+
+    `model` gave its last answer.
+    """
 
     kind: ClassVar[str] = "turn_finished"
 
@@ -201,10 +219,7 @@ class TurnFinished(SideBody, frozen=True, omit_defaults=True):
     usage: Usage | None = None
     failure: Failure | None = None
     error: str | None = None
-    delegated: Delegated | None = None
-    agent: str | None = None
-    attempt: int = 1
-    summary: str | None = None
+    model: str | None = None
 
 
 class Interrupted(SideBody, frozen=True, omit_defaults=True):

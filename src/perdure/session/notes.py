@@ -256,7 +256,8 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     Shape: `choices` are the answers that are understood; `args_hash` binds the question to the
     exact arguments asked about (BLAKE2b-256, hex). `grant` is what the answer "always" allows from
     then on; `limit_microcents` what the session may spend once a budget's question is answered
-    "continue".
+    "continue". Of an approval, `agent` asks for `tool`, which is an `action`; `preview` is the
+    path, the command or the host it is about.
     Units: `expires_at` is Unix milliseconds; None never expires.
     """
 
@@ -270,6 +271,10 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     expires_at: int | None = None
     grant: str | None = None
     limit_microcents: int | None = None
+    agent: str | None = None
+    tool: str | None = None
+    action: str | None = None
+    preview: str | None = None
 
 
 class Answer(SideBody, frozen=True, omit_defaults=True):

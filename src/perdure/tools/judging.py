@@ -48,13 +48,16 @@ class Ruling(msgspec.Struct, frozen=True):
     """What was decided about a call, and why.
 
     `text` asks the person, or tells the model why not. `grant` is what "always" would allow.
-    `error_code` is there for what is refused.
+    `error_code` is there for what is refused; `action` and `preview`, the path, the command or the
+    host it is about, for what is asked.
     """
 
     decision: Decision
     text: str = ""
     grant: str | None = None
     error_code: str | None = None
+    action: Action | None = None
+    preview: str | None = None
 
 
 def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, object]:
@@ -133,7 +136,8 @@ def _decided(
         if grant is not None and rules.honours_grants and grant in granted:
             return Ruling("run")
         offered = grant if rules.honours_grants else None
-        return Ruling("ask", _question(spec, subject), offered)
+        preview = _preview(action, subject)
+        return Ruling("ask", _question(spec, subject), offered, action=action, preview=preview)
     return Ruling("run")
 
 
@@ -147,9 +151,22 @@ def grant_of(tool: str, subject: Subject) -> str | None:
     return f"{tool} {subject.grant}"
 
 
-def _question(spec: ToolSpec, subject: Subject) -> str:
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in subject.shown)
+def _preview(action: Action, subject: Subject) -> str | None:
+    """The path, the command or the host, as far as it may be shown; None where there is none."""
+    if action == "os":
+        return None
+    about = subject.host if action == "egress" else subject.shown
+    return _showable(about) if about else None
+
+
+def _showable(text: str) -> str:
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     shown = masked(shown)
     if len(shown) > MAX_SHOWN:
         shown = f"{shown[: MAX_SHOWN - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return shown
+
+
+def _question(spec: ToolSpec, subject: Subject) -> str:
+    shown = _showable(subject.shown)
     return f"May {spec.name} run? {shown}" if shown else f"May {spec.name} run?"

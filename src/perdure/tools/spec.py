@@ -76,11 +76,13 @@ class ToolOutput(msgspec.Struct, frozen=True):
 class Subject(msgspec.Struct, frozen=True):
     """What a call is about, as a person is shown it: a path, a command, a host.
 
-    `grant` is what "always" would allow, None where each call is asked for.
+    `grant` is what "always" would allow, None where each call is asked for. `host` is where a call
+    that sends something out sends it.
     """
 
     shown: str
     grant: str | None = None
+    host: str | None = None
 
 
 Run = Callable[[ToolCall], Awaitable[ToolOutput]]

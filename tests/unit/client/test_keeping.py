@@ -20,8 +20,8 @@ from perdure.stores.keeping.retention import Retention
 from tests.fakes.clock import ManualClock, SeededRandom
 
 
-async def test_a_store_that_cannot_says_so() -> None:
-    async with perdure.open("memory:") as store:
+async def test_a_store_that_cannot_says_so(tmp_path: object) -> None:
+    async with perdure.open(f"jsonl:///{tmp_path}/sessions") as store:
         for call in (retention(store), quota(store), apply_retention(store)):
             with pytest.raises(perdure.Unsupported):
                 await call

@@ -181,7 +181,9 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
         {
             "callId": "c",
             "toolId": "find",
+            "attemptNumber": 1,
             "success": False,
+            "isError": True,
             "outcome": "error",
             "outputSummary": "x" * 500,
         },
@@ -196,7 +198,12 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
         "session:turn_completed",
         {
             "stopReason": "error",
-            "error": {"code": "turn_limit", "message": "50 turns", "retryable": False},
+            "error": {
+                "code": "turn_limit",
+                "message": "50 turns",
+                "retryable": False,
+                "correlationId": ABOUT,
+            },
         },
     ),
     (ledger.TurnFinished("cancelled"), "session:cancelled", {"stopReason": "cancelled"}),
@@ -210,7 +217,7 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
     (
         ledger.Trimmed(2, 5),
         "session:trimmed",
-        {"droppedMessageCount": 2, "keptMessageCount": 5},
+        {"reason": "auto-fallback", "droppedMessageCount": 2, "keptMessageCount": 5},
     ),
 ]
 
@@ -309,10 +316,19 @@ def test_a_payload_cannot_pretend_to_be_the_envelope() -> None:
 
 
 def test_live_events_and_snapshots_belong_to_a_call_and_have_no_sequence_number() -> None:
-    token = LiveEvent(S, 4, 2, "agent:token", AT, "Hi")
+    token = LiveEvent(S, 4, 2, "agent:token", AT, "Hi", "helper", "p:m")
+    thought = LiveEvent(S, 4, 2, "agent:reasoning", AT, "Hm", "helper", "p:m")
     snapshot = Snapshot(S, 4, 2, assistant("Hi"), AT)
     envelope = {"sessionId": "s", "timestamp": "2023-11-14T22:13:20.000Z", "of": 4, "n": 2}
-    assert wire(token) == {**envelope, "type": "agent:token", "text": "Hi"}
+    whose = {"nodeId": "helper", "model": "p:m"}
+    assert wire(token) == {
+        **envelope,
+        **whose,
+        "type": "agent:token",
+        "token": "Hi",
+        "text": "Hi",
+    }
+    assert wire(thought) == {**envelope, **whose, "type": "agent:reasoning", "text": "Hm"}
     assert wire(snapshot) == {
         **envelope,
         "type": "agent:snapshot",
@@ -338,3 +354,68 @@ def test_9_32_secrets_in_arguments_and_errors_are_masked_and_the_log_is_as_it_wa
     assert key not in told
     assert "hunter22" not in told
     assert started.input == args
+
+
+APPROVALS: list[tuple[str, str | None, dict[str, str]]] = [
+    ("fs_write", "a.py", {"path": "a.py"}),
+    ("process", "git push", {"command": "git push"}),
+    ("egress", "example.org", {"host": "example.org"}),
+    ("egress", None, {}),
+    ("os", None, {}),
+]
+
+
+@pytest.mark.parametrize(("action", "shown", "preview"), APPROVALS)
+def test_an_approval_is_told_with_what_it_is_about(
+    action: str, shown: str | None, preview: dict[str, str]
+) -> None:
+    body = notes.Question(
+        "approval",
+        "May t run?",
+        ("allow", "deny"),
+        call_id="c",
+        agent="helper",
+        tool="t",
+        action=action,
+        preview=shown,
+    )
+    (question, _), (requested, payload) = told(body)
+    assert (question, requested) == ("inbox:question", "agent:approval_requested")
+    named = {"nodeId": "helper", "callId": "c", "toolId": "t", "action": action}
+    assert payload == {**named, "preview": preview}
+
+
+def test_what_a_call_did_is_told_with_whose_it_was() -> None:
+    started = ledger.ToolStarted(
+        "c", "find", {}, 0, "read", "retry", "key", attempt=2, agent="helper", model="p:m"
+    )
+    finished = ledger.ToolFinished(
+        "c", "find", "ok", succeeded=True, agent="helper", attempt=2, summary="found " + "x" * 600
+    )
+    called = ledger.ModelCalled(1, "p:m", attempt=2, agent="helper")
+    cost = ledger.ModelFinished("stop", Usage(1), model="p:m", agent="helper", attempt=2)
+    for body in (started, finished, called, cost):
+        _, payload = told(body)[-1]
+        assert (payload["nodeId"], payload["attemptNumber"]) == ("helper", 2)
+    assert told(started)[0][1]["model"] == "p:m"
+    ((_, result),) = told(finished)
+    assert result["outputSummary"] == ("found " + "x" * 600)[:500]
+    assert result["isError"] is False
+
+
+@pytest.mark.parametrize(
+    ("reason", "told_as"),
+    [("manual", "manual"), ("threshold", "auto-threshold"), ("overflow", "auto-overflow")],
+)
+def test_a_compaction_is_told_when_it_begins_and_when_it_is_done(
+    reason: ledger.CompactingReason, told_as: str
+) -> None:
+    called = ledger.ModelCalled(1, "p:m", purpose="summary", reason=reason)
+    assert told(called)[-1] == ("session:compacting", {"reason": told_as})
+    ((_, done),) = told(kinds.Compaction("sum", reason=reason, kept=3))
+    assert (done["reason"], done["keptMessageCount"]) == (told_as, 3)
+
+
+def test_a_turn_that_ended_says_which_model_answered() -> None:
+    ((_, payload),) = told(ledger.TurnFinished("stop", Usage(1, 2), model="p:m"))
+    assert payload["tokensUsed"] == {"input": 1, "output": 2, "model": "p:m"}

@@ -191,6 +191,16 @@ EXPECTED: tuple[Body, ...] = (
     ToolFinished("c1", "t", "ok", succeeded=True, whole="media://sha256-" + "1" * 64),
     NodeEntered("plan", "f1"),
     RoleImported({"roleName": "owner"}, ({"id": "owner_1"},)),
+    Compaction("So far", kept=4),
+    Question(
+        "approval",
+        "May it?",
+        ("allow", "deny"),
+        agent="helper",
+        tool="t",
+        action="egress",
+        preview="example.org",
+    ),
     ToolFinished(
         "c1",
         "invoke_agent",
@@ -199,6 +209,11 @@ EXPECTED: tuple[Body, ...] = (
         delegated=Delegated(StreamId("child"), Spending(70)),
     ),
     SessionStarted(invoked_by=Invocation("golden", "c1", "golden/4:0")),
+    ModelCalled(1, "p:m", purpose="summary", agent="helper", reason="threshold"),
+    ModelFinished(model="p:m", agent="helper", attempt=2),
+    ToolStarted("c1", "t", {}, 1, "read", "retry", "k", agent="helper", model="p:m"),
+    ToolFinished("c1", "t", "ok", succeeded=True, agent="helper", attempt=2, summary="seen"),
+    TurnFinished("stop", model="p:m"),
 )
 
 

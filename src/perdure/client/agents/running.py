@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast, get_args
 
+import msgspec
+
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.turn import Signals
 from perdure.context.branch_summary import (
@@ -40,7 +42,7 @@ from perdure.session.entries import Entry, NewEntry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId
 from perdure.session.kinds import BranchSummary, ModelChange, ThinkingChange
-from perdure.session.ledger import ModelCalled, ModelFinished, Spending
+from perdure.session.ledger import CompactingReason, ModelCalled, ModelFinished, Spending
 from perdure.session.messages import Message
 from perdure.session.notes import SessionReopened, SideBody
 from perdure.stores.protocol import Commit, Lease, StreamState, Write
@@ -122,12 +124,12 @@ class Running:
             window = await self._window(await self._ready(leadership))
             config = self._config(window)
             tokens = self._context_tokens(window)
-            intent, spent = await self._summary_called(leadership, config, tokens)
+            intent, spent = await self._summary_called(leadership, config, tokens, "manual")
             outcome = await summarised(
                 self.environment, config.model, config.compaction, "manual", focus
             )
             outcome = summary_counted(outcome, config.model, tokens, config)
-            closing = _closing(outcome, config.model, spent)
+            closing = self._signed(_closing(outcome, config.model, spent))
             added = [new_tree(outcome.compaction)] if isinstance(outcome, Summarised) else []
             appended = await self._append(leadership.lease, *added, new_side(closing, intent.id))
         if isinstance(outcome, CallFailed):
@@ -155,7 +157,7 @@ class Running:
                 reply = await branch_told(self.environment, request)
             except ModelError as error:
                 failed = CallFailed(error)
-                closing = _closing(failed, config.model, spent)
+                closing = self._signed(_closing(failed, config.model, spent))
                 await self._append(leadership.lease, new_side(closing, intent.id))
                 raise TurnFailed(str(error), error.code) from error
             usage, is_estimated = answer_usage(config.model, tokens, reply, config)
@@ -163,7 +165,7 @@ class Running:
             closing = ModelFinished(
                 "stop", usage, model=config.model, is_estimated=is_estimated, spent=after
             )
-            await self._append(leadership.lease, new_side(closing, intent.id))
+            await self._append(leadership.lease, new_side(self._signed(closing), intent.id))
         files = branch_files(entries)
         text = branch_summary_text(entries, reply.text)
         return BranchSummary(text, target, tuple(files.read), tuple(files.modified), usage)
@@ -190,18 +192,32 @@ class Running:
     # ------------------------------------------------------------ inside
 
     async def _summary_called(
-        self, leadership: Leadership, config: TurnConfig, tokens: int
+        self,
+        leadership: Leadership,
+        config: TurnConfig,
+        tokens: int,
+        reason: CompactingReason | None = None,
     ) -> tuple[Entry, Spending]:
         """The intent of a call for a summary, in the log, and what was spent before.
 
         Raises: TurnFailed where it may cost more than the session is to spend.
         """
         spent = await self.spent()
-        called = ModelCalled(0, config.model, purpose="summary", tokens_estimated=tokens)
+        called = ModelCalled(
+            0,
+            config.model,
+            purpose="summary",
+            tokens_estimated=tokens,
+            agent=self.agent.id,
+            reason=reason,
+        )
         overrun = overrun_of(called, config, spent)
         if overrun is not None and config.budget.on_exceed != "warn":
             raise TurnFailed(overrun_text(config.model, spent, overrun), "budget_exceeded")
         return (await self._append(leadership.lease, new_side(called)))[0], spent
+
+    def _signed(self, closing: ModelFinished) -> ModelFinished:
+        return msgspec.structs.replace(closing, agent=self.agent.id)
 
     def _branch_request(
         self, entries: Sequence[Entry], config: TurnConfig, focus: str | None

@@ -115,6 +115,16 @@ class Ruling(Protocol):
     @property
     def error_code(self) -> str | None: ...
 
+    @property
+    def action(self) -> str | None:
+        """Of what kind the call is, where a person is asked."""
+        ...
+
+    @property
+    def preview(self) -> str | None:
+        """The path, the command or the host that a person is asked about."""
+        ...
+
 
 Judge = Callable[[ToolCallPart, frozenset[str]], Ruling]
 """Says whether a call may run, given what people granted in the turn so far. Pure."""
@@ -127,6 +137,8 @@ class Runs(msgspec.Struct, frozen=True):
     text: str = ""
     grant: str | None = None
     error_code: str | None = None
+    action: str | None = None
+    preview: str | None = None
 
 
 def runs_all(call: ToolCallPart, granted: frozenset[str]) -> Ruling:

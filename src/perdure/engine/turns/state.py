@@ -109,6 +109,7 @@ class TurnState(msgspec.Struct, frozen=True):
     head: int
     phase: Phase = Phase.IDLE
     turn_seq: int = -1
+    agent: str | None = None
     number: int = 0
     base: EntryId | None = None
     on_interrupt: InterruptPolicy = "retry"
@@ -172,6 +173,7 @@ def _turn_started(state: TurnState, entry: Entry, body: Body) -> TurnState:
         head=entry.seq,
         phase=Phase.READY,
         turn_seq=entry.seq,
+        agent=body.agent,
         number=body.number,
         base=body.base,
         on_interrupt=body.on_interrupt,
@@ -328,9 +330,9 @@ def _tool_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
         correctable_rounds=state.correctable_rounds + counts,
         is_round_correctable=state.is_round_correctable or is_correctable,
         ends_session=state.ends_session or body.ends_session,
+        spent=state.spent.and_below(body.delegated),
         end_reason=_end_reason(started, body) or state.end_reason,
     )
-        spent=state.spent.and_below(body.delegated),
 
 
 def _end_reason(started: ToolStarted | None, body: ToolFinished) -> str | None:

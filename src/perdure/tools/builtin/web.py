@@ -49,13 +49,14 @@ def about_request(args: Mapping[str, object], permissions: Permissions) -> Subje
     """The host a request goes to, refused already when it is not allowed."""
     place = _allowed(args, permissions)
     method = str(args.get("method") or "GET")
-    return Subject(f"{method} {place.url}", f"{method} {place.scheme}://{place.host}:{place.port}")
+    grant = f"{method} {place.scheme}://{place.host}:{place.port}"
+    return Subject(f"{method} {place.url}", grant, place.host)
 
 
 def about_search(args: Mapping[str, object], permissions: Permissions) -> Subject:
     """The words that are sent to the search engine."""
-    _endpoint(permissions)
-    return Subject(f"search for {args['query']!s}", "search")
+    host = _endpoint(permissions).host
+    return Subject(f"search for {args['query']!s}", "search", host)
 
 
 def web_tools(fetch: Fetch) -> tuple[ToolSpec, ToolSpec]:

@@ -205,7 +205,14 @@ class AnswerCall:
 
     def _show(self, kind: LiveType, text: str) -> None:
         environment = self._environment
-        draft = Draft(kind, self._call.seq, text, session_id=environment.stream)
+        draft = Draft(
+            kind,
+            self._call.seq,
+            text,
+            session_id=environment.stream,
+            agent=self._config.agent,
+            model=self._call.model,
+        )
         environment.bus.tell(draft, environment.clock.now_ms())
 
 

@@ -21,7 +21,7 @@ from perdure.session.codec import new_tree
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow, window_of
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.kinds import Compaction, CompactionReason
+from perdure.session.kinds import MESSAGE, Compaction, CompactionReason
 from perdure.session.messages import Message, Usage
 from perdure.session.notes import NodeEntered
 
@@ -104,6 +104,7 @@ async def _hooked(
         reason="hook",
         read_files=tuple(plan.read_files),
         modified_files=tuple(plan.modified_files),
+        kept=_kept(plan, window),
     )
     tokens = _tokens_after(compaction, window)
     return Summarised(msgspec.structs.replace(compaction, tokens_after=tokens))
@@ -128,8 +129,17 @@ def _compaction(
         read_files=tuple(plan.read_files),
         modified_files=tuple(plan.modified_files),
         usage=_usage_of(replies),
+        kept=_kept(plan, window),
     )
     return msgspec.structs.replace(compaction, tokens_after=_tokens_after(compaction, window))
+
+
+def _kept(plan: CompactionPlan, window: ContextWindow) -> int:
+    """How many messages stay in the context as they are."""
+    ids = [entry.id for entry in window.entries]
+    kept = plan.first_kept
+    first = ids.index(kept) if kept is not None and kept in ids else len(ids)
+    return sum(entry.kind == MESSAGE for entry in window.entries[first:])
 
 
 def _tokens_after(compaction: Compaction, window: ContextWindow) -> int:

@@ -53,6 +53,9 @@ def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: Ruling) -> None
         call_id=call.id,
         args_hash=args_hash(call.args),
         grant=ruling.grant,
+        tool=call.name,
+        action=ruling.action,
+        preview=ruling.preview,
     )
     scribe.side(question, scribe.state.answer_id)
 

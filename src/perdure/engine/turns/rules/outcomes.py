@@ -29,6 +29,9 @@ from perdure.session.ledger import (
 )
 from perdure.session.messages import Message, TextPart, ThinkingPart, ToolResultPart
 
+SUMMARY_CHARACTERS = 500
+"""How much of a tool's output is told with its outcome; the whole is in the message."""
+
 FAILURES: dict[str, Failure] = {
     "model_unavailable": "provider_unavailable",
     "malformed_response": "provider_unavailable",
@@ -127,11 +130,11 @@ def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnCon
         duration_ms=happened.duration_ms,
         ends_session=happened.ends_session,
         whole=happened.whole,
+        summary=None if is_error else happened.text[:SUMMARY_CHARACTERS] or None,
+        delegated=happened.delegated,
     )
     scribe.side(finished, open_tool.seq)
     scribe.tree(Message("tool", (part,)))
-        summary=None if is_error else happened.text[:SUMMARY_CHARACTERS] or None,
-        delegated=happened.delegated,
     start_tools(scribe, config)
 
 

@@ -54,8 +54,14 @@ def _call(scribe: Scribe, config: TurnConfig) -> None:
 
 def call_for_summary(scribe: Scribe, config: TurnConfig, call: int) -> None:
     """Call the agent's own model for a summary."""
-    tokens = scribe.state.context_tokens
-    called = ModelCalled(call, config.model, purpose="summary", tokens_estimated=tokens)
+    state = scribe.state
+    called = ModelCalled(
+        call,
+        config.model,
+        purpose="summary",
+        tokens_estimated=state.context_tokens,
+        reason="overflow" if state.last_error == "context_overflow" else "threshold",
+    )
     intend(scribe, called, config)
 
 

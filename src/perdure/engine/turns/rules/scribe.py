@@ -7,13 +7,22 @@ the runner appends them only where it expects to (``expected_head``).
 
 from __future__ import annotations
 
+import msgspec
+
 from perdure.engine.turns.state import TurnState, fold
 from perdure.session.codec import body_of, new_side, new_tree, role_in
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import EntryId, entry_id
 from perdure.session.kinds import MESSAGE, TreeBody
+from perdure.session.ledger import (
+    ModelCalled,
+    ModelFinished,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+)
 from perdure.session.messages import Message
-from perdure.session.notes import Adopted, Queued, SideBody
+from perdure.session.notes import Adopted, Question, Queued, SideBody
 
 
 def queued_of(entry: Entry) -> Queued:
@@ -39,7 +48,7 @@ class Scribe:
     def side(self, body: SideBody, about: EntryId | int | None = None) -> EntryId:
         """Write a side entry about an entry (an id, or a seq of this stream)."""
         about_id = entry_id(self.state.stream, about) if isinstance(about, int) else about
-        return self._write(new_side(body, about_id))
+        return self._write(new_side(_signed(body, self.state), about_id))
 
     def tree(self, body: Message | TreeBody) -> EntryId:
         """Write a tree entry at the leaf."""
@@ -64,3 +73,25 @@ class Scribe:
         )
         self.state = fold(self.state, [written])
         return written.id
+
+
+def _signed(body: SideBody, state: TurnState) -> SideBody:
+    """`body` with whose it is: what is told of an entry is in that entry alone."""
+    replace = msgspec.structs.replace
+    match body:
+        case ModelCalled() | Question(topic="approval"):
+            return replace(body, agent=state.agent)
+        case ModelFinished():
+            call = state.open_call
+            return replace(body, agent=state.agent, attempt=call.attempt if call else 1)
+        case ToolStarted():
+            model = state.answer.model if state.answer is not None else None
+            return replace(body, agent=state.agent, model=model)
+        case ToolFinished():
+            run = state.open_tool
+            return replace(body, agent=state.agent, attempt=run.started.attempt if run else 1)
+        case TurnFinished():
+            model = state.answer.model if state.answer is not None else None
+            return replace(body, model=model)
+        case _:
+            return body

@@ -24,6 +24,8 @@ class Said(msgspec.Struct, frozen=True):
     text: str = "May it?"
     grant: str | None = None
     error_code: str | None = None
+    action: str | None = None
+    preview: str | None = None
 
 
 def course_with(*rulings: Said) -> Course:
