@@ -22,7 +22,7 @@ from perdure.engine.flows.runner import FlowRunner
 from perdure.errors import Unsupported
 from perdure.session.codec import new_side
 from perdure.session.flows.graph import Graph
-from perdure.session.flows.kinds import ConsentMode, FlowStarted
+from perdure.session.flows.kinds import ConsentMode, FlowImported, FlowStarted
 from perdure.session.flows.run import FeedbackContext, FlowState
 from perdure.session.ids import StreamId, stream_id
 from perdure.session.info import StreamHeader
@@ -118,9 +118,13 @@ class Flows:
         """
         return await self._flow(await self._store.backend.find(flow)).state()
 
+    def look(self, flow: StreamId) -> Flow:
+        """The flow of exactly that id, wherever its files are: to be read and decided in."""
+        return self._flow(flow)
+
     async def list(self) -> Sequence[FlowState]:
         """Where every flow stands, the newest first."""
-        notes = await self._store.backend.notes_of_all((FlowStarted.kind,))
+        notes = await self._store.backend.notes_of_all((FlowStarted.kind, FlowImported.kind))
         found = [await self._flow(note.stream).state() for note in notes]
         return sorted(found, key=lambda state: state.run.flow_id, reverse=True)
 

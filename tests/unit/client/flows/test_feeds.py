@@ -1,0 +1,100 @@
+"""The feeds of a flow as they are read from a store: at once, on from a point, by pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.client.flows.feeds import Feeds, decoded, encoded
+from perdure.engine.flows.runner import FlowRunner
+from perdure.session.flows.feed import FeedItem, FeedPoint
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import Commit, Committed
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.flow_log import FLOW, graph
+from tests.fakes.scripted_roles import ScriptedRoles, begun, hand, signal
+
+LINE = graph("owner-intake>build", "build>end", **{"owner-intake": "owner", "end": "owner"})
+
+
+class Read:
+    """Whoever reads the feeds again after every commit, keeping their points as text."""
+
+    def __init__(self, feeds: Feeds) -> None:
+        self.feeds = feeds
+        self.points: dict[str, str] = {}
+        self.items: dict[str, dict[str, FeedItem]] = {"owner": {}, "build": {}}
+
+    async def on(self) -> None:
+        for role, items in self.items.items():
+            point = decoded(self.points[role]) if role in self.points else None
+            point, new = await self.feeds.read(role, point)
+            self.points[role] = encoded(point)
+            items.update((item.id, item) for item in new)
+
+
+class ReadStore(MemoryStore):
+    """A store whose feeds are read after every commit."""
+
+    read: Read | None = None
+
+    async def commit(self, commit: Commit) -> Committed:
+        done = await super().commit(commit)
+        if self.read is not None:
+            await self.read.on()
+        return done
+
+
+async def ran(tmp_path: Path) -> ReadStore:
+    clock = ManualClock()
+    store = ReadStore(clock=clock, random=SeededRandom(1))
+    script = {
+        "owner": [hand(tmp_path, "build", name="plan.md"), signal("forward-pass-closed")],
+        "build": ["Nothing.", hand(tmp_path, "end", name="done.md")],
+    }
+    ground = await begun(store, clock, LINE, tmp_path)
+    store.read = Read(Feeds(store, FLOW))
+    await FlowRunner(ground, ScriptedRoles(store, clock, script), clock, store.changes).run()
+    return store
+
+
+async def test_who_reads_after_every_commit_has_what_who_comes_late_is_given(
+    tmp_path: Path,
+) -> None:
+    store = await ran(tmp_path)
+    assert store.read is not None
+    for role, items in store.read.items.items():
+        _, whole = await Feeds(store, FLOW).read(role)
+        assert tuple(items.values()) == whole
+        assert await Feeds(store, FLOW).read(role, decoded(store.read.points[role])) == (
+            decoded(store.read.points[role]),
+            (),
+        )
+
+
+async def test_a_feed_is_given_by_pages(tmp_path: Path) -> None:
+    feeds = Feeds(await ran(tmp_path), FLOW)
+    whole = await feeds.page("build")
+    first = await feeds.page("build", limit=2)
+    rest = await feeds.page("build", after=first[-1].id)
+    assert (*first, *rest) == whole
+    assert [item.type for item in first] == ["activation", "assistant"]
+
+
+async def test_a_page_after_no_item_of_the_feed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no item 'build_99'"):
+        await Feeds(await ran(tmp_path), FLOW).page("build", after="build_99")
+
+
+async def test_a_role_that_has_not_begun_has_an_empty_feed(tmp_path: Path) -> None:
+    point, items = await Feeds(await ran(tmp_path), FLOW).read("reviewer")
+    assert items == ()
+    assert (point.role, point.session_seq) == ("reviewer", -1)
+
+
+def test_a_point_is_kept_as_text() -> None:
+    point = FeedPoint("owner", count=3, nodes=("plan",))
+    assert decoded(encoded(point)) == point
+    with pytest.raises(ValueError, match="JSON"):
+        decoded("x")
