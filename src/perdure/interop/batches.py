@@ -44,6 +44,7 @@ async def import_files(
     clock: Clock,
     random: RandomSource,
     format: FormatName = "auto",
+    subject: str | None = None,
     told: Told | None = None,
 ) -> AsyncIterator[Outcome]:
     """Import the files at `paths`, as `import_source` does.
@@ -51,7 +52,7 @@ async def import_files(
     Shape: one outcome a file, in the order of `paths`. A caller that stops early cancels what is
     under way; what was yielded is in the store.
     """
-    importer = _Importer(store, clock, random, format, told)
+    importer = _Importer(store, clock, random, format, subject=subject, told=told)
     jobs = ((size_of(path), partial(importer.outcome_of, path)) for path in paths)
     async for outcome in in_order(jobs):
         yield outcome
@@ -97,12 +98,15 @@ class _Importer:
         clock: Clock,
         random: RandomSource,
         format: FormatName,
+        *,
+        subject: str | None,
         told: Told | None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._random = random
         self._format: FormatName = format
+        self._subject = subject
         self._told = told
 
     async def outcome_of(self, path: Path) -> Outcome:
@@ -115,6 +119,7 @@ class _Importer:
                 clock=self._clock,
                 random=self._random,
                 format=self._format,
+                subject=self._subject,
                 progress=None if told is None else lambda read, _total: told(path, read),
             )
         except PerdureError as error:

@@ -7,12 +7,12 @@ value first, and that is written: nothing of the original gets past it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 import msgspec
 
-from perdure.errors import EntryNotFound
+from perdure.errors import EntryNotFound, Erased
 from perdure.interop.bundling import bundle_of
 from perdure.interop.formats import markdown, native
 from perdure.interop.formats.bundles import cut_to, leaf_of, moved_to
@@ -31,7 +31,9 @@ from perdure.interop.reports import Exported
 from perdure.interop.workflow_export import session as workflow
 from perdure.interop.workflow_export.session import Dialect
 from perdure.session.codec import new_side
+from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import OPAQUE
 from perdure.session.notes import ImportSource, SessionExported
 from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import Commit, SessionStore, Write
@@ -67,11 +69,35 @@ async def export_session(
 
     Shape: the same session gives the same bytes. An unchanged import of a pi or Operator file gives
     the bytes of that file, unless something is to be replaced in it.
-    Raises: SessionNotFound; EntryNotFound when the leaf is no entry of the conversation.
+    Entries that were erased are left empty, or out, and `Exported.warnings` says how many.
+    Raises: SessionNotFound; Erased when the session was erased; EntryNotFound when the leaf is no
+    entry of the conversation.
     """
+    if (await store.state(stream)).info.status == "erased":
+        raise Erased(stream)
     if format == "pi" and selection.leaf is None and not selection.redact:
-        return await export_pi(store, stream)
+        exported = await export_pi(store, stream)
+        return _without_erased(exported, await store.tree(stream))
     bundle = await bundle_of(store, stream)
+    exported = await _exported(store, stream, bundle, format, selection)
+    return _without_erased(exported, bundle.entries)
+
+
+def _without_erased(exported: Exported, entries: Iterable[Entry]) -> Exported:
+    erased = sum(entry.is_erased and entry.kind != OPAQUE for entry in entries)
+    if not erased:
+        return exported
+    warning = f"{erased} of its entries were erased: what they said is gone"
+    return msgspec.structs.replace(exported, warnings=(*exported.warnings, warning))
+
+
+async def _exported(
+    store: SessionStore,
+    stream: StreamId,
+    bundle: Bundle,
+    format: ExportFormat,
+    selection: Selection,
+) -> Exported:
     if selection.leaf is not None:
         leaf = await _in_bundle(store, stream, bundle, selection.leaf)
         is_whole = selection.has_all_branches or format == "workflow"

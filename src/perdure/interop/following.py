@@ -82,6 +82,7 @@ class Follower:
         clock: Clock,
         random: RandomSource,
         format: FormatName = "auto",
+        subject: str | None = None,
         excluded: Iterable[Path] = (),
         open: Collection[FileId] = (),
     ) -> None:
@@ -89,6 +90,7 @@ class Follower:
         self._folders = folders
         self._clock = clock
         self._random = random
+        self._subject = subject
         self._format: FormatName = format
         self._excluded = tuple(path.absolute() for path in excluded)
         self._open = frozenset(open)
@@ -189,6 +191,7 @@ class Follower:
                 random=self._random,
                 format=self._format,
                 name=path.name,
+                subject=self._subject,
             )
         except PerdureError as error:
             return self._failed(path, error, seen)

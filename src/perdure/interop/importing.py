@@ -52,7 +52,7 @@ from perdure.interop.originals import (
     relation_of,
 )
 from perdure.interop.placing import session_ids
-from perdure.interop.reports import ImportReport
+from perdure.interop.reports import ImportReport, about
 from perdure.interop.restoring import restore
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.codec import new_side
@@ -90,12 +90,14 @@ async def import_source(
     random: RandomSource,
     format: FormatName = "auto",
     name: str | None = None,
+    subject: str | None = None,
     progress: Progress | None = None,
 ) -> ImportReport:
     """Read `source`, a file or its content, into `store`.
 
-    `name` is what it is called in the log, by default the file's name. `progress` is told bytes
-    read and bytes in all, from another thread.
+    `name` is what it is called in the log, by default the file's name. `subject` says whom a new
+    session is about; one that is here already keeps its own. `progress` is told bytes read and
+    bytes in all, from another thread.
     Durable: all of it or nothing, as one commit; sessions of perdure's own with turns take two.
     Raises: FormatError when it cannot be read or is in no known format; TurnOpen when its session
     is in the middle of a turn; what ``SessionStore.commit`` raises.
@@ -108,7 +110,7 @@ async def import_source(
     if known == native.FORMAT:
         bundle = await asyncio.to_thread(native.parse, content, name)
         try:
-            return await restore(store, bundle, clock=clock, random=random)
+            return await restore(store, bundle, subject=subject, clock=clock, random=random)
         except (InvalidEntry, InvalidParent) as error:
             raise FormatError(name, f"it is no log: {error}") from error
     try:
@@ -117,7 +119,7 @@ async def import_source(
         raise FormatError(name, f"reading it takes too much ({type(error).__name__})") from error
     if not parsed.items and not parsed.header_lines:
         raise FormatError(name, f"no line of it is a record of {known}")
-    return await _import_parsed(store, _File(name, content, parsed), clock)
+    return await _import_parsed(store, _File(name, content, parsed, subject), clock)
 
 
 async def _content(source: bytes | str | Path) -> tuple[bytes, str]:
@@ -134,6 +136,7 @@ class _File(msgspec.Struct, frozen=True):
     name: str
     content: bytes
     parsed: ParsedSource
+    subject: str | None
 
     def first_line(self) -> bytes:
         return next((line.content for line in lines_of(self.content) if not line.is_blank), b"")
@@ -158,7 +161,7 @@ async def _import_once(store: SessionStore, file: _File, clock: Clock) -> Import
             return await _create(store, file, stream, passed, clock)
         report = await _update(store, file, state, clock)
         if report is not None:
-            return report
+            return about(report, file.subject, state.header)
         passed.append(stream)
     raise AssertionError("session_ids never ends")
 
@@ -188,6 +191,7 @@ async def _create(
         origin="subagent" if parsed.header.is_subagent else "import",
         cwd=parsed.header.cwd,
         parent=_parent_of(parsed),
+        subject=file.subject,
         metadata={
             IMPORT: {
                 **parsed.header.metadata,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
 
 
 class ImportReport(msgspec.Struct, frozen=True):
@@ -25,6 +26,15 @@ class ImportReport(msgspec.Struct, frozen=True):
     malformed: tuple[int, ...]
     warnings: tuple[str, ...]
     is_new: bool
+
+
+def about(report: ImportReport, subject: str | None, header: StreamHeader) -> ImportReport:
+    """`report`, saying so when the session of `header` is about somebody else than `subject`."""
+    if subject in (None, header.subject):
+        return report
+    whom = header.subject or "nobody"
+    warning = f"the session was here already, and stays about {whom}: --subject is for new ones"
+    return msgspec.structs.replace(report, warnings=(*report.warnings, warning))
 
 
 class Exported(msgspec.Struct, frozen=True):

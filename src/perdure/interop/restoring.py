@@ -15,7 +15,7 @@ from perdure.interop.bundling import bundle_of
 from perdure.interop.formats import native
 from perdure.interop.formats.native import Bundle
 from perdure.interop.placing import session_ids
-from perdure.interop.reports import ImportReport
+from perdure.interop.reports import ImportReport, about
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, NewEntry, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId
@@ -28,14 +28,21 @@ _ATTEMPTS = 10
 
 
 async def restore(
-    store: SessionStore, bundle: Bundle, *, clock: Clock, random: RandomSource
+    store: SessionStore,
+    bundle: Bundle,
+    *,
+    subject: str | None = None,
+    clock: Clock,
+    random: RandomSource,
 ) -> ImportReport:
-    """Bring the session of `bundle` into `store`.
+    """Bring the session of `bundle` into `store`; `subject`, if any, says whom it is about there.
 
     Durable: as one commit, or as two where the session holds turns: those need its lease, so it is
     created first. After a crash in between, the same import goes on.
     Raises: LeaseHeld when another import of it is under way; what ``SessionStore.commit`` raises.
     """
+    if subject is not None:
+        bundle = _about(bundle, subject)
     for _ in range(_ATTEMPTS - 1):
         try:
             return await _restore_once(store, bundle, clock, random)
@@ -55,15 +62,21 @@ async def _restore_once(
         except SessionNotFound:
             await _append(store, wanted, 0, clock, random, is_new=True)
             return _report(wanted, 0, passed, is_new=True)
+        subject, wanted = wanted.header.subject, _about(wanted, here.header.subject)
         common = _common(here, wanted)
         if common == len(wanted.entries):
-            return _report(wanted, common, [], is_new=False)
+            return about(_report(wanted, common, [], is_new=False), subject, here.header)
         state = await store.state(stream)
         if common == len(here.entries) and state.header == wanted.header:
             await _append(store, wanted, common, clock, random, is_new=False)
-            return _report(wanted, common, [], is_new=False)
+            return about(_report(wanted, common, [], is_new=False), subject, here.header)
         passed.append(stream)
     raise AssertionError("session_ids never ends")
+
+
+def _about(bundle: Bundle, subject: str | None) -> Bundle:
+    header = msgspec.structs.replace(bundle.header, subject=subject)
+    return msgspec.structs.replace(bundle, header=header)
 
 
 def _common(here: Bundle, wanted: Bundle) -> int:

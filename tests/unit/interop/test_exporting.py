@@ -7,20 +7,24 @@ import pytest
 from hypothesis import given, settings
 
 from perdure.context.emission import emitted
-from perdure.errors import EntryNotFound, FormatError
+from perdure.errors import EntryNotFound, Erased, FormatError
 from perdure.interop.exporting import ExportFormat, Selection, export_session
 from perdure.interop.redaction.replacing import REDACTIONS, Redaction
 from perdure.session.codec import encode, new_tree
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.kinds import BranchSummary
 from perdure.session.messages import MESSAGE, Message, UnknownPart, user
 from perdure.session.notes import ImportSource, Label, SessionInfoChanged
 from perdure.stores.in_memory import MemoryStore
+from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.protocol import Commit, Write
 from tests.fakes import operator_reader
 from tests.fakes.sources import OPERATOR, empty_store, imported, operator_file, pi_file, spoilt
+from tests.fakes.streams import append, create
 
+SESSION = StreamId("s")
 FORMATS: tuple[ExportFormat, ...] = ("perdure", "pi", "operator", "markdown", "html")
 
 
@@ -51,6 +55,50 @@ async def test_a_redacted_export_is_never_the_file_that_was_imported(
     if format in ("perdure", "pi") or "paths" in sorts:
         assert exported.content != whole.content
     assert pi_file("v3.jsonl").splitlines()[1] not in exported.content
+
+
+@pytest.mark.parametrize("format", FORMATS)
+async def test_what_was_erased_is_said(format: ExportFormat) -> None:
+    store, session = await stored()
+    await store.commit(
+        Commit(
+            writes=(
+                Write(
+                    stream=StreamId("fork"),
+                    create=StreamHeader(
+                        StreamId("fork"), 1, fork=ForkPoint(session, None, 3, "tree")
+                    ),
+                ),
+            ),
+            at=1,
+        )
+    )
+    request = EraseRequest(id="e", scope="session", by="me", at=1, name=session, forks="keep")
+    await store.erase(request)
+    with pytest.raises(Erased):
+        await export_session(store, session, format)
+    await store.erase(msgspec.structs.replace(request, id="e2", forks="erase"))
+    with pytest.raises(Erased):
+        await export_session(store, StreamId("fork"), format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+async def test_a_summary_that_was_erased_in_a_fork_is_counted(format: ExportFormat) -> None:
+    store = empty_store()
+    await create(store)
+    await append(store, *(new_tree(user(text)) for text in ("a", "secret")), stream=SESSION)
+    told = new_tree(BranchSummary("a secret", EntryId("s/0")), EntryId("s/0"))
+    await append(store, told, new_tree(user("b")), stream=SESSION)
+    point = ForkPoint(SESSION, EntryId("s/3"), 3, "path")
+    header = StreamHeader(StreamId("fork"), 1, fork=point)
+    await store.commit(Commit(writes=(Write(stream=header.id, create=header),), at=1))
+    request = EraseRequest(id="e", scope="session", by="me", at=1, name=SESSION, forks="keep")
+    await store.erase(request)
+
+    exported = await export_session(store, header.id, format)
+
+    assert exported.warnings[-1] == "1 of its entries were erased: what they said is gone"
+    assert b"secret" not in exported.content
 
 
 @pytest.mark.parametrize("format", FORMATS)

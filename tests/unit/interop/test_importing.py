@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,28 @@ async def sources(store: SessionStore, stream: StreamId) -> list[ImportSource]:
 
 
 # -- a new session
+
+
+async def test_a_new_session_is_about_whom_the_import_says_and_an_old_one_stays_so() -> None:
+    store = empty_store()
+    about_ann = partial(
+        import_source, store, clock=ManualClock(), random=SeededRandom(1), subject="ann"
+    )
+    await about_ann(pi_file("v3.jsonl"))
+    assert (await store.state(V3)).header.subject == "ann"
+    again = await imported(store, pi_file("v3.jsonl"))
+    assert (again.entries, again.warnings) == (0, ())
+    exported = await export_session(store, V3)
+    other = empty_store()
+    await import_source(
+        other, exported.content, clock=ManualClock(), random=SeededRandom(1), subject="bob"
+    )
+    assert (await other.state(V3)).header.subject == "bob"
+    told = await import_source(
+        store, exported.content, clock=ManualClock(), random=SeededRandom(1), subject="bob"
+    )
+    assert (told.session, told.entries) == (V3, 0)
+    assert "stays about ann" in told.warnings[-1]
 
 
 async def test_a_file_becomes_a_session_with_its_own_id() -> None:

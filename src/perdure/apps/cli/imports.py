@@ -45,6 +45,10 @@ def import_sessions(
     is_watching: Annotated[
         bool, typer.Option("--watch", help="Go on with what is written to them, until Ctrl-C.")
     ] = False,
+    subject: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whom new sessions are about; see `sessions erase`."),
+    ] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
@@ -62,6 +66,7 @@ def import_sessions(
         perdure import ~/.claude/projects          # all sessions of Claude Code
         perdure import session.jsonl --json
         perdure import ~/.pi/agent/sessions --watch  # and what is added, until Ctrl-C
+        perdure import chats --subject ann  # so that all about ann can be erased
 
     Exit codes:
         1  some files could not be imported
@@ -77,9 +82,10 @@ def import_sessions(
     async def work() -> int:
         async with writable_store(store, namespace) as opened:
             if is_watching:
-                follower = _follower(opened, paths, format, store_address(store))
+                follower = _follower(opened, paths, format, subject, store_address(store))
                 return await _watched(follower, as_json=as_json)
-            total = await _imported(opened, list(_files(paths)), format, as_json=as_json)
+            files = list(_files(paths))
+            total = await _imported(opened, files, format, subject, as_json=as_json)
         is_alone = len(paths) == 1 and not paths[0].is_dir()
         if total.failure is None:
             return DONE
@@ -101,7 +107,12 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 async def _imported(
-    store: Store, files: Sequence[Path], format: FormatName, *, as_json: bool
+    store: Store,
+    files: Sequence[Path],
+    format: FormatName,
+    subject: str | None,
+    *,
+    as_json: bool,
 ) -> _Total:
     outside = store.outside
     total = _Total()
@@ -113,6 +124,7 @@ async def _imported(
             clock=outside.clock,
             random=outside.random,
             format=format,
+            subject=subject,
             told=told,
         )
         async for outcome in outcomes:
@@ -186,13 +198,16 @@ def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None
 # -- for as long as they are written
 
 
-def _follower(store: Store, paths: Sequence[Path], format: FormatName, address: str) -> Follower:
+def _follower(
+    store: Store, paths: Sequence[Path], format: FormatName, subject: str | None, address: str
+) -> Follower:
     return Follower(
         store.backend,
         paths,
         clock=store.outside.clock,
         random=store.outside.random,
         format=format,
+        subject=subject,
         excluded=own_folders(address),
         open=_written_by_us(),
     )

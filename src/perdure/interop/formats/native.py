@@ -240,7 +240,7 @@ def _renamed(entry: EntryId | None, ids: Mapping[EntryId, EntryId]) -> EntryId |
 
 def _with_references(kind: str, body: bytes, ids: Mapping[EntryId, EntryId]) -> bytes:
     names = _REFERENCES.get(kind, ())
-    if not names:
+    if not names or not body:  # an erased entry has none
         return body
     fields = _raw_object.decode(body)
     changed = False
