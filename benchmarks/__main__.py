@@ -24,6 +24,7 @@ from benchmarks import (
     disk,
     encryption,
     engine,
+    flows,
     fork,
     importing,
     kills,
@@ -56,6 +57,7 @@ GOALS: dict[str, Benchmark] = {
 OTHERS: dict[str, Benchmark] = {
     "context": context.measure,
     "engine": engine.measure,
+    "flows": flows.measure,
     "reading": reading.measure,
 }
 BENCHMARKS = {**GOALS, **OTHERS}

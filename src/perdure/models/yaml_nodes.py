@@ -31,6 +31,13 @@ _NAMES = {
 }
 
 
+class PlainYaml(YAML):
+    """YAML as the library has it; it does not look into its own folder for more when it is made."""
+
+    def official_plug_ins(self) -> list[str]:
+        return []
+
+
 class Node(msgspec.Struct, frozen=True):
     """A value of the document where it stands.
 
@@ -62,7 +69,7 @@ class NodeReader:
 
     def root(self, text: str) -> Node | None:
         """The node of the whole document; None when there is none or `text` is not YAML."""
-        parser: Any = YAML(typ="safe", pure=True)
+        parser: Any = PlainYaml(typ="safe", pure=True)
         try:
             composed: Any = parser.compose(text)
         except MarkedYAMLError as error:

@@ -8,6 +8,7 @@ fault of a file is told at once, each with its line.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -42,6 +43,7 @@ class WorkflowFile(msgspec.Struct, frozen=True):
     escalation: tuple[str, ...] = ()
 
 
+@lru_cache(maxsize=64)  # many flows have the same workflow, and YAML takes long to read
 def read_workflow(text: str, name: str) -> WorkflowFile:
     """The workflow in `text`, which errors call `name`.
 

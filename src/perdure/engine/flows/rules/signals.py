@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal, TypeGuard, cast
 
 import msgspec
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from perdure.models.yaml_nodes import PlainYaml
 from perdure.session.flows.kinds import HandoffTarget, RepairCode
 
 _BLOCK = re.compile(
@@ -73,6 +74,7 @@ class Fault(msgspec.Struct, frozen=True):
     message: str
 
 
+@lru_cache(maxsize=64)  # a turn's end is looked at twice: for what it names, and for what it says
 def signal_in(text: str) -> Signal | Fault:
     """What `text`, the answer of a turn, signals."""
     blocks = [match["yaml"] for match in _BLOCK.finditer(text)]
@@ -93,7 +95,7 @@ def signal_in(text: str) -> Signal | Fault:
 
 
 def _yaml(text: str) -> object:
-    reader: Any = YAML(typ="safe", pure=True)  # its annotations leave parts unknown
+    reader: Any = PlainYaml(typ="safe", pure=True)  # its annotations leave parts unknown
     return reader.load(text)
 
 
