@@ -71,9 +71,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     agents a session may open with ``invoke_agent``, `max_depth` how deep those may nest.
     """
 
-    model: str = DEFAULT_MODEL
     name: str | None = None
     description: str | None = None
+    model: str = DEFAULT_MODEL
     instructions: str = ""
     thinking_level: ThinkingLevel = "off"
     on_interrupt: InterruptPolicy = "retry"
@@ -89,9 +89,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     history: History = "full"
     on_pasted: PastePolicy = "warn"
     permissions: Permissions = Permissions()
-
     max_agents: int = 16
     max_depth: int = 3
+
     @property
     def budget(self) -> Budget:
         """What a session may spend, and what happens then."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from perdure.client.agents.agent import Agent
+from perdure.client.agents.delegation.invoking import Invoking, told_of
 from perdure.client.agents.providers import default_models
 from perdure.client.agents.running import Running, Terms
 from perdure.client.agents.servers import Servers
@@ -96,14 +97,17 @@ class Host:
         prompt: str | None,
         caps: Agent | None = None,
         judge: Judge | None = None,
+        budget: Budget | None = None,
     ) -> Running:
         """What runs the turns of session `stream` under `agent`.
 
         `caps` is the agent whose limits count, if not its own; `judge` rules on tool calls in
-        place of the agent's permissions.
+        place of the agent's permissions; `budget` is what the session may spend whatever else
+        says so.
         """
         caps = caps or agent
-        tools = agent.tools_in(workspace)
+        budget = budget or self._budget or caps.budget
+        tools = told_of(agent.tools_in(workspace), self.agents)
         environment = Environment(
             stream=stream,
             store=self.store.backend,
@@ -121,10 +125,11 @@ class Host:
             renew_credentials=None if self._renew is None else self._renewed,
             permissions=agent.permissions,
             vault=self._vault,
+            delegation=Invoking(self, stream, agent, workspace, budget),
         )
         terms = Terms(
             limits=self._limits or caps.limits,
-            budget=self._budget or caps.budget,
+            budget=budget,
             cost=self._cost,
             judge=judge or judge_of(tools, agent.permissions),
         )

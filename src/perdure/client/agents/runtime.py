@@ -243,7 +243,11 @@ class Runtime:
             today or Agent(name), workspace.working_dir, tool_names(snapshot)
         )
         agent = agent_of(snapshot, whole.registry)
-        return self._chat(handle, agent, workspace, bound.system_prompt, caps=today)
+        is_child = isinstance(bound, SessionStarted) and bound.invoked_by is not None
+        budget = agent.budget if is_child else None  # what its parent left it, whoever resumes it
+        return self._chat(
+            handle, agent, workspace, bound.system_prompt, caps=today, budget=budget
+        )
 
     def _snapshot(self, agent: Agent) -> dict[str, object]:
         """What is kept of `agent`: itself, and what its MCP servers offered."""
@@ -258,9 +262,10 @@ class Runtime:
         prompt: str | None,
         *,
         caps: Agent | None = None,
+        budget: Budget | None = None,
     ) -> Chat:
         running = self.host.running(
-            StreamId(session.id), agent, workspace, prompt=prompt, caps=caps
+            StreamId(session.id), agent, workspace, prompt=prompt, caps=caps, budget=budget
         )
         return Chat(session, agent, workspace, running, self._running)
 

@@ -1,0 +1,95 @@
+"""The session behind a call of ``invoke_agent``: its id, how it ended, and what it spent."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from perdure.engine.turns.recovery import carried
+from perdure.engine.turns.state import TurnState, fold
+from perdure.errors import SessionNotFound
+from perdure.session.codec import body_of
+from perdure.session.ids import StreamId, generated_stream_id
+from perdure.session.info import SessionInfo
+from perdure.session.ledger import Delegated, ToolFinished, TurnFinished
+from perdure.session.notes import Invocation, SessionStarted
+from perdure.stores.protocol import LogReading, SessionStore, StreamState
+
+_RANDOM_BYTES = 10
+
+
+def child_id(parent: StreamId, created_at: int, key: str) -> StreamId:
+    """The id of the session that the call with the idempotency key `key` opens.
+
+    The same for every attempt of the call, on every machine; as hard to guess as the parent's.
+    Units: `created_at` is when the parent was made, in Unix milliseconds.
+    """
+    seed = hashlib.blake2b(msgspec.json.encode((parent, key)), digest_size=_RANDOM_BYTES).digest()
+    return generated_stream_id(created_at, seed)
+
+
+class Child(msgspec.Struct, frozen=True):
+    """A session that was opened for another agent, as a person looks at it."""
+
+    info: SessionInfo
+    agent: str | None
+    call_id: str | None
+
+
+async def first_turn(store: LogReading, child: StreamId) -> TurnState | None:
+    """The turn that a child was opened for, once it is over; None before."""
+    entries = await store.entries(child)
+    ends = [place for place, entry in enumerate(entries) if entry.kind == TurnFinished.kind]
+    if not ends:
+        return None
+    return fold(TurnState(stream=child, head=-1), entries[: ends[0] + 1])
+
+
+async def delegated_to(store: LogReading, child: StreamId) -> Delegated | None:
+    """`child` and what was spent in it so far; None where there is no such session."""
+    try:
+        state = await store.state(child)
+    except SessionNotFound:
+        return None
+    return Delegated(child, (await carried(store, child, state.head)).spent)
+
+
+async def invocations_in(store: LogReading, parent: StreamId) -> int:
+    """How many sessions the calls in `parent` have opened and heard from."""
+    bodies = [body_of(entry) for entry in await store.notes(parent, (ToolFinished.kind,))]
+    return sum(isinstance(body, ToolFinished) and body.delegated is not None for body in bodies)
+
+
+async def invocation_of(store: LogReading, state: StreamState) -> Invocation | None:
+    """The call that a session was opened for; None where nobody invoked its agent."""
+    if state.info.origin != "subagent":
+        return None
+    started = await started_in(store, state.info.id)
+    return None if started is None else started.invoked_by
+
+
+async def children_of(store: SessionStore, parent: StreamId) -> list[Child]:
+    """The sessions that were opened for calls of `parent`, oldest first."""
+    infos = await store.sessions(limit=None, scope="all")
+    below = [info for info in infos if info.parent == parent and info.origin == "subagent"]
+    found: list[Child] = []
+    for info in sorted(below, key=lambda info: (info.created_at, info.id)):
+        started = await started_in(store, info.id)
+        agent = None if started is None else (started.agent or {}).get("id")
+        call = None if started is None or started.invoked_by is None else started.invoked_by
+        found.append(
+            Child(
+                info, None if agent is None else str(agent), None if call is None else call.call_id
+            )
+        )
+    return found
+
+
+async def started_in(store: LogReading, session: StreamId) -> SessionStarted | None:
+    """With what `session` was opened by a runtime; None where none opened it."""
+    for entry in await store.notes(session, (SessionStarted.kind,)):
+        body = body_of(entry)
+        if isinstance(body, SessionStarted):
+            return body
+    return None
