@@ -5,7 +5,7 @@ The keys of the seed's ``agent.yaml`` come first; those below them are perdure's
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +15,7 @@ from perdure.engine.turns.config import CompactionSettings, Limits, OnExceed, Qu
 from perdure.models.protocol import ThinkingLevel
 from perdure.secrets.pasted import PastePolicy
 from perdure.session.ledger import InterruptPolicy
+from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 
 KEBAB = "^[a-z0-9]+(-[a-z0-9]+)*$"
@@ -94,7 +95,10 @@ class AgentFile(
     ] = "summary"
     retry: FiledRetry | None = None
     fallback_chain: tuple[FiledFallback, ...] = ()
-    mcp_servers: tuple[dict[str, Any], ...] = ()
+    mcp_servers: Annotated[
+        tuple[str | McpServer, ...],
+        Meta(description="Servers whose tools it has; a name is one the runtime knows."),
+    ] = ()
 
     budget: FiledBudget | None = None
     limits: Limits | None = None

@@ -69,7 +69,7 @@ def agent_of_text(text: str, name: str = "the agent file") -> Agent:
             nodes.fault(root, "expected a mapping: id, model, system_prompt, ...")
         raise InvalidAgentFile(name, nodes.faults)
     places = {key.text: value for key, value in root.pairs}
-    filed = read_as(nodes, _told_what_is_not(nodes, root), AgentFile)
+    filed = read_as(nodes, _honoured(nodes, root), AgentFile)
     if filed is None:
         raise InvalidAgentFile(name, nodes.faults)
     agent = _Binding(nodes, places).agent(filed)
@@ -100,7 +100,7 @@ def _pieces(line: str) -> list[str]:
     return re.split(r"[{},]", filled(line, lambda _: "")) if names_in(line) else [line]
 
 
-def _told_what_is_not(nodes: NodeReader, root: Node) -> Node:
+def _honoured(nodes: NodeReader, root: Node) -> Node:
     """`root` without the keys of the format that perdure cannot honour, which are faults."""
     kept: list[tuple[Node, Node]] = []
     for key, value in root.pairs:
@@ -111,6 +111,9 @@ def _told_what_is_not(nodes: NodeReader, root: Node) -> Node:
                 value,
                 "memory 'window' drops messages, which perdure never does; 'summary' or 'none'",
             )
+        elif key.text == "mcp_servers" and value.kind == "seq":
+            named = tuple(_named(item) for item in value.items)
+            kept.append((key, Node(value.line, value.kind, items=named)))
         elif key.text == "retry" and value.kind == "map":
             kept.append((key, _without_retry_on(nodes, value)))
         else:
@@ -121,6 +124,13 @@ def _told_what_is_not(nodes: NodeReader, root: Node) -> Node:
 def _is_window(node: Node) -> bool:
     named = {key.text: value.text for key, value in node.pairs}
     return "window" in (node.text, named.get("type"), named.get("strategy"))
+
+
+def _named(server: Node) -> Node:
+    """The seed's ``{ref: name}`` as the name."""
+    if len(server.pairs) == 1 and server.pairs[0][0].text == "ref":
+        return server.pairs[0][1]
+    return server
 
 
 def _without_retry_on(nodes: NodeReader, node: Node) -> Node:
@@ -146,8 +156,6 @@ class _Binding:
         model = self._model("model", filed.model, filed.provider)
         fallbacks = tuple(self._fallback(each) for each in filed.fallback_chain)
         compaction = self._compaction(filed)
-        if filed.mcp_servers:
-            self._fault("mcp_servers", "agents of this version have no MCP servers; take it out")
         if self._nodes.faults:
             return None
         delegation = filed.delegation
@@ -159,6 +167,7 @@ class _Binding:
                 filed.id,
                 tools=filed.tools,
                 fallbacks=fallbacks,
+                mcp_servers=filed.mcp_servers,
                 model=model,
                 name=filed.name,
                 description=filed.description,

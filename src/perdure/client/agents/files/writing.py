@@ -18,6 +18,7 @@ from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.errors import ConfigError
 from perdure.models.retry import RetryPolicy
 from perdure.tools.builtin.catalogue import BUILTIN
+from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 from perdure.workflow.writing import yaml_of
 
@@ -50,6 +51,7 @@ def agent_text(agent: Agent) -> str:
             FiledFallback(link.model, max_attempts=link.max_attempts)
             for link in cast("tuple[Fallback, ...]", agent.fallbacks)
         ),
+        mcp_servers=cast("tuple[str | McpServer, ...]", agent.mcp_servers),
         budget=budget if budget != FiledBudget(0) else None,
         limits=agent.limits if agent.limits != Limits() else None,
         permissions=agent.permissions if agent.permissions != Permissions() else None,

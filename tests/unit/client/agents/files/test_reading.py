@@ -8,6 +8,7 @@ from perdure.context.build import History
 from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.errors import ConfigError, InvalidAgentFile
 from perdure.models.retry import RetryPolicy
+from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 
 HEAD = "id: helper\nmodel: scripted:echo\nsystem_prompt: You help.\n"
@@ -97,6 +98,19 @@ def test_perdures_own_settings_have_keys_of_their_own() -> None:
 )
 def test_what_cannot_be_honoured_is_told_with_its_line(text: str, fault: str) -> None:
     assert any(found.startswith(fault) for found in faults_of(HEAD + text)), faults_of(HEAD + text)
+
+
+def test_mcp_servers_stand_there_whole_or_by_name() -> None:
+    agent = agent_of_text(
+        HEAD + "mcp_servers:\n  - weather\n  - ref: tides\n"
+        "  - {name: files, command: mcp-files, args: [--ro], tools_allowlist: [read]}\n"
+    )
+    files = McpServer(name="files", command="mcp-files", args=("--ro",), tools_allowlist=("read",))
+    assert agent.mcp_servers == ("weather", "tides", files)
+    text = HEAD + "mcp_servers:\n  - {name: files}\n  - {name: x, url: 'http://10.0.0.1'}\n"
+    faults = faults_of(text)
+    assert faults[0].startswith("line 5: the MCP server 'files': give it either a command or a url")
+    assert faults[1].startswith("line 6: the MCP server 'x': its url cannot be used")
 
 
 def test_all_faults_of_a_file_are_told_at_once() -> None:

@@ -12,6 +12,7 @@ from perdure.errors import ConfigError
 from perdure.models.protocol import ThinkingLevel
 from perdure.models.retry import RetryPolicy
 from perdure.session.ledger import InterruptPolicy
+from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import SCOPES, Permissions
 
 words = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")), max_size=40)
@@ -45,6 +46,9 @@ agents = st.builds(
         Permissions,
         scope=st.sampled_from(SCOPES),
         allowed_commands=st.sampled_from([(), ("pytest -q",), ("git status", "ls")]),
+    ),
+    mcp_servers=st.sampled_from(
+        [(), ("weather",), (McpServer(name="f", command="mcp-f", args=("-x",), timeout_s=3.0),)]
     ),
     max_agents=st.integers(1, 20),
     max_depth=st.integers(0, 5),
