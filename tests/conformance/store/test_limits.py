@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from random import Random
 from typing import cast
 
@@ -236,3 +238,44 @@ async def test_a_quota_is_of_one_namespace_and_of_every_handle(
     with pytest.raises(QuotaExceeded):
         await append(again, S, said("a"))
     await create(other, S, said("a"))
+
+
+async def test_what_is_over_a_quota_already_stands_in_nobody_elses_way(
+    store: SessionStore, limiting: Limiting
+) -> None:
+    await create(store, S)
+    await create(store, T)
+
+    await limiting.set_quota(Quota(max_sessions=1))
+
+    await append(store, S, said("goes on"))
+    with pytest.raises(QuotaExceeded):
+        await create(store, "u")
+
+
+async def test_commits_at_one_time_never_go_over_a_quota(
+    data: Data, store: SessionStore, limiting: Limiting
+) -> None:
+    others = [store, await data.open(), await data.open()]
+    for number in range(len(others)):
+        await create(store, f"s{number}")
+    await limiting.set_quota(Quota(max_entries=10))
+
+    async def fill(number: int) -> int:
+        added = 0
+        for _ in range(8):
+            with suppress(QuotaExceeded):
+                await append(others[number], StreamId(f"s{number}"), said("a"))
+                added += 1
+        return added
+
+    added = await asyncio.gather(*map(fill, range(len(others))))
+
+    assert sum(added) == 10
+    assert (await limiting.quota())[1].entries == 10
+    assert sum([len(await store.entries(StreamId(f"s{n}"))) for n in range(len(others))]) == 10
+
+
+def test_every_backend_has_both(store: SessionStore) -> None:
+    assert isinstance(store, Retaining)
+    assert isinstance(store, Limiting)

@@ -48,6 +48,7 @@ from perdure.stores.jsonl.disk.folder import hashed
 from perdure.stores.jsonl.disk.sidefiles import blob_of, lease_of, put_blob
 from perdure.stores.jsonl.forking import Copied, copied
 from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.keeping.limits import Limits
 from perdure.stores.jsonl.lines import Batch, Fields, Ours, written
 from perdure.stores.jsonl.rows import Key
 from perdure.stores.jsonl.shelf import Shelf
@@ -59,8 +60,9 @@ BACKEND = "jsonl"
 class Appender:
     """Commits to the sessions of one folder, for one thread at a time."""
 
-    def __init__(self, shelf: Shelf, feed: Feed, random: RandomSource) -> None:
+    def __init__(self, shelf: Shelf, feed: Feed, limits: Limits, random: RandomSource) -> None:
         self._shelf = shelf
+        self._limits = limits
         self._folder = shelf.folder
         self._feed = feed
         self._random = random
@@ -89,6 +91,8 @@ class Appender:
         self, log: Log | None, stream: StreamId, key: str, asked: bytes
     ) -> Committed | None:
         known = None if log is None else log.keys.get(key)
+        if known is not None and known.at < self._limits.keys_since():
+            return None
         if log is not None and known is not None:
             if known.asked != asked:
                 raise IdempotencyMismatch(key)
@@ -117,13 +121,14 @@ class Appender:
         batch = Rendering(self._shelf, log, state, admission, facts)
         if batch.is_empty:
             return Committed(((),))
-        for content in commit.blobs:
-            put_blob(self._folder, content)
-        if commit.idempotency_key is not None:
-            owner = write.stream.encode()
-            self._folder.replace("keys", commit.idempotency_key, owner, is_synced=False)
-        salts = [self._random(SALT_BYTES) for _ in admission.entries]
-        write_batch(self._shelf, self._feed, batch, salts)
+        with self._limits.room(admission.entries, commit.blobs, is_new=log is None):
+            for content in commit.blobs:
+                put_blob(self._folder, content)
+            if commit.idempotency_key is not None:
+                owner = write.stream.encode()
+                self._folder.replace("keys", commit.idempotency_key, owner, is_synced=False)
+            salts = [self._random(SALT_BYTES) for _ in admission.entries]
+            write_batch(self._shelf, self._feed, batch, salts)
         return Committed((admission.entries[made.count :],))
 
 

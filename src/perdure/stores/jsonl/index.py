@@ -218,7 +218,9 @@ class Log(Indexed):
         elif line.envelope.id is not None and self.leaf is not None:
             self.ids[line.envelope.id] = self.leaf  # a tool may go on from it
         if batch.key is not None:
-            self.keys[batch.key] = Key(batch.asked or b"", batch.first, batch.first + batch.count)
+            self.keys[batch.key] = Key(
+                batch.asked or b"", batch.first, batch.first + batch.count, batch.at
+            )
         self._hash = chain
         self.run = Run(first=len(self.rows))
         self._pending = []

@@ -48,11 +48,12 @@ class Row(msgspec.Struct, gc=False):
 
 
 class Key(NamedTuple):
-    """What an idempotency key was used for: the entries from `first` to before `end`."""
+    """What an idempotency key was used for at `at`: the entries from `first` to before `end`."""
 
     asked: bytes
     first: int
     end: int
+    at: int
 
 
 _ABOVE_ROOT = Row(0, 0, "", 1, "tree", 0, is_ours=False)

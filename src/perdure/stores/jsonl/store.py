@@ -45,6 +45,7 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder, namespace_folder
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.erasing import Eraser
+from perdure.stores.jsonl.keeping.limits import Limited, Limits
 from perdure.stores.jsonl.lines import FORMAT
 from perdure.stores.jsonl.search.reading import Search, Texts
 from perdure.stores.jsonl.shelf import Shelf, state_at
@@ -97,11 +98,13 @@ class _Handle:
         self.address = f"{SCHEME}{quote(str(root))}?dialect={dialect.name}"
         self.namespace = namespace
         self.durability: Durability = durability
-        self._clock = clock
+        self._clock, self._random = clock, random
         self._folder = Folder(namespace_folder(root, namespace), is_synced=durability == "full")
         self._shelf = Shelf(self._folder, dialect)
         self._feed = Feed(self._folder)
-        self._appender = Appender(self._shelf, self._feed, random)
+        self._limits = Limits(self._shelf)
+        self._eraser = Eraser(self._shelf, self._feed, namespace)
+        self._appender = Appender(self._shelf, self._feed, self._limits, random)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="perdure-jsonl")
         self._watcher = Watcher(self._looking)
         self._is_closed = False
@@ -390,18 +393,15 @@ class _Erasing(_Handle):
     """`Erasing`: sessions are removed whole."""
 
     async def erase(self, request: EraseRequest) -> Certificate:
-        certificate = await self._run(lambda: self._eraser().erase(request))
+        certificate = await self._run(lambda: self._eraser.erase(request))
         self._watcher.wake_all()
         return certificate
 
     async def erasures(self) -> list[Certificate]:
-        return await self._run(lambda: self._eraser().certificates())
-
-    def _eraser(self) -> Eraser:
-        return Eraser(self._shelf, self._feed, self.namespace)
+        return await self._run(self._eraser.certificates)
 
 
-class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing):
+class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing, Limited):
     """A namespace of sessions in a folder of files; implements `SessionStore`, `Searching`."""
 
     @classmethod
@@ -430,8 +430,8 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing)
             random=random,
         )
         await asyncio.to_thread(store._folder.make)
-        if await asyncio.to_thread(store._eraser().has_open):
-            await store._run(lambda: store._eraser().go_on(clock.now_ms()))
+        if await asyncio.to_thread(store._eraser.has_open):
+            await store._run(lambda: store._eraser.go_on(clock.now_ms()))
         return store
 
     async def verify(self) -> Verification:
@@ -441,7 +441,7 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing)
         return await self._run(self._info)
 
     def _info(self) -> StoreInfo:
-        standings = [standing for _, standing in self._shelf.standings()]
+        used = self._limits.usage()
         blob_bytes = sum(path.stat().st_size for path in sidefiles.blobs_in(self._folder))
         file_bytes = sum(stamp.size for _, stamp in self._folder.files())
         return StoreInfo(
@@ -450,10 +450,10 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing)
             namespace=self.namespace,
             durability=self.durability,
             schema_version=FORMAT,
-            streams=len(standings),
-            entries=sum(standing.head + 1 for standing in standings),
+            streams=used.sessions,
+            entries=used.entries,
             size_bytes=file_bytes + blob_bytes,
-            payload_bytes=sum(standing.payload for standing in standings) + blob_bytes,
+            payload_bytes=used.bytes,
             is_encrypted=False,
             engine=f"JSON lines as {self._shelf.dialect.name} writes them",
         )

@@ -8,7 +8,7 @@ the entries had, so that none is given out again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,13 +42,15 @@ class Record(msgspec.Struct, frozen=True):
     """An erasure as it lies in the folder: what is left of it to do, and its certificate.
 
     Shape: `files` are session files by name, with the id of each; `keys` and `contents` what only
-    they had. All are empty once the certificate is complete.
+    they had. All are empty once the certificate is complete. `is_removal`: nobody gets a
+    certificate; the record goes with what it is about.
     """
 
     certificate: Certificate
     files: dict[str, StreamId] = {}
     keys: tuple[str, ...] = ()
     contents: tuple[str, ...] = ()
+    is_removal: bool = False
 
 
 _record = msgspec.json.Decoder(Record)
@@ -78,6 +80,31 @@ class Eraser:
             self._put(kept)
             return copies.named(self._finished(kept, request.at), record.certificate)
 
+    def remove(self, request: EraseRequest, is_free: Callable[[], bool]) -> bool:
+        """Remove one session without a certificate, if it `is_free`: asked under its lock.
+
+        Raises: SessionNotFound.
+        """
+        stream = StreamId(request.name or "")
+        with self._folder.locked("erasure", ""):
+            self._go_on(request.at)
+            standings = {s.header.id: (path, s) for path, s in self._shelf.standings()}
+            if stream not in standings:
+                raise SessionNotFound(stream)
+            with self._folder.locked("stream", stream):
+                if not is_free():
+                    return False
+                record = self._begun(request, Reach((stream,)), standings)
+                record = msgspec.structs.replace(record, is_removal=True)
+                self._put(record)
+                for name in record.files:
+                    self._take_away(name, stream)
+                # From here on the name may be another session's.
+                record = msgspec.structs.replace(record, files={})
+                self._put(record)
+            self._finished(record, request.at)
+            return True
+
     def go_on(self, at: int) -> None:
         """Finish what was begun by a process that was killed."""
         with self._folder.locked("erasure", ""):
@@ -89,7 +116,7 @@ class Eraser:
 
     def certificates(self) -> list[Certificate]:
         """What ``Erasing.erasures`` promises."""
-        found = [record.certificate for record in self._records()]
+        found = [record.certificate for record in self._records() if not record.is_removal]
         return sorted(found, key=lambda certificate: (certificate.at, certificate.id))
 
     # -- what is meant
@@ -160,21 +187,27 @@ class Eraser:
     def _finished(self, record: Record, at: int) -> Certificate:
         for name, stream in record.files.items():
             with self._folder.locked("stream", stream):
-                path = self._folder.path / name
-                with suppress(FileNotFoundError):
-                    self._folder.remove(path)
-                self._shelf.forget(path)
-                self._feed.forget(stream)
-                for kind in ("leases", "partials"):
-                    self._folder.remove_side(kind, stream)
+                self._take_away(name, stream)
         for key in record.keys:
             self._folder.remove_side("keys", key)
         wanted = frozenset(record.contents)
         for path in [path for path in blobs_in(self._folder) if path.name in wanted]:
             self._folder.remove(path)
         done = msgspec.structs.replace(record.certificate, finished_at=at, is_complete=True)
-        self._put(Record(done))
+        if record.is_removal:
+            self._folder.remove_side(KIND, done.id)
+        else:
+            self._put(Record(done))
         return done
+
+    def _take_away(self, name: str, stream: StreamId) -> None:
+        path = self._folder.path / name
+        with suppress(FileNotFoundError):
+            self._folder.remove(path)
+        self._shelf.forget(path)
+        self._feed.forget(stream)
+        for kind in ("leases", "partials"):
+            self._folder.remove_side(kind, stream)
 
     def _go_on(self, at: int) -> None:
         for record in self._records():

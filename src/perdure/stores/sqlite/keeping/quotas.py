@@ -17,17 +17,21 @@ _PREFIX = "quota_"
 
 _OF_ENTRY = "(SELECT namespace FROM stream WHERE no = NEW.stream)"
 
-_CHECKS = "".join(
-    f"""
+
+def _checks(of: str, *added: str) -> str:
+    """What refuses a row that takes the namespace `of` over one of the limits on what is added."""
+    return "".join(
+        f"""
     SELECT RAISE(ABORT, '{QUOTA}{what}') FROM quota
-    WHERE namespace = {{of}} AND {what} > max_{what} AND NOT is_lifted;"""  # noqa: S608 - put together from constants
-    for what in ("sessions", "entries", "bytes")
-)
+    WHERE namespace = {of} AND {what} > max_{what} AND NOT is_lifted;"""  # noqa: S608 - put together from constants
+        for what in added
+    )
+
 
 _TRIGGERS = {
     "stream_made": f"""AFTER INSERT ON stream BEGIN
     UPDATE quota SET sessions = sessions + 1 WHERE namespace = NEW.namespace;
-    {_CHECKS.format(of="NEW.namespace")} END""",  # noqa: S608 - put together from constants
+    {_checks("NEW.namespace", "sessions")} END""",  # noqa: S608 - put together from constants
     "stream_gone": """AFTER UPDATE OF status ON stream
 WHEN OLD.status <> 'erased' AND NEW.status = 'erased' BEGIN
     UPDATE quota SET sessions = sessions - 1 WHERE namespace = NEW.namespace; END""",
@@ -39,16 +43,17 @@ WHEN OLD.namespace <> NEW.namespace BEGIN
         bytes = bytes - (SELECT coalesce(sum(length(body)), 0) FROM entry WHERE stream = NEW.no)
     WHERE namespace = OLD.namespace; END""",
     "entry_made": f"""AFTER INSERT ON entry BEGIN
-    UPDATE quota SET entries = entries + 1, bytes = bytes + length(NEW.body)
+    UPDATE quota SET entries = entries + (NEW.salt IS NOT NULL),
+        bytes = bytes + length(NEW.body)
     WHERE namespace = {_OF_ENTRY};
-    {_CHECKS.format(of=_OF_ENTRY)} END""",  # noqa: S608 - put together from constants
+    {_checks(_OF_ENTRY, "entries", "bytes")} END""",  # noqa: S608 - put together from constants
     "entry_gone": f"""AFTER UPDATE OF body ON entry WHEN NEW.salt IS NULL BEGIN
     UPDATE quota SET entries = entries - (OLD.salt IS NOT NULL),
         bytes = bytes - length(OLD.body) + length(NEW.body)
     WHERE namespace = {_OF_ENTRY}; END""",  # noqa: S608 - put together from constants
     "blob_made": f"""AFTER INSERT ON blob BEGIN
     UPDATE quota SET bytes = bytes + length(NEW.content) WHERE namespace = NEW.namespace;
-    {_CHECKS.format(of="NEW.namespace")} END""",  # noqa: S608 - put together from constants
+    {_checks("NEW.namespace", "bytes")} END""",  # noqa: S608 - put together from constants
     "blob_gone": """AFTER DELETE ON blob BEGIN
     UPDATE quota SET bytes = bytes - length(OLD.content) WHERE namespace = OLD.namespace; END""",
 }

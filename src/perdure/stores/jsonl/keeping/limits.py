@@ -1,0 +1,216 @@
+"""Retention and quotas of a folder: small files beside the sessions, and what the sessions say.
+
+What a namespace holds is counted from its files at every commit while there is a quota, under a
+lock: what a tool wrote, or a process that was killed, counts as it stands. Without a quota a commit
+looks whether there is one, and nothing else. A key stays in the file it was written to; that keys
+of before a moment are forgotten is written down.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import msgspec
+
+from perdure.errors import QuotaExceeded, SessionNotFound
+from perdure.session.clock import Clock, RandomSource
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.notes import Answer, Question
+from perdure.stores.chain import blob_hash
+from perdure.stores.jsonl import reading
+from perdure.stores.jsonl.disk.sidefiles import blobs_in, lease_of
+from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.keeping.erasing import Eraser
+from perdure.stores.jsonl.shelf import Shelf
+from perdure.stores.keeping.erasing import EraseRequest
+from perdure.stores.keeping.quotas import Quota, Usage
+from perdure.stores.keeping.retention import Hold, Holding, Retention
+
+KIND = "limits"
+POLICY, QUOTA, KEYS = "retention", "quota", "keys"
+
+T = TypeVar("T")
+
+_policy = msgspec.json.Decoder(Retention)
+_quota = msgspec.json.Decoder(Quota)
+
+
+class Limits:
+    """The limits of one folder, on the thread of its handle."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._folder = shelf.folder
+
+    def policy(self) -> Retention:
+        """The policy of the namespace."""
+        kept = self._folder.read_side(KIND, POLICY)
+        return Retention() if kept is None else _policy.decode(kept)
+
+    def set_policy(self, policy: Retention) -> None:
+        """`policy` is that of the namespace from now on."""
+        self._keep(POLICY, msgspec.json.encode(policy))
+
+    # -- quotas
+
+    def quota(self) -> Quota:
+        """The quota of the namespace."""
+        kept = self._folder.read_side(KIND, QUOTA)
+        return Quota() if kept is None else _quota.decode(kept)
+
+    def set_quota(self, quota: Quota) -> None:
+        """`quota` is that of the namespace from now on."""
+        with self._folder.locked(QUOTA, ""):
+            if quota.is_empty:
+                self._folder.remove_side(KIND, QUOTA)
+            else:
+                self._keep(QUOTA, msgspec.json.encode(quota))
+
+    def usage(self) -> Usage:
+        """What the namespace holds."""
+        standings = [standing for _, standing in self._shelf.standings()]
+        contents = sum(path.stat().st_size for path in blobs_in(self._folder))
+        return Usage(
+            len(standings),
+            sum(standing.head + 1 for standing in standings),
+            sum(standing.payload for standing in standings) + contents,
+        )
+
+    @contextmanager
+    def room(
+        self, entries: Sequence[Entry], contents: Sequence[bytes], *, is_new: bool
+    ) -> Generator[None]:
+        """Room for a commit, until it is written. Raises: QuotaExceeded."""
+        if self.quota().is_empty:
+            yield
+            return
+        with self._folder.locked(QUOTA, ""):
+            quota = self.quota()
+            kept = {path.name for path in blobs_in(self._folder)}
+            new = {blob_hash(content): len(content) for content in contents}
+            size = sum(size for name, size in new.items() if name not in kept)
+            more = Usage(
+                int(is_new), len(entries), size + sum(len(entry.body) for entry in entries)
+            )
+            over = self.usage().plus(more).over(quota, more)
+            if over is not None:
+                raise QuotaExceeded(over)
+            yield
+
+    # -- keys
+
+    def keys_since(self) -> int:
+        """Keys of commits made before this moment are forgotten."""
+        return int(self._folder.read_side(KIND, KEYS) or 0)
+
+    def forget_keys(self, before: int) -> int:
+        """What ``Retaining.forget_keys`` promises."""
+        with self._folder.locked(KEYS, ""):
+            since = self.keys_since()
+            if before <= since:
+                return 0
+            found = [
+                key
+                for _, standing in list(self._shelf.standings())
+                if (log := self._shelf.log(standing.header.id)) is not None
+                for key, value in log.keys.items()
+                if since <= value.at < before
+            ]
+            self._keep(KEYS, str(before).encode())
+            for key in found:
+                self._folder.remove_side("keys", key)
+            return len(found)
+
+    # -- sessions
+
+    def holdings(self, now: int) -> list[Holding]:
+        """What ``Retaining.holdings`` promises: nothing is shared, so forks hold nothing."""
+        found: list[Holding] = []
+        for _, standing in list(self._shelf.standings()):
+            log = self._shelf.log(standing.header.id)
+            if log is not None and standing.header.kind == "session":
+                found.append(
+                    Holding(
+                        stream=standing.header.id,
+                        created_at=standing.header.created_at,
+                        active_at=standing.info.updated_at,
+                        entries=standing.head + 1,
+                        bytes=standing.payload,
+                        hold=self._hold(log, now),
+                    )
+                )
+        return found
+
+    def is_free(self, stream: StreamId, now: int) -> bool:
+        """Nothing holds the session. Raises: SessionNotFound."""
+        log = self._shelf.log(stream)
+        if log is None:
+            raise SessionNotFound(stream)
+        return self._hold(log, now) is None
+
+    def _hold(self, log: Log, now: int) -> Hold | None:
+        if log.open_turn is not None:
+            return "turn"
+        if lease_of(self._folder, log.header.id).until > now:
+            return "lease"
+        answered = {note.about for note in reading.notes(log, (Answer.kind,))}
+        asked = {note.id for note in reading.notes(log, (Question.kind,))}
+        return "question" if asked - answered else None
+
+    def _keep(self, name: str, content: bytes) -> None:
+        self._folder.replace(KIND, name, content, is_synced=True)
+
+
+class Limited(ABC):
+    """`Retaining` and `Limiting`, for a handle that runs work on its thread."""
+
+    _limits: Limits
+    _eraser: Eraser
+    _clock: Clock
+    _random: RandomSource
+
+    @abstractmethod
+    async def _run(self, work: Callable[[], T]) -> T: ...
+
+    async def retention(self) -> Retention:
+        """What ``Retaining.retention`` promises."""
+        return await self._run(self._limits.policy)
+
+    async def set_retention(self, policy: Retention) -> None:
+        """What ``Retaining.set_retention`` promises."""
+        await self._run(lambda: self._limits.set_policy(policy))
+
+    async def holdings(self) -> list[Holding]:
+        """What ``Retaining.holdings`` promises."""
+        now = self._clock.now_ms()
+        return await self._run(lambda: self._limits.holdings(now))
+
+    async def remove(self, stream: StreamId) -> bool:
+        """What ``Retaining.remove`` promises."""
+        now = self._clock.now_ms()
+        request = EraseRequest(
+            id=self._random(16).hex(), scope="session", by="retention", at=now, name=stream
+        )
+        return await self._run(
+            lambda: self._eraser.remove(request, lambda: self._limits.is_free(stream, now))
+        )
+
+    async def forget_keys(self, before: int) -> int:
+        """What ``Retaining.forget_keys`` promises."""
+        return await self._run(lambda: self._limits.forget_keys(before))
+
+    async def give_back(self) -> int:
+        """Nothing is left to give back: a file that is gone takes no space."""
+        return await self._run(int)
+
+    async def quota(self) -> tuple[Quota, Usage]:
+        """What ``Limiting.quota`` promises."""
+        return await self._run(lambda: (self._limits.quota(), self._limits.usage()))
+
+    async def set_quota(self, quota: Quota) -> None:
+        """What ``Limiting.set_quota`` promises."""
+        await self._run(lambda: self._limits.set_quota(quota))
