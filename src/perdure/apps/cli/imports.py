@@ -10,7 +10,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -28,6 +28,11 @@ from perdure.interop.following import SUFFIX, Change, FileId, Follower, historie
 from perdure.interop.importing import FormatName
 from perdure.interop.reports import ImportReport
 
+ImportFormat = Literal[
+    "auto", "perdure", "pi", "claude-code", "operator", "codex", "opencode", "a-society"
+]
+"""The formats of sessions, and that of flows."""
+
 
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure import`` known."""
@@ -40,7 +45,8 @@ def import_sessions(
     ],
     *,
     format: Annotated[
-        FormatName, typer.Option(help="What the files are; auto looks at each.")
+        ImportFormat,
+        typer.Option(help="What the files are; auto looks at each. a-society: folders of flows."),
     ] = "auto",
     is_watching: Annotated[
         bool, typer.Option("--watch", help="Go on with what is written to them, until Ctrl-C.")
@@ -66,6 +72,7 @@ def import_sessions(
         perdure import ~/.claude/projects          # all sessions of Claude Code
         perdure import session.jsonl --json
         perdure import ~/.pi/agent/sessions --watch  # and what is added, until Ctrl-C
+        perdure import .a-society/state --format a-society  # the flows of a workspace
         perdure import chats --subject ann  # so that all about ann can be erased
 
     Exit codes:
@@ -75,11 +82,18 @@ def import_sessions(
     missing = [path for path in paths if not path.exists()]
     if missing and (is_watching or len(paths) == 1):
         raise PathNotFound(str(missing[0]))
+    if format == "a-society" and is_watching:
+        raise UsageMistake("--watch follows session files; a flow's folder is imported once")
     for path in paths:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise UsageMistake(f"{path} is not a file or folder")
 
     async def work() -> int:
+        if format == "a-society":
+            # By name: only who imports flows loads what they need.
+            flows: Any = importlib.import_module("perdure.apps.flow.importing")
+            code: int = await flows.imported(paths, store, namespace, as_json=as_json)
+            return code
         async with writable_store(store, namespace) as opened:
             if is_watching:
                 follower = _follower(opened, paths, format, subject, store_address(store))

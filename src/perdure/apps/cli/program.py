@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "sessions": "perdure.apps.cli.sessions",
     "import": "perdure.apps.cli.imports",
     "export": "perdure.apps.cli.transfer",
+    "flow": "perdure.apps.flow.command",
     "inbox": "perdure.apps.cli.inbox",
     "grants": "perdure.apps.chat.grants",
     "store": "perdure.apps.cli.stores",

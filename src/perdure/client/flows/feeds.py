@@ -6,6 +6,8 @@ logs are: whoever connects again gives the point they had, whoever comes late gi
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 
 from perdure.errors import SessionNotFound
@@ -31,9 +33,7 @@ class Feeds:
         Shape: an item replaces the one of the same id that was read before.
         """
         point = FeedPoint(role) if after is None else after
-        flow = await self._log(self._flow, point.flow_seq)
-        session = await self._log(StreamId(f"{self._flow}__{role}"), point.session_seq)
-        return changes(point, merged(flow, session))
+        return changes(point, (said for _, said in await self._log_of(role, point)))
 
     async def page(
         self, role: str, *, after: str | None = None, limit: int | None = None
@@ -49,6 +49,18 @@ class Feeds:
                 raise ValueError(f"the feed of {role} has no item {after!r}")
             items = items[ids.index(after) + 1 :]
         return items if limit is None else items[:limit]
+
+    async def log_of_all(
+        self, roles: Iterable[str], points: Mapping[str, FeedPoint]
+    ) -> list[tuple[str, tuple[Entry, object]]]:
+        """What came since `points` for each of `roles`, all of it in the order of time."""
+        logs = [await self._log_of(role, points.get(role, FeedPoint(role))) for role in roles]
+        return sorted((said for log in logs for said in log), key=lambda said: said[1][0].at)
+
+    async def _log_of(self, role: str, point: FeedPoint) -> list[tuple[str, tuple[Entry, object]]]:
+        flow = await self._log(self._flow, point.flow_seq)
+        session = await self._log(StreamId(f"{self._flow}__{role}"), point.session_seq)
+        return [(role, said) for said in merged(flow, session)]
 
     async def _log(self, stream: StreamId, after: int) -> list[tuple[Entry, object]]:
         try:

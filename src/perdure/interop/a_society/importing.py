@@ -21,15 +21,23 @@ from perdure.session.notes import NodeEntered, RoleImported, SessionStarted
 from perdure.stores.protocol import Commit, SessionStore, Write
 
 
-async def import_flow(store: SessionStore, folder: FlowFolder, graph: Graph, at: int) -> StreamId:
+async def import_flow(
+    store: SessionStore,
+    folder: FlowFolder,
+    graph: Graph,
+    at: int,
+    improvement: Graph | None = None,
+) -> StreamId:
     """Append the flow in `folder`, whose workflow is `graph`; its id.
+
+    `improvement` is the order in which its roles look back, where they had begun to.
 
     Durable: when this returns. Units: `at` is Unix milliseconds. Raises: SessionExists when it is
     there already.
     """
     id = StreamId(folder.run["flowId"])
     sessions = {role.role: StreamId(f"{id}__{role.role}") for role in folder.roles}
-    imported = FlowImported(folder.run, graph, sessions)
+    imported = FlowImported(folder.run, graph, sessions, improvement)
     header = StreamHeader(id, at, kind="flow", origin="import", title=graph.name)
     flow = Write(stream=id, create=header, entries=(new_side(imported),))
     roles = [_role(id, role, graph, at) for role in folder.roles]

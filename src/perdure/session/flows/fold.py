@@ -94,7 +94,14 @@ def _started(entry: Entry, body: kinds.FlowStarted) -> FlowState:
 def _imported(entry: Entry, body: kinds.FlowImported) -> FlowState:
     run = msgspec.convert(body.run, FlowRun)
     run = replace(run, record_name=body.graph.name, record_summary=body.graph.summary)
-    return FlowState(run, body.graph, start=(), head=entry.seq, sessions=body.sessions)
+    return FlowState(
+        run,
+        body.graph,
+        start=(),
+        head=entry.seq,
+        sessions=body.sessions,
+        improvement=body.improvement,
+    )
 
 
 # ---------------------------------------------------------------- where it runs, and what

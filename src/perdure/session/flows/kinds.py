@@ -308,11 +308,12 @@ class FlowCompleted(SideBody, frozen=True):
     kind: ClassVar[str] = "flow_completed"
 
 
-class FlowImported(SideBody, frozen=True):
+class FlowImported(SideBody, frozen=True, omit_defaults=True):
     """A flow that began elsewhere: where it stood when it was imported.
 
     Shape: `run` is a ``flow.json`` of the seeds' layout as it was read, with paths of this
-    machine; `sessions` is role instance to the stream of its session.
+    machine; `sessions` is role instance to the stream of its session, `improvement` the order in
+    which its roles look back, where they had begun to.
     """
 
     kind: ClassVar[str] = "flow_imported"
@@ -320,6 +321,7 @@ class FlowImported(SideBody, frozen=True):
     run: dict[str, object]
     graph: Graph
     sessions: dict[str, StreamId]
+    improvement: Graph | None = None
 
 
 FLOW_BODIES: tuple[type[SideBody], ...] = (

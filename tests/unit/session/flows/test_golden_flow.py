@@ -79,6 +79,7 @@ EXPECTED: tuple[SideBody, ...] = (
     kinds.FeedbackDecided(is_granted=True, by="me"),
     kinds.FlowCompleted(),
     kinds.FlowImported({"flowId": "f"}, Graph("g", ()), {"owner": OWNER}),
+    kinds.FlowImported({"flowId": "f"}, Graph("g", ()), {}, Graph("i", ())),
 )
 
 

@@ -1,0 +1,1 @@
+"""``perdure flow``: roles that hand work to each other, begun, watched and answered."""

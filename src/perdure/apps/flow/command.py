@@ -1,0 +1,55 @@
+"""``perdure flow``: its commands, in the order of the help."""
+
+from __future__ import annotations
+
+import typer
+
+from perdure.apps.flow.beginning import init
+from perdure.apps.flow.deciding import (
+    approve,
+    configure,
+    consent,
+    feedback,
+    improve,
+    reply,
+    stop,
+)
+from perdure.apps.flow.keeping import delete, export
+from perdure.apps.flow.looking import graph, list_flows, show_flow, validate
+from perdure.apps.flow.running import begin, resume
+
+flow = typer.Typer(no_args_is_help=True)
+
+
+@flow.callback()
+def flow_itself() -> None:
+    """Run workflows in which roles hand work to each other, and people are in the loop.
+
+    A workflow is a file, a flow a run of it: a log, so it goes on whatever happens to the process.
+
+    Examples:
+        perdure flow init                        # lay a project out
+        perdure flow run workflow.yaml --watch   # begin a flow
+        perdure flow show 20260527T14            # how it stands, and what waits for you
+    """
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure flow`` known."""
+    flow.command("init")(init)
+    flow.command("validate")(validate)
+    flow.command("run")(begin)
+    flow.command("resume")(resume)
+    flow.command("list")(list_flows)
+    flow.command("show")(show_flow)
+    flow.command("graph")(graph)
+    flow.command("reply")(reply)
+    flow.command("approve")(approve)
+    flow.command("stop")(stop)
+    flow.command("consent")(consent)
+    flow.command("configure")(configure)
+    flow.command("improve")(improve)
+    flow.command("feedback")(feedback)
+    flow.command("export")(export)
+    flow.command("delete")(delete)
+    program.add_typer(flow, name="flow")

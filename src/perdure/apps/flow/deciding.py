@@ -1,0 +1,282 @@
+"""What people decide in a flow, from any process: it is in the log when the command returns."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Literal
+
+import typer
+
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, only_text, run
+from perdure.apps.flow.options import ByOption, FlowArgument, opened_flow, person
+from perdure.apps.opening import NAMESPACE
+from perdure.apps.terminal.output import show, show_json
+from perdure.client.flows.flow import Flow
+from perdure.session.flows.kinds import ConsentMode, ImprovementMode
+from perdure.session.flows.run import FlowState
+
+Decide = Callable[[Flow], Awaitable[FlowState]]
+
+
+def _decided(
+    store: str | None, namespace: str, flow: str, decide: Decide, told: str, *, as_json: bool
+) -> int:
+    """Open the flow, decide, and say so."""
+
+    async def work() -> None:
+        async with opened_flow(store, namespace, flow) as (_, handle):
+            state = await decide(handle)
+        if as_json:
+            show_json({"flow": handle.id, "status": state.run.status})
+        else:
+            hint = f"; `perdure flow resume {handle.id}` goes on, if nobody runs it"
+            show(told if state.run.status == "completed" else told + hint)
+
+    return run(work)
+
+
+def reply(
+    flow: FlowArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", callback=only_text, help="Your words.")],
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="NODE", help="A node or a role; left out: the only one that waits."),
+    ] = None,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Reply to a node that asks, stopped, or waits for a handoff.
+
+    Examples:
+        perdure flow reply 20260527T14 "Take the night train."
+        perdure flow reply 20260527T14 "Go on." --to build
+
+    Exit codes:
+        4  it does not wait for a reply, or has one
+    """
+    if not text.strip():
+        raise UsageMistake("there is nothing to say in the reply; write it in quotes")
+    return _decided(
+        store,
+        namespace,
+        flow,
+        lambda handle: handle.reply(text, to, by=person(by)),
+        "Replied",
+        as_json=as_json,
+    )
+
+
+def approve(
+    flow: FlowArgument,
+    node: Annotated[
+        str | None, typer.Argument(metavar="NODE", help="Left out: the only one that waits.")
+    ] = None,
+    *,
+    is_declined: Annotated[
+        bool, typer.Option("--decline", help="Drop it; the node then waits for a reply.")
+    ] = False,
+    note: Annotated[
+        str | None, typer.Option(metavar="TEXT", callback=only_text, help="Why it is declined.")
+    ] = None,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Let a handoff pass that waits for you, as it is; or decline it.
+
+    Examples:
+        perdure flow approve 20260527T14
+        perdure flow approve 20260527T14 plan --decline --note "Ask the hotel first."
+
+    Exit codes:
+        4  no handoff of it waits
+    """
+    if note is not None and not is_declined:
+        raise UsageMistake("--note says why a handoff is declined: add --decline")
+
+    async def decide(handle: Flow) -> FlowState:
+        if is_declined:
+            return await handle.decline(node, note, by=person(by))
+        return await handle.approve(node, by=person(by))
+
+    told = "Declined" if is_declined else "Approved"
+    return _decided(store, namespace, flow, decide, told, as_json=as_json)
+
+
+def stop(
+    flow: FlowArgument,
+    target: Annotated[str, typer.Argument(metavar="NODE", help="A node or a role at work.")],
+    *,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Have the turn of a node end, in whichever process it runs; it then waits for a reply.
+
+    Examples:
+        perdure flow stop 20260527T14 build
+
+    Exit codes:
+        4  it is not at work
+    """
+    return _decided(
+        store,
+        namespace,
+        flow,
+        lambda handle: handle.stop(target, by=person(by)),
+        f"{target} is being stopped",
+        as_json=as_json,
+    )
+
+
+def improve(
+    flow: FlowArgument,
+    mode: Annotated[
+        ImprovementMode, typer.Argument(metavar="MODE", help="graph-based, parallel or none.")
+    ],
+    *,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Decide how the roles look back at a flow whose work is closed.
+
+    graph-based: each after those it handed work to, with their findings. parallel: all at once, the
+    owner last. none: the flow is completed.
+
+    Examples:
+        perdure flow improve 20260527T14 graph-based
+
+    Exit codes:
+        4  the flow does not wait for that choice
+    """
+    return _decided(
+        store,
+        namespace,
+        flow,
+        lambda handle: handle.choose_improvement(mode, by=person(by)),
+        f"Looking back: {mode}",
+        as_json=as_json,
+    )
+
+
+def feedback(
+    flow: FlowArgument,
+    choice: Annotated[
+        Literal["grant", "deny"], typer.Argument(metavar="CHOICE", help="grant or deny.")
+    ],
+    *,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Decide whether feedback is written from what the roles found.
+
+    Examples:
+        perdure flow feedback 20260527T14 deny
+
+    Exit codes:
+        4  the flow does not wait for that decision
+    """
+    return _decided(
+        store,
+        namespace,
+        flow,
+        lambda handle: handle.decide_feedback(is_granted=choice == "grant", by=person(by)),
+        "Feedback is written" if choice == "grant" else "No feedback is written",
+        as_json=as_json,
+    )
+
+
+def consent(  # noqa: PLR0913 - each is an option of the command
+    flow: FlowArgument,
+    mode: Annotated[
+        ConsentMode | None,
+        typer.Argument(metavar="MODE", help="no-access, partial-access or full-access."),
+    ] = None,
+    *,
+    command: Annotated[
+        str | None, typer.Option("--allow-command", metavar="LINE", help="This exact command.")
+    ] = None,
+    tool: Annotated[
+        str | None, typer.Option("--allow-tool", metavar="NAME", help="This tool of an MCP server.")
+    ] = None,
+    is_revoked: Annotated[bool, typer.Option("--revoke", help="Take that back.")] = False,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Change what the roles of a flow may do without asking.
+
+    no-access: ask for everything. partial-access: files may be written; commands and tools of MCP
+    servers that were allowed, to the letter. full-access: ask for nothing. Questions that this
+    answers are answered.
+
+    Examples:
+        perdure flow consent 20260527T14 partial-access
+        perdure flow consent 20260527T14 --allow-command "make test"
+        perdure flow consent 20260527T14 --allow-command "make test" --revoke
+    """
+    if command is not None and tool is not None:
+        raise UsageMistake("--allow-command and --allow-tool are two decisions: make one")
+    if mode is None and command is None and tool is None:
+        raise UsageMistake("say a mode, or what to allow; add --help to see what is possible")
+    if is_revoked and command is None and tool is None:
+        raise UsageMistake("--revoke takes back what was allowed: name it")
+    return _decided(
+        store,
+        namespace,
+        flow,
+        lambda handle: handle.consent(
+            mode,
+            command=command or tool,
+            tool="bash" if tool is None else "mcp",
+            is_revoked=is_revoked,
+            by=person(by),
+        ),
+        "Consent changed",
+        as_json=as_json,
+    )
+
+
+def configure(
+    flow: FlowArgument,
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="A role instance.")],
+    *,
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", metavar="MODEL", help="As provider:name.")
+    ] = None,
+    tools: Annotated[
+        list[str] | None,
+        typer.Option("--tool", metavar="NAME", help="Only this of its tools. Repeatable."),
+    ] = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Say with which model and tools a role works from its next turn on.
+
+    Examples:
+        perdure flow configure 20260527T14 developer_2 -m openai:gpt-5
+        perdure flow configure 20260527T14 reviewer --tool read_file --tool search_files
+
+    Exit codes:
+        4  the workflow has no such role
+    """
+    return _decided(
+        store,
+        namespace,
+        flow,
+        lambda handle: handle.configure(role, model=model, tools=tools or None),
+        f"{role} is configured",
+        as_json=as_json,
+    )

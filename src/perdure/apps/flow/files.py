@@ -1,0 +1,53 @@
+"""The files of a workflow, read: its graph, or all that is wrong with it and what it refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from perdure.engine.flows.files.drawing import CANONICAL, drawn_graph
+from perdure.engine.flows.files.readings import Library, project_folder
+from perdure.errors import ConfigError, InvalidWorkflow
+from perdure.session.flows.graph import Graph, base_role
+
+
+def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
+    """The graph that `file` draws, above the canonical workflow of the project.
+
+    Raises: InvalidWorkflow with every fault and its line; ConfigError.
+    """
+    folder = _folder(workspace, project)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the workflow {file} cannot be read: {error}") from error
+    return drawn_graph(text, file.name, folder / CANONICAL)
+
+
+def faults_of(file: Path, workspace: Path, project: str | None = None) -> tuple[str, ...]:
+    """All that keeps a flow of `file` from being begun, each in a sentence; none: nothing does."""
+    try:
+        graph = graph_in(file, workspace, project)
+    except InvalidWorkflow as error:
+        return error.faults
+    except ConfigError as error:
+        return (str(error),)
+    return tuple(dict.fromkeys(_missing(graph, file.name, Library(_folder(workspace, project)))))
+
+
+def _missing(graph: Graph, name: str, library: Library) -> Iterator[str]:
+    yield from library.faults()
+    for role in dict.fromkeys(base_role(role) for role in graph.roles):
+        try:
+            library.of_role(role)
+        except ConfigError as error:
+            yield str(error)
+    for node in graph.nodes:
+        try:
+            library.named(node.required_readings, f"{name}, node {node.id!r}")
+        except ConfigError as error:
+            yield str(error)
+
+
+def _folder(workspace: Path, project: str | None) -> Path:
+    return project_folder(workspace, project or workspace.absolute().name)

@@ -1,0 +1,104 @@
+"""``perdure import --format a-society``: the flows in folders of the seeds' layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from perdure.apps.cli.exits import DONE, FAILED, exit_code_of
+from perdure.apps.opening import writable_store
+from perdure.apps.terminal.output import counted, remark, show, show_error, show_json
+from perdure.client.store import Store
+from perdure.engine.flows.files.drawing import CANONICAL, drawn_graph
+from perdure.engine.flows.files.readings import project_folder
+from perdure.engine.flows.rules.improvement import order_by_graph, order_in_parallel
+from perdure.errors import FormatError, PerdureError
+from perdure.interop.a_society.folder import (
+    FORMAT,
+    FlowFolder,
+    flow_folders,
+    flow_id_in,
+    read_folder,
+)
+from perdure.interop.a_society.importing import import_flow
+from perdure.session.flows.graph import Graph
+from perdure.session.flows.run import FlowRun
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a folder; without `error` its flow is in the store."""
+
+    folder: Path
+    flow: str
+    roles: int = 0
+    error: PerdureError | None = None
+
+
+async def imported(
+    paths: Sequence[Path], store: str | None, namespace: str, *, as_json: bool
+) -> int:
+    """Import every flow below `paths`; the exit code. Those that cannot be opened are named."""
+    folders = [folder for path in paths for folder in flow_folders(path)]
+    if not folders:
+        remark("there is no flow.json here, nor two folders further down")
+        return DONE
+    async with writable_store(store, namespace) as opened:
+        outcomes = [await _one(opened, folder) for folder in folders]
+    for outcome in outcomes:
+        _tell(outcome, as_json=as_json)
+    failures = [outcome.error for outcome in outcomes if outcome.error is not None]
+    if not failures:
+        return DONE
+    return exit_code_of(failures[0]) if len(outcomes) == 1 else FAILED
+
+
+async def _one(store: Store, folder: Path) -> Outcome:
+    try:
+        read = read_folder(folder)
+        graph = _graph(folder, read)
+        at, order = store.outside.clock.now_ms(), _order(read, graph)
+        flow = await import_flow(store.backend, read, graph, at, order)
+    except PerdureError as error:
+        return Outcome(folder, flow_id_in(folder), error=error)
+    return Outcome(folder, flow, len(read.roles))
+
+
+def _order(read: FlowFolder, graph: Graph) -> Graph | None:
+    """In which order the roles look back, where they had begun to: it follows from the graph."""
+    phase = msgspec.convert(read.run, FlowRun).improvement_phase
+    if phase is None or phase.mode is None or phase.mode == "none":
+        return None
+    return order_by_graph(graph) if phase.mode == "graph-based" else order_in_parallel(graph)
+
+
+def _graph(folder: Path, read: FlowFolder) -> Graph:
+    """The flow's workflow: from the folder itself, or from its record on this machine."""
+    project = project_folder(Path(read.run["workspaceRoot"]), read.run["projectNamespace"])
+    for place in _records(folder, read):
+        if place.is_file():
+            return drawn_graph(place.read_text("utf-8"), str(place), project / CANONICAL)
+    tried = " nor ".join(str(place) for place in _records(folder, read))
+    raise FormatError(str(folder), f"its workflow is missing: there is neither {tried}")
+
+
+def _records(folder: Path, read: FlowFolder) -> Iterator[Path]:
+    yield folder / "record" / "workflow.yaml"
+    yield Path(read.run["recordFolderPath"]) / "workflow.yaml"
+
+
+def _tell(outcome: Outcome, *, as_json: bool) -> None:
+    error = outcome.error
+    if as_json:
+        told: dict[str, object] = {
+            "flow": outcome.flow,
+            "format": FORMAT,
+            "folder": str(outcome.folder),
+            "openable": error is None or error.code != "format_error",
+        }
+        show_json(told if error is None else {**told, "error": str(error)})
+    elif error is None:
+        show(f"{outcome.flow}  {counted(outcome.roles, 'role')}  from {outcome.folder}")
+    else:
+        show_error(error, as_json=False)

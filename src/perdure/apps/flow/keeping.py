@@ -1,0 +1,119 @@
+"""``perdure flow export`` and ``delete``: flows as folders, and flows that are no longer there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from perdure.apps.cli.exits import PathExists, UsageMistake
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.flow.options import ByOption, FlowArgument, flows_of, need, person
+from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.terminal.output import counted, show, show_json
+from perdure.engine.flows.files.workflow_text import workflow_text
+from perdure.interop.a_society.exporting import export_flow
+from perdure.interop.a_society.folder import FORMAT
+
+WORKFLOW = "record/workflow.yaml"
+"""Where an exported folder has the workflow, so that it can be imported anywhere."""
+
+
+def export(
+    flow: FlowArgument,
+    *,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")
+    ],
+    format: Annotated[Literal["a-society"], typer.Option(help="What to write.")] = FORMAT,
+    is_forced: Annotated[bool, typer.Option("--force", help="Replace files in DIR.")] = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Write a flow as a folder: its state, and each role's transcript and feed.
+
+    `perdure import DIR --format a-society` reads it.
+
+    Examples:
+        perdure flow export 20260527T14 -o flows/trip
+
+    Exit codes:
+        4  a file is there already, and --force is not given
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+            id = await opened.backend.find(flow)
+            files = await export_flow(opened.backend, id)
+            graph = (await flows.look(id).state()).graph
+        files[WORKFLOW] = workflow_text(graph).encode()
+        _write(output, files, is_forced=is_forced)
+        if as_json:
+            told = {"flow": id, "format": format, "folder": str(output), "files": sorted(files)}
+            show_json(told)
+        else:
+            show(f"wrote {counted(len(files), 'file')} to {output}")
+
+    return run(work)
+
+
+def _write(folder: Path, files: dict[str, bytes], *, is_forced: bool) -> None:
+    """Write `files`; none of them where one is in the way."""
+    for path in files:
+        if (folder / path).exists() and not is_forced:
+            raise PathExists(str(folder / path))
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+
+
+def delete(
+    flow: FlowArgument,
+    *,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask; there is no way back.")
+    ] = False,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Take a flow and the sessions of its roles out of the store, for good.
+
+    Its record folder stays: the files in it are yours. A flow at work is not deleted.
+
+    Examples:
+        perdure flow delete 20260527T14 --yes
+
+    Exit codes:
+        2  nobody said that it is meant
+        4  a node is at work: stop it first
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+            id = await opened.backend.find(flow)
+            state = await flows.look(id).state()
+            busy = ", ".join(state.run.running_nodes)
+            need(not busy, id, f"{busy} is at work; `perdure flow stop` ends that")
+            _confirm(id, is_sure=is_sure)
+            for session in (*state.sessions.values(), id):
+                await opened.erase(session, forks="keep", by=person(by))
+        if as_json:
+            show_json({"flow": id, "sessions": len(state.sessions)})
+        else:
+            show(f"deleted {id} and {counted(len(state.sessions), 'session')}")
+
+    return run(work)
+
+
+def _confirm(what: str, *, is_sure: bool) -> None:
+    if is_sure:
+        return
+    if not sys.stdin.isatty():
+        raise UsageMistake("deleting cannot be taken back: add --yes to say that it is meant")
+    if not typer.confirm(f"Delete flow {what} for good?", err=True):
+        raise UsageMistake("nothing was deleted")

@@ -1,0 +1,74 @@
+"""The rows of a list of flows, those included that cannot be opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from perdure.apps.terminal.output import counted
+from perdure.apps.terminal.style import Style
+from perdure.apps.terminal.text import one_line
+from perdure.client.flows.flows import Flows
+from perdure.client.store import Store
+from perdure.engine.flows.rules.waiting import Waiting
+from perdure.errors import PerdureError
+from perdure.session.flows.kinds import FlowImported, FlowStarted
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A flow; without `state` one that cannot be opened, and `problem` says why."""
+
+    flow: str
+    state: FlowState | None = None
+    waiting: tuple[Waiting, ...] = ()
+    problem: str | None = None
+
+
+async def listed(store: Store, flows: Flows) -> list[Row]:
+    """Every flow of the namespace, the newest first."""
+    kinds = (FlowStarted.kind, FlowImported.kind)
+    streams = dict.fromkeys(note.stream for note in await store.backend.notes_of_all(kinds))
+    return [await _row(flows, stream) for stream in sorted(streams, reverse=True)]
+
+
+async def _row(flows: Flows, stream: StreamId) -> Row:
+    try:
+        flow = flows.look(stream)
+        return Row(stream, await flow.state(), await flow.waiting())
+    except PerdureError as error:
+        return Row(stream, problem=str(error))
+
+
+def row_data(row: Row) -> dict[str, object]:
+    """A row for a program."""
+    if row.state is None:
+        return {"flow": row.flow, "openable": False, "problem": row.problem}
+    run = row.state.run
+    return {
+        "flow": row.flow,
+        "openable": True,
+        "name": run.record_name,
+        "project": run.project_namespace,
+        "status": run.status,
+        "running": run.running_nodes,
+        "waiting": [each.text for each in row.waiting],
+        "workspace": run.workspace_root,
+    }
+
+
+def row_lines(rows: Sequence[Row], style: Style, width: int) -> Iterator[str]:
+    """A list for people: a flow a line."""
+    for row in rows:
+        if row.state is None:
+            told = style.paint(f"cannot be opened: {row.problem}", "bad")
+            yield f"{style.paint(row.flow, 'strong')}  {told}"
+            continue
+        run = row.state.run
+        parts = [run.status.replace("_", " ")]
+        parts += [counted(len(run.running_nodes), "node") + " at work"] if run.running_nodes else []
+        parts += [f"waits for you: {len(row.waiting)}"] if row.waiting else []
+        name = one_line(run.record_name or "", max(10, width - len(row.flow) - 50))
+        yield f"{style.paint(row.flow, 'strong')}  {name}  {style.paint(', '.join(parts), 'faint')}"

@@ -1,0 +1,219 @@
+"""``perdure flow list``, ``show``, ``graph``, ``validate``: looking, which changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import DONE, USAGE, PathNotFound, UsageMistake
+from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.flow.files import faults_of, graph_in
+from perdure.apps.flow.listing import listed, row_data, row_lines
+from perdure.apps.flow.options import FlowArgument, WatchOption, flows_of
+from perdure.apps.flow.picture.drawing import GraphFormat, drawn
+from perdure.apps.flow.picture.telling import feed_lines, head, picture
+from perdure.apps.flow.picture.watching import Followed, watched
+from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.terminal.output import (
+    out_style,
+    show,
+    show_json,
+    show_lines,
+    show_raw,
+    width,
+)
+from perdure.apps.terminal.text import safe
+from perdure.client.flows.feeds import Feeds
+from perdure.client.flows.flow import Flow
+from perdure.client.store import Store
+from perdure.errors import SessionNotFound
+from perdure.session.codec import body_of
+from perdure.session.flows.role_session import role_session
+from perdure.session.ids import StreamId
+
+FolderOption = Annotated[
+    Path, typer.Option("--workspace", metavar="DIR", help="The folder the roles would work in.")
+]
+
+
+def list_flows(
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """List the flows, the newest first, each with what it waits for.
+
+    A flow that a newer perdure wrote is listed too, as one that cannot be opened here.
+
+    Examples:
+        perdure flow list
+        perdure flow list --json
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+            rows = await listed(opened, flows)
+        if as_json:
+            show_json([row_data(row) for row in rows])
+        elif rows:
+            show_lines(row_lines(rows, out_style(), width()))
+        else:
+            show("There are no flows yet: `perdure flow run FILE` begins one.")
+
+    return run(work)
+
+
+def show_flow(  # noqa: PLR0913 - each is an option of the command
+    flow: FlowArgument,
+    *,
+    role: Annotated[
+        str | None, typer.Option(metavar="ROLE", help="Only this role instance: its feed.")
+    ] = None,
+    is_feed: Annotated[
+        bool, typer.Option("--feed", help="With --json: the feed, not the session.")
+    ] = False,
+    after: Annotated[
+        str | None, typer.Option(metavar="ITEM", help="Of the feed what comes after this item.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=MOST, help="Of the feed at most so many items.")
+    ] = None,
+    is_watching: WatchOption = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Show how a flow stands, or what one of its roles does.
+
+    --json is the flow's state; with --role the role's session, with --feed too its feed.
+
+    Examples:
+        perdure flow show 20260527T14
+        perdure flow show 20260527T14 --watch         # while another process runs it
+        perdure flow show 20260527T14 --role owner    # what it thought, said and did
+        perdure flow show 20260527T14 --role owner --json
+    """
+    if role is None and (is_feed or after is not None or limit is not None):
+        raise UsageMistake("a feed is a role's: name it with --role ROLE")
+    if is_watching and role is not None:
+        raise UsageMistake("--watch shows all roles: leave out --role")
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+            id = await opened.backend.find(flow)
+            handle = flows.look(id)
+            if is_watching:
+                await watched(opened, handle, as_json=as_json, is_ended=lambda: False)
+            elif role is not None and as_json and not is_feed:
+                await _session(opened, handle, role)
+            elif role is not None:
+                await _feed(opened, handle, role, after, limit, as_json=as_json)
+            elif as_json:
+                show_raw(msgspec.json.encode((await handle.state()).run) + b"\n")
+            else:
+                followed = Followed(opened, handle)
+                state = await handle.state()
+                await followed.read(state)
+                waiting = await handle.waiting()
+                show_lines(picture(state, waiting, out_style(), width(), followed.said))
+
+    return run(work)
+
+
+async def _session(store: Store, flow: Flow, role: str) -> None:
+    id = await _stream(flow, role)
+    entries = await store.backend.entries(id)
+    log = ((entry, body_of(entry)) for entry in entries if not entry.is_erased)
+    show_json(role_session(role, id, log))
+
+
+async def _feed(
+    store: Store, flow: Flow, role: str, after: str | None, limit: int | None, *, as_json: bool
+) -> None:
+    await _stream(flow, role)
+    try:
+        items = await Feeds(store.backend, flow.id).page(role, after=after, limit=limit)
+    except ValueError as error:
+        raise UsageMistake(f"{error}; leave out --after to begin with the first") from error
+    if as_json:
+        show_json(items)
+        return
+    show_lines(head(await flow.state(), out_style()))
+    show()
+    show_lines(feed_lines(items, out_style(), width()))
+
+
+async def _stream(flow: Flow, role: str) -> StreamId:
+    known = (await flow.state()).sessions
+    if role not in known:
+        raise SessionNotFound(f"{flow.id}__{role}")
+    return known[role]
+
+
+def graph(
+    flow: Annotated[
+        str, typer.Argument(metavar="ID|FILE", help="A flow, or the file of a workflow.")
+    ],
+    *,
+    format: Annotated[GraphFormat, typer.Option(help="text, mermaid or dot.")] = "text",
+    workspace: FolderOption = Path(),
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+) -> int:
+    """Draw the graph of a flow as it stands, or that of a workflow file.
+
+    Examples:
+        perdure flow graph workflow.yaml
+        perdure flow graph 20260527T14 --format mermaid
+        perdure flow graph workflow.yaml --format dot | dot -Tsvg -o workflow.svg
+    """
+
+    async def work() -> None:
+        if await asyncio.to_thread(Path(flow).is_file):
+            of_file = graph_in(Path(flow), workspace)
+            show_lines(drawn(of_file, format, out_style(), width()))
+            return
+        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+            state = await flows.state(flow)
+        show_lines(drawn(state.graph, format, out_style(), width(), state))
+
+    return run(work)
+
+
+def validate(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The workflow.")],
+    *,
+    workspace: FolderOption = Path(),
+    project: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The project; left out: the folder's name.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Say everything that is wrong with a workflow, with lines; draw it where nothing is.
+
+    What its nodes and roles have to read is looked up too, in the project's index.
+
+    Examples:
+        perdure flow validate workflow.yaml
+
+    Exit codes:
+        2  something is wrong
+    """
+    if not file.is_file():
+        raise PathNotFound(str(file))
+    faults = faults_of(file, workspace, project)
+    if as_json:
+        show_json({"ok": not faults, "faults": faults})
+        return USAGE if faults else DONE
+    if not faults:
+        found = graph_in(file, workspace, project)
+        show_lines(drawn(found, "text", out_style(), width()))
+        return DONE
+    show(f"{safe(str(file))}: {len(faults)} to put right")
+    show_lines(f"  {safe(fault)}" for fault in faults)
+    return USAGE

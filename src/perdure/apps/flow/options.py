@@ -1,0 +1,78 @@
+"""What the commands of flows have in common: their options, and opening a flow."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.apps.cli.options import only_text
+from perdure.apps.flow.roles import Acting, role_agents
+from perdure.apps.opening import existing_store
+from perdure.apps.wiring import models
+from perdure.client.agents.runtime import Runtime
+from perdure.client.flows.flow import Flow
+from perdure.client.flows.flows import Flows
+from perdure.client.store import Store
+from perdure.errors import FlowRefusal
+
+FlowArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The flow: its id, or how that begins.")
+]
+ByOption = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", callback=only_text, help="Who decides; left out: you."),
+]
+WorkspaceOption = Annotated[
+    Path | None,
+    typer.Option("--workspace", metavar="DIR", help="Where the flow's workspace is now."),
+]
+ScenarioOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Let the scripted model act a scenario.")
+]
+WatchOption = Annotated[
+    bool, typer.Option("--watch", help="Draw the graph as it changes; lines without a terminal.")
+]
+
+
+def person(by: str | None) -> str:
+    """Who decides."""
+    return by or getpass.getuser()
+
+
+@asynccontextmanager
+async def flows_of(store: Store, acting: Acting | None = None) -> AsyncGenerator[Flows]:
+    """The flows of `store`; those who `acting` can work too."""
+    if acting is None:
+        async with Flows(Runtime(store)) as flows:
+            yield flows
+        return
+    router = models(acting.scenario)
+    try:
+        runtime = Runtime(store, role_agents(acting), models=router)
+        async with runtime, Flows(runtime) as flows:
+            yield flows
+    finally:
+        await router.aclose()
+
+
+@asynccontextmanager
+async def opened_flow(
+    store: str | None, namespace: str, id: str, workspace: Path | None = None
+) -> AsyncGenerator[tuple[Store, Flow]]:
+    """An existing flow, to be decided in.
+
+    Raises: SessionNotFound, AmbiguousId; FlowRefusal.
+    """
+    async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+        yield opened, await flows.open(id, workspace=workspace)
+
+
+def need(is_there: object, flow: str, why: str) -> None:
+    """Raises: FlowRefusal where `is_there` is false."""
+    if not is_there:
+        raise FlowRefusal(flow, why)

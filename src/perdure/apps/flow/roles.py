@@ -1,0 +1,51 @@
+"""The agents that the roles of a flow are, for a command line: one for each base role."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.apps.wiring import builtin_tools
+from perdure.client.agents.agent import DEFAULT_MODEL, Agent
+from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
+from perdure.engine.flows.rules.structure import OWNER
+from perdure.models.scenario import Scenario
+from perdure.session.flows.graph import Graph, base_role
+from perdure.tools.permissions import Permissions
+
+INSTRUCTIONS = """You are the role `{role}` in a flow of several roles that hand work to each other.
+You can read, search and write files of the workspace; what you may do without being asked, the \
+person has decided. Write what you hand over to a file in the record folder, then hand it over as \
+your instructions say. Say what you looked at and what you changed; say so when you do not know."""
+
+
+class Acting(msgspec.Struct, frozen=True):
+    """Who works: the roles, the model they use, and what their tools may touch at all."""
+
+    roles: Sequence[str]
+    model: str | None = None
+    scenario: Scenario | None = None
+    permissions: Permissions = Permissions()
+
+
+def roles_of(graph: Graph) -> tuple[str, ...]:
+    """The base roles of `graph`, the owner's among them."""
+    return tuple(dict.fromkeys((OWNER, *(base_role(role) for role in graph.roles))))
+
+
+def role_agents(acting: Acting) -> list[Agent]:
+    """An agent for each role, and for the one that writes feedback."""
+    model = acting.model
+    if model is None and acting.scenario is not None:
+        model = f"scripted:{acting.scenario.name}"
+    return [
+        Agent(
+            role,
+            model=model or DEFAULT_MODEL,
+            instructions=INSTRUCTIONS.format(role=role),
+            tools=builtin_tools(acting.permissions),
+            permissions=acting.permissions,
+        )
+        for role in (*acting.roles, FEEDBACK_ROLE)
+    ]

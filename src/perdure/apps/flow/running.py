@@ -1,0 +1,168 @@
+"""``perdure flow run`` and ``resume``: work until nothing is left that needs no person."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.apps.chat.permitting import CommandsOption, DomainsOption, permissions_of
+from perdure.apps.cli.exits import DONE, FAILED, PathNotFound
+from perdure.apps.cli.options import JsonOption, ModelOption, NamespaceOption, StoreOption, run
+from perdure.apps.flow.files import graph_in
+from perdure.apps.flow.options import (
+    FlowArgument,
+    ScenarioOption,
+    WatchOption,
+    WorkspaceOption,
+    flows_of,
+)
+from perdure.apps.flow.picture.telling import picture, wait_data
+from perdure.apps.flow.picture.watching import Followed, watched
+from perdure.apps.flow.roles import Acting, roles_of
+from perdure.apps.opening import NAMESPACE, existing_store, writable_store
+from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
+from perdure.apps.wiring import scenario_in
+from perdure.client.flows.flow import Flow
+from perdure.client.store import Store
+from perdure.session.flows.kinds import ConsentMode
+
+ConsentOption = Annotated[
+    ConsentMode,
+    typer.Option(metavar="MODE", help="What roles may do unasked: no-, partial-, full-access."),
+]
+
+
+def begin(  # noqa: PLR0913 - each is an option of the command
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The workflow.")],
+    *,
+    workspace: Annotated[
+        Path, typer.Option(metavar="DIR", help="The folder the roles work in.")
+    ] = Path(),
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="What is handed over; left out: .perdure/records/ID in it."
+        ),
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The project; left out: the folder's name.")
+    ] = None,
+    id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The flow's id; left out: a new one.")
+    ] = None,
+    consent: ConsentOption = "no-access",
+    model: ModelOption = None,
+    scenario: ScenarioOption = None,
+    commands: CommandsOption = None,
+    domains: DomainsOption = None,
+    is_watching: WatchOption = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Begin a flow and run it until it is done or waits for you.
+
+    Whatever happens to this process, `perdure flow resume` goes on, here or on another machine.
+
+    Examples:
+        perdure flow run workflow.yaml --watch
+        perdure flow run workflow.yaml -m anthropic:claude-opus-4-5 --consent partial-access
+        perdure flow run workflow.yaml --scenario scenario.yaml  # offline, scripted
+
+    Exit codes:
+        0  the flow is completed
+        1  it waits for a person: `perdure flow show` says for what
+        2  the workflow, or something it needs to be read, is not in order
+    """
+    if not file.is_file():
+        raise PathNotFound(str(file))
+    acted = None if scenario is None else scenario_in(scenario)
+    permissions = permissions_of(os.environ, None, commands, domains)
+
+    async def work() -> int:
+        graph = graph_in(file, workspace, project)
+        acting = Acting(roles_of(graph), model, acted, permissions)
+        async with writable_store(store, namespace) as opened, flows_of(opened, acting) as flows:
+            flow = await flows.start(
+                file,
+                workspace=workspace,
+                project=project,
+                id=id,
+                record_folder=None if record is None else record.absolute(),
+                consent=consent,
+            )
+            remark(f"flow {flow.id}")
+            return await worked(opened, flow, is_watching=is_watching, as_json=as_json)
+
+    return run(work)
+
+
+def resume(  # noqa: PLR0913 - each is an option of the command
+    flow: FlowArgument,
+    *,
+    workspace: WorkspaceOption = None,
+    model: ModelOption = None,
+    scenario: ScenarioOption = None,
+    commands: CommandsOption = None,
+    domains: DomainsOption = None,
+    is_watching: WatchOption = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Run a flow on, from wherever it stood.
+
+    What a process that is gone had begun is taken up. Several processes may run one flow.
+
+    Examples:
+        perdure flow resume 20260527T14 --watch
+        perdure flow resume 20260527T14 --workspace ~/moved/here
+
+    Exit codes:
+        0  the flow is completed
+        1  it waits for a person
+        4  its files are not on this machine: name them with --workspace
+    """
+    acted = None if scenario is None else scenario_in(scenario)
+    permissions = permissions_of(os.environ, None, commands, domains)
+
+    async def work() -> int:
+        async with existing_store(store, namespace) as opened:
+            async with flows_of(opened) as flows:
+                graph = (await flows.state(flow)).graph
+            acting = Acting(roles_of(graph), model, acted, permissions)
+            async with flows_of(opened, acting) as flows:
+                found = await flows.open(flow, workspace=workspace)
+                return await worked(opened, found, is_watching=is_watching, as_json=as_json)
+
+    return run(work)
+
+
+async def worked(store: Store, flow: Flow, *, is_watching: bool, as_json: bool) -> int:
+    """Run `flow` and show it; the exit code."""
+    running = asyncio.ensure_future(flow.run())
+    try:
+        if is_watching:
+            watching = watched(store, flow, as_json=as_json, is_ended=running.done)
+            await watching
+        await running
+    finally:
+        if not running.done():
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+    state = await flow.state()
+    waiting = await flow.waiting()
+    if as_json:
+        told = [wait_data(flow.id, each) for each in waiting]
+        show_json({"flow": flow.id, "status": state.run.status, "waiting": told})
+    elif not is_watching or not out_style().is_coloured:
+        followed = Followed(store, flow)
+        await followed.read(state)
+        show_lines(picture(state, waiting, out_style(), width(), followed.said))
+    return DONE if state.run.status == "completed" else FAILED
