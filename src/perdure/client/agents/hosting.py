@@ -18,6 +18,7 @@ from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.hooking import with_hooks
 from perdure.client.processes import is_gone, this_process
 from perdure.client.store import Store
+from perdure.engine.telemetry.choosing import chosen_observer
 from perdure.engine.turns.config import Budget, Judge, Limits
 from perdure.engine.turns.environment import (
     LEASE_TTL_MS,
@@ -53,6 +54,7 @@ class Host:
         budget: Budget | None = None,
         renew_credentials: RenewCredentials | None = None,
         mcp_servers: Iterable[McpServer] = (),
+        has_traced_content: bool | None = None,
         owner: str | None = None,
         lease_ttl_ms: int = LEASE_TTL_MS,
     ) -> None:
@@ -74,6 +76,7 @@ class Host:
         self._scales = Scales()
         self._cooldowns = Cooldowns()
         self._vault = Vault(os.environ)
+        self._has_traced_content = has_traced_content
         self.servers = Servers(mcp_servers, self._vault)
 
     def agent(self, agent: Agent | str) -> Agent:
@@ -125,6 +128,9 @@ class Host:
             renew_credentials=None if self._renew is None else self._renewed,
             permissions=agent.permissions,
             vault=self._vault,
+            observer=chosen_observer(
+                os.environ, self.store.outside.clock, has_content=self._has_traced_content
+            ),
             delegation=Invoking(self, stream, agent, workspace, budget),
         )
         terms = Terms(

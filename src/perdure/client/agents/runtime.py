@@ -46,7 +46,8 @@ class Runtime:
     `limits` and `budget` go before those of the agents. `renew_credentials` is asked once a turn
     for another key of a provider that refused the one there is. `mcp_servers` are those that agents
     may name; they end with the runtime. `idle_timeout_s` closes sessions nobody has said anything
-    in for so long: on `end_idle`, and when they are resumed. `host` is what flows build on.
+    in for so long: on `end_idle`, and when they are resumed. `has_traced_content` has traces hold
+    what was said (None: as $PERDURE_OTEL_CONTENT says). `host` is what flows build on.
     On a normal exit of its ``async with`` it waits for running turns; when the block fails, they
     are suspended: they stay open in the log and can be resumed.
     Raises: ConfigError for two agents of one id.
@@ -63,6 +64,7 @@ class Runtime:
         budget: Budget | None = None,
         renew_credentials: RenewCredentials | None = None,
         mcp_servers: Iterable[McpServer] = (),
+        has_traced_content: bool | None = None,
         idle_timeout_s: float | None = None,
         owner: str | None = None,
         lease_ttl_ms: int = LEASE_TTL_MS,
@@ -76,6 +78,7 @@ class Runtime:
             budget=budget,
             renew_credentials=renew_credentials,
             mcp_servers=mcp_servers,
+            has_traced_content=has_traced_content,
             owner=owner,
             lease_ttl_ms=lease_ttl_ms,
         )

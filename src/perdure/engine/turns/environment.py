@@ -11,6 +11,7 @@ from perdure.context.build import History
 from perdure.context.tokens import corrected_scale, estimate_request
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.leading import Claim
+from perdure.engine.turns.observing import SILENCE, Observer
 from perdure.events.bus import LiveBus
 from perdure.models.protocol import ModelClient, ModelRequest, ThinkingLevel
 from perdure.secrets.vault import Vault
@@ -118,6 +119,7 @@ class Environment:
     run_tool: ToolRunner | None = None
     permissions: Permissions = field(default_factory=Permissions)
     vault: Vault | None = None
+    observer: Observer = SILENCE
     delegation: Delegation | None = None
 
     @property

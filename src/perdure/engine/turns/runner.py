@@ -37,6 +37,7 @@ from perdure.engine.turns.performing.tooling import tool_outcome
 from perdure.engine.turns.rules.spending import summary_counted
 from perdure.engine.turns.state import OpenCall, TurnState, fold, provider_of
 from perdure.errors import CredentialsRefused, HeadConflict, LeaseLost
+from perdure.events.scope import within
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome
@@ -99,11 +100,22 @@ class TurnRunner:
         Raises: LeaseLost when another process took the session over; StoreError; what the
         companion raises.
         """
+        environment, config = self._environment, self._config
+        number = happened.number if isinstance(happened, Begin) else state.number
+        watched = environment.observer.turn(config, state, happened)
+        with within(session=environment.stream, turn=number), watched as ended:
+            state = await self._run(state, happened)
+            ended(state)
+        return state
+
+    async def _run(self, state: TurnState, happened: Input) -> TurnState:
         state = await self._record(state, happened)
         while (effect := effect_of(state)) is not None:
             self._environment.cooldowns.learn(state.parked)
             await self._leadership.ensure()
-            happened = await self._outcome_of(effect, state)
+            with self._environment.observer.effect(self._config, effect) as came:
+                happened = await self._outcome_of(effect, state)
+                came(happened)
             if isinstance(happened, Woken):
                 state = await self._caught_up(state)
             state = await self._record(state, happened)

@@ -1,0 +1,1 @@
+"""Spans and metrics of turns, model calls and tool runs, for OpenTelemetry."""

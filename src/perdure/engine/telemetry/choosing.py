@@ -1,0 +1,34 @@
+"""Whether anybody listens: OpenTelemetry is used where the program has loaded it, and else not.
+
+A program without it pays for one look into the table of loaded modules per session.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import cast
+
+from perdure.engine.turns.observing import SILENCE, Observer
+from perdure.session.clock import Clock
+
+CONTENT = "PERDURE_OTEL_CONTENT"
+"""Set to 1 or true, spans also hold what was said."""
+
+_API = "opentelemetry.trace"
+_SPANS = "perdure.engine.telemetry.spans"
+
+
+def chosen_observer(
+    environment: Mapping[str, str], clock: Clock, *, has_content: bool | None = None
+) -> Observer:
+    """The observer for sessions of this program; `has_content` None: as `CONTENT` says."""
+    if _API not in sys.modules:
+        return SILENCE
+    if has_content is None:
+        has_content = environment.get(CONTENT, "").lower() in ("1", "true", "yes", "on")
+    made = importlib.import_module(_SPANS).SpanObserver(
+        clock, has_content=has_content, environment=environment
+    )
+    return cast("Observer", made)

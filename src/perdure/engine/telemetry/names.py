@@ -1,0 +1,64 @@
+"""Every name that perdure gives to OpenTelemetry: the GenAI conventions' first, then its own.
+
+The conventions are not stable yet; when they change, this file does.
+Source: OpenTelemetry semantic conventions for generative AI, 0.66.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+# ---------------------------------------------------------------- the conventions'
+
+OPERATION: Final = "gen_ai.operation.name"
+INVOKE_AGENT: Final = "invoke_agent"
+CHAT: Final = "chat"
+EXECUTE_TOOL: Final = "execute_tool"
+
+AGENT_NAME: Final = "gen_ai.agent.name"
+CONVERSATION: Final = "gen_ai.conversation.id"
+PROVIDER: Final = "gen_ai.provider.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
+TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - of a model, no secret
+TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_CALL: Final = "gen_ai.tool.call.id"
+TOOL_TYPE: Final = "gen_ai.tool.type"
+ERROR_TYPE: Final = "error.type"
+
+INPUT_MESSAGES: Final = "gen_ai.input.messages"
+OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+TOOL_RESULT: Final = "gen_ai.tool.call.result"
+"""Content: only where somebody asked for it."""
+
+TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105 - likewise, of a model
+OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
+
+PROVIDERS: Mapping[str, str] = {"google": "gcp.gemini"}
+"""Providers that the conventions call otherwise."""
+
+# ---------------------------------------------------------------- perdure's
+
+TURN_END: Final = "perdure.turn.end"
+PURPOSE: Final = "perdure.call.purpose"
+ATTEMPT: Final = "perdure.attempt"
+COST: Final = "perdure.cost.microcents"
+EFFECT: Final = "perdure.tool.effect"
+OUTCOME: Final = "perdure.tool.outcome"
+
+TURN_DURATION: Final = "perdure.turn.duration"
+TOOL_DURATION: Final = "perdure.tool.duration"
+COST_TOTAL: Final = "perdure.cost"
+
+
+def fact(name: str) -> str:
+    """The attribute for a fact of `events.scope`."""
+    return f"perdure.{name}"

@@ -1,0 +1,202 @@
+"""The observer that tells OpenTelemetry: a span and a measurement for each turn, call and tool run.
+
+A span is the current one while its work is done, so that what an HTTP library or an MCP server
+traces hangs below it. Its parent is whatever is current where the turn was begun, else the W3C
+context in ``$TRACEPARENT``. What was said is told only with `has_content`. Loads the API of
+OpenTelemetry and nothing of its SDK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from opentelemetry import metrics, trace
+from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from perdure.engine.telemetry import names
+from perdure.engine.telemetry.describing import (
+    MAX_CONTENT,
+    Attributes,
+    error_of,
+    model_name,
+    of_call,
+    of_tool,
+    of_usage,
+    scoped,
+    shown_args,
+    shown_message,
+    usage_of,
+)
+from perdure.engine.turns import inputs
+from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.effects import CallModel, Effect, RunTool
+from perdure.engine.turns.inputs import Input
+from perdure.engine.turns.observing import Happened, TurnEnded
+from perdure.engine.turns.state import OpenCall, TurnState
+from perdure.errors import PerdureError
+from perdure.events.scope import scope
+from perdure.secrets.masking import masked
+from perdure.session.clock import Clock
+from perdure.session.ledger import ToolStarted
+from perdure.session.messages import Usage
+
+_LIBRARY = "perdure"
+
+
+class SpanObserver:
+    """Tells the program's providers, or those given."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        has_content: bool = False,
+        environment: Mapping[str, str] | None = None,
+        tracers: TracerProvider | None = None,
+        meters: MeterProvider | None = None,
+    ) -> None:
+        self._clock = clock
+        self._has_content = has_content
+        self._environment = environment or {}
+        self._tracer = trace.get_tracer(_LIBRARY, tracer_provider=tracers)
+        meter = metrics.get_meter(_LIBRARY, meter_provider=meters)
+        self._tokens = meter.create_histogram(names.TOKEN_USAGE, unit="{token}")
+        self._calls = meter.create_histogram(names.OPERATION_DURATION, unit="s")
+        self._turns = meter.create_histogram(names.TURN_DURATION, unit="s")
+        self._tools = meter.create_histogram(names.TOOL_DURATION, unit="s")
+        self._cost = meter.create_counter(names.COST_TOTAL, unit="{microcent}")
+
+    @contextmanager
+    def turn(self, config: TurnConfig, state: TurnState, happened: Input) -> Generator[TurnEnded]:
+        """The span ``invoke_agent`` around all of a turn that runs in this process."""
+        about: Attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: config.agent}
+        if self._has_content and isinstance(happened, inputs.Begin):
+            about[names.INPUT_MESSAGES] = shown_message(happened.message)
+        ended: list[TurnState] = []
+        started_s = self._clock.steady_s()
+        with self._span(f"{names.INVOKE_AGENT} {config.agent}", SpanKind.INTERNAL, about) as span:
+            yield ended.append
+            if ended:
+                self._turn_ended(span, ended[-1])
+        end = ended[-1].finished.end if ended and ended[-1].finished else "left"
+        labels: Attributes = {names.AGENT_NAME: config.agent, names.TURN_END: end}
+        self._turns.record(self._clock.steady_s() - started_s, labels)
+
+    def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
+        """The span ``chat`` or ``execute_tool``; waiting has none."""
+        if isinstance(effect, CallModel):
+            return self._call(effect.call, config)
+        if isinstance(effect, RunTool):
+            return self._tool(effect.tool.started)
+        return nullcontext(_ignored)
+
+    # ------------------------------------------------------------ inside
+
+    @contextmanager
+    def _call(self, call: OpenCall, config: TurnConfig) -> Generator[Happened]:
+        about = of_call(call, config.max_output_tokens)
+        labels = {key: about[key] for key in (names.OPERATION, names.PROVIDER, names.REQUEST_MODEL)}
+        came: list[Input] = []
+        started_s = self._clock.steady_s()
+        with self._span(f"{names.CHAT} {model_name(call.model)}", SpanKind.CLIENT, about) as span:
+            yield came.append
+            happened = came[-1] if came else None
+            self._call_ended(span, happened)
+        usage, error = usage_of(happened), error_of(happened)
+        if error is not None:
+            labels[names.ERROR_TYPE] = error
+        self._calls.record(self._clock.steady_s() - started_s, labels)
+        if usage is not None:
+            self._spent(usage, labels)
+
+    @contextmanager
+    def _tool(self, started: ToolStarted) -> Generator[Happened]:
+        about = of_tool(started)
+        if self._has_content:
+            about[names.TOOL_ARGUMENTS] = shown_args(started.input)
+        came: list[Input] = []
+        started_s = self._clock.steady_s()
+        name = f"{names.EXECUTE_TOOL} {started.tool}"
+        with self._span(name, SpanKind.INTERNAL, about) as span:
+            yield came.append
+            returned = came[-1] if came else None
+            _mark(span, error_of(returned))
+            outcome = returned.outcome if isinstance(returned, inputs.ToolReturned) else "aborted"
+            span.set_attribute(names.OUTCOME, outcome)
+            if self._has_content and isinstance(returned, inputs.ToolReturned):
+                span.set_attribute(names.TOOL_RESULT, masked(returned.text)[:MAX_CONTENT])
+        labels: Attributes = {names.TOOL_NAME: started.tool, names.OUTCOME: outcome}
+        self._tools.record(self._clock.steady_s() - started_s, labels)
+
+    @contextmanager
+    def _span(self, name: str, kind: SpanKind, about: Attributes) -> Generator[Span]:
+        """A span that is the current one in the block. Errors are told by code, never by text."""
+        with self._tracer.start_as_current_span(
+            name,
+            context=self._parent(),
+            kind=kind,
+            attributes={**scoped(scope()), **about},
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield span
+            except BaseException as error:
+                code = error.code if isinstance(error, PerdureError) else type(error).__name__
+                _mark(span, code)
+                raise
+
+    def _parent(self) -> Context | None:
+        """The context to begin in; None for the current one."""
+        if trace.get_current_span().get_span_context().is_valid:
+            return None
+        carried = {
+            name.lower(): self._environment[name]
+            for name in ("TRACEPARENT", "TRACESTATE")
+            if name in self._environment
+        }
+        return TraceContextTextMapPropagator().extract(carried) if carried else None
+
+    def _turn_ended(self, span: Span, state: TurnState) -> None:
+        finished = state.finished
+        if finished is None:
+            return
+        span.set_attributes({names.TURN_END: finished.end, **of_usage(finished.usage)})
+        if finished.end == "error":
+            _mark(span, finished.failure or finished.end)
+        if self._has_content and state.answer is not None:
+            span.set_attribute(names.OUTPUT_MESSAGES, shown_message(state.answer))
+
+    def _call_ended(self, span: Span, happened: Input | None) -> None:
+        _mark(span, error_of(happened))
+        span.set_attributes(of_usage(usage_of(happened)))
+        if not isinstance(happened, inputs.Answered):
+            return
+        message = happened.message
+        if message.model is not None:
+            span.set_attribute(names.RESPONSE_MODEL, model_name(message.model))
+        if message.stop_reason is not None:
+            span.set_attribute(names.FINISH_REASONS, (message.stop_reason,))
+        if self._has_content:
+            span.set_attribute(names.OUTPUT_MESSAGES, shown_message(message))
+
+    def _spent(self, usage: Usage, labels: Attributes) -> None:
+        read = usage.total_tokens - usage.output_tokens
+        self._tokens.record(read, {**labels, names.TOKEN_TYPE: "input"})
+        self._tokens.record(usage.output_tokens, {**labels, names.TOKEN_TYPE: "output"})
+        if usage.cost_microcents:
+            self._cost.add(usage.cost_microcents, labels)
+
+
+def _mark(span: Span, error: str | None) -> None:
+    if error is not None:
+        span.set_attribute(names.ERROR_TYPE, error)
+        span.set_status(Status(StatusCode.ERROR))
+
+
+def _ignored(_: Input) -> None:
+    """Waiting is nobody's work."""

@@ -1,0 +1,54 @@
+"""Who looks on while a turn runs: the seam to telemetry. Whoever looks on changes nothing.
+
+Without an observer a turn pays for two calls and an effect for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.effects import Effect
+from perdure.engine.turns.inputs import Input
+from perdure.engine.turns.state import TurnState
+
+TurnEnded = Callable[[TurnState], None]
+Happened = Callable[[Input], None]
+
+
+class Observer(Protocol):
+    """Is told of turns and effects as they begin and end. It raises nothing."""
+
+    def turn(
+        self, config: TurnConfig, state: TurnState, happened: Input
+    ) -> AbstractContextManager[TurnEnded]:
+        """The running of a turn from `state` on; told its last state, or left by an exception."""
+        ...
+
+    def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
+        """The performing of one effect; told what came of it."""
+        ...
+
+
+def _ignore(_: object) -> None:
+    """Nobody looks on."""
+
+
+_NOBODY = nullcontext(_ignore)
+
+
+class Silence:
+    """The observer that is none."""
+
+    def turn(
+        self, config: TurnConfig, state: TurnState, happened: Input
+    ) -> AbstractContextManager[TurnEnded]:
+        return _NOBODY
+
+    def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
+        return _NOBODY
+
+
+SILENCE: Observer = Silence()
