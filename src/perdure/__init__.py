@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from perdure.errors import LeaseLost as LeaseLost
     from perdure.errors import MalformedResponse as MalformedResponse
     from perdure.errors import McpUnavailable as McpUnavailable
+    from perdure.errors import MediaMissing as MediaMissing
     from perdure.errors import ModelError as ModelError
     from perdure.errors import ModelRefused as ModelRefused
     from perdure.errors import ModelUnavailable as ModelUnavailable
@@ -170,10 +171,10 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "Fallback",
     ),
     "perdure.client.agents.chat": ("Chat",),
-    "perdure.client.agents.standing": (
     "perdure.client.agents.files.finding": ("load_agents",),
     "perdure.client.agents.files.reading": ("agent_of_text",),
     "perdure.client.agents.files.writing": ("agent_text",),
+    "perdure.client.agents.standing": (
         "Standing",
         "revoke",
         "standing_of",
@@ -222,13 +223,13 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "HeadConflict",
         "HookBlocked",
         "IdempotencyMismatch",
-        "InvalidArguments",
         "InvalidAgentFile",
+        "InvalidArguments",
         "InvalidEntry",
         "InvalidParent",
         "InvalidQuery",
-        "InvalidTransition",
         "InvalidSettings",
+        "InvalidTransition",
         "InvalidWorkflow",
         "KeyMissing",
         "KeyWrong",
@@ -236,6 +237,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "LeaseHeld",
         "LeaseLost",
         "MalformedResponse",
+        "MediaMissing",
         "McpUnavailable",
         "ModelError",
         "ModelRefused",

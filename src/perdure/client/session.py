@@ -17,6 +17,7 @@ from perdure.client.erasing import erase_session
 from perdure.client.processes import is_gone, this_process
 from perdure.client.reading import EntryRef
 from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMoved
+from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.environment import LEASE_TTL_MS
 from perdure.engine.turns.leading import Claim
 from perdure.engine.turns.recovery import give_up
@@ -249,6 +250,11 @@ class Session(Appender):
         """
         store = self._backing.store
         return await erase_session(store, self._outside, self.id, forks, by)
+
+    def asking(self, hooks: Hooks) -> Session:
+        """A handle of the same session that asks `hooks` after the ones this handle asks."""
+        joined = Hooks(self._hooks, hooks)
+        return Session(self._backing, self._state, self._outside, self._bus, joined)
 
     # ------------------------------------------------------------ inside
 

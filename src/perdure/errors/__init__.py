@@ -10,7 +10,7 @@
     │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
     │                CopyConflict · BackupDamaged · StoreExists
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
-    │                CredentialsRefused · MalformedResponse
+    │                CredentialsRefused · MediaMissing · MalformedResponse
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied · ToolUnavailable
     │                ToolLost
     ├ McpUnavailable
@@ -51,6 +51,7 @@ from perdure.errors.models import (
     ContextOverflow,
     CredentialsRefused,
     MalformedResponse,
+    MediaMissing,
     ModelError,
     ModelRefused,
     ModelUnavailable,
@@ -129,6 +130,7 @@ __all__ = [
     "LeaseLost",
     "MalformedResponse",
     "McpUnavailable",
+    "MediaMissing",
     "ModelError",
     "ModelRefused",
     "ModelUnavailable",

@@ -67,6 +67,20 @@ class CredentialsRefused(ModelRefused):
     code = "credentials_refused"
 
 
+class MediaMissing(ModelError):
+    """A picture, sound or document of the conversation is not in the store, or is damaged there."""
+
+    code = "media_missing"
+
+    def __init__(self, model: str, handle: str) -> None:
+        reason = (
+            f"{handle}, which a message of the conversation shows, is not in the store or damaged; "
+            "`perdure store verify` says more; to go on without it, branch off before that message"
+        )
+        super().__init__(model, reason)
+        self.handle = handle
+
+
 class MalformedResponse(ModelError):
     """The provider's answer could not be understood."""
 

@@ -10,6 +10,7 @@ import msgspec
 
 from perdure.client.agents.workspace import Workspace, filled
 from perdure.context.build import History
+from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.config import (
     Budget,
     CompactionSettings,
@@ -103,7 +104,8 @@ class Agent(AgentSettings, frozen=True):
 
     `tools` are functions, `ToolSpec`s, or names of built-in tools. `fallbacks`, names of models or
     `Fallback`s, are called in order when `model` cannot be. `mcp_servers`, `McpServer`s or names
-    the runtime knows, add their tools when a session is started or resumed.
+    the runtime knows, add their tools when a session is started or resumed. `hooks` are asked in
+    its sessions after those of the store; they are this program's and not kept.
     Raises: ConfigError for two tools of one name or an unknown one; ValueError for a negative
     budget.
     """
@@ -112,6 +114,7 @@ class Agent(AgentSettings, frozen=True):
     tools: Tools = ()
     fallbacks: Iterable[str | Fallback] = ()
     mcp_servers: Iterable[str | McpServer] = ()
+    hooks: Hooks | None = None
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "tools", registry_of(_named(self.tools)).tools)

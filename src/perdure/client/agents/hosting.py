@@ -18,6 +18,7 @@ from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.hooking import with_hooks
 from perdure.client.processes import is_gone, this_process
 from perdure.client.store import Store
+from perdure.engine.hooks.registry import Hooks
 from perdure.engine.telemetry.choosing import chosen_observer
 from perdure.engine.turns.config import Budget, Judge, Limits
 from perdure.engine.turns.environment import (
@@ -139,7 +140,8 @@ class Host:
             cost=self._cost,
             judge=judge or judge_of(tools, agent.permissions),
         )
-        return Running(agent, with_hooks(environment, self.store.hooks), prompt, terms)
+        hooks = Hooks(self.store.hooks, agent.hooks)
+        return Running(agent, with_hooks(environment, hooks), prompt, terms)
 
     async def aclose(self) -> None:
         """Let go of the models that were made here, and end the MCP servers."""

@@ -129,7 +129,7 @@ class Running:
                 self.environment, config.model, config.compaction, "manual", focus
             )
             outcome = summary_counted(outcome, config.model, tokens, config)
-            closing = self._signed(_closing(outcome, config.model, spent))
+            closing = _closing(outcome, config, spent)
             added = [new_tree(outcome.compaction)] if isinstance(outcome, Summarised) else []
             appended = await self._append(leadership.lease, *added, new_side(closing, intent.id))
         if isinstance(outcome, CallFailed):
@@ -157,15 +157,20 @@ class Running:
                 reply = await branch_told(self.environment, request)
             except ModelError as error:
                 failed = CallFailed(error)
-                closing = self._signed(_closing(failed, config.model, spent))
+                closing = _closing(failed, config, spent)
                 await self._append(leadership.lease, new_side(closing, intent.id))
                 raise TurnFailed(str(error), error.code) from error
             usage, is_estimated = answer_usage(config.model, tokens, reply, config)
             after = spent.plus(usage)
             closing = ModelFinished(
-                "stop", usage, model=config.model, is_estimated=is_estimated, spent=after
+                "stop",
+                usage,
+                model=config.model,
+                is_estimated=is_estimated,
+                spent=after,
+                agent=config.agent,
             )
-            await self._append(leadership.lease, new_side(self._signed(closing), intent.id))
+            await self._append(leadership.lease, new_side(closing, intent.id))
         files = branch_files(entries)
         text = branch_summary_text(entries, reply.text)
         return BranchSummary(text, target, tuple(files.read), tuple(files.modified), usage)
@@ -215,9 +220,6 @@ class Running:
         if overrun is not None and config.budget.on_exceed != "warn":
             raise TurnFailed(overrun_text(config.model, spent, overrun), "budget_exceeded")
         return (await self._append(leadership.lease, new_side(called)))[0], spent
-
-    def _signed(self, closing: ModelFinished) -> ModelFinished:
-        return msgspec.structs.replace(closing, agent=self.agent.id)
 
     def _branch_request(
         self, entries: Sequence[Entry], config: TurnConfig, focus: str | None
@@ -318,23 +320,21 @@ class Running:
         return (await self.environment.store.commit(commit)).entries[0]
 
 
-def _closing(outcome: SummaryOutcome, model: str, spent: Spending) -> ModelFinished:
+def _closing(outcome: SummaryOutcome, config: TurnConfig, spent: Spending) -> ModelFinished:
     if isinstance(outcome, NothingToSummarise):
         reason = "nothing can leave the context"
-        return ModelFinished(error=reason, error_code="nothing_to_compact", model=model)
-    after = spent.plus(outcome.usage)
-    if isinstance(outcome, Summarised):
-        return ModelFinished(
-            "stop", outcome.usage, model=model, is_estimated=outcome.is_estimated, spent=after
+        closing = ModelFinished(error=reason, error_code="nothing_to_compact")
+    elif isinstance(outcome, Summarised):
+        closing = ModelFinished("stop", outcome.usage, is_estimated=outcome.is_estimated)
+    else:
+        closing = ModelFinished(
+            usage=outcome.usage,
+            error=outcome.error.reason,
+            error_code=outcome.error.code,
+            is_estimated=outcome.is_estimated,
         )
-    return ModelFinished(
-        usage=outcome.usage,
-        error=outcome.error.reason,
-        error_code=outcome.error.code,
-        model=model,
-        is_estimated=outcome.is_estimated,
-        spent=after,
-    )
+    after = None if isinstance(outcome, NothingToSummarise) else spent.plus(outcome.usage)
+    return msgspec.structs.replace(closing, model=config.model, spent=after, agent=config.agent)
 
 
 def _model(window: ContextWindow, default: str) -> str:

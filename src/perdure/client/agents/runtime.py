@@ -17,7 +17,7 @@ from perdure.client.agents.workspace import Workspace, detected, existing
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
-from perdure.engine.hooks.registry import Hook
+from perdure.engine.hooks.registry import Hook, Hooks
 from perdure.engine.turns.config import Budget, Limits
 from perdure.engine.turns.environment import (
     LEASE_TTL_MS,
@@ -84,7 +84,7 @@ class Runtime:
         )
         self._store = store
         self._idle_timeout_s = idle_timeout_s
-        self._open: dict[str, None] = {}
+        self._open: dict[str, Hooks] = {}
         self._running: set[Turn] = set()
 
     async def start(
@@ -209,14 +209,13 @@ class Runtime:
     # ------------------------------------------------------------ inside
 
     async def _opened(self, chat: Chat, *, is_resumed: bool) -> None:
-        self._open[chat.id] = None
-        hooks = self._store.hooks
+        self._open[chat.id] = hooks = Hooks(self._store.hooks, chat.agent.hooks)
         await hooks.tell(SessionStart(chat.id, chat.agent.id, is_resumed))
 
     async def _let_go(self) -> None:
         while self._open:
-            id, _ = self._open.popitem()
-            await self._store.hooks.tell(SessionShutdown(id))
+            id, hooks = self._open.popitem()
+            await hooks.tell(SessionShutdown(id))
         await self.host.aclose()
 
     async def _bind(self, handle: Session, given: Agent | None) -> AgentBound:
@@ -245,12 +244,11 @@ class Runtime:
         whole = await self.host.servers.equipped(
             today or Agent(name), workspace.working_dir, tool_names(snapshot)
         )
-        agent = agent_of(snapshot, whole.registry)
+        kept = agent_of(snapshot, whole.registry)
+        agent = msgspec.structs.replace(kept, hooks=whole.hooks)
         is_child = isinstance(bound, SessionStarted) and bound.invoked_by is not None
         budget = agent.budget if is_child else None  # what its parent left it, whoever resumes it
-        return self._chat(
-            handle, agent, workspace, bound.system_prompt, caps=today, budget=budget
-        )
+        return self._chat(handle, agent, workspace, bound.system_prompt, caps=today, budget=budget)
 
     def _snapshot(self, agent: Agent) -> dict[str, object]:
         """What is kept of `agent`: itself, and what its MCP servers offered."""
@@ -270,7 +268,8 @@ class Runtime:
         running = self.host.running(
             StreamId(session.id), agent, workspace, prompt=prompt, caps=caps, budget=budget
         )
-        return Chat(session, agent, workspace, running, self._running)
+        handle = session if agent.hooks is None else session.asking(agent.hooks)
+        return Chat(handle, agent, workspace, running, self._running)
 
 
 def _bound(notes: list[Entry]) -> SessionStarted | AgentBound | None:

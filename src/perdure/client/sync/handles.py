@@ -316,6 +316,10 @@ class Session(Handle[AsyncSession]):
         """
         return self.portal.call(self.asynchronous.erase(forks=forks, by=by))
 
+    def asking(self, hooks: Hooks) -> Session:
+        """A handle of the same session that asks `hooks` after the ones this handle asks."""
+        return Session(self.portal, self.portal.run(lambda: self.asynchronous.asking(hooks)))
+
 
 class Store(Handle[AsyncStore]):
     """`perdure.client.store.Store` without async."""

@@ -23,16 +23,22 @@ P = TypeVar("P", bound=HookPoint)
 _log = logging.getLogger(__name__)
 
 
-class _Registered(msgspec.Struct, frozen=True):
+class Registered(msgspec.Struct, frozen=True):
+    """A hook of a point; `is_guard` None: as the point has it."""
+
     hook: Hook
     is_guard: bool | None
 
 
 class Hooks:
-    """The hooks there are. Adding and taking away is possible at any time."""
+    """The hooks there are. Adding and taking away is possible at any time.
 
-    def __init__(self) -> None:
-        self._hooks: dict[str, list[_Registered]] = {name: [] for name in get_args(HookName)}
+    Those of `before` are asked first, the ones they have at that time.
+    """
+
+    def __init__(self, *before: Hooks | None) -> None:
+        self._before = tuple(hooks for hooks in before if hooks is not None)
+        self._hooks: dict[str, list[Registered]] = {name: [] for name in get_args(HookName)}
 
     def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
         """Run `hook` at the point `name` from now on.
@@ -43,7 +49,7 @@ class Hooks:
         """
         if name not in self._hooks:
             raise ValueError(f"there is no hook {name!r}; there are {', '.join(self._hooks)}")
-        registered = _Registered(hook, is_guard)
+        registered = Registered(hook, is_guard)
         self._hooks[name].append(registered)
 
         def remove() -> None:
@@ -53,7 +59,7 @@ class Hooks:
 
     def has(self, name: HookName) -> bool:
         """Whether there is a hook at that point."""
-        return bool(self._hooks[name])
+        return bool(self.at(name))
 
     async def tell(self, point: HookPoint) -> None:
         """Run the hooks of a point that takes no answer."""
@@ -64,7 +70,7 @@ class Hooks:
 
         Shape: the answer is a `Block`, a value of a type the point takes, or None.
         """
-        for registered in tuple(self._hooks[point.name]):
+        for registered in self.at(point.name):
             answer = await _answer(registered, point)
             if answer is None:
                 continue
@@ -74,8 +80,13 @@ class Hooks:
             point = msgspec.structs.replace(point, **{field: answer})
         return point, None
 
+    def at(self, name: HookName) -> tuple[Registered, ...]:
+        """The hooks of one point, in the order in which they run."""
+        first = (each for hooks in self._before for each in hooks.at(name))
+        return (*first, *self._hooks[name])
 
-async def _answer(registered: _Registered, point: HookPoint) -> object:
+
+async def _answer(registered: Registered, point: HookPoint) -> object:
     try:
         answer: object = registered.hook(point)
         if inspect.isawaitable(answer):

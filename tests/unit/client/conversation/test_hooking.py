@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.engine.hooks.points import (
     AfterModelCall,
@@ -19,6 +20,7 @@ from perdure.engine.hooks.points import (
     SessionStart,
     TreeMoved,
 )
+from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.config import CompactionSettings
 from perdure.errors import HookBlocked, TurnFailed
 from perdure.models.protocol import ModelRequest
@@ -231,3 +233,27 @@ async def test_a_runtime_tells_what_it_opens_and_closes() -> None:
     assert told[1][1] == SessionStart("s", "helper", is_resumed=True)
     assert isinstance(told[1][1], SessionStart)
     assert not isinstance(told[0][1], TreeMoved | Compacted)
+
+
+async def test_the_hooks_of_an_agent_are_asked_in_its_sessions_only_and_when_they_are_resumed() -> (
+    None
+):
+    stage = Stage(*(says("hi") for _ in range(3)))
+    told: list[tuple[str, str]] = []
+    hooks = Hooks()
+    names: tuple[HookName, ...] = ("session_start", "before_model_call", "session_shutdown")
+    for name in names:
+        hooks.on(name, lambda point: told.append((point.session_id, point.name)))
+    hooks.on("session_before_fork", lambda point: Block("not this one"))
+    asked = Agent("asked", model=MODEL, hooks=hooks)
+    other = Agent("other", model=MODEL)
+    async with stage.runtime(asked, other) as runtime:
+        chat = await runtime.start(asked, id="a")
+        await chat.send("one")
+        await (await runtime.start(other, id="b")).send("one")
+        with pytest.raises(HookBlocked):
+            await chat.session.fork()
+        await (await stage.store.open("a")).fork()
+    async with stage.runtime(asked, other) as runtime:
+        await (await runtime.resume("a")).send("two")
+    assert told == [("a", name) for name in names] * 2

@@ -92,3 +92,16 @@ async def test_a_hook_can_be_taken_away_and_a_point_must_exist() -> None:
     assert (await hooks.ask(ASKED)) == (ASKED, None)
     with pytest.raises(ValueError, match="there is no hook 'x'; there are session_start"):
         hooks.on(cast("HookName", "x"), failing)
+
+
+async def test_hooks_over_others_ask_those_first_and_see_what_is_added_to_them_later() -> None:
+    of_store, of_agent = Hooks(), Hooks()
+    both = Hooks(of_store, None, of_agent)
+    of_agent.on("tool_result", lambda point: ToolOutput(point.output.text + "2"))
+    remove = of_store.on("tool_result", lambda point: ToolOutput(point.output.text + "1"))
+    both.on("tool_result", lambda point: ToolOutput(point.output.text + "3"))
+    assert both.has("tool_result")
+    assert not both.has("tool_call")
+    assert (await both.ask(ANSWERED))[0].output.text == "a123"
+    remove()
+    assert (await both.ask(ANSWERED))[0].output.text == "a23"

@@ -16,7 +16,7 @@ from perdure.engine.turns.leading import Leadership
 from perdure.engine.turns.rules.spending import estimated_usage
 from perdure.engine.turns.state import OpenCall
 from perdure.engine.windows import pinned_window
-from perdure.errors import EntryNotFound, ModelError, PerdureError
+from perdure.errors import CorruptLog, EntryNotFound, MediaMissing, ModelError, PerdureError
 from perdure.events.envelope import Draft
 from perdure.events.types import LiveType
 from perdure.models.protocol import (
@@ -79,7 +79,10 @@ class AnswerCall:
         Raises: LeaseLost when the session was taken over while it streamed.
         """
         context = await self._context()
-        request = await self._request(context)
+        try:
+            request = await self._request(context)
+        except MediaMissing as error:
+            return self._failed(error)
         self._request_tokens = self._call.tokens_estimated or context.tokens
         self._builder = AnswerBuilder(request.model, call_ids(request.messages))
         try:
@@ -173,10 +176,11 @@ class AnswerCall:
         handles = {part.handle for message in messages for part in _media_in(message)}
         found: dict[str, bytes] = {}
         for handle in sorted(handles):
-            # A picture that is no longer there costs the model the picture, not the turn.
-            with contextlib.suppress(EntryNotFound):
-                digest = handle.removeprefix("media://")
+            digest = handle.removeprefix("media://")
+            try:
                 found[handle] = await self._environment.store.blob(digest)
+            except (EntryNotFound, CorruptLog):
+                raise MediaMissing(self._call.model, handle) from None
         return found
 
     async def _take(self, builder: AnswerBuilder, delta: Delta) -> None:

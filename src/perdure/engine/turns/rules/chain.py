@@ -13,7 +13,7 @@ import msgspec
 from perdure.engine.turns import inputs
 from perdure.engine.turns.config import PARK_MS, TurnConfig
 from perdure.engine.turns.state import OpenCall, TurnState, provider_of
-from perdure.errors import CredentialsRefused, ModelError, RateLimited
+from perdure.errors import CredentialsRefused, MediaMissing, ModelError, RateLimited
 from perdure.models.retry import next_wait
 
 
@@ -70,6 +70,9 @@ def course_after(
     is_answer = call.purpose == "answer"
     if isinstance(error, CredentialsRefused) and failed.is_renewed and not failed.has_begun:
         return Again(0.0)
+    if isinstance(error, MediaMissing):
+        onward = next_link(state, config, at, call.link)
+        return GiveUp() if onward is None else Advance(onward)
     if not error.retryable or (failed.has_begun and is_answer and not config.restart_on_cut):
         return GiveUp()
     parked = parked_until(error, config, at)

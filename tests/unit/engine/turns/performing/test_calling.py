@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import AsyncIterator
 
 import msgspec
+import pytest
 
+import perdure
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
@@ -53,7 +55,7 @@ async def test_a_request_holds_the_conversation_the_prompt_and_the_tools() -> No
     assert [m.text for m in request.messages] == ["one", "heard", "two"]
 
 
-async def test_media_are_sent_as_bytes_and_missing_ones_left_out() -> None:
+async def test_media_are_sent_as_bytes_and_one_that_is_missing_is_told() -> None:
     stage, model = Stage(), Listening()
     picture = b"\x89PNG..."
     digest = "sha256-" + hashlib.sha256(picture).hexdigest()
@@ -64,8 +66,22 @@ async def test_media_are_sent_as_bytes_and_missing_ones_left_out() -> None:
     )
     here = MediaPart("image/png", f"media://{digest}", len(picture))
     gone = msgspec.structs.replace(here, handle="media://sha256-" + "0" * 64)
-    await chat.send(user("look", here, gone))
+    await chat.send(user("look", here))
     assert model.requests[0].media == {here.handle: picture}
+    with pytest.raises(perdure.TurnFailed, match=f"{gone.handle}.* is not in the store"):
+        await chat.send(user("and this?", gone))
+    assert len(model.requests) == 1
+
+
+async def test_where_a_picture_is_missing_every_model_of_the_chain_has_its_turn() -> None:
+    stage, model = Stage(), Listening()
+    agent = Agent("a", model="m:x", fallbacks=["m:y"])
+    chat = await Runtime(stage.store, models=model).start(agent, id="s")
+    with pytest.raises(perdure.TurnFailed, match="m:y: media://"):
+        await chat.send(user("look", MediaPart("image/png", "media://sha256-" + "0" * 64, 1)))
+    entries = [entry async for entry in chat.session.entries()]
+    assert [e.kind for e in entries].count("model_called") == 2
+    assert model.requests == []
 
 
 async def test_a_context_beyond_the_window_is_trimmed_and_reported() -> None:
