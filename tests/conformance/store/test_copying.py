@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
 
 from perdure.client.operating.copying import copy_of, copying
+from perdure.errors import Erased
 from perdure.session.codec import new_tree
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MediaPart, Message, TextPart
+from perdure.session.search.values import SearchQuery
 from perdure.stores.chain import blob_hash
+from perdure.stores.keeping.erasing import EraseRequest, Erasing
 from perdure.stores.operating.copying import CopyReport
 from perdure.stores.operating.sealed import Standing
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Searching, SessionStore, Write
 from tests.conformance.store.backends import BACKENDS, Backend
 from tests.conformance.store.building import (
     MINUTE_MS,
@@ -189,3 +193,47 @@ async def test_every_damage_of_the_way_is_told(backend: Backend) -> None:
     assert report.streams[0].added == 2
     await first.close()
     await second.close()
+
+
+async def erased_in(store: SessionStore) -> None:
+    """Of the sessions of `filled` one is erased but for what its fork shares, another whole."""
+    await create(store, header("gone", title="secret"), said("secret", alias="x"))
+    for name in ("gone", S):
+        request = EraseRequest(
+            id=f"e-{name}", scope="session", by="me", at=START_MS, name=name, forks="keep"
+        )
+        await cast("Erasing", store).erase(request)
+
+
+async def test_what_is_erased_stays_erased_in_a_copy(
+    store: SessionStore, target: SessionStore
+) -> None:
+    await filled(store)
+    await erased_in(store)
+    moment = await as_sealing(store).standings()
+
+    report = await copied(store, target)
+    again = await copied(store, target)
+
+    assert report.is_whole
+    assert again.added == 0
+    assert (await target.verify()).problems == ()
+    assert {info.id for info in await target.sessions(scope="all")} == {
+        info.id for info in await store.sessions(scope="all")
+    }
+    if target.capabilities.erase and store.capabilities.erase:
+        assert {each.hash for each in await as_sealing(target).standings()} == {
+            each.hash for each in moment
+        }
+        for name in ("gone", S):
+            with pytest.raises(Erased):
+                await append(target, StreamId(name), said("on"))
+            with pytest.raises(Erased):
+                await target.acquire_lease(StreamId(name), "me", MINUTE_MS)
+            with pytest.raises(Erased):
+                await fork(target, StreamId(name), "late")
+    for each in await as_sealing(target).standings():
+        for entry in await target.entries(each.stream):
+            assert b"secret" not in entry.body
+    if isinstance(target, Searching):
+        assert await target.search(SearchQuery(text="secret")) == []

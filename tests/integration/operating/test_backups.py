@@ -14,8 +14,10 @@ from perdure.client.operating.restores import restore
 from perdure.errors import (
     BackupDamaged,
     EntryNotFound,
+    Erased,
     KeyMissing,
     KeyWrong,
+    SessionNotFound,
     StoreCorrupt,
     StoreExists,
     StoreInUse,
@@ -213,3 +215,26 @@ async def test_a_restored_store_holds_nobodys_lease(tmp_path: Path) -> None:
     async with open_store(address(tmp_path / "b.db")) as opened:
         taken = await opened.backend.acquire_lease(lease.stream, "you", 600_000)
     assert taken.epoch > lease.epoch
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
+async def test_what_was_erased_is_not_in_a_backup_and_stays_erased(
+    tmp_path: Path, kind: str
+) -> None:
+    source, folder = address(tmp_path / "a.db"), tmp_path / "backup"
+    await say(source, "secret")
+    async with open_store(source) as store:
+        await store.create(id="t")
+        await store.erase("s")
+    manifest = await back_up(source, folder)
+    assert manifest.streams == 2
+    assert b"secret" not in (folder / "store.sqlite").read_bytes()
+
+    where = f"{kind}:///{tmp_path / 'b'}"
+    await restore(folder, where)
+
+    async with open_store(where) as store:
+        assert (await store.backend.verify()).problems == ()
+        assert [info.id for info in await store.recent()] == ["t"]
+        with pytest.raises((Erased, SessionNotFound)):
+            await (await store.open("s")).append(user("on"))

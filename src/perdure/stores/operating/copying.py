@@ -36,7 +36,7 @@ SOME_ENTRIES = 500
 NAME_OF_CONTENT = re.compile(rb"sha256-[0-9a-f]{64}")
 """What may be the name of a content, wherever it stands in a body."""
 
-Outcome = Literal["copied", "present", "sealed anew", "conflict", "damaged"]
+Outcome = Literal["copied", "present", "sealed anew", "erased", "conflict", "damaged"]
 
 
 class CopiedStream(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class CopiedStream(msgspec.Struct, frozen=True):
     `added` counts the entries that were not there before. `hash` is the target's chain, as
     hexadecimal digits: the source's own unless the stream was ``sealed anew``. `reason` says why
     it was, or what is wrong: a ``conflict`` is another session of that id, a ``damaged`` one was
-    copied up to the damage.
+    copied up to the damage. An ``erased`` one has no place in a target that removes sessions whole.
     """
 
     stream: StreamId
@@ -132,6 +132,8 @@ class Copy:
         stream = standing.stream
         before = await self._here(stream)
         try:
+            if await self._is_left_out(stream):
+                return _left_out(stream, before)
             reason = await self._why_anew(standing)
             if reason is not None:
                 return await self._seal_anew(standing, before, reason)
@@ -154,6 +156,12 @@ class Copy:
             return await self._target.state(stream)
         except SessionNotFound:
             return None
+
+    async def _is_left_out(self, stream: StreamId) -> bool:
+        """It was erased, and the target would list what is left of it."""
+        if self._target.capabilities.erase:
+            return False
+        return (await self._source.state(stream)).info.status == "erased"
 
     # -- as it is
 
@@ -261,6 +269,15 @@ class Copy:
                 if name not in self._lost:
                     self._lost.append(name)
         return found
+
+
+def _left_out(stream: StreamId, before: StreamState | None) -> CopiedStream:
+    if before is None:
+        return CopiedStream(
+            stream, "erased", reason="it was erased; the target keeps nothing of it"
+        )
+    why = "it was erased since it was copied: erase it in the target, too"
+    return CopiedStream(stream, "conflict", reason=why)
 
 
 def _is_beginning(header: StreamHeader, have: Sequence[Entry], whole: Whole) -> bool:
