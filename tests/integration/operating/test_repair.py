@@ -192,6 +192,43 @@ async def test_a_file_that_was_cut_off(store_file: Path, tmp_path: Path, share: 
         assert (await store.backend.verify()).problems == ()
 
 
+@pytest.mark.parametrize("left_bytes", [100, PAGE + 900])
+async def test_what_was_cut_off_is_said_although_nothing_is_left_of_it(
+    store_file: Path, tmp_path: Path, left_bytes: int
+) -> None:
+    path = tmp_path / "cut.db"
+    whole = content_of(store_file)
+    path.write_bytes(whole[:left_bytes])
+    done = await repair(address(path))
+
+    assert done.streams == 0
+    assert [loss.problem for loss in done.losses] == [
+        f"the file was cut off: its last {len(whole) - left_bytes:,} bytes are gone"
+    ]
+
+
+async def test_the_settings_of_search_are_no_namespaces(store_file: Path, tmp_path: Path) -> None:
+    before = await content(store_file)
+    path = tmp_path / "store.db"
+    whole = bytearray(content_of(store_file))
+    with raw_database(store_file) as db:
+        roots = [
+            row[0]
+            for row in db.execute(
+                "SELECT rootpage FROM sqlite_schema WHERE name LIKE '%namespace%' AND rootpage > 0"
+            )
+        ]
+    for root in roots:
+        whole[(root - 1) * PAGE : root * PAGE] = bytes(PAGE)
+    path.write_bytes(whole)
+    done = await repair(address(path))
+
+    namespaces = {loss.problem.rpartition(" ")[2] for loss in done.losses if loss.seq is None}
+    assert namespaces == {"recovered-1"}
+    async with open_store(address(path), namespace="recovered-1") as store:
+        assert await bodies(store) == before
+
+
 async def test_a_lost_first_page_costs_nothing_else(store_file: Path, tmp_path: Path) -> None:
     before = await content(store_file)
     path = tmp_path / "store.db"

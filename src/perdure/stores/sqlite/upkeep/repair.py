@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
@@ -194,7 +194,7 @@ def _rebuilt(path: Path, key: StoreKey | None, new: Path, random: RandomSource, 
         kinds = {row[0]: row[1] for row in tables.rows("SELECT no, name FROM kind")}
         left = remains_in(found, kinds)
         mended = _mended(left, random, at)
-        losses = list(left.losses)
+        losses = [*_cut_off(found.missing_bytes), *left.losses]
         kept = _keep(tables, left, mended, losses)
         entries = int(tables.value("SELECT count(*) FROM entry"))
     finally:
@@ -208,6 +208,13 @@ def _rebuilt(path: Path, key: StoreKey | None, new: Path, random: RandomSource, 
         losses=(*losses, *(loss for each in kept for loss in each.losses)),
         changed=tuple(str(each.sealed.header.id) for each in kept if not each.is_same),
     )
+
+
+def _cut_off(missing_bytes: int) -> Iterator[Problem]:
+    """Of entries that were on no page that is left, nothing else tells."""
+    if missing_bytes:
+        text = f"the file was cut off: its last {missing_bytes:,} bytes are gone"
+        yield Problem(None, None, text)
 
 
 def _mended(left: Left, random: RandomSource, at: int) -> dict[str, list[Mended]]:

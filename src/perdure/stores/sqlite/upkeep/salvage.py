@@ -31,6 +31,9 @@ _SLOTS = """
 SELECT rowid, name FROM sqlite_schema
 WHERE type = 'table' AND rootpage > 0 AND length(sql) BETWEEN 90 AND 600
 """
+_SEARCH_SETTINGS = frozenset({"secure-delete", "version"})
+"""What FTS5 keeps in a table of its own, which looks as an index of names does."""
+
 _CHUNK_BYTES = 2**20
 _MAGIC = b"SQLite format 3\0"
 _PAGE_SIZES = frozenset(2**power for power in range(9, 17))
@@ -51,6 +54,7 @@ class Salvage:
         self.aliases: list[Row] = []
         self.contents: list[Row] = []
         self.unreadable_pages = 0
+        self.missing_bytes = 0
 
     def take(self, rowid: int, row: Row) -> None:
         """Keep a row of a table, if it is one of ours."""
@@ -72,11 +76,14 @@ def salvaged(path: Path, key: StoreKey | None, folder: Path) -> Salvage:
     copy = folder / "damaged.db"
     copy_store(path, copy)
     _play_log(copy, key)
+    missing_bytes = 0
     if key is None:
+        missing_bytes = _missing_bytes(copy)
         _give_new_first_page(copy)
     for name in ("-wal", "-shm", "-journal"):
         copy.with_name(copy.name + name).unlink(missing_ok=True)
     found = Salvage()
+    found.missing_bytes = missing_bytes
     db = _connection(copy, key)
     try:
         _look_through(db, found)
@@ -124,14 +131,27 @@ def _play_log(copy: Path, key: StoreKey | None) -> None:
             db.close()
 
 
+def _missing_bytes(copy: Path) -> int:
+    """How much of the file was cut off, as far as its first page can be believed."""
+    with copy.open("rb") as file:
+        head = file.read(100)
+    # SQLite's own rule: the number of pages counts if it was written with the newest change.
+    if len(head) < 100 or not head.startswith(_MAGIC) or head[24:28] != head[92:96]:
+        return 0
+    return max(0, int.from_bytes(head[28:32], "big") * _page_bytes(head) - copy.stat().st_size)
+
+
+def _page_bytes(head: bytes) -> int:
+    page = int.from_bytes(head[16:18], "big") if head.startswith(_MAGIC) else PAGE_BYTES
+    page = 65_536 if page == 1 else page
+    return page if page in _PAGE_SIZES else PAGE_BYTES
+
+
 def _give_new_first_page(copy: Path) -> None:
     """Give the plain copy a first page that leads nowhere: nothing that follows needs its own."""
     size = copy.stat().st_size
     with copy.open("r+b") as file:
-        head = file.read(100)
-        page = int.from_bytes(head[16:18], "big") if head.startswith(_MAGIC) else PAGE_BYTES
-        page = 65_536 if page == 1 else page
-        page = page if page in _PAGE_SIZES else PAGE_BYTES
+        page = _page_bytes(file.read(100))
         pages = -(-size // page)
         file.seek(0)
         file.write(_first_page(copy.parent, page, pages))
@@ -282,6 +302,8 @@ def _is_name(row: Row) -> bool:
 
 
 def _is_index_of_names(row: Row) -> bool:
+    if row[0] in _SEARCH_SETTINGS:
+        return False
     return isinstance(row[0], str) and isinstance(row[1], int) and row[2] is row[3] is None
 
 
