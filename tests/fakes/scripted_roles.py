@@ -15,6 +15,7 @@ from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.runnable import Work
 from perdure.engine.turns.companion import Companion
 from perdure.errors import ConfigError, HeadConflict, SessionExists
+from perdure.events.scope import scope
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry
 from perdure.session.flows.graph import Graph
@@ -34,7 +35,8 @@ TTL_MS = 60_000
 class ScriptedRoles:
     """A ``Roles``. `script` says what each role answers, turn by turn; `told` what each was told.
 
-    A role without a script cannot work. `running` counts the turns that run, by session.
+    A role without a script cannot work. `running` counts the turns that run, by session; `scopes`
+    are whose work each turn was said to be.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class ScriptedRoles:
     ) -> None:
         self.script = {role: deque(answers) for role, answers in script.items()}
         self.told: dict[str, list[str]] = {}
+        self.scopes: list[dict[str, str | int]] = []
         self.most_at_once: dict[str, int] = {}
         self._running: dict[str, int] = {}
         self._store = store
@@ -80,6 +83,7 @@ class ScriptedRoles:
     async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
         """One commit for the turn's beginning, one for its end."""
         role = session.rpartition("__")[2]
+        self.scopes.append(dict(scope()))
         self.told.setdefault(role, []).append(message)
         lease = await self._store.acquire_lease(session, "me", TTL_MS)
         try:

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 
 from perdure.apps.cli.exits import DONE, FAILED, INTERRUPTED, exit_code_of
+from perdure.apps.logs import set_up_logs
 from perdure.apps.terminal.output import (
     OutputClosed,
     close_streams,
@@ -64,6 +65,7 @@ def _ended(words: list[str]) -> int:
 
 
 def _run(words: list[str]) -> int:
+    set_up_logs(os.environ, sys.stderr)
     # By name: what reads a command line takes longer to load than this module takes to run.
     code: int = importlib.import_module("perdure.apps.cli.program").run(words)
     return code

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from perdure.engine.flows.joined import ClaimLost, Ground, JoinedTurn
@@ -24,6 +24,7 @@ from perdure.engine.flows.rules.improvement import (
 from perdure.engine.flows.rules.parts import NodePart, Part, ReflectionPart
 from perdure.engine.flows.rules.runnable import Work, runnable
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError
+from perdure.events.scope import within
 from perdure.session.clock import Clock
 from perdure.session.flows.kinds import (
     FeedbackAsked,
@@ -210,10 +211,11 @@ class FlowRunner:
         while True:
             turn = JoinedTurn(self._ground, part, lambda: self._roles.last_answer(part.session))
             try:
-                if message is None:
-                    await self._roles.recover(part.session, turn)
-                else:
-                    await self._roles.begin(part.session, message, turn)
+                with _work_of(self._journal.flow, part):
+                    if message is None:
+                        await self._roles.recover(part.session, turn)
+                    else:
+                        await self._roles.begin(part.session, message, turn)
             except (ClaimLost, LeaseLost):
                 return  # somebody else was faster; what is left to do shows in the log
             except LeaseHeld as error:
@@ -263,3 +265,9 @@ def _told(error: Exception) -> str:
 
 async def _next(changes: AsyncIterator[None]) -> None:
     await anext(changes)
+
+
+def _work_of(flow: StreamId, part: NodePart | ReflectionPart) -> AbstractContextManager[None]:
+    """Whose work a turn is, for every span and log line."""
+    node = part.node if isinstance(part, NodePart) else None
+    return within(flow=flow, role=part.role, node=node)

@@ -57,6 +57,10 @@ async def test_a_line_of_roles_works_to_its_end(tmp_path: Path) -> None:
         "owner": ["owner-intake", "end build=>end"],
         "developer": ["build owner-intake=>build"],
     }
+    assert place.roles.scopes[:2] == [
+        {"flow": state.run.flow_id, "role": "owner", "node": "owner-intake"},
+        {"flow": state.run.flow_id, "role": "developer", "node": "build"},
+    ]
     digests = [d for held in state.digests.values() for d in held]
     assert [await place.store.blob(d) for d in digests] == [
         b"what is in plan.md",

@@ -1,0 +1,72 @@
+"""Log lines of the program itself."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from perdure.apps.logs import set_up_logs
+from perdure.errors import ConfigError
+from perdure.events.scope import within
+
+KEY = "sk-ant-" + "a1B2" * 8
+LOG = logging.getLogger("perdure.test")
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("perdure")
+    before = root.handlers[:], root.level, ours.level
+    yield
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    ours.setLevel(before[2])
+
+
+def written(asked: str) -> str:
+    stream = io.StringIO()
+    set_up_logs({"PERDURE_LOG": asked}, stream)
+    with within(flow="f", role="writer", session="s", turn=2):
+        LOG.info("two\nlines with %s", KEY)
+        logging.getLogger("library").info("of no concern")
+        try:
+            raise ValueError(f"no {KEY}")
+        except ValueError:
+            LOG.exception("it failed")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("asked", ["", "off"])
+def test_nothing_is_written_unless_asked_for(asked: str) -> None:
+    assert written(asked) == ""
+
+
+def test_a_line_says_whose_work_it_is_about() -> None:
+    first = written("info").splitlines()[0]
+    assert "info perdure.test: two lines with [redacted]" in first
+    assert first.endswith("flow=f role=writer session=s turn=2")
+
+
+def test_json_lines_are_for_programs() -> None:
+    first, second = map(json.loads, written("info,json").splitlines())
+    assert first["message"] == "two lines with [redacted]"
+    assert (first["level"], first["logger"]) == ("info", "perdure.test")
+    assert [first[name] for name in ("flow", "role", "session", "turn")] == ["f", "writer", "s", 2]
+    assert "ValueError" in second["trace"]
+
+
+@pytest.mark.parametrize("asked", ["debug", "info,json", "warning"])
+def test_no_secret_is_written_nor_what_libraries_chat_about(asked: str) -> None:
+    text = written(asked)
+    assert KEY not in text
+    assert "of no concern" not in text
+
+
+@pytest.mark.parametrize("asked", ["loud", "info,xml"])
+def test_what_there_is_not_is_an_error_that_says_what_there_is(asked: str) -> None:
+    with pytest.raises(ConfigError, match="debug, info, warning, error"):
+        set_up_logs({"PERDURE_LOG": asked}, io.StringIO())
