@@ -17,7 +17,7 @@ import msgspec
 from perdure.errors import Erased, IdempotencyMismatch, LeaseHeld, LeaseLost, SessionExists
 from perdure.session.codec import encode
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId
 from perdure.session.info import ForkPoint, SessionInfo, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
@@ -35,10 +35,15 @@ from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_h
 from perdure.stores.protocol import EMPTY, Commit, Committed, Lease, StreamState, Write
 from perdure.stores.sqlite.branches import node_seen
 from perdure.stores.sqlite.packing.contents import Packed
-from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Node, Stream, Tables
-
-MOST_STANDING = 1_000
-"""Streams the writer remembers between commits."""
+from perdure.stores.sqlite.rows import (
+    ENTRY_COLUMNS,
+    Node,
+    Stream,
+    Tables,
+    next_position,
+    remember,
+    standing,
+)
 
 _INHERITED = frozenset((Compaction.kind, ModelChange.kind, ThinkingChange.kind))
 _TURN_ENDS = frozenset((TurnStarted.kind, TurnFinished.kind))
@@ -85,11 +90,6 @@ INSERT INTO blob (namespace, digest, size, packing, content) VALUES (?, ?, ?, ?,
 ON CONFLICT DO NOTHING
 """
 
-# Positions of entries that retention removed are not given out again.
-_NEXT_POSITION = """
-SELECT max((SELECT coalesce(max(n), 0) FROM entry), (SELECT position FROM removed)) + 1
-"""
-
 _INSERT_COMMIT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?)"
 
 _KEEP_ALIAS = "INSERT OR REPLACE INTO alias VALUES (?, ?, ?)"
@@ -124,7 +124,7 @@ def append(tables: Tables, request: Request) -> Committed:
         replayed = _replayed(tables, key, request)
         if replayed is not None:
             return replayed
-    first = _next_position(tables)
+    first = next_position(tables) if key is not None else 0
     appended: list[tuple[Entry, ...]] = []
     begin = 0
     for write in commit.writes:
@@ -144,29 +144,6 @@ def namespace_number(tables: Tables, name: str) -> int:
     if number is None:
         number = tables.value("INSERT INTO namespace (name) VALUES (?) RETURNING no", name)
     return int(number)
-
-
-def _next_position(tables: Tables) -> int:
-    if tables.next_n is None:
-        tables.next_n = int(tables.value(_NEXT_POSITION))
-    return tables.next_n
-
-
-def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
-    """A stream as it stands in this transaction. Raises: SessionNotFound."""
-    found = tables.standing.get((namespace, stream))
-    if found is None:
-        found = tables.stream(namespace, stream)
-        _remember(tables, namespace, found)
-    return found
-
-
-def _remember(tables: Tables, namespace: str, stream: Stream) -> None:
-    if len(tables.standing) >= MOST_STANDING:
-        tables.standing.clear()
-    id_ = stream.state.header.id
-    tables.standing[namespace, id_] = stream
-    tables.stream_ids[stream.no] = id_
 
 
 def _replayed(tables: Tables, key: str, request: Request) -> Committed | None:
@@ -190,7 +167,7 @@ def _append_to_one(
         if write.create.fork is not None:
             check_origin(standing(tables, request.namespace, write.create.fork.stream).state)
         stream = created(tables, request.namespace, write.create)
-        _remember(tables, request.namespace, stream)
+        remember(tables, request.namespace, stream)
     else:
         stream = standing(tables, request.namespace, write.stream)
     head = stream.state.head
@@ -337,7 +314,7 @@ def placed(
 
     `chain` is its hash after this commit.
     """
-    entries, first = admission.entries, _next_position(tables)
+    entries, first = admission.entries, next_position(tables)
     growth = _Growth(tables, stream, first)
     tables.run_many(_INSERT_ENTRY, [growth.row(*row) for row in sealed])
     tables.next_n = first + len(entries)

@@ -49,6 +49,20 @@ _ENTRY_OF = "SELECT seq, run, ref, at, kind, v, body FROM entry WHERE stream = ?
 ENTRY_COLUMNS = "seq, run, ref, at, kind, v, body"
 """The columns that `Tables.entry` makes an entry of."""
 
+# Positions of entries that retention removed are not given out again.
+_NEXT = "max((SELECT coalesce(max(n), 0) FROM entry), (SELECT position FROM removed)) + 1"
+
+_NEXT_POSITION = f"SELECT {_NEXT}"
+
+# Every commit to a stream changes its hash, an erasure its epoch, a removal its namespace.
+_STILL_STANDS = f"""
+SELECT hash = ? AND epoch = ? AND owner IS ? AND until = ? AND namespace > 0, {_NEXT}
+FROM stream WHERE no = ?
+"""  # noqa: S608 - put together from constants
+
+MOST_STANDING = 1_000
+"""Streams the writer remembers between commits."""
+
 _MAX_SEQ = 2**63 - 1
 
 _header = msgspec.json.Decoder(StreamHeader)
@@ -143,7 +157,8 @@ class Tables:
 
     Numbers and the names they stand for are remembered; once committed they never change, so that
     only a rollback makes them wrong (`forget`). `standing` and `next_n` are the writer's: streams
-    as they stand and the next position, right as long as no other connection commits.
+    as they stand and the next position, right as long as no other connection commits. Once one
+    did, what was standing is `doubted`: to be looked at before it is used again.
     """
 
     db: Connection
@@ -151,6 +166,9 @@ class Tables:
     kind_numbers: dict[str, int] = field(default_factory=dict[str, int])
     stream_ids: dict[int, StreamId] = field(default_factory=dict[int, StreamId])
     standing: dict[tuple[str, StreamId], Stream] = field(
+        default_factory=dict[tuple[str, StreamId], Stream]
+    )
+    doubted: dict[tuple[str, StreamId], Stream] = field(
         default_factory=dict[tuple[str, StreamId], Stream]
     )
     next_n: int | None = None
@@ -168,8 +186,12 @@ class Tables:
         self.stream_ids.clear()
         self.forget_standing()
 
-    def forget_standing(self) -> None:
-        """Forget what a commit by somebody else makes wrong."""
+    def forget_standing(self, *, is_doubted: bool = False) -> None:
+        """Forget how streams stand; if it `is_doubted` only, they may stand so still."""
+        if is_doubted:
+            self.doubted.update(self.standing)
+        else:
+            self.doubted.clear()
         self.standing.clear()
         self.next_n = None
 
@@ -292,6 +314,50 @@ class Tables:
             return stream, seq
         number = self.value(_NEIGHBOUR_NUMBER, stream, named)
         return None if number is None else (int(number), seq)
+
+
+def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
+    """A stream as it stands in this transaction. Raises: SessionNotFound."""
+    found = tables.standing.get((namespace, stream))
+    if found is None:
+        doubted = tables.doubted.pop((namespace, stream), None)
+        if doubted is None or not _still_stands(tables, doubted):
+            found = tables.stream(namespace, stream)
+        else:
+            found = doubted
+        remember(tables, namespace, found)
+    return found
+
+
+def _still_stands(tables: Tables, stream: Stream) -> bool:
+    """Nobody touched `stream` since it was read: one look instead of reading it all again.
+
+    It tells the next position besides, which the same commits make unknown.
+    """
+    state = stream.state
+    row = tables.row(_STILL_STANDS, state.hash, state.epoch, stream.owner, stream.until, stream.no)
+    if row is None or not row[0]:
+        return False
+    if tables.next_n is None:
+        tables.next_n = int(row[1])
+    return True
+
+
+def remember(tables: Tables, namespace: str, stream: Stream) -> None:
+    """Let the writer know how `stream` stands."""
+    if len(tables.standing) + len(tables.doubted) >= MOST_STANDING:
+        tables.standing.clear()
+        tables.doubted.clear()
+    id_ = stream.state.header.id
+    tables.standing[namespace, id_] = stream
+    tables.stream_ids[stream.no] = id_
+
+
+def next_position(tables: Tables) -> int:
+    """The position of the entry that is written next."""
+    if tables.next_n is None:
+        tables.next_n = int(tables.value(_NEXT_POSITION))
+    return tables.next_n
 
 
 def info_of_row(row: Row) -> SessionInfo:

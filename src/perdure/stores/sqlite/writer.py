@@ -155,7 +155,7 @@ class Writer:
         run("BEGIN IMMEDIATE")
         version = self._tables.value("PRAGMA data_version")
         if version != self._version:
-            self._tables.forget_standing()
+            self._tables.forget_standing(is_doubted=True)
             self._version = version
         outcomes = [self._one(job) for job in group]
         try:

@@ -1,0 +1,88 @@
+"""What an append costs, and what it notices, when somebody else has committed to the same file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from perdure.errors import LeaseLost
+from perdure.session.codec import new_tree
+from perdure.session.ids import StreamId
+from perdure.session.messages import user
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.store import SqliteStore
+from tests.fakes.raw_database import raw_database
+from tests.fakes.streams import S, create, say
+
+Statements = list[str]
+
+
+@pytest.fixture
+async def statements(store: SqliteStore) -> Statements:
+    """What the writer of `store` runs from now on."""
+    ran: Statements = []
+    await create(store, S)
+    await say(store, "first")
+
+    def traced(_: object, sql: str, __: object) -> bool:
+        ran.append(" ".join(sql.split()[:2]))
+        return True
+
+    def trace(tables: Tables) -> None:
+        cast("Any", tables.db).set_exec_trace(traced)
+
+    await store._write(trace)  # pyright: ignore[reportPrivateUsage] - the connection of the writer
+    ran.clear()
+    return ran
+
+
+def touch(path: Path) -> None:
+    """Commit something that is nothing to the session."""
+    with raw_database(path) as other:
+        other.execute("UPDATE namespace SET name = name")
+
+
+async def test_a_commit_of_somebody_else_costs_an_append_one_statement(
+    store: SqliteStore, path: Path, statements: Statements
+) -> None:
+    await say(store, "alone")
+    alone, statements[:] = len(statements), []
+    touch(path)
+
+    await say(store, "beside others")
+
+    assert len(statements) == alone + 1, statements
+    assert [entry.seq for entry in await store.entries(S)] == [0, 1, 2]
+
+
+async def test_what_somebody_else_did_to_the_session_is_noticed(
+    store: SqliteStore, path: Path, statements: Statements
+) -> None:
+    lease = await store.acquire_lease(S, "me", 1_000)
+    await say(store, "mine")
+    with raw_database(path) as other:
+        other.execute("UPDATE stream SET epoch = epoch + 1, owner = 'they'")
+
+    write = Write(stream=S, entries=(new_tree(user("late")),), lease=lease)
+    with pytest.raises(LeaseLost):
+        await store.commit(Commit(writes=(write,), at=1))
+    assert "SELECT s.no," in statements
+
+
+async def test_a_session_nobody_touched_stays_right_through_many_others(
+    store: SqliteStore, path: Path, statements: Statements
+) -> None:
+    others = [StreamId(f"other-{number}") for number in range(5)]
+    for stream in others:
+        await create(store, stream)
+    for number in range(4):
+        for stream in (S, *others):
+            touch(path)
+            await say(store, f"{stream} {number}", stream=stream)
+
+    assert (await store.verify()).problems == ()
+    assert [(await store.state(stream)).head for stream in (S, *others)] == [4, *[3] * 5]
+    assert statements
