@@ -26,6 +26,7 @@ from perdure.session.flows.kinds import ConsentMode, FlowImported, FlowStarted
 from perdure.session.flows.run import FeedbackContext, FlowState
 from perdure.session.ids import StreamId, stream_id
 from perdure.session.info import StreamHeader
+from perdure.session.ledger import InterruptPolicy
 from perdure.stores.protocol import Commit, Write
 
 STANDARD = FeedbackContext("standard")
@@ -35,11 +36,13 @@ class Flows:
     """The flows of the store of `runtime`, whose agents are their roles.
 
     A role instance works under the agent whose id is its own (``developer_2``), else its base
-    role's (``developer``). Ends with its ``async with``; what still runs is suspended then.
+    role's (``developer``). `on_interrupt` is what becomes of an answer that its process died in,
+    where the agent does not say anything but the default. Ends with its ``async with``.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, *, on_interrupt: InterruptPolicy = "continue") -> None:
         self._host = runtime.host
+        self._on_interrupt: InterruptPolicy = on_interrupt
         self._store = runtime.host.store
         self._waker = Waker(self._store.backend)
 
@@ -150,7 +153,7 @@ class Flows:
 
     async def _run(self, journal: Journal) -> FlowState:
         ground, library = place_of(await journal.state()).ground(journal)
-        roles = RoleTurns(self._host, journal, ground.record, library)
+        roles = RoleTurns(self._host, journal, ground.record, library, self._on_interrupt)
         clock = self._store.outside.clock
         runner = FlowRunner(ground, roles, clock, lambda: self._waker.wakes(journal.flow))
         return await runner.run()

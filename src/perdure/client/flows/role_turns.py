@@ -7,12 +7,12 @@ base role's; what the flow configures for the role goes before what the agent sa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 
 import msgspec
 
-from perdure.client.agents.agent import Agent, agent_of
+from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.running import Running
 from perdure.client.agents.turn import Signals
@@ -21,6 +21,7 @@ from perdure.client.flows.consent import consent_judge
 from perdure.engine.flows.files.contracts import contracts
 from perdure.engine.flows.files.readings import Library
 from perdure.engine.flows.files.record import RecordFolder
+from perdure.engine.flows.joined import ClaimLost
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork
 from perdure.engine.flows.rules.runnable import Work
@@ -30,12 +31,20 @@ from perdure.engine.flows.telling.entry import Reading, entry_message
 from perdure.engine.flows.telling.reflection import read_findings, reflection_message
 from perdure.engine.turns.companion import Companion
 from perdure.engine.turns.recovery import give_up
-from perdure.errors import ConfigError, SessionExists, SessionNotFound, TurnOpen
+from perdure.errors import (
+    ConfigError,
+    InvalidTransition,
+    McpUnavailable,
+    SessionExists,
+    SessionNotFound,
+    TurnOpen,
+)
 from perdure.session.codec import body_of, new_side
 from perdure.session.flows.graph import base_role
 from perdure.session.flows.run import ConsentState, FlowState, RoleConfiguration
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
+from perdure.session.ledger import InterruptPolicy
 from perdure.session.messages import MESSAGE, user
 from perdure.session.notes import SessionStarted
 from perdure.stores.protocol import Commit, Write
@@ -48,7 +57,12 @@ class RoleTurns:
     """A ``Roles`` (`engine.flows.roles`)."""
 
     def __init__(
-        self, host: Host, journal: Journal, record: RecordFolder, library: Library
+        self,
+        host: Host,
+        journal: Journal,
+        record: RecordFolder,
+        library: Library,
+        on_interrupt: InterruptPolicy,
     ) -> None:
         self._host = host
         self._store = host.store.backend
@@ -56,6 +70,7 @@ class RoleTurns:
         self._journal = journal
         self._record = record
         self._library = library
+        self._on_interrupt: InterruptPolicy = on_interrupt
         self._at_work: dict[StreamId, Signals] = {}
 
     async def session(self, state: FlowState, role: str) -> StreamId:
@@ -63,8 +78,8 @@ class RoleTurns:
         id = session_of(state, role)
         if role in state.sessions:
             return id
-        agent = self._agent(role)
         place = detected(Workspace(working_dir=state.run.workspace_root))
+        agent = await self._equipped(role, place)
         prompt = await self._bundle(state, role, agent.system_prompt(place))
         header = StreamHeader(
             id=id,
@@ -127,6 +142,8 @@ class RoleTurns:
             try:
                 await running.new_turn(user(message), (), signals)
             except TurnOpen:
+                if self._is_running(await self._journal.state(), session):
+                    raise ClaimLost(session) from None  # it is to be recovered, not given up
                 await give_up(running.environment.claim)
                 await running.new_turn(user(message), (), Signals(companion))
 
@@ -134,7 +151,11 @@ class RoleTurns:
         """See ``Roles``."""
         running = await self._running(session)
         with self._working(session, companion) as signals:
-            await running.lost_turn(signals)
+            try:
+                await running.lost_turn(signals)
+            except InvalidTransition:  # whose it was has ended it, just now
+                if await self.is_open(session):
+                    raise
 
     async def stop(self, session: StreamId) -> None:
         """See ``Roles``."""
@@ -142,6 +163,13 @@ class RoleTurns:
             self._at_work[session].stopping.ask()
 
     # ------------------------------------------------------------ inside
+
+    def _is_running(self, state: FlowState, session: StreamId) -> bool:
+        phase = state.run.improvement_phase
+        nodes = (state.graph.node(id) for id in state.run.running_nodes)
+        roles = [node.role for node in nodes if node is not None]
+        roles += phase.running_roles if phase is not None else ()
+        return session in (session_of(state, role) for role in roles)
 
     @contextmanager
     def _working(self, session: StreamId, companion: Companion) -> Generator[Signals]:
@@ -151,6 +179,19 @@ class RoleTurns:
             yield signals
         finally:
             del self._at_work[session]
+
+    async def _equipped(
+        self, role: str, place: Workspace, wanted: Collection[str] | None = None
+    ) -> Agent:
+        """The agent of `role` with the tools of its MCP servers.
+
+        Raises: ConfigError, also when one of them cannot be used.
+        """
+        agent = self._agent(role)
+        try:
+            return await self._host.servers.equipped(agent, place.working_dir, wanted)
+        except McpUnavailable as error:
+            raise ConfigError(str(error)) from error
 
     async def _running(self, session: StreamId) -> Running:
         """What runs the turns of `session`, as its role is configured now.
@@ -163,10 +204,11 @@ class RoleTurns:
         started = body_of(notes[0]) if notes else None
         if not isinstance(started, SessionStarted):
             raise ConfigError(f"session {session!r} is none of a role")
-        registry = self._agent(role).registry
-        agent = configured(agent_of(started.agent or {}, registry), state.roles.get(role))
         place = msgspec.convert(started.workspace or {}, Workspace)
         place = msgspec.structs.replace(place, working_dir=state.run.workspace_root)
+        snapshot = started.agent or {}
+        registry = (await self._equipped(role, place, tool_names(snapshot))).registry
+        agent = configured(agent_of(snapshot, registry), state.roles.get(role))
         judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
         return self._host.running(session, agent, place, prompt=started.system_prompt, judge=judge)
 
@@ -183,7 +225,7 @@ class RoleTurns:
         names = [role, base_role(role), *([OWNER] if role == FEEDBACK_ROLE else [])]
         for name in names:
             if name in agents:
-                return as_role(agents[name])
+                return as_role(agents[name], self._on_interrupt)
         known = ", ".join(sorted(agents)) or "none"
         raise ConfigError(
             f"role {role!r} has no agent: give the runtime one with the id {base_role(role)!r} "
@@ -202,12 +244,11 @@ def session_of(state: FlowState, role: str) -> StreamId:
     return StreamId(f"{state.run.flow_id}__{role}")
 
 
-def as_role(agent: Agent) -> Agent:
-    """`agent` as it works in flows: interrupted answers go on, and contexts are kept by node."""
-    on_interrupt = "continue" if agent.on_interrupt == "retry" else agent.on_interrupt
+def as_role(agent: Agent, on_interrupt: InterruptPolicy) -> Agent:
+    """`agent` as it works in flows, its context kept by node."""
     return msgspec.structs.replace(
         agent,
-        on_interrupt=on_interrupt,
+        on_interrupt=on_interrupt if agent.on_interrupt == "retry" else agent.on_interrupt,
         compaction=msgspec.structs.replace(agent.compaction, strategy="node"),
         limits=msgspec.structs.replace(agent.limits, max_turns=MOST_TURNS),
     )

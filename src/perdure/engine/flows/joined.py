@@ -22,7 +22,7 @@ from perdure.engine.turns.companion import Beside
 from perdure.session.codec import new_side
 from perdure.session.entries import NewEntry, Sibling
 from perdure.session.flows.graph import base_role
-from perdure.session.flows.kinds import WorkflowChanged
+from perdure.session.flows.kinds import RepairAsked, WorkflowChanged
 from perdure.session.flows.run import FlowState
 from perdure.session.ledger import ToolFinished, TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE, decode_message
@@ -57,12 +57,19 @@ class Ground:
 
 
 class JoinedTurn:
-    """A ``Companion``: one turn of `part`."""
+    """A ``Companion``: one turn of `part`, which puts right what `repair` asks for, if it does."""
 
-    def __init__(self, ground: Ground, part: Part, last_answer: LastAnswer) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        part: Part,
+        last_answer: LastAnswer,
+        repair: RepairAsked | None = None,
+    ) -> None:
         self._ground = ground
         self._part = part
         self._last_answer = last_answer
+        self._repair = repair
         self._answer: str | None = None
         self._is_denied = False
 
@@ -100,16 +107,16 @@ class JoinedTurn:
                 self._is_denied = self._is_denied or outcome.error_code == NOT_APPROVED
 
     def _claim(self, state: FlowState) -> tuple[SideBody, ...]:
-        if self._part.repair(state) is not None:
+        if self._repair is not None and self._part.repair(state) == self._repair:
             return ()  # it runs already, and goes on
-        claim = self._part.claim(state)
+        claim = None if self._repair is not None else self._part.claim(state)
         if claim is None:
             raise ClaimLost(self._part.role)
         return (claim,)
 
     def _entered(self, state: FlowState, entries: Sequence[NewEntry]) -> tuple[NewEntry, ...]:
         """Where in its session a node begins; a repair goes on in the node that it is about."""
-        if not isinstance(self._part, NodePart) or self._part.repair(state) is not None:
+        if not isinstance(self._part, NodePart) or self._repair is not None:
             return ()
         places = [n for n, entry in enumerate(entries) if entry.kind == MESSAGE]
         note = NodeEntered(self._part.node, state.run.flow_id)

@@ -45,7 +45,7 @@ class Roles(Protocol):
         ...
 
     async def recover(self, session: StreamId, companion: Companion) -> None:
-        """Run the open turn of a process that is gone to its end.
+        """Run the open turn of a process that is gone to its end; nothing when it is closed.
 
         Raises: LeaseHeld while that process lives; what `companion` raises.
         """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import Any
 
 from perdure.engine.flows.joined import ClaimLost, Ground, JoinedTurn
@@ -31,6 +32,7 @@ from perdure.session.flows.kinds import (
     FlowCompleted,
     ImprovementParked,
     NodeParked,
+    RepairAsked,
     WorkflowChanged,
 )
 from perdure.session.flows.run import FlowState
@@ -202,14 +204,20 @@ class FlowRunner:
         state = await self._journal.state()
         repair = part.repair(state)
         if repair is not None:
-            await self._turns(part, repair.message)
+            await self._turns(part, repair.message, repair)
         elif self._is_running(state, part):
             await self._park(state, _parked(part, NO_TURN))
 
-    async def _turns(self, part: NodePart | ReflectionPart, message: str | None) -> None:
+    async def _turns(
+        self,
+        part: NodePart | ReflectionPart,
+        message: str | None,
+        repair: RepairAsked | None = None,
+    ) -> None:
         """The turn that `message` begins (None: the open one), and its repairs."""
         while True:
-            turn = JoinedTurn(self._ground, part, lambda: self._roles.last_answer(part.session))
+            last_answer = partial(self._roles.last_answer, part.session)
+            turn = JoinedTurn(self._ground, part, last_answer, repair)
             try:
                 with _work_of(self._journal.flow, part):
                     if message is None:

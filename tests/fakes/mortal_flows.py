@@ -1,0 +1,170 @@
+"""Flows of two and of three roles with tools, and ways to die in the middle of them.
+
+Run by the crash tests both in child processes, which kill themselves, and in the test's own, which
+takes over. What roles answer depends on the request alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, cast
+
+import msgspec
+
+import perdure
+from perdure.client.store import Store
+from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
+from perdure.models.scripted import ScriptedModel
+from perdure.session.flows.run import FlowRun, FlowState
+from perdure.stores.protocol import Commit, Committed, SessionStore
+from tests.fakes.two_tools import Death, MortalStore, Reaper
+
+FLOW = "the-flow"
+RECORD = "record"
+
+Kind = Literal["two", "three"]
+
+
+class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: where it keeps things, which flow it is, where it dies."""
+
+    folder: str
+    kind: Kind = "two"
+    death: Death = Death()
+
+    @property
+    def address(self) -> str:
+        """The store's."""
+        return f"sqlite:///{self.folder}/log.db"
+
+
+class _Counted(MortalStore):
+    """Tells each commit that is done on a file descriptor."""
+
+    def __init__(self, store: SessionStore, reaper: Reaper, told: int | None) -> None:
+        super().__init__(store, reaper, None)
+        self._told = told
+
+    async def commit(self, commit: Commit) -> Committed:
+        self._reaper.pass_by("before_commit")
+        committed = await self._store.commit(commit)
+        if self._told is not None:
+            os.write(self._told, b"commit\n")
+        self._reaper.pass_by("after_commit")
+        return committed
+
+
+GRAPHS: dict[Kind, perdure.Graph] = {
+    "two": perdure.Graph(
+        "two roles",
+        (
+            perdure.FlowNode("owner-intake", "owner"),
+            perdure.FlowNode("build", "developer"),
+            perdure.FlowNode("end", "owner"),
+        ),
+        (perdure.FlowEdge("owner-intake", "build"), perdure.FlowEdge("build", "end")),
+    ),
+    "three": perdure.Graph(
+        "three roles",
+        (
+            perdure.FlowNode("owner-intake", "owner"),
+            perdure.FlowNode("build", "developer"),
+            perdure.FlowNode("review", "reviewer"),
+            perdure.FlowNode("end", "owner"),
+        ),
+        (
+            perdure.FlowEdge("owner-intake", "build"),
+            perdure.FlowEdge("build", "review"),
+            perdure.FlowEdge("review", "end"),
+        ),
+    ),
+}
+
+_CLOSE = Say("```handoff\ntype: forward-pass-closed\n```")
+_ASK = Say("Shall it be closed?\n```handoff\ntype: prompt-human\n```")
+
+
+def _hands(at: str, file: str, target: str) -> list[Reply]:
+    """Write `file` with a tool, then hand it over."""
+    call = CallTools((ScriptedCall("write_note", f'{{"name": "{file}"}}'),))
+    block = f"```handoff\ntarget_node_id: {target}\nartifact_path: {file}\n```"
+    return [
+        Reply(when=When(user_contains=at, after="user"), steps=(call,)),
+        Reply(when=When(user_contains=at), steps=(Say(block),)),
+    ]
+
+
+RULES: dict[Kind, list[Reply]] = {
+    "two": [
+        *_hands("`owner-intake` started", "plan.md", "build"),
+        *_hands("`build` started", "done.md", "end"),
+        Reply(when=When(user_contains="`end` started"), steps=(_CLOSE,)),
+    ],
+    "three": [
+        *_hands("`owner-intake` started", "plan.md", "build"),
+        *_hands("`build` started", "one.md", "review"),
+        *_hands("`review` started", "no.md", "build"),  # it is sent back once
+        *_hands("`build` resumed", "two.md", "review"),
+        *_hands("`review` resumed", "yes.md", "end"),
+        Reply(when=When(user_contains="`end` started"), steps=(_ASK,)),
+        Reply(when=When(user_contains="close it"), steps=(_CLOSE,)),
+    ],
+}
+
+
+async def finished(plan: FlowPlan, store: Store, told: int | None = None) -> FlowRun:
+    """Begin the flow or go on with it, up to its end, answering what is asked of a person."""
+    reaper = Reaper(plan.death)
+    store.backend = cast("SessionStore", _Counted(store.backend, reaper, told))
+    # An answer that is begun anew is the one that would have come.
+    flows = perdure.Flows(_runtime(plan, store), on_interrupt="retry")
+    async with flows:
+        flow = await _begun(plan, flows)
+        while (run := await flow.run()).status != "completed":
+            for waiting in await flow.waiting():
+                assert waiting.topic != "autonomous-abort", waiting.text
+                if waiting.topic == "prompt-human":
+                    await _unless_done(flow.reply("close it", waiting.target))
+                if waiting.topic == "improvement-choice":
+                    await _unless_done(flow.choose_improvement("none"))
+    return run
+
+
+async def _begun(plan: FlowPlan, flows: perdure.Flows) -> perdure.Flow:
+    try:
+        return await flows.open(FLOW)
+    except perdure.SessionNotFound:
+        try:
+            return await flows.start(
+                GRAPHS[plan.kind],
+                id=FLOW,
+                workspace=plan.folder,
+                record_folder=RECORD,
+                project="p",
+            )
+        except perdure.SessionExists:  # another process was faster
+            return await flows.open(FLOW)
+
+
+async def _unless_done(answering: Awaitable[FlowState]) -> None:
+    with suppress(perdure.FlowRefusal):  # another process answered
+        await answering
+
+
+def _runtime(plan: FlowPlan, store: Store) -> perdure.Runtime:
+    @perdure.tool(effect="write", on_unknown="retry")
+    async def write_note(name: str) -> str:
+        """Write a note into the record folder; the same one if it is there already."""
+        (Path(plan.folder) / RECORD / name).write_text(f"what {name} says")
+        return f"wrote {name}"
+
+    scenario = Scenario(name="flow", rules=tuple(RULES[plan.kind]))
+    models = ScriptedModel(scenario, clock=store.outside.clock)
+    agents = [
+        perdure.Agent(role, model="scripted:flow", tools=[write_note])
+        for role in GRAPHS[plan.kind].roles
+    ]
+    return perdure.Runtime(store, agents, models=models)
