@@ -14,7 +14,9 @@ FOREIGN = (
     "httpx",
     "httpx2",
     "keyring",
+    "mcp",
     "openai",
+    "opentelemetry",
     "psycopg",
     "pydantic",
     "pydantic_ai",
@@ -31,6 +33,15 @@ PROGRAMS = {
     "async def main():\n"
     "    async with perdure.open('memory:') as store:\n"
     "        await (await store.create()).append(perdure.user('hi'))\n"
+    "asyncio.run(main())",
+    "a turn": "import perdure, asyncio\n"
+    "async def main():\n"
+    "    async with perdure.open('memory:') as store:\n"
+    "        server = perdure.McpServer(name='u', command='no')\n"
+    "        agent = perdure.Agent('a', mcp_servers=[server], tools=['read_file'])\n"
+    "        async with perdure.Runtime(store) as runtime:\n"
+    "            chat = await runtime.start(agent, tools=['read_file'])\n"
+    "            await chat.send('hi')\n"
     "asyncio.run(main())",
 }
 
