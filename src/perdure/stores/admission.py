@@ -52,6 +52,7 @@ _WELL_FORMED = frozenset(
 """Kind, lane and version of nearly every entry, which then need no second look."""
 
 _json = msgspec.json.Decoder(msgspec.Raw)
+_header = msgspec.json.Decoder(StreamHeader)
 
 
 class Admission(msgspec.Struct, frozen=True):
@@ -86,8 +87,9 @@ class Shared(msgspec.Struct, frozen=True):
 def check_commit(commit: Commit) -> None:
     """Check what can be said about `commit` without looking at a stream.
 
-    Raises: InvalidEntry when there is no write, when two are of one stream, or when one has
-    nothing to append, to create or to expect. ValueError when a new stream's id is not one.
+    Raises: InvalidEntry when there is no write, when two are of one stream, when one has nothing
+    to append, to create or to expect, or when a header or the idempotency key holds what nobody
+    could read again. ValueError when a new stream's id is not one.
     """
     if not commit.writes:
         raise InvalidEntry("the commit holds no write")
@@ -95,6 +97,9 @@ def check_commit(commit: Commit) -> None:
         raise InvalidEntry("two writes of the commit are of one stream; make them one")
     if commit.at not in _TIMES:
         raise InvalidEntry(f"the commit's time {commit.at} is out of range")
+    if commit.idempotency_key is not None and not _is_text(commit.idempotency_key):
+        reason = f"an idempotency key is text, not {commit.idempotency_key!r:.60}"
+        raise InvalidEntry(reason, told=reason)
     for write in commit.writes:
         _check_write(write)
 
@@ -103,10 +108,20 @@ def _check_write(write: Write) -> None:
     if write.create is not None:
         if stream_id(write.create.id) != write.stream:
             raise ValueError(f"the header of {write.create.id!r} cannot create {write.stream!r}")
+        _check_birth(write.create)
         return
     is_check = write.expected_head is not None or write.expected_leaf is not msgspec.UNSET
     if not write.entries and not is_check:
         raise InvalidEntry(f"the write to {write.stream!r} holds no entry and expects nothing")
+
+
+def _check_birth(header: StreamHeader) -> None:
+    # A header of other types would be written, and then make every list of the store unreadable.
+    try:
+        _header.decode(encode(header))
+    except msgspec.MsgspecError as error:
+        reason = f"the session cannot be created: its header does not hold what it has to ({error})"
+        raise InvalidEntry(reason, told=reason) from error
 
 
 def opened(
@@ -353,9 +368,9 @@ def _check_form(new: NewEntry) -> None:
         raise InvalidEntry(f"a {new.kind} entry is of the {known} lane, not of the {new.lane} lane")
 
 
-def _is_text(text: str) -> bool:
+def _is_text(text: object) -> bool:
     try:
-        return bool(text.encode())
+        return isinstance(text, str) and bool(text.encode())
     except UnicodeEncodeError:
         return False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -341,3 +343,28 @@ def test_anything_is_either_refused_or_admitted_by_the_rules(
                 asked.lane,
                 asked.body,
             )
+
+
+NOT_TEXT: Any = 5
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        StreamHeader(S, 5, subject=NOT_TEXT),
+        StreamHeader(S, 5, title=NOT_TEXT),
+        StreamHeader(S, 5, cwd=NOT_TEXT),
+        StreamHeader(S, NOT_TEXT, origin=NOT_TEXT),
+        StreamHeader(S, 5, title="\udcff"),
+    ],
+)
+def test_a_header_that_nobody_could_read_again_is_refused(header: StreamHeader) -> None:
+    with pytest.raises(InvalidEntry):
+        check_commit(Commit(writes=(Write(stream=S, create=header),), at=1))
+
+
+@pytest.mark.parametrize("key", [b"x", 5, "\udcff", ""])
+def test_an_idempotency_key_is_text(key: Any) -> None:
+    write = Write(stream=S, create=StreamHeader(S, 5))
+    with pytest.raises(InvalidEntry, match="an idempotency key is text, not"):
+        check_commit(Commit(writes=(write,), at=1, idempotency_key=key))
