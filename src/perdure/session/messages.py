@@ -8,7 +8,7 @@ keeps them.
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
@@ -19,6 +19,8 @@ MESSAGE = "message"
 """Kind of an entry whose body is a `Message`."""
 
 MESSAGE_VERSION = 1
+
+_T = TypeVar("_T")
 
 Role = Literal["system", "context", "user", "assistant", "tool"]
 StopReason = Literal["stop", "length", "tool_calls", "content_filter", "aborted", "error"]
@@ -188,24 +190,44 @@ def _made(content: object, *others: type[Part]) -> Part:
 
 def system(text: str) -> Message:
     """Instructions."""
-    return Message("system", (TextPart(text),))
+    return Message("system", (_made(text),))
 
 
 def thinking(text: str) -> ThinkingPart:
     """Reasoning, as a part of an assistant message."""
-    return ThinkingPart(text)
+    return ThinkingPart(_checked(text, str, "the text of a thought"))
 
 
 def tool_call(call_id: str, name: str, args: dict[str, object] | None = None) -> ToolCallPart:
     """A request to run a tool, as a part of an assistant message."""
-    return ToolCallPart(call_id, name, args or {})
+    return ToolCallPart(
+        _checked(call_id, str, "the id of a tool call"),
+        _checked(name, str, "the name of a tool"),
+        {} if args is None else _checked(args, dict, "the arguments of a tool call"),
+    )
 
 
 def tool_result(
     call_id: str, text: str, *, is_error: bool = False, name: str | None = None
 ) -> Message:
     """The message that answers the tool call `call_id`."""
-    return Message("tool", (ToolResultPart(call_id, text, is_error=is_error, name=name),))
+    part = ToolResultPart(
+        _checked(call_id, str, "the id of a tool call"),
+        _checked(text, str, "the result of a tool"),
+        is_error=_checked(is_error, bool, "is_error"),
+        name=None if name is None else _checked(name, str, "the name of a tool"),
+    )
+    return Message("tool", (part,))
+
+
+def _checked(value: _T, kind: type, what: str) -> _T:
+    """`value`, if it is one; else it would be stored, and never be read or sent.
+
+    Raises: TypeError.
+    """
+    if isinstance(value, kind):
+        return value
+    raise TypeError(f"{what} is a {kind.__name__}, not {type(value).__name__}")
 
 
 _encoder = msgspec.json.Encoder()

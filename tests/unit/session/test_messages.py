@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -115,6 +116,30 @@ def test_parts_are_looked_for_wherever_bodies_have_them() -> None:
     for body in (message, b'{"partial":' + message + b"}", b'{"retained":[' + message + b"]}"):
         assert b'{"type":"unknown","raw":' + part + b"}" in with_unknown_parts(body)
     assert with_unknown_parts(b'{"a": 1.50}') == b'{"a":1.50}'
+
+
+NOT_TEXT: Any = 5
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: tool_result("c1", NOT_TEXT), "the result of a tool is a str, not int"),
+        (lambda: tool_result(NOT_TEXT, "x"), "the id of a tool call is a str, not int"),
+        (lambda: tool_result("c1", "x", is_error=NOT_TEXT), "is_error is a bool, not int"),
+        (lambda: tool_result("c1", "x", name=NOT_TEXT), "the name of a tool is a str, not int"),
+        (lambda: tool_call(NOT_TEXT, "x"), "the id of a tool call is a str, not int"),
+        (lambda: tool_call("c1", NOT_TEXT), "the name of a tool is a str, not int"),
+        (lambda: tool_call("c1", "x", NOT_TEXT), "the arguments of a tool call is a dict, not int"),
+        (lambda: thinking(NOT_TEXT), "the text of a thought is a str, not int"),
+        (lambda: system(NOT_TEXT), "a message is made of text, not of int"),
+    ],
+)
+def test_a_part_that_nobody_could_read_again_is_not_made(
+    make: Callable[[], object], told: str
+) -> None:
+    with pytest.raises(TypeError, match=told):
+        make()
 
 
 @pytest.mark.parametrize("content", [5, None, {"a": 1}, ["a"], b"a"])
