@@ -60,6 +60,8 @@ def configured_key(
     if "PERDURE_KEY" in environment:
         return _key_in(environment["PERDURE_KEY"], "PERDURE_KEY", address)
     if "PERDURE_KEY_FILE" in environment:
+        if not environment["PERDURE_KEY_FILE"]:
+            raise KeyMissing(address, "PERDURE_KEY_FILE is empty")
         return key_in_file(Path(environment["PERDURE_KEY_FILE"]), address)
     return None
 

@@ -81,6 +81,15 @@ async def open(
         yield store
 
 
+def _check_namespace(namespace: str) -> None:
+    try:
+        is_one = isinstance(namespace, str) and bool(namespace.encode())  # pyright: ignore[reportUnnecessaryIsInstance] - a mistake is told, not kept in every key
+    except UnicodeEncodeError:
+        is_one = False
+    if not is_one:
+        raise ConfigError(f"{namespace!r:.60} is no namespace: give it a name")
+
+
 async def opened(
     address: str | None,
     namespace: str,
@@ -93,6 +102,7 @@ async def opened(
     Raises: as `open`.
     """
     address = address or default_address(os.environ, sys.platform)
+    _check_namespace(namespace)
     scheme, colon, _ = address.partition(":")
     if not colon or scheme not in _BACKENDS:
         raise ConfigError(

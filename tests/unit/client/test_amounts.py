@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,12 @@ def test_what_is_outside_the_range_is_refused_without_repeating_it(value: int) -
         amount("limit", value, least=1)
 
     assert len(str(refused.value)) < 100
+
+
+@pytest.mark.parametrize("value", [1.5, "5", b"5", [5]])
+def test_what_is_no_whole_number_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"^limit is a whole number, not (float|str|bytes|list)$"):
+        amount("limit", value)
 
 
 async def first(session: Session, after: int) -> object:

@@ -52,6 +52,8 @@ def test_a_key_file_that_is_missing_or_damaged_is_no_plain_store(tmp_path: Path)
     file = tmp_path / "key"
     with pytest.raises(KeyMissing, match="No such file"):
         configured_key(None, {"PERDURE_KEY_FILE": str(file)}, ADDRESS)
+    with pytest.raises(KeyMissing, match="PERDURE_KEY_FILE is empty"):
+        configured_key(None, {"PERDURE_KEY_FILE": ""}, ADDRESS)
     file.write_bytes(b"\xff" * 40)
     file.chmod(0o600)
     with pytest.raises(KeyMissing, match="holds no key"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,13 @@ async def test_a_store_in_memory_lives_as_long_as_its_block() -> None:
         await session.append(user("hi"))
     with pytest.raises(StoreUnavailable):
         await session.path()
+
+
+@pytest.mark.parametrize("namespace", ["", "\udcff", 5, None])
+async def test_a_namespace_is_a_name(namespace: Any) -> None:
+    with pytest.raises(ConfigError, match="is no namespace: give it a name"):
+        async with open_store("memory:", namespace=namespace):
+            raise AssertionError("it was opened")
 
 
 async def test_time_and_randomness_can_be_given() -> None:
