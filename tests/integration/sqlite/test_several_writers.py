@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,8 +17,14 @@ from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.raw_database import raw_database
 from tests.fakes.streams import S, create, say
+from tests.integration.sqlite.conftest import Opener
 
 Statements = list[str]
+
+
+@pytest.fixture
+async def store(open_store: Opener) -> SqliteStore:
+    return await open_store(durability="full")
 
 
 @pytest.fixture
@@ -43,6 +50,13 @@ def touch(path: Path) -> None:
     """Commit something that is nothing to the session."""
     with raw_database(path) as other:
         other.execute("UPDATE namespace SET name = name")
+
+
+async def until_asked(statements: Statements) -> None:
+    """Until the writer has asked for the file."""
+    async with asyncio.timeout(10):
+        while "BEGIN IMMEDIATE" not in statements:  # noqa: ASYNC110 - said by another thread
+            await asyncio.sleep(0)
 
 
 async def test_a_commit_of_somebody_else_costs_an_append_one_statement(
@@ -86,3 +100,19 @@ async def test_a_session_nobody_touched_stays_right_through_many_others(
     assert (await store.verify()).problems == ()
     assert [(await store.state(stream)).head for stream in (S, *others)] == [4, *[3] * 5]
     assert statements
+
+
+async def test_what_arrives_while_the_file_is_locked_shares_one_transaction(
+    store: SqliteStore, path: Path, statements: Statements
+) -> None:
+    with raw_database(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        first = asyncio.create_task(say(store, "first of them"))
+        await until_asked(statements)
+        others = [asyncio.create_task(say(store, f"beside it {number}")) for number in range(5)]
+        await asyncio.sleep(0)  # they have asked
+        other.execute("COMMIT")
+    await asyncio.gather(first, *others)
+
+    assert statements.count("COMMIT") == 1
+    assert (await store.state(S)).head == 6

@@ -1,9 +1,10 @@
 """The one thread of this process that writes to a database file, and the one that checkpoints it.
 
-Everything that waits when the writer is free goes into one transaction (group commit), so its
-``fsync`` is shared. A request that is refused fails alone. When something unexpected happens the
-transaction is rolled back and its requests are carried out one by one, so that a request fails
-only for what it did itself. The loops that wait are woken once per transaction.
+Everything that waits when the writer is free, and when the file is its to write, goes into one
+transaction (group commit), so its ``fsync`` is shared. A request that is refused fails alone. When
+something unexpected happens the transaction is rolled back and its requests are carried out one by
+one, so that a request fails only for what it did itself. The loops that wait are woken once per
+transaction.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class Writer:
         self._version = -1  # of the data, as the last commit by another connection left it
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._is_closed = False
+        self._is_ending = False  # the writer's thread has seen the end of the queue
         self._thread = threading.Thread(target=self._run, name="perdure-writer", daemon=True)
         self._thread.start()
 
@@ -102,41 +104,41 @@ class Writer:
     # -- on the writer's thread
 
     def _run(self) -> None:
-        is_open = True
-        while is_open:
-            group, is_open = self._next_group()
+        while not self._is_ending:
+            group: list[_Job] = []
+            self._gather(group, is_waiting=True)
             if group:
                 self._carry_out(group)
 
-    def _next_group(self) -> tuple[list[_Job], bool]:
-        """The jobs that wait now, at least one; False with the last of them."""
-        group: list[_Job] = []
-        job = self._queue.get()
-        while job is not None:
-            if not job.future.cancelled():
-                group.append(job)
-            if len(group) >= MAX_GROUP:
-                return group, True
+    def _gather(self, group: list[_Job], *, is_waiting: bool = False) -> None:
+        """Add the jobs that wait now to `group`; if `is_waiting`, at least one but at the end."""
+        while len(group) < MAX_GROUP and not self._is_ending:
             try:
-                job = self._queue.get_nowait()
+                job = self._queue.get(block=is_waiting and not group)
             except Empty:
-                return group, True
-        return group, False
+                return
+            if job is None:
+                self._is_ending = True
+            elif not job.future.cancelled():
+                group.append(job)
 
     def _carry_out(self, group: list[_Job]) -> None:
-        outcomes = self._attempt(group)
+        outcomes = self._attempt(group, is_open=True)
         if outcomes is None:
             for job in group:
                 self._deliver([job], self._attempt([job]) or [])
         else:
             self._deliver(group, outcomes)
 
-    def _attempt(self, group: Sequence[_Job]) -> list[Outcome] | None:
-        """What became of each job. None: nothing was done, try each alone."""
+    def _attempt(self, group: list[_Job], *, is_open: bool = False) -> list[Outcome] | None:
+        """What became of each job. None: nothing was done, try each alone.
+
+        A group that `is_open` takes in what arrives while the file is locked by somebody else.
+        """
         try:
             if self.damage is not None:
                 raise StoreCorrupt(str(self._path), self.damage)
-            outcomes = self._transact(group)
+            outcomes = self._transact(group, is_open=is_open)
         except Exception as error:  # noqa: BLE001 - whatever it is, its caller gets it
             self._roll_back()
             if len(group) > 1 and not isinstance(error, _InDoubt | apsw.BusyError):
@@ -146,13 +148,15 @@ class Writer:
         self._on_commit()
         return outcomes
 
-    def _transact(self, group: Sequence[_Job]) -> list[Outcome]:
+    def _transact(self, group: list[_Job], *, is_open: bool) -> list[Outcome]:
         run = self._tables.run
         wanted: Durability = "full" if any(job.durability == "full" for job in group) else "normal"
         if wanted != self._durability:
             run(f"PRAGMA synchronous = {wanted}")
             self._durability = wanted
         run("BEGIN IMMEDIATE")
+        if is_open and wanted == "full":  # which is enough for whoever comes
+            self._gather(group)
         version = self._tables.value("PRAGMA data_version")
         if version != self._version:
             self._tables.forget_standing(is_doubted=True)
