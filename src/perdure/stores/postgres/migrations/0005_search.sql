@@ -46,11 +46,13 @@ BEGIN
             AND (_certain = '' OR strpos(s.said, _certain) > 0)
         ORDER BY s.n + 0 DESC LIMIT _limit
     ) AS newest;
-    RETURN QUERY
+    IF _least IS NOT NULL THEN
+        RETURN QUERY
         SELECT s.n, s.stream, s.length, s.said FROM perdure.search AS s
         WHERE s.n + 0 >= _least AND s.n + 0 < _below AND s.at >= _since AND s.at < _until
             AND (_certain = '' OR strpos(s.said, _certain) > 0)
         ORDER BY s.n + 0 DESC;
+    END IF;
     PERFORM set_config('perdure.sought', '', true);
 END
 $$;
