@@ -16,6 +16,7 @@ import msgspec
 
 from perdure.errors import CorruptLog, InvalidEntry
 from perdure.session import kinds, ledger, notes
+from perdure.session.durable.settling import inline_in
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref
 from perdure.session.flows.kinds import FLOW_BODIES
 from perdure.session.ids import EntryId, entry_place
@@ -137,11 +138,13 @@ def body_of(entry: Entry) -> Body:
     """The body of `entry` as a value of its kind's class; `Unknown` for kinds of the future.
 
     Raises: UnsupportedVersion for a newer version of a known kind; CorruptLog when a body of a
-    known kind cannot be read.
+    known kind cannot be read, or is a message that holds media as bytes, which no store let in.
     """
     if entry.is_erased and entry.kind != OPAQUE:
         raise CorruptLog(entry.stream, entry.seq, "it was erased")
     if (message := entry.message) is not None:
+        if b"base64" in entry.body and inline_in(message.parts) is not None:
+            raise CorruptLog(entry.stream, entry.seq, "it holds media as bytes")
         return message
     known = BODIES.get(entry.kind)
     if known is None:
