@@ -15,6 +15,7 @@ from perdure.apps.flow.files import faults_of, graph_in
 from perdure.apps.flow.listing import listed, row_data, row_lines
 from perdure.apps.flow.options import FlowArgument, WatchOption, flows_of
 from perdure.apps.flow.picture.drawing import GraphFormat, drawn
+from perdure.apps.flow.picture.standing import overlaid
 from perdure.apps.flow.picture.telling import feed_lines, head, picture
 from perdure.apps.flow.picture.watching import Followed, watched
 from perdure.apps.opening import NAMESPACE, existing_store
@@ -114,12 +115,14 @@ def show_flow(  # noqa: PLR0913 - each is an option of the command
             elif role is not None:
                 await _feed(opened, handle, role, after, limit, as_json=as_json)
             elif as_json:
-                show_raw(msgspec.json.encode((await handle.state()).run) + b"\n")
+                seen = overlaid(await handle.state(), await handle.waiting())
+                show_raw(msgspec.json.encode(seen.run) + b"\n")
             else:
                 followed = Followed(opened, handle)
                 state = await handle.state()
                 await followed.read(state)
                 waiting = await handle.waiting()
+                state = overlaid(state, waiting)
                 show_lines(picture(state, waiting, out_style(), width(), followed.said))
 
     return run(work)

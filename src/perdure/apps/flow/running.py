@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -21,8 +22,9 @@ from perdure.apps.flow.options import (
     WorkspaceOption,
     flows_of,
 )
+from perdure.apps.flow.picture.standing import is_blocked, overlaid
 from perdure.apps.flow.picture.telling import picture, wait_data
-from perdure.apps.flow.picture.watching import Followed, watched
+from perdure.apps.flow.picture.watching import Followed, changes_of, watched
 from perdure.apps.flow.roles import Acting, roles_of
 from perdure.apps.opening import NAMESPACE, existing_store, writable_store
 from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
@@ -146,23 +148,39 @@ def resume(  # noqa: PLR0913 - each is an option of the command
 async def worked(store: Store, flow: Flow, *, is_watching: bool, as_json: bool) -> int:
     """Run `flow` and show it; the exit code."""
     running = asyncio.ensure_future(flow.run())
+    stays = is_watching and not as_json and sys.stdout.isatty()
+    blocked = asyncio.ensure_future(_blocked(store, flow))
+    ends = (running,) if stays else (running, blocked)
     try:
         if is_watching:
-            watching = watched(store, flow, as_json=as_json, is_ended=running.done)
-            await watching
-        await running
+            await watched(
+                store,
+                flow,
+                as_json=as_json,
+                is_ended=lambda: any(each.done() for each in ends),
+            )
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
     finally:
-        if not running.done():
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
+        for each in (running, blocked):
+            each.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await each
     state = await flow.state()
     waiting = await flow.waiting()
     if as_json:
         told = [wait_data(flow.id, each) for each in waiting]
         show_json({"flow": flow.id, "status": state.run.status, "waiting": told})
-    elif not is_watching or not out_style().is_coloured:
+    elif not (is_watching and sys.stdout.isatty()):
         followed = Followed(store, flow)
         await followed.read(state)
-        show_lines(picture(state, waiting, out_style(), width(), followed.said))
+        show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
     return DONE if state.run.status == "completed" else FAILED
+
+
+async def _blocked(store: Store, flow: Flow) -> None:
+    """Return once every role at work waits for consent: the process need not wait with them."""
+    async for _ in changes_of(store):
+        if is_blocked(await flow.state(), await flow.waiting()):
+            return

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
+import msgspec
+
 from perdure.apps.terminal.style import Meaning
+from perdure.engine.flows.rules.waiting import Waiting
 from perdure.session.flows.graph import FlowNode, edge_key
-from perdure.session.flows.run import FlowState
+from perdure.session.flows.run import AwaitingHuman, FlowState
 
 Standing = Literal["pending", "active", "awaiting human", "backward", "completed"]
 
@@ -47,6 +51,36 @@ def standing(state: FlowState, node: FlowNode) -> Standing:
     is_done = id in run.visited_node_ids and all(key in run.completed_handoffs for key in keys)
     is_read = not any(key.endswith(f"=>{id}") for key in run.receiving_handoff)
     return "completed" if is_done and is_read else "pending"
+
+
+def overlaid(state: FlowState, waiting: Iterable[Waiting]) -> FlowState:
+    """`state` in which a node whose role asks for consent waits for a person.
+
+    For its flow such a node runs: the question is its turn's.
+    """
+    asked = {each.target: each.text for each in waiting if each.topic == "consent"}
+    run = state.run
+    nodes = [n for id in run.running_nodes if (n := state.graph.node(id)) and n.role in asked]
+    if not nodes:
+        return state
+    ids = {node.id for node in nodes}
+    told = {node.id: AwaitingHuman(node.role, "consent", asked[node.role]) for node in nodes}
+    run = msgspec.structs.replace(
+        run,
+        running_nodes=tuple(id for id in run.running_nodes if id not in ids),
+        awaiting_human_nodes=run.awaiting_human_nodes | told,
+    )
+    return msgspec.structs.replace(state, run=run)
+
+
+def is_blocked(state: FlowState, waiting: Iterable[Waiting]) -> bool:
+    """Whether all roles that are at work wait for consent."""
+    phase = state.run.improvement_phase
+    nodes = [state.graph.node(id) for id in state.run.running_nodes]
+    roles = {node.role for node in nodes if node is not None}
+    roles.update(() if phase is None else phase.running_roles)
+    asked = {each.target for each in waiting if each.topic == "consent"}
+    return bool(roles) and roles <= asked
 
 
 def _after(state: FlowState, id: str) -> tuple[str, ...]:

@@ -63,7 +63,8 @@ def _looking_back(state: FlowState, style: Style) -> Iterator[str]:
     if phase is None or phase.mode is None:
         return
     yield ""
-    yield f"{style.paint('Looking back', 'strong')}  {phase.mode} · {phase.status.replace('_', ' ')}"
+    status = phase.status.replace("_", " ")
+    yield f"{style.paint('Looking back', 'strong')}  {phase.mode} · {status}"
     order = state.improvement
     for role in [node.id for node in order.nodes] if order is not None else []:
         yield _reflecting(phase, role, style)

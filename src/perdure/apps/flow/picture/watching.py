@@ -13,7 +13,7 @@ from contextlib import suppress
 from rich.live import Live
 from rich.text import Text
 
-from perdure.apps.flow.picture.standing import standing
+from perdure.apps.flow.picture.standing import overlaid, standing
 from perdure.apps.flow.picture.telling import feed_lines, newest_words, picture, wait_data
 from perdure.apps.terminal.output import out_style, show, show_json, width
 from perdure.client.flows.feeds import Feeds
@@ -61,12 +61,21 @@ async def watched(store: Store, flow: Flow, *, as_json: bool, is_ended: Callable
 
 
 async def _in_place(store: Store, followed: Followed, is_ended: Callable[[], bool]) -> None:
-    with Live(auto_refresh=False, vertical_overflow="crop") as live:
+    style = out_style()  # now: while it is drawn, stdout is a stand-in
+    live = Live(
+        auto_refresh=False,
+        vertical_overflow="crop",
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    with live:
         async for state in _states(store, followed.flow, is_ended):
             await followed.read(state)
             waiting = await followed.flow.waiting()
-            drawn = picture(state, waiting, out_style(), width(), followed.said)
+            drawn = picture(overlaid(state, waiting), waiting, style, width(), followed.said)
             live.update(Text.from_ansi("\n".join(drawn)), refresh=True)
+        live.vertical_overflow = "visible"  # what stays is whole
+        live.refresh()
 
 
 async def _as_lines(
@@ -83,7 +92,8 @@ async def _as_lines(
             role = item.id.rpartition("_")[0]
             for line in feed_lines([item], out_style(), width() - len(role) - 2):
                 show(f"{role}  {line}", is_flushed=True)
-        now = {node.id: standing(state, node) for node in state.graph.nodes}
+        seen = overlaid(state, await followed.flow.waiting())
+        now = {node.id: standing(seen, node) for node in state.graph.nodes}
         changed = {id: stands for id, stands in now.items() if before.get(id, "pending") != stands}
         if as_json and changed:
             show_json({"status": state.run.status, "nodes": changed}, is_flushed=True)
@@ -100,15 +110,21 @@ async def _states(
     store: Store, flow: Flow, is_ended: Callable[[], bool]
 ) -> AsyncIterator[FlowState]:
     """Where the flow stands, again after every change, and once more at the end."""
+    async for _ in changes_of(store):
+        was_ended = is_ended()
+        state = await flow.state()
+        yield state
+        if was_ended or state.run.status == "completed":
+            return
+
+
+async def changes_of(store: Store) -> AsyncIterator[None]:
+    """Yield at once, after every change of the store, and every now and then."""
     changes = store.backend.changes()
     changed: asyncio.Future[None] = asyncio.ensure_future(_next(changes))
     try:
         while True:
-            was_ended = is_ended()
-            state = await flow.state()
-            yield state
-            if was_ended or state.run.status == "completed":
-                return
+            yield
             await asyncio.wait((changed,), timeout=PAUSE_S)
             if changed.done():
                 changed = asyncio.ensure_future(_next(changes))

@@ -1,0 +1,175 @@
+"""``perdure flow`` as a process: laying out, looking, deciding, keeping."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, Ended, World
+
+FIRST = ("workflow.yaml", "--scenario", "scenario.yaml", "--record", "record", "--id", "f")
+ALLOWED = (*FIRST, "--consent", "partial-access")
+
+
+def flow(world: World, *words: str, code: int = 0) -> Ended:
+    ended = world.run("flow", *words)
+    assert ended.code == code, (words, ended.out, ended.err)
+    return ended
+
+
+@pytest.fixture
+def project(world: World) -> World:
+    """A project that was laid out."""
+    flow(world, "init")
+    return world
+
+
+def test_what_is_laid_out_is_in_order_and_runs_at_once(project: World) -> None:
+    assert flow(project, "validate", "workflow.yaml", "--json").json == {"ok": True, "faults": []}
+    told = flow(project, "run", *ALLOWED, "--json", code=1).json
+    assert told["status"] == "awaiting_improvement_choice"
+
+
+def test_laying_out_never_replaces_a_file(project: World) -> None:
+    (project.folder / "workflow.yaml").write_text("mine")
+    made = flow(project, "init", "--takeover", "--json").json
+    assert not any(each["is_new"] for each in made["files"])
+    assert (project.folder / "workflow.yaml").read_text() == "mine"
+    context = flow(project, "show", made["flow"], "--json").json["feedbackContext"]
+    assert context == {"kind": "initialization", "initializationMode": "takeover"}
+
+
+def test_all_faults_of_a_workflow_are_told_with_their_lines(world: World) -> None:
+    (world.folder / "bad.yaml").write_text(
+        "workflow:\n  name: x\n  nodez: 1\n"
+        "  nodes:\n    - {id: a, role: owner}\n  edges: [{to: b}]\n"
+    )
+    told = flow(world, "validate", "bad.yaml", code=2).out
+    assert "bad.yaml: 2 to put right" in told
+    assert "line 3: 'nodez' is unknown here" in told
+    assert "line 6: 'from' is missing" in told
+
+
+def test_a_reading_that_is_missing_is_a_fault_with_its_file_and_line(project: World) -> None:
+    (project.folder / "a-docs" / "conventions.md").unlink()
+    (fault,) = flow(project, "validate", "workflow.yaml", "--json", code=2).json["faults"][:1]
+    assert "a-docs/index.yaml, line 3" in fault
+
+
+def test_a_graph_is_drawn_in_every_format(project: World) -> None:
+    assert "─▶ build" in flow(project, "graph", "workflow.yaml").out
+    assert flow(project, "graph", "workflow.yaml", "--format", "mermaid").out.startswith(
+        "flowchart"
+    )
+    flow(project, "run", *ALLOWED, code=1)
+    assert 'fillcolor="#b7e4c7"' in flow(project, "graph", "f", "--format", "dot").out
+
+
+def test_a_role_asks_before_it_writes_and_goes_on_once_that_is_allowed(project: World) -> None:
+    began = flow(project, "run", *FIRST, "--json", code=1).json
+    (asked,) = began["waiting"]
+    assert asked["topic"] == "consent"
+    assert asked["answer"].startswith("perdure inbox answer ")
+    assert flow(project, "show", "f").out.count("awaiting human") == 1
+    flow(project, "consent", "f", "partial-access")
+    resumed = flow(project, "resume", "f", "--scenario", "scenario.yaml", "--json", code=1).json
+    assert resumed["status"] == "awaiting_improvement_choice"
+
+
+def test_what_nobody_waits_for_is_refused(project: World) -> None:
+    flow(project, "run", *ALLOWED, code=1)
+    for words in (
+        ("reply", "f", "hello"),
+        ("approve", "f"),
+        ("stop", "f", "build"),
+        ("feedback", "f", "grant"),
+        ("configure", "f", "nobody", "-m", "scripted:echo"),
+    ):
+        assert flow(project, *words, "--json", code=4).error["code"] == "flow_refusal"
+    assert flow(project, "show", "g", "--json", code=3).error["code"] == "session_not_found"
+    assert flow(project, "show", "f", "--role", "ghost", code=3).err
+    flow(project, "reply", "f", " ", code=2)
+    flow(project, "consent", "f", code=2)
+
+
+def test_a_flow_is_written_as_a_folder_and_read_as_the_same(project: World) -> None:
+    flow(project, "run", *ALLOWED, code=1)
+    flow(project, "export", "f", "-o", "one")
+    flow(project, "export", "f", "-o", "one", code=4)
+    other = World(project.folder, {"PERDURE_STORE": f"sqlite:///{project.folder / 'other.db'}"})
+    assert other.run("import", "one", "--format", "a-society").code == 0
+    flow(other, "export", "f", "-o", "two")
+    assert files_in(project.folder / "one") == files_in(project.folder / "two")
+    flow(other, "improve", "f", "none")
+    assert flow(other, "resume", "f", "--scenario", "scenario.yaml").code == 0
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_a_folder_of_another_version_is_refused_and_named(project: World) -> None:
+    flow(project, "run", *ALLOWED, code=1)
+    flow(project, "export", "f", "-o", "state/p/f")
+    file = project.folder / "state" / "p" / "f" / "flow.json"
+    file.write_text(file.read_text().replace('"stateVersion": "11"', '"stateVersion": "5"'))
+    ended = project.run("import", "state", "--format", "a-society", "--json")
+    assert ended.code == 2
+    assert (ended.json["flow"], ended.json["openable"]) == ("f", False)
+
+
+def test_a_deleted_flow_is_gone_with_its_sessions_and_its_files_stay(project: World) -> None:
+    flow(project, "run", *ALLOWED, code=1)
+    flow(project, "delete", "f", code=2)
+    assert flow(project, "delete", "f", "--yes", "--json").json == {"flow": "f", "sessions": 3}
+    assert flow(project, "list", "--json").json == []
+    assert (project.folder / "record" / "plan.md").exists()
+
+
+def test_a_watch_without_a_terminal_is_lines_for_people_or_programs(project: World) -> None:
+    lines = flow(project, "run", *ALLOWED, "--watch", "--json", code=1).out.splitlines()
+    read = [json.loads(line) for line in lines]
+    nodes = [each["nodes"] for each in read if "nodes" in each]
+    assert nodes[-1]["close"] == "completed"
+    assert any(each.get("type") == "handoff" for each in read)
+    assert read[-1]["status"] == "awaiting_improvement_choice"
+
+
+def test_at_a_terminal_the_graph_is_drawn_in_place(project: World) -> None:
+    control, terminal = pty.openpty()
+    environment = {**project.environment, "TERM": "xterm-256color"}
+    words = [str(PERDURE), "flow", "run", *ALLOWED, "--watch"]
+    with subprocess.Popen(
+        words, cwd=project.folder, env=environment, stdout=terminal, stderr=terminal
+    ) as process:
+        os.close(terminal)
+        seen = _all_of(control)
+        assert process.wait(PATIENCE_S) == 1
+    os.close(control)
+    assert "\x1b[" in seen
+    assert "✓" in seen
+    assert "perdure flow improve f" in seen
+
+
+def _all_of(control: int) -> str:
+    """What is written to the terminal until its last writer is gone."""
+    seen, end = b"", time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        if not select.select([control], [], [], 0.2)[0]:
+            continue
+        try:
+            content = os.read(control, 65536)
+        except OSError:
+            break
+        if not content:
+            break
+        seen += content
+    return seen.decode(errors="replace")

@@ -1,0 +1,32 @@
+"""What is laid out: complete, in order, and never in the place of something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.apps.flow.files import faults_of, graph_in
+from perdure.apps.flow.scaffold import FILES, initialization, scaffold
+from perdure.engine.flows.rules.structure import faults_of as structure_faults
+from perdure.models.scenario_yaml import load_scenario
+
+
+def test_what_is_laid_out_is_in_order(tmp_path: Path) -> None:
+    assert all(made.is_new for made in scaffold(tmp_path))
+    assert faults_of(tmp_path / "workflow.yaml", tmp_path) == ()
+    assert graph_in(tmp_path / "workflow.yaml", tmp_path).roles == (
+        *("owner", "developer", "reviewer"),
+    )
+    assert load_scenario(tmp_path / "scenario.yaml").rules
+
+
+def test_what_is_there_is_kept(tmp_path: Path) -> None:
+    for _, path in FILES:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("mine")
+    assert not any(made.is_new for made in scaffold(tmp_path))
+    assert {(tmp_path / path).read_text() for _, path in FILES} == {"mine"}
+
+
+def test_a_flow_that_begins_a_project_is_the_owners_alone() -> None:
+    for mode in ("greenfield", "takeover"):
+        assert structure_faults(initialization(mode)) == []
