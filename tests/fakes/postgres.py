@@ -32,6 +32,7 @@ _EMPTY = "; ".join(
     f"DELETE FROM perdure.{table}"
     for table in (
         *(
+            "backup",
             "retention",
             "quota",
             "erasure",

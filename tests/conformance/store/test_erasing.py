@@ -17,6 +17,7 @@ from perdure.session.messages import user
 from perdure.session.notes import ImportSource, SessionExported
 from perdure.session.search.values import SearchQuery
 from perdure.stores.chain import blob_hash
+from perdure.stores.keeping.backups import Backup, Remembering
 from perdure.stores.keeping.erasing import (
     Certificate,
     EraseRequest,
@@ -443,3 +444,17 @@ async def test_a_large_session_is_erased_in_steps_while_others_write(store: Sess
     assert certificate.entries == 800
     assert await sound(store) == 800
     await append_one(store, await create(store, "t"), said("b"))
+
+
+async def test_backups_that_were_made_are_named(store: SessionStore) -> None:
+    if not isinstance(store, Remembering):
+        pytest.skip("nobody backs it up")
+    await create(store, S, said("a"))
+    for at, path in ((1, "/b/one"), (2, "/b/two"), (3, "/b/one")):
+        await store.remember_backup(Backup(path, at))
+    assert await store.backups() == [Backup("/b/two", 2), Backup("/b/one", 3)]
+
+    certificate = await erase(store)
+
+    named = [copy.what for copy in certificate.copies if copy.at is not None]
+    assert named == ["the backup /b/two", "the backup /b/one"]

@@ -238,3 +238,22 @@ async def test_what_was_erased_is_not_in_a_backup_and_stays_erased(
         assert [info.id for info in await store.recent()] == ["t"]
         with pytest.raises((Erased, SessionNotFound)):
             await (await store.open("s")).append(user("on"))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
+async def test_the_certificate_of_an_erasure_names_the_backups(tmp_path: Path, kind: str) -> None:
+    source = f"{kind}:///{tmp_path / 'a'}"
+    await say(source, "secret")
+    first, second = tmp_path / "first", tmp_path / "second"
+    manifests = [await back_up(source, folder) for folder in (first, second)]
+
+    async with open_store(source) as store:
+        certificate = await store.erase("s")
+        kept = await store.erasures()
+
+    named = [copy for copy in certificate.copies if copy.what.startswith("the backup ")]
+    assert [(copy.what, copy.at) for copy in named] == [
+        (f"the backup {folder}", manifest.created_at)
+        for folder, manifest in zip((first, second), manifests, strict=True)
+    ]
+    assert set(named) <= set(kept[0].copies)

@@ -9,7 +9,7 @@ import importlib
 import os
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,10 @@ from perdure.errors import (
     StoreCorrupt,
     StoreExists,
     StoreFull,
+    StoreReadOnly,
     StoreUnavailable,
 )
+from perdure.stores.keeping.backups import Backup, Remembering
 from perdure.stores.key import StoreKey
 from perdure.stores.operating.copying import CopyReport
 from perdure.stores.operating.manifest import (
@@ -59,6 +61,7 @@ async def back_up(
     An SQLite store is copied as it is, all namespaces, encrypted with its own key. Of any other
     store `namespace` is copied into an SQLite store, encrypted with `key` where there is one. Every
     hash of the backup is checked.
+    The store keeps where the backup is, for the certificates of erasures.
     Durable: `folder` appears whole, when all of it is on the disk; killed before, it does not.
     Raises: StoreExists when `folder` holds something; StoreCorrupt when the store is damaged;
     StoreFull; as `perdure.open`.
@@ -74,7 +77,18 @@ async def back_up(
             await _collect(address, namespace, file, used, report)
         manifest = await asyncio.to_thread(_manifest_of, file, used, address)
         _write(partial / MANIFEST_NAME, encoded(manifest))
+    place = await asyncio.to_thread(folder.resolve)
+    own = used if address.startswith(SQLITE) else None
+    await _remember(address, namespace, own, Backup(str(place), manifest.created_at))
     return manifest
+
+
+async def _remember(address: str, namespace: str, key: StoreKey | None, backup: Backup) -> None:
+    """Keep in the store where its backup is; one that cannot be written does not know it."""
+    with suppress(StoreReadOnly, StoreFull):
+        async with open_store(address, namespace=namespace, key=key) as store:
+            if isinstance(store.backend, Remembering):
+                await store.backend.remember_backup(backup)
 
 
 async def _snapshot(

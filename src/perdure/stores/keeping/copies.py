@@ -11,6 +11,7 @@ from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.notes import ImportSource, SessionExported
+from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import Certificate, Copy
 
 TELLING = (SessionExported.kind, ImportSource.kind)
@@ -68,6 +69,11 @@ def kept(forks: Iterable[StreamId], copies: Iterable[StreamId]) -> Iterator[Copy
         yield Copy("fork", "it shares entries, which were kept for it", None, fork)
     for copy in copies:
         yield Copy("fork", "it holds copies of entries as its own", None, copy)
+
+
+def backed_up(backups: Iterable[Backup]) -> tuple[Copy, ...]:
+    """The backups that the store knows of."""
+    return tuple(Copy("backup", f"the backup {each.path}", each.at) for each in backups)
 
 
 def of_files(what: str) -> tuple[Copy, ...]:

@@ -22,6 +22,7 @@ from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, blob_hash, fingerprint
+from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.quotas import Quota, Usage
 from perdure.stores.keeping.retention import Holding, Retention
@@ -237,6 +238,12 @@ class _Erasing(_Handle):
 
     async def erasures(self) -> list[Certificate]:
         return await erasing.certificates(self._db)
+
+    async def remember_backup(self, backup: Backup) -> None:
+        await erasing.remember_backup(self._db, backup)
+
+    async def backups(self) -> list[Backup]:
+        return await erasing.backups(self._db)
 
 
 class _Retaining(_Handle):

@@ -27,6 +27,7 @@ from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, fingerprint
+from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.quotas import Quota, Usage
 from perdure.stores.keeping.retention import KEY_WINDOW_MS, Holding, Retention
@@ -48,7 +49,7 @@ from perdure.stores.protocol import (
 from perdure.stores.sqlite import appending, reading, verify
 from perdure.stores.sqlite.database import Database, attach, detach
 from perdure.stores.sqlite.keeping import quotas, retaining, running
-from perdure.stores.sqlite.keeping.records import certificates_of
+from perdure.stores.sqlite.keeping.records import backups_of, certificates_of, remember_backup
 from perdure.stores.sqlite.packing.cipher import cipher_of
 from perdure.stores.sqlite.packing.contents import Packed, packed
 from perdure.stores.sqlite.rows import Tables
@@ -325,6 +326,12 @@ class _Erasing(_Handle):
 
     async def erasures(self) -> list[Certificate]:
         return await self._read(certificates_of)
+
+    async def remember_backup(self, backup: Backup) -> None:
+        await self._write(lambda tables: remember_backup(tables, backup))
+
+    async def backups(self) -> list[Backup]:
+        return await self._read(lambda tables, _: backups_of(tables))
 
 
 class _Retaining(_Handle):

@@ -18,10 +18,12 @@ from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.disk.feed import Feed
+from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.shelf import Shelf, Standing
 from perdure.stores.keeping import copies
+from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.cascade import Reach, reach_of
 from perdure.stores.keeping.erasing import (
     Certificate,
@@ -34,6 +36,7 @@ from perdure.stores.keeping.erasing import (
 
 BACKEND = "jsonl"
 KIND = "erasures"
+_BACKUPS = "backups"
 
 _NAME = re.compile(rb"sha256-[0-9a-f]{64}")
 
@@ -54,6 +57,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 _record = msgspec.json.Decoder(Record)
+_backups = msgspec.json.Decoder(list[Backup])
 
 
 class Eraser:
@@ -167,6 +171,7 @@ class Eraser:
             copies=(
                 *copies.kept((), reach.copies),
                 *copies.outside(notes),
+                *copies.backed_up(backups(self._folder)),
                 *copies.of_files("the folder"),
             ),
         )
@@ -226,6 +231,20 @@ class Eraser:
     def _put(self, record: Record) -> None:
         content = msgspec.json.encode(record)
         self._folder.replace(KIND, record.certificate.id, content, is_synced=True)
+
+
+def remember_backup(folder: Folder, backup: Backup) -> None:
+    """What ``Remembering.remember_backup`` promises."""
+    with folder.locked(_BACKUPS, ""):
+        others = (each for each in backups(folder) if each.path != backup.path)
+        content = msgspec.json.encode(sorted((*others, backup), key=lambda each: each.at))
+        folder.replace("limits", _BACKUPS, content, is_synced=True)
+
+
+def backups(folder: Folder) -> list[Backup]:
+    """What ``Remembering.backups`` promises."""
+    kept = folder.read_side("limits", _BACKUPS)
+    return [] if kept is None else _backups.decode(kept)
 
 
 def _roots(

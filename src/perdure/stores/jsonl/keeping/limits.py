@@ -24,8 +24,9 @@ from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.disk.sidefiles import blobs_in, lease_of
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.keeping.erasing import Eraser
+from perdure.stores.jsonl.keeping.erasing import Eraser, backups, remember_backup
 from perdure.stores.jsonl.shelf import Shelf
+from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.keeping.quotas import Quota, Usage
 from perdure.stores.keeping.retention import Hold, Holding, Retention
@@ -44,11 +45,11 @@ class Limits:
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        self._folder = shelf.folder
+        self.folder = shelf.folder
 
     def policy(self) -> Retention:
         """The policy of the namespace."""
-        kept = self._folder.read_side(KIND, POLICY)
+        kept = self.folder.read_side(KIND, POLICY)
         return Retention() if kept is None else _policy.decode(kept)
 
     def set_policy(self, policy: Retention) -> None:
@@ -59,21 +60,21 @@ class Limits:
 
     def quota(self) -> Quota:
         """The quota of the namespace."""
-        kept = self._folder.read_side(KIND, QUOTA)
+        kept = self.folder.read_side(KIND, QUOTA)
         return Quota() if kept is None else _quota.decode(kept)
 
     def set_quota(self, quota: Quota) -> None:
         """`quota` is that of the namespace from now on."""
-        with self._folder.locked(QUOTA, ""):
+        with self.folder.locked(QUOTA, ""):
             if quota.is_empty:
-                self._folder.remove_side(KIND, QUOTA)
+                self.folder.remove_side(KIND, QUOTA)
             else:
                 self._keep(QUOTA, msgspec.json.encode(quota))
 
     def usage(self) -> Usage:
         """What the namespace holds."""
         standings = [standing for _, standing in self._shelf.standings()]
-        contents = sum(path.stat().st_size for path in blobs_in(self._folder))
+        contents = sum(path.stat().st_size for path in blobs_in(self.folder))
         return Usage(
             len(standings),
             sum(standing.head + 1 for standing in standings),
@@ -88,9 +89,9 @@ class Limits:
         if self.quota().is_empty:
             yield
             return
-        with self._folder.locked(QUOTA, ""):
+        with self.folder.locked(QUOTA, ""):
             quota = self.quota()
-            kept = {path.name for path in blobs_in(self._folder)}
+            kept = {path.name for path in blobs_in(self.folder)}
             new = {blob_hash(content): len(content) for content in contents}
             size = sum(size for name, size in new.items() if name not in kept)
             more = Usage(
@@ -105,11 +106,11 @@ class Limits:
 
     def keys_since(self) -> int:
         """Keys of commits made before this moment are forgotten."""
-        return int(self._folder.read_side(KIND, KEYS) or 0)
+        return int(self.folder.read_side(KIND, KEYS) or 0)
 
     def forget_keys(self, before: int) -> int:
         """What ``Retaining.forget_keys`` promises."""
-        with self._folder.locked(KEYS, ""):
+        with self.folder.locked(KEYS, ""):
             since = self.keys_since()
             if before <= since:
                 return 0
@@ -122,7 +123,7 @@ class Limits:
             ]
             self._keep(KEYS, str(before).encode())
             for key in found:
-                self._folder.remove_side("keys", key)
+                self.folder.remove_side("keys", key)
             return len(found)
 
     # -- sessions
@@ -155,14 +156,14 @@ class Limits:
     def _hold(self, log: Log, now: int) -> Hold | None:
         if log.open_turn is not None:
             return "turn"
-        if lease_of(self._folder, log.header.id).until > now:
+        if lease_of(self.folder, log.header.id).until > now:
             return "lease"
         answered = {note.about for note in reading.notes(log, (Answer.kind,))}
         asked = {note.id for note in reading.notes(log, (Question.kind,))}
         return "question" if asked - answered else None
 
     def _keep(self, name: str, content: bytes) -> None:
-        self._folder.replace(KIND, name, content, is_synced=True)
+        self.folder.replace(KIND, name, content, is_synced=True)
 
 
 class Limited(ABC):
@@ -206,6 +207,14 @@ class Limited(ABC):
     async def give_back(self) -> int:
         """Nothing is left to give back: a file that is gone takes no space."""
         return await self._run(int)
+
+    async def remember_backup(self, backup: Backup) -> None:
+        """What ``Remembering.remember_backup`` promises."""
+        await self._run(lambda: remember_backup(self._limits.folder, backup))
+
+    async def backups(self) -> list[Backup]:
+        """What ``Remembering.backups`` promises."""
+        return await self._run(lambda: backups(self._limits.folder))
 
     async def quota(self) -> tuple[Quota, Usage]:
         """What ``Limiting.quota`` promises."""

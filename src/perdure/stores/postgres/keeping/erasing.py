@@ -21,6 +21,7 @@ from perdure.session.info import SessionInfo, StreamHeader, redacted
 from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.chain import SALT_BYTES
 from perdure.stores.keeping import copies
+from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.cascade import KEPT_NOTES, Reach, Seen, Taking, reach_of, takings
 from perdure.stores.keeping.erasing import (
     Certificate,
@@ -161,6 +162,15 @@ _LOCK_MARK: LiteralString = """
 SELECT 1 FROM perdure.search_mark WHERE namespace = %s FOR UPDATE
 """
 
+_REMEMBER: LiteralString = """
+INSERT INTO perdure.backup VALUES (%s, %s, %s)
+ON CONFLICT (namespace, path) DO UPDATE SET at = excluded.at
+"""
+
+_BACKUPS: LiteralString = """
+SELECT path, at FROM perdure.backup WHERE namespace = %s ORDER BY at, path
+"""
+
 _header = msgspec.json.Decoder(StreamHeader)
 _certificate = msgspec.json.Decoder(Certificate)
 
@@ -169,6 +179,17 @@ async def certificates(db: Database) -> list[Certificate]:
     """What ``Erasing.erasures`` promises."""
     (rows,) = await db.ask(Question(_CERTIFICATES, (db.namespace,)))
     return [_certificate.decode(row[0]) for row in rows]
+
+
+async def remember_backup(db: Database, backup: Backup) -> None:
+    """What ``Remembering.remember_backup`` promises."""
+    await db.ask(Question(_REMEMBER, (db.namespace, backup.path, backup.at)))
+
+
+async def backups(db: Database) -> list[Backup]:
+    """What ``Remembering.backups`` promises."""
+    (rows,) = await db.ask(Question(_BACKUPS, (db.namespace,)))
+    return [Backup(*row) for row in rows]
 
 
 async def erase(
@@ -231,6 +252,7 @@ class _Erasure:
             copies=(
                 *copies.kept(reach.forks, reach.copies),
                 *outside,
+                *copies.backed_up(await backups(self._db)),
                 Copy("server", _SERVER),
                 Copy("backup", _ELSEWHERE),
             ),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import Certificate, Range
 from perdure.stores.sqlite.rows import Tables
 
@@ -78,6 +79,16 @@ def open_erasures(tables: Tables) -> list[Open]:
         " LEFT JOIN namespace AS n ON n.no = e.namespace WHERE e.is_done = 0 ORDER BY e.no"
     )
     return [Open(row[0], row[1], row[2] or "", bool(row[3])) for row in rows]
+
+
+def remember_backup(tables: Tables, backup: Backup) -> None:
+    """Keep that `backup` was made."""
+    tables.run("INSERT OR REPLACE INTO backup VALUES (?, ?)", (backup.path, backup.at))
+
+
+def backups_of(tables: Tables) -> list[Backup]:
+    """The backups of the file, the oldest first."""
+    return [Backup(*row) for row in tables.rows("SELECT path, at FROM backup ORDER BY at, path")]
 
 
 def names_of(tables: Tables, erasure: int) -> frozenset[str]:

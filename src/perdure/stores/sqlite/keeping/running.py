@@ -15,6 +15,7 @@ from perdure.stores.sqlite.keeping import removing
 from perdure.stores.sqlite.keeping.deciding import begin
 from perdure.stores.sqlite.keeping.records import (
     Open,
+    backups_of,
     certificates_of,
     names_of,
     open_erasures,
@@ -86,7 +87,8 @@ async def _finish(database: Database, erasure: Open, durability: Durability, clo
                 lambda tables, part=part: removing.remove_contents(tables, no, found, part),
                 durability,
             )
-    left = copies.of_files("the file")
+    backups = await database.read(backups_of)
+    left = (*copies.backed_up(backups), *copies.of_files("the file"))
     at = clock.now_ms()
     await database.write(lambda tables: removing.finish(tables, no, at, left), durability)
     _remove_leftovers(database)
