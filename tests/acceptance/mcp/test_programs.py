@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -25,6 +26,8 @@ from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import ApprovalMode, Permissions
 from tests.fakes.chats import MODEL, Stage, says
 from tests.fakes.mcp_servers import PROGRAM, is_alive, local, pids, until
+
+HOLDER = Path(__file__).parents[1] / "children" / "mcp_holder.py"
 
 
 @pytest.fixture
@@ -285,3 +288,21 @@ async def test_a_turn_that_is_aborted_in_a_call_leaves_the_server_usable(deeds: 
         await turn
         await chat.send("again")
         assert (await results(chat))[-1].text.endswith("\n3")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+async def test_a_server_ends_with_the_process_that_started_it(deeds: Path, number: int) -> None:
+    root = HOLDER.parents[3]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(HOLDER), str(deeds)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"ready\n"
+    (pid,) = pids(deeds)
+    assert is_alive(pid)
+    process.send_signal(number)
+    await process.wait()
+    await until(lambda: not is_alive(pid))
