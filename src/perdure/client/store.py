@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
@@ -249,4 +249,7 @@ class Store:
 
 
 def _ms(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)
+    try:
+        return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):  # so near the ends of time that no zone can be looked up
+        return round(moment.replace(tzinfo=UTC).timestamp() * 1000)

@@ -99,3 +99,13 @@ def test_two_processes_may_index_at_once(sample: World) -> None:
     assert [process.returncode for process in started] == [0, 0, 0]
     assert outs[0] == outs[1] == outs[2] != b"[]\n"
     assert sample.ok("store", "verify", "--json").json["ok"]
+
+
+def test_the_ends_of_time_are_times(sample: World) -> None:
+    everything = sample.ok("sessions", "search", "tide", "--since", "0001-01-01", "--json").json
+    assert (
+        everything
+        == sample.ok("sessions", "search", "tide", "--until", "9999-12-31", "--json").json
+    )
+    assert everything
+    assert sample.ok("sessions", "search", "tide", "--until", "0001-01-01", "--json").json == []

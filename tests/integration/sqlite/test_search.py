@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from perdure.errors import SearchIndexDamaged, StoreReadOnly
+from perdure.errors import SearchIndexDamaged, StoreCorrupt, StoreReadOnly
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
@@ -255,3 +255,13 @@ async def test_what_is_forgotten_leaves_no_byte_in_the_index(
         assert db.execute("SELECT count(*) FROM search('kanarienvogel')").fetchone() == (0,)
         assert db.execute("SELECT count(*) FROM search('stays')").fetchone() == (50,)
     assert len(await search(reopened, "stays")) == 50
+
+
+async def test_a_damaged_header_is_damage_of_the_store_and_no_fault_of_the_search(
+    open_store: Opener, path: Path
+) -> None:
+    await filled(await open_store(), 1)
+    with raw_database(path) as db:
+        db.execute("UPDATE birth SET header = ?", (b'{"id":"s","created_at":1,"subject":5}',))
+    with pytest.raises(StoreCorrupt, match="the header of session s is damaged"):
+        await search(await open_store(), "word")

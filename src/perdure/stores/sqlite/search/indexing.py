@@ -236,7 +236,10 @@ def _of_entry(tables: Tables, row: Row) -> Document | None:
 def titles(tables: Tables, after: int, upto: int = NO_END) -> Iterator[Document]:
     """The titles that streams with numbers behind `after` were created with."""
     for number, namespace, stream, at, header in tables.rows(_TITLES, after, upto):
-        what = searchable_title(_header.decode(header))
+        try:
+            what = searchable_title(_header.decode(header))
+        except msgspec.MsgspecError as error:
+            raise apsw.CorruptError(f"the header of session {stream} is damaged") from error
         if what is not None:
             yield Document(-number, namespace, number, StreamId(stream), at, None, what)
 
