@@ -40,6 +40,10 @@ def test_every_code_in_the_table_is_that_of_an_error() -> None:
         ("import",),
         ("sessions", "list", "--store", "ftp://x"),
         ("inbox", "--namespace", "x", "list"),
+        ("sessions", "list", "--namespace", ""),
+        ("sessions", "list", "--namespace", "\udcff"),
+        ("sessions", "erase", "--subject", "", "--yes"),
+        ("sessions", "erase", "0196", "--subject", "ann", "--yes"),
     ],
 )
 def test_wrong_words_are_answered_with_what_is_possible(world: World, words: tuple[str]) -> None:
@@ -295,3 +299,12 @@ def test_words_for_the_log_must_be_utf8(sample: World, command: str) -> None:
 def test_a_number_of_any_length_names_no_entry(sample: World) -> None:
     ended = sample.run("sessions", "branch", SAMPLE_ID, "9" * 5000, "--json")
     assert (ended.code, ended.error["code"]) == (3, "entry_not_found")
+
+
+def test_a_folder_that_is_gone_is_named_as_what_is_wrong(world: World) -> None:
+    gone = world.folder / "gone"
+    gone.mkdir()
+    words = ["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$1" sessions list', str(gone), PERDURE]
+    done = subprocess.run(words, capture_output=True, env=world.environment, check=False)
+    assert done.returncode == 1
+    assert done.stderr == b"perdure: the folder you are in is gone; go to another\n"

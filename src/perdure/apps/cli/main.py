@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from perdure.apps.cli.exits import DONE, FAILED, INTERRUPTED, exit_code_of
 from perdure.apps.logs import set_up_logs
@@ -51,6 +52,8 @@ def _ended(words: list[str]) -> int:
         _debug()
         place = f"{error.filename}: " if error.filename else ""
         message = echoed(f"{place}{error.strerror or error}", words)
+        if _is_nowhere():
+            message = "the folder you are in is gone; go to another"
         show_failure("io_error", message, as_json=as_json)
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last resort: nobody is shown a traceback
@@ -62,6 +65,14 @@ def _ended(words: list[str]) -> int:
         )
         show_failure("internal", echoed(message, words), as_json=as_json)
         return FAILED
+
+
+def _is_nowhere() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _run(words: list[str]) -> int:

@@ -100,7 +100,9 @@ class _Asked:
 async def _erased(asked: _Asked, store: str | None, namespace: str, *, as_json: bool) -> int:
     named = asked.session, asked.subject
     if [named[0] is not None, named[1] is not None, asked.is_everything].count(True) != 1:
-        raise UsageMistake("say what to erase: an ID, --subject NAME, or --everything")
+        raise UsageMistake("say what to erase: an ID, --subject NAME or --everything, one of them")
+    if asked.subject == "":
+        raise UsageMistake("--subject names nobody; say whom the sessions are about")
     async with existing_store(store, namespace) as opened:
         session = None if named[0] is None else await named_session(opened, named[0])
         _confirm(session or named[1] or f"all of namespace {namespace}", is_sure=asked.is_sure)
