@@ -90,7 +90,7 @@ def _heading(transcript: Transcript) -> Iterator[str]:
 
 def _size(transcript: Transcript) -> str:
     facts = transcript.facts
-    parts = [f"{facts.messages:,} messages"]
+    parts = [f"{facts.messages:,} message{'' if facts.messages == 1 else 's'}"]
     if facts.tokens:
         parts.append(f"{facts.tokens:,} tokens")
     if facts.cost_microcents:

@@ -56,6 +56,12 @@ def test_a_conversation_reads_from_top_to_bottom() -> None:
     )
 
 
+def test_one_message_is_one_message() -> None:
+    making = Making()
+    making.say(user("Alone."))
+    assert "- **Size:** 1 message\n" in written(making)
+
+
 def test_failures_media_and_strange_parts_are_named() -> None:
     making = Making()
     making.note(SessionStarted(system_prompt="Be kind."))
