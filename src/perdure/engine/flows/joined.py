@@ -115,11 +115,12 @@ class JoinedTurn:
         return (claim,)
 
     def _entered(self, state: FlowState, entries: Sequence[NewEntry]) -> tuple[NewEntry, ...]:
-        """Where in its session a node begins; a repair goes on in the node that it is about."""
-        if not isinstance(self._part, NodePart) or self._repair is not None:
+        """Where in its session a node begins; its role may come back to it without leaving it."""
+        part = self._part
+        if not isinstance(part, NodePart) or state.at_node.get(part.role) == part.node:
             return ()
         places = [n for n, entry in enumerate(entries) if entry.kind == MESSAGE]
-        note = NodeEntered(self._part.node, state.run.flow_id)
+        note = NodeEntered(part.node, state.run.flow_id)
         return tuple(new_side(note, Sibling(place)) for place in places[-1:])
 
     def _writes(self, state: FlowState, bodies: tuple[SideBody, ...]) -> tuple[Write, ...]:

@@ -162,6 +162,7 @@ def _node_claimed(state: FlowState, body: kinds.NodeClaimed, _: int) -> FlowStat
         run=run,
         start=_removed(state.start, node),
         sessions=state.sessions | {body.role: body.session},
+        at_node=state.at_node | {body.role: node},
         repairs=_without(state.repairs, node) if body.text is not None else state.repairs,
     )
 

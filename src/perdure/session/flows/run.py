@@ -165,3 +165,5 @@ class FlowState(msgspec.Struct, frozen=True):
     digests: dict[str, tuple[str, ...]] = {}
     improvement: Graph | None = None
     stopping: tuple[str, ...] = ()
+    at_node: dict[str, str] = {}
+    """Role instance -> the node it was last claimed for."""
