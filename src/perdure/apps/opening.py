@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from perdure.apps.first_run import is_at_terminal, offered_key
+from perdure.apps.settings.places import setting
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
@@ -23,8 +24,14 @@ _FOLDER_ADDRESS = "jsonl:///"
 
 
 def store_address(named: str | None) -> str:
-    """The store a command works on: `named`, else $PERDURE_STORE, else a file of the user's."""
-    return named or default_address(os.environ, sys.platform)
+    """The store a command works on: `named`, else $PERDURE_STORE, else the person's setting.
+
+    Else a file of theirs.
+    Raises: ConfigError when the settings cannot be read, or there is no home folder.
+    """
+    if named or os.environ.get("PERDURE_STORE"):
+        return named or os.environ["PERDURE_STORE"]
+    return setting("store.address") or default_address(os.environ, sys.platform)
 
 
 def file_address(file: Path) -> str:

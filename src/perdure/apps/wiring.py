@@ -10,7 +10,7 @@ import importlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from perdure.client.agents.agent import DEFAULT_MODEL, Agent
 from perdure.client.agents.providers import default_models
@@ -57,10 +57,12 @@ def chat_agent(
     model: str | None = None,
     tools: Iterable[ToolSpec] = (),
     permissions: Permissions | None = None,
+    **settings: Any,
 ) -> Agent:
     """The agent of ``perdure chat``: `model` or the offline one, the built-in tools and `tools`.
 
-    Those that `permissions` leave nothing to do are not offered.
+    Those that `permissions` leave nothing to do are not offered. `settings` are others of an
+    `Agent`'s.
     """
     allowed = permissions or Permissions()
     return Agent(
@@ -69,6 +71,7 @@ def chat_agent(
         instructions=INSTRUCTIONS,
         tools=(*builtin_tools(allowed), *tools),
         permissions=allowed,
+        **settings,
     )
 
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
+
+import msgspec
 
 from perdure.apps.wiring import chat_agent, models
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
+from perdure.client.agents.delegation.lineage import started_in
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.agents.workspace import Workspace
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
 from perdure.errors import ConfigError, TurnOpen
+from perdure.models.prices import Price
 from perdure.models.routing import ModelRouter
 from perdure.models.scenario import Scenario
 from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
 from perdure.tools.permissions import Permissions
 
 
@@ -36,6 +42,15 @@ class ModelNotHere(ConfigError):
 
 
 @dataclass(frozen=True, slots=True)
+class Cast:
+    """Who answers in new chats, whom sessions may be resumed or invoked under, and prices."""
+
+    agent: Agent
+    others: tuple[Agent, ...] = ()
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+
+
+@dataclass(frozen=True, slots=True)
 class Resumed:
     """A session that goes on. `turn` was interrupted and runs again; new is what follows `head`."""
 
@@ -45,7 +60,11 @@ class Resumed:
 
 
 class Answering:
-    """Starts and resumes chats in one store, with the models there are and one agent."""
+    """Starts and resumes chats in one store, with the models there are and one agent.
+
+    `cast` says which agent and which others it may invoke, as the settings and the command line
+    name them; None: the agent of every chat, with `permissions`.
+    """
 
     def __init__(
         self,
@@ -54,12 +73,19 @@ class Answering:
         model: str | None,
         scenario: Scenario | None,
         permissions: Permissions | None = None,
+        cast: Cast | None = None,
     ) -> None:
         self.store = store
         self._router: ModelRouter = models(scenario)
         self._model = model or (f"scripted:{scenario.name}" if scenario is not None else None)
-        self.agent: Agent = chat_agent(self._model, permissions=permissions)
-        self.runtime = Runtime(store, [self.agent], models=self._router)
+        chosen = cast or Cast(chat_agent(self._model, permissions=permissions))
+        self.agent: Agent = chosen.agent
+        if self._model is not None:
+            self.agent = msgspec.structs.replace(self.agent, model=self._model)
+        known = [each for each in chosen.others if each.id != self.agent.id]
+        self.runtime = Runtime(
+            store, [self.agent, *known], models=self._router, prices=chosen.prices
+        )
 
     async def begin(self, cwd: Path) -> Chat:
         """A new session in `cwd`.
@@ -78,10 +104,16 @@ class Answering:
         wanted = self._model or (await handle.context()).model
         if wanted is not None:
             self.require(wanted)
-        chat = await self.runtime.resume(handle.id, self.agent)
+        chat = await self.runtime.resume(handle.id, await self._agent_of(handle.id))
         if chat.turn is not None:
             await chat.turn.started()
         return Resumed(chat, chat.turn, handle.head)
+
+    async def _agent_of(self, session: StreamId) -> Agent:
+        """The agent that the session was started under where it is known here, else this one."""
+        started = await started_in(self.store.backend, session)
+        name = None if started is None else (started.agent or {}).get("id")
+        return self.runtime.host.agents.get(str(name), self.agent)
 
     async def use_model(self, chat: Chat) -> None:
         """Let the session go on with the model that was asked for, if it is another one."""

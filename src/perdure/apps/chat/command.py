@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from perdure.apps.chat.answering import Answering
+from perdure.apps.chat.choosing import AgentOption, cast_for
 from perdure.apps.chat.conversation import Conversation
 from perdure.apps.chat.performing import PASTED, RESUMING, pending_questions, performed
 from perdure.apps.chat.permitting import (
@@ -32,6 +33,7 @@ from perdure.apps.cli.options import (
 from perdure.apps.cli.words.naming import named_session
 from perdure.apps.opening import NAMESPACE, writable_store
 from perdure.apps.picker.command import picked
+from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import out_style, remark, show, width
 from perdure.apps.terminal.telling import JsonTeller, QuietTeller, Teller, TextTeller
 from perdure.apps.terminal.text import safe
@@ -90,6 +92,7 @@ def add_to(program: typer.Typer) -> None:
 def chat(  # noqa: PLR0913 - each is an option of the command
     *,
     model: ModelOption = None,
+    agent: AgentOption = None,
     session: SessionOption = None,
     continues: ContinueOption = False,
     is_picking: PickOption = False,
@@ -115,6 +118,7 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     Examples:
         perdure chat -m anthropic:claude-opus-4-5
         perdure chat --continue           # the newest session of this folder
+        perdure chat --agent helper       # an agent of .perdure/agents, or of your own
         perdure chat --pick               # choose the session with the keyboard
         perdure chat -p "What changed in README.md?" --json
         perdure chat --approve accept-edits --allow-command "pytest *"
@@ -126,13 +130,18 @@ def chat(  # noqa: PLR0913 - each is an option of the command
         130  stopped with Ctrl-C
     """
     wanted = Wanted(session, continues, is_picking, prompt, cwd, as_json)
-    _check(wanted, is_permitting=bool(approve or commands or domains or scope))
-    allowed = permissions_of(os.environ, approve, commands, domains, scope)
+    is_permitting = bool(approve or commands or domains or scope)
+    _check(wanted, agent, is_permitting=is_permitting)
+    configuration = Configuration(Path(), os.environ)
+    allowed = permissions_of(
+        os.environ, approve, commands, domains, scope, configuration=configuration
+    )
+    cast = cast_for(agent, configuration, os.environ, allowed, is_permitting=is_permitting)
     acted = None if scenario is None else scenario_in(scenario)
 
     async def work() -> int:
         async with writable_store(store, namespace) as opened:
-            answering = Answering(opened, model=model, scenario=acted, permissions=allowed)
+            answering = Answering(opened, model=model, scenario=acted, cast=cast)
             try:
                 return await _talk(answering, wanted)
             finally:
@@ -141,7 +150,7 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     return run(work)
 
 
-def _check(wanted: Wanted, *, is_permitting: bool) -> None:
+def _check(wanted: Wanted, agent: str | None, *, is_permitting: bool) -> None:
     """Refuse what makes no sense together. Raises: UsageMistake, PathNotFound."""
     is_named = wanted.session is not None
     if is_named + wanted.continues + wanted.is_picking > 1:
@@ -150,6 +159,10 @@ def _check(wanted: Wanted, *, is_permitting: bool) -> None:
         raise UsageMistake("there is nothing to say after -p; leave it out to talk line by line")
     if not wanted.cwd.is_dir():
         raise PathNotFound(str(wanted.cwd))
+    if (is_named or wanted.is_picking or wanted.continues) and agent is not None:
+        raise UsageMistake(
+            "a session keeps its agent for life; leave out --agent, or begin a new one"
+        )
     if (is_named or wanted.is_picking) and is_permitting:
         raise UsageMistake(
             "a session keeps its permissions for life; leave out --approve, --allow-command, "

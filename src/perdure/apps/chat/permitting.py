@@ -1,16 +1,17 @@
-"""What the tools of a new chat may touch: as the command line and the environment say it."""
+"""What the tools of a new chat may touch: as the command line and the settings say it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
+from perdure.apps.settings.document import commands_and_hosts
+from perdure.apps.settings.layers import Configuration
 from perdure.tools.permissions import ApprovalMode, Permissions, Scope
-
-SEARCH_URL = "PERDURE_SEARCH_URL"
-"""The environment variable that names the search engine for ``web_search``."""
 
 SEARCH_SECRET = "PERDURE_SECRET_SEARCH"  # noqa: S105 - the name of a variable
 """The environment variable with the token for it, where it wants one."""
@@ -47,22 +48,26 @@ def permissions_of(
     commands: Sequence[str] | None = None,
     domains: Sequence[str] | None = None,
     scope: Scope | None = None,
+    *,
+    configuration: Configuration | None = None,
 ) -> Permissions:
-    """The permissions of a new chat. A command with ``*`` or ``?`` in it is a pattern.
+    """The permissions of a new chat: as said on the command line, else as configured.
 
+    A command with ``*`` or ``?`` in it is a pattern. `configuration` is that of this folder where
+    it is not given.
     Raises: ConfigError.
     """
-    lines = commands or ()
-    patterns = tuple(line for line in lines if "*" in line or "?" in line)
-    endpoint = environment.get(SEARCH_URL, "").strip() or None
+    configured = configuration or Configuration(Path(), environment)
+    endpoint: str | None = configured.value("tools.search_endpoint")
     is_secret = endpoint is not None and bool(environment.get(SEARCH_SECRET))
-    return Permissions(
-        scope=scope or "project",
-        allowed_commands=tuple(line for line in lines if line not in patterns),
-        allowed_command_globs=patterns,
-        allowed_domains=tuple(domains or ()),
+    return msgspec.structs.replace(
+        commands_and_hosts(
+            tuple(commands or configured.value("chat.allowed_commands")),
+            tuple(domains or configured.value("chat.allowed_domains")),
+        ),
+        scope=scope or configured.value("chat.fs_scope"),
         search_endpoint=endpoint,
         search_credential="{{secrets.SEARCH}}" if is_secret else None,
         is_search_local=endpoint is not None and endpoint.startswith("http://"),
-        approval=approve or "ask",
+        approval=approve or configured.value("chat.approval"),
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from perdure.apps.cli.words.project import project_namespace
+from perdure.apps.settings.places import setting
 
 
 def only_text(words: str | None) -> str | None:
@@ -26,14 +25,14 @@ def only_text(words: str | None) -> str | None:
 
 
 def namespace_of(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
-    """The namespace: as typed, else $PERDURE_NAMESPACE, else the project's, else `value`.
+    """The namespace: as typed, else $PERDURE_NAMESPACE, else of the settings, else `value`.
 
-    Raises: ConfigError when the project's settings cannot be read.
+    Raises: ConfigError when the settings cannot be read.
     """
     source = context.get_parameter_source(parameter.name or "")
     if source is not None and source.name != "DEFAULT":
         return value
-    return project_namespace(Path()) or value
+    return setting("store.namespace") or value
 
 
 StoreOption = Annotated[
@@ -42,7 +41,7 @@ StoreOption = Annotated[
         "--store",
         metavar="ADDRESS",
         help="The store: sqlite:///FILE, jsonl:///FOLDER, postgresql://USER@HOST/DATABASE or "
-        "memory:; left out: $PERDURE_STORE, else a file in your data folder.",
+        "memory:; left out: $PERDURE_STORE, else as configured, else a file in your data folder.",
     ),
 ]
 NamespaceOption = Annotated[

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "demo": "perdure.apps.demo.command",
     "init": "perdure.apps.setup.command",
     "chat": "perdure.apps.chat.command",
+    "agents": "perdure.apps.configuring.agents_command",
     "sessions": "perdure.apps.cli.sessions",
     "import": "perdure.apps.cli.imports",
     "export": "perdure.apps.cli.transfer",
@@ -29,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "grants": "perdure.apps.chat.grants",
     "store": "perdure.apps.cli.stores",
     "models": "perdure.apps.cli.models",
+    "config": "perdure.apps.configuring.settings_command",
     "doctor": "perdure.apps.cli.doctor",
     "completion": _COMPLETION,
 }

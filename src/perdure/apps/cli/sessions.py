@@ -32,10 +32,17 @@ from perdure.apps.terminal.output import (
     show_raw,
     width,
 )
-from perdure.apps.terminal.reports import report_data, report_lines, report_of, row_data
+from perdure.apps.terminal.reports import (
+    children_lines,
+    report_data,
+    report_lines,
+    report_of,
+    row_data,
+)
 from perdure.apps.terminal.tables import Column, table
 from perdure.apps.terminal.text import one_line
 from perdure.apps.terminal.trees import tree_json
+from perdure.client.agents.delegation.lineage import children_of
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
 
@@ -135,7 +142,11 @@ def _title(info: SessionInfo) -> str:
 
 
 def _marks(info: SessionInfo) -> tuple[tuple[str, bool], ...]:
-    return (("fork", info.parent is not None), ("ended", info.status == "ended"))
+    return (
+        ("fork", info.parent is not None and info.origin != "subagent"),
+        ("invoked", info.origin == "subagent"),
+        ("ended", info.status == "ended"),
+    )
 
 
 @sessions.command("show")
@@ -204,12 +215,14 @@ def show_tree(
         async with existing_store(store, namespace) as opened:
             handle = await opened_session(opened, session)
             roots = await handle.tree()
+            children = await children_of(opened.backend, handle.id)
         if as_json:
             show_raw(tree_json(roots, handle.leaf))
             return
         lines = lines_of(roots, handle.leaf, limit=None if is_all else limit, depth=depth)
         show_lines(drawn(lines, handle.id, width(), out_style()))
         show_lines(_foreign(lines, handle.id))
+        show_lines(children_lines(children, out_style()))
         if not lines:
             show("Nothing was said in this session yet.")
 

@@ -12,9 +12,9 @@ import typer
 
 from perdure.apps.cli.exits import DONE, PathNotFound, UsageMistake
 from perdure.apps.cli.options import JsonOption, StoreOption, run
-from perdure.apps.cli.words.project import namespace_in
 from perdure.apps.opening import NAMESPACE, existing_store
-from perdure.apps.setup.files import Made, namespace_for, set_up
+from perdure.apps.settings.places import setting
+from perdure.apps.setup.files import EXAMPLE, Made, namespace_for, set_up
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.providers import provider_states
@@ -27,6 +27,7 @@ _HISTORIES = (Path(".claude/projects"), Path(".pi/agent/sessions"), Path(".codex
 _WHY = {
     "config.toml": "names the namespace of the project's sessions; commit it",
     ".gitignore": "keeps out of git what perdure may write here",
+    EXAMPLE: "an agent to begin with: perdure chat --agent helper",
 }
 
 
@@ -52,9 +53,9 @@ def init(
     """Make a folder a project: its sessions are kept apart from all others.
 
     Writes .perdure/config.toml, which names the namespace that every command started in the folder
-    or below it then works in, and a .gitignore beside it. The sessions themselves stay in your own
-    store, so that nothing is lost with the folder. What is there already is kept as it is, and
-    said; running it again changes nothing.
+    or below it then works in, a .gitignore beside it, and an agent file as an example. The
+    sessions themselves stay in your own store, so that nothing is lost with the folder. What is
+    there already is kept as it is, and said; running it again changes nothing.
 
     Examples:
         perdure init
@@ -75,7 +76,8 @@ def init(
             "underscores, beginning with a letter or digit"
         )
     made = set_up(project, name or namespace_for(project))
-    namespace = namespace_in(made[0].path) or NAMESPACE
+    elsewhere = {name: text for name, text in os.environ.items() if name != "PERDURE_NAMESPACE"}
+    namespace = setting("store.namespace", project, elsewhere) or NAMESPACE
 
     async def work() -> None:
         async with existing_store(store, NAMESPACE) as opened:
@@ -104,7 +106,7 @@ def _lines(
     for each in made:
         done = "wrote" if each.is_new else "kept "
         path = each.path.relative_to(project)
-        yield f"  {done} {str(path).ljust(22)} {style.paint(_WHY[each.path.name], 'faint')}"
+        yield f"  {done} {str(path).ljust(34)} {style.paint(_WHY[each.path.name], 'faint')}"
     if before:
         sessions = counted(len(before), "session")
         yield f"  {sessions} of this folder from before: perdure sessions list --namespace default"

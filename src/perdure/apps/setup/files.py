@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.apps.cli.words.project import FILE, FOLDER
+from perdure.apps.settings.places import AGENTS, FILE, FOLDER
 
 _IGNORED = """\
 # Written by `perdure init`. What perdure keeps here is private; what a project shares is not.
@@ -25,6 +25,28 @@ _SETTINGS = """\
 # The sessions of this project are in this namespace of each person's own store, apart from all
 # others. Change it before there are sessions; --namespace and $PERDURE_NAMESPACE go before it.
 namespace = "{namespace}"
+"""
+
+EXAMPLE = "helper.agent.yaml"
+
+_AGENT = """\
+# Written by `perdure init`: an agent that everybody who works on this project can talk to with
+#   perdure chat --agent helper
+# Change it, or delete it; `perdure agents validate` says what is wrong with it. What it may do is
+# never more than who starts it allows (docs/guides/agents.md).
+id: helper
+description: Answers questions about this project; changes nothing.
+model: scripted:echo  # offline; another one as provider:name, such as anthropic:claude-opus-4-5
+system_prompt: |
+  You answer questions about the project in {{ctx.working_dir}}. Look at its files before you
+  answer, say which ones you looked at, and say so when you do not know.
+tools:
+  - read_file
+  - list_directory
+  - search_files
+  - git_status
+permissions:
+  approval: plan
 """
 
 _NO_NAME = "project"
@@ -51,9 +73,11 @@ def set_up(folder: Path, namespace: str) -> tuple[Made, ...]:
     """
     place = folder / FOLDER
     place.mkdir(exist_ok=True)
+    (place / AGENTS).mkdir(exist_ok=True)
     return (
         _made(place / FILE, _SETTINGS.format(namespace=namespace)),
         _made(place / ".gitignore", _IGNORED),
+        _made(place / AGENTS / EXAMPLE, _AGENT),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -12,6 +12,7 @@ from perdure.apps.terminal.output import counted, iso, local_time
 from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
+from perdure.client.agents.delegation.lineage import Child, children_of, invocation_of
 from perdure.client.reading import OpenQuestion
 from perdure.client.session import Session
 from perdure.context.build import build_context
@@ -24,7 +25,7 @@ from perdure.session.ids import EntryId
 from perdure.session.info import SessionInfo
 from perdure.session.kinds import Compaction
 from perdure.session.messages import Message, Usage
-from perdure.session.notes import AgentBound, SessionStarted
+from perdure.session.notes import AgentBound, Invocation, SessionStarted
 from perdure.session.tree import TreeNode, index_of, nodes_of
 from perdure.stores.protocol import SessionStore
 
@@ -55,6 +56,8 @@ class Report(msgspec.Struct, frozen=True):
     questions: tuple[OpenQuestion, ...]
     agent: str | None = None
     system_prompt: str | None = None
+    invoked_by: Invocation | None = None
+    children: tuple[Child, ...] = ()
 
 
 async def report_of(session: Session, store: SessionStore) -> Report:
@@ -75,6 +78,8 @@ async def report_of(session: Session, store: SessionStore) -> Report:
         questions=tuple(await session.questions()),
         agent=agent,
         system_prompt=prompt,
+        invoked_by=await invocation_of(store, state),
+        children=tuple(await children_of(store, session.id)),
     )
 
 
@@ -115,6 +120,13 @@ def report_data(report: Report) -> dict[str, object]:
         "branches": report.branches,
         "labels": report.labels,
         "questions": len(report.questions),
+        "invoked_by": None
+        if report.invoked_by is None
+        else {"session": report.invoked_by.session, "call_id": report.invoked_by.call_id},
+        "children": [
+            {"session": child.info.id, "agent": child.agent, "call_id": child.call_id}
+            for child in report.children
+        ],
         "branch": [_entry_data(entry, report.labels) for entry in report.branch],
     }
 
@@ -155,12 +167,27 @@ def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
     name_width = max(len(name) for name, _ in facts)
     for name, value in facts:
         yield f"  {style.paint(name.ljust(name_width), 'faint')}  {one_line(value, width)}"
+    yield from children_lines(report.children, style)
     for question in report.questions:
         yield style.paint(f"  waits for you: {one_line(question.question.text, width)}", "warning")
     if report.branch:
         yield ""
         rows = lines_of(_as_chain(report), report.leaf, limit=BRANCH_LINES)
         yield from drawn(rows, report.info.id, width, style)
+
+
+def children_lines(children: Iterable[Child], style: Style) -> Iterator[str]:
+    """The sessions that agents were invoked in, a line each."""
+    for child in children:
+        told = f"  invoked {child.agent or 'an agent'}: perdure sessions show {child.info.id}"
+        yield style.paint(told, "faint")
+
+
+def _origin(report: Report) -> str:
+    info, call = report.info, report.invoked_by
+    if call is not None:
+        return f"{info.origin}, invoked by call {call.call_id} of {call.session}"
+    return f"{info.origin}{f', forked from {info.parent}' if info.parent else ''}"
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:
@@ -172,7 +199,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         ("created", local_time(info.created_at)),
         ("last active", local_time(info.updated_at)),
         ("status", f"{info.status}{', a turn is open' if report.has_open_turn else ''}"),
-        ("origin", f"{info.origin}{f', forked from {info.parent}' if info.parent else ''}"),
+        ("origin", _origin(report)),
         ("log", f"{counted(info.entries, 'entry', 'entries')}, {counted(info.turns, 'turn')}"),
         ("tree", f"{counted(info.messages, 'message')}, {_branches(report)}"),
         ("model", f"{context.model or '(none yet)'}, thinking {context.thinking_level or 'off'}"),

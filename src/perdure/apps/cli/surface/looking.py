@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 from perdure.apps.cli.surface.completing import Candidate, Completion
 from perdure.apps.cli.words.naming import opened_session
-from perdure.apps.cli.words.project import project_namespace
 from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.settings.places import setting
 from perdure.apps.terminal.output import local_day
 from perdure.apps.terminal.previews import preview_of
 from perdure.client.agents.agent import DEFAULT_MODEL
@@ -38,7 +37,7 @@ class StoreLookup:
         self._namespace = (
             _given(words, "--namespace")
             or os.environ.get("PERDURE_NAMESPACE")
-            or project_namespace(Path())
+            or setting("store.namespace")
             or NAMESPACE
         )
 

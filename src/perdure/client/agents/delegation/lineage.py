@@ -12,9 +12,10 @@ from perdure.errors import SessionNotFound
 from perdure.session.codec import body_of
 from perdure.session.ids import StreamId, generated_stream_id
 from perdure.session.info import SessionInfo
-from perdure.session.ledger import Delegated, ToolFinished, TurnFinished
+from perdure.session.ledger import Delegated, ToolFinished, ToolStarted, TurnFinished
 from perdure.session.notes import Invocation, SessionStarted
-from perdure.stores.protocol import LogReading, SessionStore, StreamState
+from perdure.stores.protocol import LogReading, StreamState
+from perdure.tools.builtin.delegating import INVOKE_AGENT
 
 _RANDOM_BYTES = 10
 
@@ -69,21 +70,28 @@ async def invocation_of(store: LogReading, state: StreamState) -> Invocation | N
     return None if started is None else started.invoked_by
 
 
-async def children_of(store: SessionStore, parent: StreamId) -> list[Child]:
-    """The sessions that were opened for calls of `parent`, oldest first."""
-    infos = await store.sessions(limit=None, scope="all")
-    below = [info for info in infos if info.parent == parent and info.origin == "subagent"]
-    found: list[Child] = []
-    for info in sorted(below, key=lambda info: (info.created_at, info.id)):
-        started = await started_in(store, info.id)
+async def children_of(store: LogReading, parent: StreamId) -> list[Child]:
+    """The sessions that were opened for calls of `parent`, oldest first.
+
+    Costs what the calls of its own log are, however many sessions there are.
+    """
+    created_at = (await store.state(parent)).info.created_at
+    found: dict[StreamId, Child] = {}
+    for entry in await store.notes(parent, (ToolStarted.kind,)):
+        body = body_of(entry)
+        if not isinstance(body, ToolStarted) or entry.stream != parent:
+            continue
+        if body.tool != INVOKE_AGENT:
+            continue
+        child = child_id(parent, created_at, body.idempotency_key)
+        try:
+            info = (await store.state(child)).info
+        except SessionNotFound:
+            continue
+        started = await started_in(store, child)
         agent = None if started is None else (started.agent or {}).get("id")
-        call = None if started is None or started.invoked_by is None else started.invoked_by
-        found.append(
-            Child(
-                info, None if agent is None else str(agent), None if call is None else call.call_id
-            )
-        )
-    return found
+        found[child] = Child(info, None if agent is None else str(agent), body.id)
+    return list(found.values())
 
 
 async def started_in(store: LogReading, session: StreamId) -> SessionStarted | None:

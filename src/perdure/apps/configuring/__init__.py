@@ -1,0 +1,1 @@
+"""Commands about settings and agents: what counts, where it comes from, what is wrong with it."""

@@ -1,0 +1,96 @@
+"""Which agents there are for a person in a folder, and what those of a project may do.
+
+A project's agent comes with whatever somebody clones. Called by its id it gets no more than the
+person allows, and starts no program of its own; who names its file trusts what stands in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from perdure.apps.settings.places import agent_folders
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.delegation.narrowing import within
+from perdure.client.agents.files.finding import Filed, Place, agent_named, agents_found
+from perdure.client.agents.files.reading import agent_in
+from perdure.errors import ConfigError
+from perdure.tools.permissions import Permissions
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """An agent that somebody asked for. `notes` say what it does not get.
+
+    `is_own`: its file is the person's, or one they named; else it is the project's.
+    """
+
+    agent: Agent
+    file: Path
+    notes: tuple[str, ...] = ()
+    is_own: bool = True
+
+
+def agents_here(start: Path, environment: Mapping[str, str]) -> tuple[Filed, ...]:
+    """Every agent file of the project around `start` and of the person."""
+    return agents_found(cast("Mapping[Place, Path]", agent_folders(start, environment)))
+
+
+def chosen_agent(named: str, found: Sequence[Filed], allowed: Permissions) -> Chosen:
+    """The agent that `named` means: a file, or an id among `found`.
+
+    `allowed` is what the person lets a project's agent do.
+    Raises: InvalidAgentFile; ConfigError for an unknown or a double id, or an agent of the project
+    that would start programs.
+    """
+    if is_file_name(named):
+        return Chosen(agent_in(Path(named)), Path(named))
+    filed = agent_named(named, found)
+    assert filed.agent is not None
+    if filed.place == "user":
+        return Chosen(filed.agent, filed.file)
+    if _starts_programs(filed.agent):
+        raise ConfigError(
+            f"the project's agent {filed.id!r} brings MCP servers; look at {filed.file} and, if "
+            f"you trust it, name the file: --agent {filed.file}"
+        )
+    return _lowered(filed.agent, filed.file, allowed)
+
+
+def is_file_name(named: str) -> bool:
+    """Whether `named` means a file rather than an id."""
+    return named.endswith((".yaml", ".yml")) or os.sep in named
+
+
+def invocable(found: Sequence[Filed], allowed: Permissions, but: Agent) -> tuple[Agent, ...]:
+    """Those of `found` that other agents may invoke besides `but`: readable, each id once."""
+    ids = [filed.id for filed in found]
+    usable = [
+        _lowered(filed.agent, filed.file, allowed).agent
+        if filed.place == "project"
+        else filed.agent
+        for filed in found
+        if filed.agent is not None
+        and filed.id != but.id
+        and ids.count(filed.id) == 1
+        and not (filed.place == "project" and _starts_programs(filed.agent))
+    ]
+    return (but, *usable)
+
+
+def _starts_programs(agent: Agent) -> bool:
+    return any(not isinstance(server, str) for server in agent.mcp_servers)
+
+
+def _lowered(agent: Agent, file: Path, allowed: Permissions) -> Chosen:
+    granted = within(agent.permissions, allowed)
+    lost = [
+        field
+        for field in Permissions.__struct_fields__
+        if getattr(granted, field) != getattr(agent.permissions, field)
+    ]
+    notes = (f"{agent.id} asks for more than you allow: {', '.join(lost)}",) if lost else ()
+    return Chosen(msgspec.structs.replace(agent, permissions=granted), file, notes, is_own=False)

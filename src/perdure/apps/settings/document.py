@@ -1,0 +1,176 @@
+"""What may stand in a settings file, who may set it, and what counts where nobody does.
+
+A project's file comes with whatever somebody clones. So it may only say where the project's
+sessions are kept apart, and lower what the person allows; it cannot choose a model or a store
+(which would send data elsewhere), nor allow commands, hosts or spending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from perdure.engine.turns.config import MAX_TURNS, OnExceed
+from perdure.models.prices import Price, dollars
+from perdure.models.protocol import ThinkingLevel
+from perdure.tools.permissions import SCOPES, ApprovalMode, Permissions, Scope
+
+Text = Annotated[str, Meta(min_length=1, pattern=r"\S")]
+Dollars = Annotated[float, Meta(ge=0)]
+
+
+def commands_and_hosts(commands: tuple[str, ...], domains: tuple[str, ...]) -> Permissions:
+    """Permissions for `commands`, those with ``*`` or ``?`` as patterns, and `domains`.
+
+    Raises: ConfigError for one that can never be right.
+    """
+    patterns = tuple(line for line in commands if "*" in line or "?" in line)
+    return Permissions(
+        allowed_commands=tuple(line for line in commands if line not in patterns),
+        allowed_command_globs=patterns,
+        allowed_domains=domains,
+    )
+
+
+class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Of new chats on the command line."""
+
+    model: Annotated[Text | None, Meta(description="The model, as provider:name.")] = None
+    agent: Annotated[Text | None, Meta(description="The agent, by its id.")] = None
+    thinking_level: ThinkingLevel | None = None
+    approval: Annotated[
+        ApprovalMode | None, Meta(description="What is asked before something is done.")
+    ] = None
+    fs_scope: Annotated[Scope | None, Meta(description="Where file tools may go.")] = None
+    allowed_commands: Annotated[
+        tuple[Text, ...] | None, Meta(description="Commands that may run; * and ? make patterns.")
+    ] = None
+    allowed_domains: Annotated[
+        tuple[Text, ...] | None, Meta(description="Hosts that may be asked.")
+    ] = None
+    turn_cap: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Turns of one session.")
+    ] = None
+    max_cost_microcents: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(description="What a session may spend; 100,000,000 are one dollar, 0: no limit."),
+    ] = None
+    on_exceed: Annotated[
+        OnExceed | None, Meta(description="What happens before a call that may cost more.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        commands_and_hosts(self.allowed_commands or (), self.allowed_domains or ())
+
+
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where sessions are."""
+
+    address: Annotated[Text | None, Meta(description="The store, as --store takes it.")] = None
+    namespace: Annotated[Text | None, Meta(description="The part of the store to work in.")] = None
+
+
+class ToolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Of the built-in tools."""
+
+    search_endpoint: Annotated[
+        Text | None, Meta(description="The search engine that web_search asks.")
+    ] = None
+
+
+class FiledPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The price of a model. Units: US dollars per million tokens."""
+
+    input: Dollars
+    output: Dollars
+    cache_read: Dollars | None = None
+    cache_write: Dollars | None = None
+
+    @property
+    def price(self) -> Price:
+        """The same in micro-cents."""
+        read, write = self.cache_read, self.cache_write
+        return Price(
+            dollars(self.input),
+            dollars(self.output),
+            None if read is None else dollars(read),
+            None if write is None else dollars(write),
+        )
+
+
+class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Of the models."""
+
+    prices: Annotated[
+        dict[str, FiledPrice] | None,
+        Meta(description="Prices by provider:name or provider:*, in dollars per million tokens."),
+    ] = None
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A settings file, as it was written."""
+
+    chat: ChatSettings = ChatSettings()
+    store: StoreSettings = StoreSettings()
+    tools: ToolSettings = ToolSettings()
+    models: ModelSettings = ModelSettings()
+
+
+BUILT_IN: Mapping[str, object] = {
+    "chat.model": "scripted:echo",
+    "chat.agent": None,
+    "chat.thinking_level": "off",
+    "chat.approval": "ask",
+    "chat.fs_scope": "project",
+    "chat.allowed_commands": (),
+    "chat.allowed_domains": (),
+    "chat.turn_cap": MAX_TURNS,
+    "chat.max_cost_microcents": 0,
+    "chat.on_exceed": "pause_for_approval",
+    "store.address": None,
+    "store.namespace": "default",
+    "tools.search_endpoint": None,
+    "models.prices": {},
+}
+"""Key -> what counts where nobody says anything, in the order in which they are told."""
+
+VARIABLES: Mapping[str, str] = {
+    "chat.model": "PERDURE_MODEL",
+    "store.address": "PERDURE_STORE",
+    "store.namespace": "PERDURE_NAMESPACE",
+    "tools.search_endpoint": "PERDURE_SEARCH_URL",
+}
+"""Key -> the environment variable that sets it."""
+
+_APPROVALS: tuple[ApprovalMode, ...] = ("plan", "ask", "accept-edits", "auto")
+
+Narrower = Callable[[object, object], object]
+
+
+def _earlier_in(order: tuple[str, ...]) -> Narrower:
+    return lambda one, other: min(one, other, key=lambda each: order.index(str(each)))
+
+
+def _fewer(one: object, other: object) -> object:
+    return min(one, other, key=lambda each: each if isinstance(each, int) and each else 2**63)
+
+
+AT_MOST: Mapping[str, Narrower] = {
+    "chat.fs_scope": _earlier_in(SCOPES),
+    "chat.approval": _earlier_in(_APPROVALS),
+    "chat.turn_cap": _fewer,
+    "chat.max_cost_microcents": _fewer,
+}
+"""Keys that a project may only lower -> the narrower of two values."""
+
+OF_PROJECTS: Mapping[str, str] = {
+    "store.namespace": "keeps the project's sessions apart in the person's own store",
+    "chat.fs_scope": "at most: it can only be narrowed",
+    "chat.approval": "at most: it can only be made stricter",
+    "chat.turn_cap": "at most: it can only be lowered",
+    "chat.max_cost_microcents": "at most: it can only be lowered",
+}
+"""Key -> why a project may set it."""

@@ -1,0 +1,110 @@
+"""On which line of a TOML file each key stands, which no TOML reader of ours says.
+
+Only for text that is TOML. Statements are told apart by quotes and brackets; what a key is called
+is left to the reader: it is given the key alone.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time
+from typing import cast
+
+from perdure.models.yaml_nodes import Node
+
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|\n|[\[\]{}]',
+    re.DOTALL,
+)
+_KEY = re.compile(r'\s*((?:[A-Za-z0-9_-]+|"(?:\\.|[^"\\])*"|\'[^\']*\'|\s*\.\s*)+?)\s*=')
+
+Path = tuple[str, ...]
+
+
+def lines_of(text: str) -> dict[Path, int]:
+    """The line of every table and key in the TOML `text`.
+
+    Units: lines count from 1. Shape: keys inside an inline table stand on the line of that table.
+    """
+    found: dict[Path, int] = {}
+    table: Path = ()
+    for line, statement in _statements(text):
+        if statement.startswith("["):
+            table = _path_of(statement + "\n")
+            _note(found, table, line)
+        elif (key := _KEY.match(statement)) is not None:
+            _note(found, (*table, *_path_of(f"{key[1]} = 0")), line)
+    return found
+
+
+def _note(found: dict[Path, int], path: Path, line: int) -> None:
+    for length in range(1, len(path) + 1):
+        found.setdefault(path[:length], line)
+
+
+def _path_of(toml: str) -> Path:
+    """The keys from the outside in of a document with one table or key."""
+    path: list[str] = []
+    value: object = tomllib.loads(toml)
+    while isinstance(value, dict | list) and value:
+        if isinstance(value, list):
+            value = cast("list[object]", value)[0]
+            continue
+        ((key, value),) = cast("dict[str, object]", value).items()
+        path.append(key)
+    return tuple(path)
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Each statement and the line it begins on, without its comment."""
+    depth, begun, line, start_line = 0, 0, 1, 1
+    kept: list[str] = []
+    for token in _TOKEN.finditer(text):
+        word = token.group()
+        kept.append(text[begun : token.start()])
+        begun = token.end()
+        if word == "\n" and depth == 0:
+            statement = "".join(kept).strip()
+            if statement:
+                yield start_line, statement
+            kept, start_line = [], line + 1
+        elif not word.startswith("#"):
+            kept.append(word)
+        depth += (word in "[{") - (word in "]}") if len(word) == 1 else 0
+        line += word.count("\n")
+    kept.append(text[begun:])
+    statement = "".join(kept).strip()
+    if statement:
+        yield start_line, statement
+
+
+def nodes_of(data: Mapping[str, object], text: str) -> Node:
+    """`data`, read from the TOML `text`, as nodes with lines."""
+    return _node(data, (), lines_of(text), 1)
+
+
+def _node(value: object, path: Path, lines: Mapping[Path, int], around: int) -> Node:
+    line = lines.get(path, around)
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, object]", value)
+        pairs = tuple(
+            (
+                Node(lines.get((*path, key), line), "str", key),
+                _node(each, (*path, key), lines, line),
+            )
+            for key, each in fields.items()
+        )
+        return Node(line, "map", pairs=pairs)
+    if isinstance(value, list):
+        items = tuple(_node(each, path, lines, line) for each in cast("list[object]", value))
+        return Node(line, "seq", items=items)
+    if isinstance(value, bool):
+        return Node(line, "bool", str(value).lower())
+    if isinstance(value, int):
+        return Node(line, "int", str(value))
+    if isinstance(value, float):
+        return Node(line, "float", repr(value) if value - value == 0 else ".inf")
+    kind = "timestamp" if isinstance(value, datetime | date | time) else "str"
+    return Node(line, kind, str(value))

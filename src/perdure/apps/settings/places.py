@@ -1,0 +1,62 @@
+"""Where settings and agents are, and one setting for those who need no more of them.
+
+Imports little: every command starts with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FOLDER = ".perdure"
+FILE = "config.toml"
+AGENTS = "agents"
+
+
+def person_file(environment: Mapping[str, str]) -> Path:
+    """The person's own settings file, whether it is there or not."""
+    chosen = environment.get("XDG_CONFIG_HOME", "")
+    if chosen and Path(chosen).is_absolute():
+        return Path(chosen) / "perdure" / FILE
+    home = environment.get("HOME") or environment.get("USERPROFILE") or os.curdir
+    return Path(home) / ".config" / "perdure" / FILE
+
+
+def project_file(start: Path) -> Path | None:
+    """The settings file of the project that the folder `start` is in; None in no project.
+
+    The home folder is no project: what lies in it is not about the folders below.
+    """
+    folder = start.absolute()
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
+    for each in (folder, *folder.parents):
+        if str(each) != home and (each / FOLDER / FILE).is_file():
+            return each / FOLDER / FILE
+    return None
+
+
+def agent_folders(start: Path, environment: Mapping[str, str]) -> dict[str, Path]:
+    """The folders of agent files, ``project`` first where `start` is in one, then ``user``."""
+    project = project_file(start)
+    folders = {} if project is None else {"project": project.parent / AGENTS}
+    return {**folders, "user": person_file(environment).parent / AGENTS}
+
+
+def setting(
+    key: str, start: Path | None = None, environment: Mapping[str, str] | None = None
+) -> str | None:
+    """What the settings files and `environment` say of `key`; None where they say nothing.
+
+    `start` and `environment` are those of this process where they are not given.
+    Raises: as `layers.Configuration`.
+    """
+    folder = Path() if start is None else start
+    environment = os.environ if environment is None else environment
+    if project_file(folder) is None and not person_file(environment).exists():
+        return None
+    layers: Any = importlib.import_module("perdure.apps.settings.layers")
+    configuration = layers.Configuration(folder, environment)
+    return configuration.value(key) if configuration.is_set(key) else None

@@ -1,0 +1,139 @@
+"""Settings and agents as people use them: as processes, in a project, with files of their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.cli.conftest import World
+
+AGENT = "id: {id}\nmodel: scripted:echo\nsystem_prompt: You are {id}.\n"
+
+
+@pytest.fixture
+def project(world: World) -> World:
+    """A project; the person's own files are in the folder above it."""
+    folder = world.folder / "tides"
+    folder.mkdir()
+    made = World(folder, {"HOME": str(world.folder), "PERDURE_STORE": f"sqlite:///{world.file}"})
+    made.ok("init")
+    return made
+
+
+def own(project: World, name: str, text: str) -> Path:
+    file = project.folder.parent / ".config" / "perdure" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def test_config_explain_says_where_each_value_comes_from(project: World) -> None:
+    mine = own(project, "config.toml", '[chat]\nmodel = "openai:x"\nturn_cap = 9\n')
+    told = {each["key"]: each for each in project.ok("config", "explain", "--json").json}
+    assert told["chat.model"]["where"] == f"{mine}:2"
+    assert told["chat.turn_cap"]["value"] == 9
+    assert told["store.namespace"]["source"] == "project"
+    typed = World(project.folder, {**project.extra, "PERDURE_MODEL": "scripted:echo"})
+    (model,) = typed.ok("config", "explain", "chat.model", "--json").json
+    assert (model["value"], model["where"]) == ("scripted:echo", "$PERDURE_MODEL")
+    assert [each["value"] for each in model["overrides"]] == ["openai:x", "scripted:echo"]
+    assert "goes before openai:x" in typed.ok("config", "explain", "chat.model").out
+    assert project.run("config", "explain", "chat.x").code == 2
+
+
+def test_config_path_names_the_files(project: World) -> None:
+    told = project.ok("config", "path", "--json").json
+    assert [(each["source"], each["exists"]) for each in told] == [
+        ("user", False),
+        ("project", True),
+        ("project agents", True),
+        ("user agents", False),
+    ]
+
+
+def test_a_cloned_project_that_reaches_too_far_is_refused_by_every_command(project: World) -> None:
+    config = project.folder / ".perdure" / "config.toml"
+    config.write_text('[store]\nnamespace = "x"\naddress = "postgresql://example.org/x"\n')
+    ended = project.run("sessions", "list", "--json")
+    assert ended.code == 2
+    assert ended.error["code"] == "invalid_settings"
+    assert ended.error["faults"][0].startswith("line 3: a project cannot set store.address")
+
+
+def test_a_configured_store_is_used_where_none_is_named(project: World) -> None:
+    own(project, "config.toml", f'[store]\naddress = "sqlite:///{project.folder}/own.db"\n')
+    here = World(project.folder, {**project.extra, "PERDURE_STORE": ""})
+    here.ok("chat", "-p", "hello")
+    assert (project.folder / "own.db").exists()
+
+
+def test_agents_are_listed_shown_and_validated(project: World) -> None:
+    own(project, "agents/mine.agent.yaml", AGENT.format(id="mine"))
+    told = project.ok("agents", "list", "--json").json
+    assert [(each["id"], each["source"]) for each in told] == [
+        ("helper", "project"),
+        ("mine", "user"),
+    ]
+    assert "Answers questions" in project.ok("agents", "list").out
+    assert "system_prompt: You are mine." in project.ok("agents", "show", "mine").out.replace(
+        '"', ""
+    )
+    assert project.ok("agents", "validate").out.count("ok") == 2
+    own(project, "agents/bad.agent.yaml", "id: bad\nmodel: x\nfoo: 1\n")
+    ended = project.run("agents", "validate", "--json")
+    assert ended.code == 1
+    assert [len(each["faults"]) for each in ended.json] == [0, 2, 0]
+    assert project.run("agents", "validate", "nowhere.agent.yaml").code == 3
+
+
+def test_one_talks_with_an_agent_by_id_or_file(project: World) -> None:
+    project.ok("chat", "--agent", "helper", "-p", "hello")
+    (session,) = project.ok("sessions", "list", "--json").json
+    project.ok("chat", "--session", session["id"], "-p", "again")
+    project.ok("chat", "--agent", ".perdure/agents/helper.agent.yaml", "-p", "hello")
+    ended = project.run("chat", "--agent", "nobody", "-p", "x")
+    assert ended.code == 2
+    assert "there is no agent 'nobody'; there are: helper" in ended.err
+    ended = project.run("chat", "--session", session["id"], "--agent", "helper", "-p", "x")
+    assert ended.code == 2
+
+
+def test_a_double_id_names_both_files(project: World) -> None:
+    own(project, "agents/helper.agent.yaml", AGENT.format(id="helper"))
+    ended = project.run("chat", "--agent", "helper", "-p", "x")
+    assert ended.code == 2
+    assert ended.err.count("helper.agent.yaml") == 2
+
+
+def test_an_agent_of_the_project_is_told_what_it_does_not_get(project: World) -> None:
+    file = project.folder / ".perdure" / "agents" / "eager.agent.yaml"
+    file.write_text(
+        AGENT.format(id="eager") + "tools: [write_file]\npermissions: {approval: auto}\n"
+    )
+    call = '/tool write_file {"path": "x", "content": "y"}'
+    ended = project.run("chat", "--agent", "eager", "-p", call)
+    assert "eager asks for more than you allow: approval" in ended.err
+    assert ended.code == 1  # it waits for an answer
+    assert not (project.folder / "x").exists()
+    ended = project.run("chat", "--agent", str(file), "-p", call)
+    assert ended.code == 0
+    assert (project.folder / "x").read_text() == "y"
+
+
+def test_an_agent_that_invokes_another_is_linked_to_it(project: World) -> None:
+    own(project, "agents/lead.agent.yaml", AGENT.format(id="lead") + "tools: [invoke_agent]\n")
+    call = json.dumps({"agent": "helper", "input": "look"})
+    ended = project.ok("chat", "--agent", "lead", "-p", f"/tool invoke_agent {call}")
+    assert "you wrote “look”" in ended.out
+    (parent,) = project.ok("sessions", "list", "--json").json
+    shown = project.ok("sessions", "show", parent["id"], "--json").json
+    (child,) = shown["children"]
+    assert child["agent"] == "helper"
+    below = project.ok("sessions", "show", child["session"], "--json").json
+    assert below["parent"] == parent["id"]
+    assert below["invoked_by"]["call_id"] == child["call_id"]
+    assert child["session"] in project.ok("sessions", "tree", parent["id"]).out
+    assert child["session"] in project.ok("sessions", "show", parent["id"]).out
+    assert parent["id"] in project.ok("sessions", "show", child["session"]).out

@@ -1,0 +1,134 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.apps.settings.document import BUILT_IN, OF_PROJECTS
+from perdure.apps.settings.layers import Configuration, Said
+from perdure.errors import ConfigError, InvalidSettings
+
+
+class Files:
+    def __init__(self, folder: Path) -> None:
+        self.user = folder / "home" / ".config" / "perdure" / "config.toml"
+        self.project = folder / "work" / ".perdure" / "config.toml"
+        for file in (self.user, self.project):
+            file.parent.mkdir(parents=True)
+        self.environment = {"HOME": str(folder / "home")}
+
+    def read(self, user: str = "", project: str = "", **environment: str) -> Configuration:
+        self.user.write_text(user, encoding="utf-8")
+        self.project.write_text(project, encoding="utf-8")
+        start = self.project.parent.parent
+        return Configuration(start, {**self.environment, **environment})
+
+    def faults(self, user: str = "", project: str = "") -> tuple[str, ...]:
+        with pytest.raises(InvalidSettings) as caught:
+            self.read(user, project)
+        return caught.value.faults
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def test_without_files_everything_is_built_in(tmp_path: Path) -> None:
+    configuration = Configuration(tmp_path, {"HOME": str(tmp_path)})
+    for key, value in BUILT_IN.items():
+        assert configuration.explained(key).said == Said(value, "built-in")
+        assert not configuration.is_set(key)
+
+
+def test_the_layer_nearest_to_the_person_counts_and_the_others_are_told(files: Files) -> None:
+    user, project = '[store]\nnamespace = "mine"\n', '\n[store]\nnamespace = "theirs"\n'
+    found = files.read(user, project, PERDURE_NAMESPACE="env")
+    explained = found.explained("store.namespace", "typed", "--namespace")
+    assert explained.said == Said("typed", "command line", "--namespace")
+    assert explained.overrides == (
+        Said("env", "environment", "$PERDURE_NAMESPACE"),
+        Said("theirs", "project", f"{files.project}:3"),
+        Said("mine", "user", f"{files.user}:2"),
+        Said("default", "built-in"),
+    )
+    assert found.value("store.namespace") == "env"
+
+
+@pytest.mark.parametrize(
+    ("key", "mine", "theirs", "counts"),
+    [
+        ("fs_scope", '"sandboxed"', '"full"', "sandboxed"),
+        ("fs_scope", '"full"', '"sandboxed"', "sandboxed"),
+        ("approval", '"ask"', '"auto"', "ask"),
+        ("approval", '"auto"', '"plan"', "plan"),
+        ("turn_cap", "9", "99", 9),
+        ("turn_cap", "99", "9", 9),
+        ("max_cost_microcents", "0", "5", 5),
+        ("max_cost_microcents", "5", "0", 5),
+    ],
+)
+def test_a_project_can_only_lower_what_a_person_allows(
+    files: Files, key: str, mine: str, theirs: str, counts: Any
+) -> None:
+    found = files.read(f"[chat]\n{key} = {mine}\n", f"[chat]\n{key} = {theirs}\n")
+    explained = found.explained(f"chat.{key}")
+    assert explained.said.value == counts
+    if explained.said.source == "user":
+        assert explained.overrides[0].note == "a project cannot widen what you allow"
+
+
+def test_a_project_sets_nothing_else(files: Files) -> None:
+    values = {
+        "chat.model": '"openai:x"',
+        "chat.agent": '"x"',
+        "chat.thinking_level": '"high"',
+        "chat.allowed_commands": '["rm *"]',
+        "chat.allowed_domains": '["example.org"]',
+        "chat.on_exceed": '"warn"',
+        "store.address": '"postgresql://example.org/x"',
+        "tools.search_endpoint": '"https://example.org"',
+        "models.prices": "{}",
+    }
+    assert values.keys() == BUILT_IN.keys() - OF_PROJECTS.keys()
+    for key, value in values.items():
+        table, _, name = key.partition(".")
+        (fault,) = files.faults(project=f"[{table}]\n{name} = {value}\n")
+        assert fault.startswith(f"line 2: a project cannot set {key}")
+        assert files.read(user=f"[{table}]\n{name} = {value}\n").is_set(key)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("x=", "line 1: it is no TOML"),
+        ('a = 1\nb = "x\n', "line 2: it is no TOML"),
+        ('store = "x"', "line 1: expected a mapping"),
+        ("[store]\nnamespace = 5", "line 2: expected text"),
+        ('[store]\n\nnamespace = " "', "line 3: ' ' does not fit"),
+        ("[chat]\nmodle = 'x'", "line 2: 'modle' is unknown here"),
+        ("[cat]\nmodel = 'x'", "line 1: 'cat' is unknown here"),
+        ("[chat]\nturn_cap = 0", "line 2: 0 is less than 1"),
+        ("[chat]\nfs_scope = 'all'", "line 2: 'all' is not one of"),
+        ("[chat]\nallowed_commands = ['ls', 'a | b']", "line 1: 'a | b' is no rule"),
+        ("[chat]\nallowed_domains = ['a b']", "line 1: 'a b' is no domain"),
+        ("[models.prices.'a:b']\ninput = 1", "line 1: 'output' is missing"),
+    ],
+)
+def test_what_nobody_reads_is_told_with_its_line(files: Files, text: str, fault: str) -> None:
+    faults = files.faults(user=text)
+    assert any(found.startswith(fault) for found in faults), faults
+
+
+def test_all_faults_of_a_file_are_told_at_once(files: Files) -> None:
+    assert len(files.faults(user="[chat]\nturn_cap = 0\nx = 1\n[y]\n")) == 3
+
+
+def test_what_is_no_text_is_no_settings(files: Files) -> None:
+    files.user.write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidSettings, match="UTF-8"):
+        Configuration(files.user.parent, files.environment)
+
+
+def test_an_unknown_key_lists_those_there_are(files: Files) -> None:
+    with pytest.raises(ConfigError, match=r"no setting 'chat\.x'; there are: chat\.model"):
+        files.read().explained("chat.x")
