@@ -308,3 +308,17 @@ def test_a_folder_that_is_gone_is_named_as_what_is_wrong(world: World) -> None:
     done = subprocess.run(words, capture_output=True, env=world.environment, check=False)
     assert done.returncode == 1
     assert done.stderr == b"perdure: the folder you are in is gone; go to another\n"
+
+
+def test_ctrl_c_while_the_program_is_being_loaded_ends_it_quietly(world: World) -> None:
+    code = (
+        "import runpy, sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'perdure.apps.cli.main': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "runpy.run_module('perdure', run_name='__main__')\n"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, env=world.environment, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
