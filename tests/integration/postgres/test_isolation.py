@@ -33,6 +33,9 @@ TABLES: tuple[LiteralString, ...] = (
     "search",
     "search_mark",
     "erasure",
+    "retention",
+    "quota",
+    "backup",
 )
 
 

@@ -76,13 +76,7 @@ SELECT count(*) FILTER (WHERE salt IS NOT NULL), coalesce(sum(octet_length(body)
 FROM perdure.entry WHERE namespace = %s AND stream = %s
 """
 
-_DELETE: tuple[LiteralString, ...] = (
-    "DELETE FROM perdure.alias WHERE namespace = %s AND stream = %s",
-    "DELETE FROM perdure.state WHERE namespace = %s AND stream = %s",
-    "DELETE FROM perdure.entry WHERE namespace = %s AND stream = %s",
-    "DELETE FROM perdure.birth WHERE namespace = %s AND stream = %s",
-    "DELETE FROM perdure.stream WHERE namespace = %s AND id = %s",
-)
+_REMOVE: LiteralString = "SELECT perdure.remove_stream(%s)"
 
 _FORGET_KEYS: LiteralString = """
 WITH gone AS (
@@ -171,7 +165,7 @@ async def _removed(db: Connected, namespace: str, stream: StreamId) -> None:
     names, positions, ((entries, size),) = await asked(db, namespace, questions)
     await forget_texts(db, namespace, [row[0] for row in positions])
     await forget_session(db, namespace, stream)
-    await asked(db, namespace, [Question(sql, own) for sql in _DELETE])
+    await asked(db, namespace, [Question(_REMOVE, (stream,))])
     _, content_bytes = await without_contents(db, namespace, {row[0] for row in names})
     less = counting(namespace, sessions=-1, entries=-entries, size=-size - content_bytes)
     await asked(db, namespace, [less])

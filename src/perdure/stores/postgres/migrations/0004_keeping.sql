@@ -177,12 +177,34 @@ BEGIN
 END
 $$;
 
--- What a retention does and nothing else did before: a session goes with all its rows.
+-- What a retention does and nothing else did before: a session goes with all its rows. With the
+-- rights of the owner, so that the role of programs may take out nothing less than a session that
+-- nobody forked.
+CREATE FUNCTION perdure.remove_stream(_stream text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+DECLARE
+    _namespace text := current_setting('perdure.namespace', true);
+BEGIN
+    IF EXISTS (
+        SELECT FROM perdure.birth AS b WHERE b.namespace = _namespace AND b.origin = _stream
+    ) THEN
+        RAISE EXCEPTION 'forks share its entries' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    DELETE FROM perdure.alias AS t WHERE t.namespace = _namespace AND t.stream = _stream;
+    DELETE FROM perdure.state AS t WHERE t.namespace = _namespace AND t.stream = _stream;
+    DELETE FROM perdure.entry AS t WHERE t.namespace = _namespace AND t.stream = _stream;
+    DELETE FROM perdure.birth AS t WHERE t.namespace = _namespace AND t.stream = _stream;
+    DELETE FROM perdure.stream AS t WHERE t.namespace = _namespace AND t.id = _stream;
+END
+$$;
+
+REVOKE ALL ON FUNCTION perdure.remove_stream(text) FROM PUBLIC;
+
 DO $$
 BEGIN
+    GRANT EXECUTE ON FUNCTION perdure.remove_stream(text) TO perdure_app;
     GRANT SELECT, INSERT, UPDATE ON perdure.retention TO perdure_app;
     GRANT SELECT, INSERT, UPDATE, DELETE ON perdure.quota TO perdure_app;
-    GRANT DELETE ON perdure.stream, perdure.birth, perdure.entry, perdure.state TO perdure_app;
 EXCEPTION WHEN undefined_object THEN
     NULL;
 END
