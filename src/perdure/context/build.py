@@ -139,9 +139,9 @@ def _trimmed(
     Of the exchanges that are left out, what is among `pins` stays.
     """
     reported = context_tokens([each.message for each in messages], scale)
-    sizes = [estimate_tokens(each.message, scale) for each in messages]
     if budget_tokens is None or not messages:
         return _Trim(messages, 0, reported)
+    sizes = [estimate_tokens(each.message, scale) for each in messages]
     factor = _correction(reported, sum(sizes))
     start = _first_that_fits(messages, sizes, budget_tokens / factor, pinned)
     if start == pinned and reported <= budget_tokens:

@@ -1,12 +1,24 @@
-"""The window a context is built from, with what is pinned on its branch."""
+"""The window a context is built from, with what is pinned on its branch: read, or followed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import msgspec
+
 from perdure.context.pinning import pins_of, with_pins
+from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.notes import Pin
+from perdure.session.kinds import MESSAGE, Custom, CustomMessage
+from perdure.session.notes import CompactionUndone, ContentErased, LeafMoved, Pin
 from perdure.stores.protocol import LogReading
+
+_LENGTHENING = frozenset({MESSAGE, Custom.kind, CustomMessage.kind})
+"""Tree entries after which the window is what it was, and they."""
+
+_TURNING = frozenset({CompactionUndone.kind, ContentErased.kind, LeafMoved.kind, Pin.kind})
+"""Side entries after which the window may be another."""
 
 
 async def pinned_window(log: LogReading, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
@@ -23,3 +35,50 @@ async def pinned_window(log: LogReading, stream: StreamId, leaf: EntryId | None)
     if window.hidden and not pins <= {entry.id for entry in path}:
         path = tuple(await log.branch(stream, leaf))
     return with_pins(window, path, pins)
+
+
+class FollowedWindow:
+    """The window of a stream's branch, read once and lengthened by what is appended after that.
+
+    Whoever holds it hands it every entry that comes after it was read, in order; what could make it
+    another window than the longer one has it read again.
+    """
+
+    def __init__(self, log: LogReading, stream: StreamId) -> None:
+        self._log = log
+        self._stream = stream
+        self._window: ContextWindow | None = None
+        self._leaf: EntryId | None = None
+        self._added: list[Entry] = []
+
+    async def now(self) -> ContextWindow:
+        """The window as it is after all that was handed over.
+
+        Raises: SessionNotFound.
+        """
+        window = self._window
+        if window is None:
+            leaf = (await self._log.state(self._stream)).leaf
+            window = await pinned_window(self._log, self._stream, leaf)
+        elif self._added:
+            entries = (*window.entries, *self._added)
+            window = msgspec.structs.replace(window, entries=entries, leaf=self._leaf)
+        # With pins, a later result may belong to a call that is pinned.
+        self._window = None if window.pins else window
+        self._leaf, self._added = window.leaf, []
+        return window
+
+    def follow(self, entries: Iterable[Entry]) -> None:
+        """Take in `entries`, the next ones of the stream."""
+        for entry in entries:
+            if self._window is None:
+                return
+            if entry.lane == "tree":
+                is_next = entry.parent_id == self._leaf and entry.kind in _LENGTHENING
+                if is_next:
+                    self._added.append(entry)
+                    self._leaf = entry.id
+            else:
+                is_next = entry.kind not in _TURNING
+            if not is_next:
+                self._window, self._added = None, []

@@ -391,7 +391,9 @@ def _checked_body(entry: Entry) -> Body | None:
         body = None
     except CorruptLog as error:
         _check_json(entry.body)
-        raise InvalidEntry(f"its body is not that of a {entry.kind}") from error
+        said = entry.message  # it can be read, and holds what no log does
+        reason = None if said is None else inline_in(said.parts)
+        raise InvalidEntry(reason or f"its body is not that of a {entry.kind}") from error
     if body is None or isinstance(body, Unknown) or not entry.body.isascii():
         _check_json(entry.body)
     if isinstance(body, Message | CustomMessage) and _may_hold_media(entry.body):

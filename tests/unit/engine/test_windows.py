@@ -6,11 +6,15 @@ import pytest
 
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.engine.windows import pinned_window
+from perdure.engine.windows import FollowedWindow, pinned_window
 from perdure.session.entries import Entry
-from perdure.session.kinds import Compaction
-from perdure.session.messages import assistant, user
-from tests.fakes.chats import Stage
+from perdure.session.fold import ContextWindow
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import Compaction, Custom, CustomMessage, ModelChange
+from perdure.session.messages import TextPart, assistant, user
+from perdure.stores.in_memory import MemoryStore
+from tests.fakes.chats import Stage, says
+from tests.fakes.clock import SeededRandom
 
 
 @pytest.fixture
@@ -48,3 +52,65 @@ async def test_another_branch_and_another_fork_have_their_own(store: Store) -> N
     assert (await pinned_window(store.backend, session.id, end)).pins == frozenset()
     fork = await session.fork()
     assert (await pinned_window(store.backend, fork.id, fork.leaf)).pins == {away.id}
+
+
+@pytest.mark.parametrize("is_asked_each_time", [True, False])
+async def test_a_followed_window_is_the_one_that_would_be_read(*, is_asked_each_time: bool) -> None:
+    stage = Stage()
+    session = await stage.store.create(id="s")
+    followed = FollowedWindow(stage.memory, session.id)
+    await followed.now()
+    seen = -1
+
+    async def is_followed() -> None:
+        nonlocal seen
+        added = await stage.memory.entries(session.id, after=seen)
+        seen = added[-1].seq
+        followed.follow(added)
+        if is_asked_each_time:
+            fresh = await pinned_window(stage.memory, session.id, session.leaf)
+            assert await followed.now() == fresh
+
+    first = await session.append(user("one"))
+    await is_followed()
+    second = await session.append(assistant("two"))
+    await is_followed()
+    await session.append(Custom("x", 1), CustomMessage("y", (TextPart("z"),)))
+    await session.label(second, "here")
+    await is_followed()
+    await session.append(ModelChange("p:m"), user("three"))
+    await is_followed()
+    compaction = await session.append(Compaction("So far.", first_kept=second.id))
+    await is_followed()
+    await session.uncompact(compaction)
+    await is_followed()
+    await session.branch(first)
+    await is_followed()
+    await session.append(assistant("another"))
+    await is_followed()
+    await session.pin(first)
+    await is_followed()
+    await session.append(user("after a pin"), parent=first)
+    await is_followed()
+    fresh = await pinned_window(stage.memory, session.id, session.leaf)
+    assert await followed.now() == fresh
+
+
+async def test_a_window_is_read_once_however_long_its_branch_becomes() -> None:
+    class Counting(MemoryStore):
+        reads = 0
+
+        async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
+            self.reads += 1
+            return await super().context_window(stream, leaf)
+
+    stage = Stage(*(says("x") for _ in range(9)))
+    counting = Counting(clock=stage.clock, random=SeededRandom(2))
+    stage.store.backend = counting
+    chat = await stage.chat()
+    for _ in range(8):
+        await chat.send("go on")
+    assert counting.reads == 1
+    await chat.session.append(user("from elsewhere"))
+    await chat.send("and?")
+    assert counting.reads == 2

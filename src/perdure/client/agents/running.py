@@ -33,7 +33,7 @@ from perdure.engine.turns.rules.spending import (
 )
 from perdure.engine.turns.runner import TurnRunner
 from perdure.engine.turns.state import TurnState
-from perdure.engine.windows import pinned_window
+from perdure.engine.windows import FollowedWindow, pinned_window
 from perdure.errors import HeadConflict, InvalidTransition, ModelError, TurnFailed, TurnOpen
 from perdure.models.prices import Cost
 from perdure.models.protocol import ModelRequest, ThinkingLevel, ToolDeclaration
@@ -72,6 +72,8 @@ class Running:
         self._stream = environment.stream
         self._system_prompt = system_prompt
         self._terms = terms
+        self._branch = FollowedWindow(environment.store, environment.stream)
+        self._left: TurnState | None = None
 
     async def new_turn(
         self, message: Message, contents: tuple[bytes, ...], signals: Signals
@@ -83,8 +85,8 @@ class Running:
         async with leading(self.environment.claim) as leadership:
             state = await self._ready(leadership)
             signals.begins_after(state.head)
-            window = await self._window(state)
-            so_far = await carried(self.environment.store, self._stream, state.head)
+            so_far = await self._so_far(state)
+            window = await self._branch.now()
             now = self.environment.clock.now_ms()
             parked = {name: until for name, until in so_far.parked.items() if until > now}
             begin = Begin(
@@ -99,7 +101,9 @@ class Running:
                 contents,
             )
             before = TurnState(stream=self._stream, head=state.head)
-            return await self._runner(leadership, window, signals).run(before, begin)
+            runner = self._runner(leadership, window, signals)
+            self._left = await runner.run(before, begin)
+            return self._left
 
     async def lost_turn(self, signals: Signals) -> TurnState:
         """Go on with the turn whose process is gone.
@@ -111,7 +115,8 @@ class Running:
             if turn is None:
                 raise InvalidTransition("idle", "recover")
             signals.begins_after(turn.turn_seq - 1)
-            window = await self._window()
+            self._forget()
+            window = await self._branch.now()
             happened = await lost(self.environment.store, turn)
             return await self._runner(leadership, window, signals).run(turn, happened)
 
@@ -196,6 +201,18 @@ class Running:
 
     # ------------------------------------------------------------ inside
 
+    async def _so_far(self, state: StreamState) -> TurnState:
+        """What the log leads to; read only where somebody else has appended since the last turn."""
+        if self._left is not None and self._left.head == state.head:
+            return self._left
+        self._forget()
+        return await carried(self.environment.store, self._stream, state.head)
+
+    def _forget(self) -> None:
+        """Others may have been at the log: what this handle remembers of it counts no more."""
+        self._left = None
+        self._branch = FollowedWindow(self.environment.store, self._stream)
+
     async def _summary_called(
         self,
         leadership: Leadership,
@@ -274,6 +291,7 @@ class Running:
             self._config(window),
             settings,
             signals.stopping,
+            branch=self._branch,
             companion=signals.companion,
         )
 
@@ -309,10 +327,8 @@ class Running:
     def _window_tokens(self, model: str) -> int | None:
         return self.environment.models.info(model).context_window
 
-    async def _window(self, state: StreamState | None = None) -> ContextWindow:
-        store = self.environment.store
-        state = state or await store.state(self._stream)
-        return await pinned_window(store, self._stream, state.leaf)
+    async def _window(self, state: StreamState) -> ContextWindow:
+        return await pinned_window(self.environment.store, self._stream, state.leaf)
 
     async def _append(self, lease: Lease, *entries: NewEntry) -> tuple[Entry, ...]:
         write = Write(stream=self._stream, entries=entries, lease=lease)

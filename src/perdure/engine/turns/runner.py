@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -36,10 +36,11 @@ from perdure.engine.turns.performing.summarising import summarised, tell_compact
 from perdure.engine.turns.performing.tooling import tool_outcome
 from perdure.engine.turns.rules.spending import summary_counted
 from perdure.engine.turns.state import OpenCall, TurnState, fold, provider_of
+from perdure.engine.windows import FollowedWindow
 from perdure.errors import CredentialsRefused, HeadConflict, LeaseLost
 from perdure.events.scope import within
 from perdure.session.codec import encode, new_side
-from perdure.session.entries import NewEntry
+from perdure.session.entries import Entry, NewEntry
 from perdure.session.ledger import Delegated, LateOutcome
 from perdure.stores.protocol import Commit, Write
 
@@ -73,7 +74,7 @@ class TurnRunner:
 
     Once `stopping` was asked, nothing more is begun and the turn ends as soon as the open effect
     can be cancelled. What has its outcome by then keeps it, unless that outcome is a failure.
-    `companion` says what else is in each of its commits.
+    `branch` is handed every entry of the turn; `companion` says what else is in its commits.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class TurnRunner:
         settings: RequestSettings,
         stopping: Stopping,
         *,
+        branch: FollowedWindow,
         companion: Companion | None = None,
     ) -> None:
         self._environment = environment
@@ -91,6 +93,7 @@ class TurnRunner:
         self._config = config
         self._settings = settings
         self._stopping = stopping
+        self._branch = branch
         self._companion = companion
         self._answer_call: AnswerCall | None = None
 
@@ -149,7 +152,7 @@ class TurnRunner:
                 await self._keep_late(happened, error)
                 raise
             else:
-                return fold(state, committed.entries[0])
+                return self._folded(state, committed.entries[0])
 
     async def _beside(self, entries: tuple[NewEntry, ...]) -> Beside:
         companion = self._companion
@@ -157,7 +160,12 @@ class TurnRunner:
 
     async def _caught_up(self, state: TurnState) -> TurnState:
         environment = self._environment
-        return fold(state, await environment.store.entries(environment.stream, after=state.head))
+        entries = await environment.store.entries(environment.stream, after=state.head)
+        return self._folded(state, entries)
+
+    def _folded(self, state: TurnState, entries: Sequence[Entry]) -> TurnState:
+        self._branch.follow(entries)
+        return fold(state, entries)
 
     async def _keep_late(self, happened: Input, lost: LeaseLost) -> None:
         if not isinstance(happened, Answered | Summarised | ToolReturned):
@@ -226,7 +234,12 @@ class TurnRunner:
             )
             return summary_counted(outcome, call.model, call.tokens_estimated, self._config)
         self._answer_call = AnswerCall(
-            self._environment, self._leadership, self._config, self._settings, call
+            self._environment,
+            self._leadership,
+            self._config,
+            self._settings,
+            call,
+            branch=self._branch,
         )
         happened = await self._answer_call.outcome()
         if isinstance(happened, CallFailed) and isinstance(happened.error, CredentialsRefused):

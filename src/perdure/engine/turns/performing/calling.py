@@ -15,7 +15,7 @@ from perdure.engine.turns.inputs import Answered, CallFailed
 from perdure.engine.turns.leading import Leadership
 from perdure.engine.turns.rules.spending import estimated_usage
 from perdure.engine.turns.state import OpenCall
-from perdure.engine.windows import pinned_window
+from perdure.engine.windows import FollowedWindow
 from perdure.errors import CorruptLog, EntryNotFound, MediaMissing, ModelError, PerdureError
 from perdure.events.envelope import Draft
 from perdure.events.types import LiveType
@@ -59,12 +59,15 @@ class AnswerCall:
         config: TurnConfig,
         settings: RequestSettings,
         call: OpenCall,
+        *,
+        branch: FollowedWindow,
     ) -> None:
         self._environment = environment
         self._leadership = leadership
         self._config = config
         self._settings = settings
         self._call = call
+        self._branch = branch
         self._builder: AnswerBuilder | None = None
         self._request_tokens: int | None = None
         self._shown = 0
@@ -148,8 +151,7 @@ class AnswerCall:
 
     async def _context(self) -> Context:
         environment = self._environment
-        state = await environment.store.state(environment.stream)
-        window = await pinned_window(environment.store, environment.stream, state.leaf)
+        window = await self._branch.now()
         model = self._call.model
         return build_context(
             window,
