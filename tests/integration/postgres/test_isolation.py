@@ -13,7 +13,10 @@ from perdure.session.codec import new_side, new_tree
 from perdure.session.ids import StreamId
 from perdure.session.kinds import ModelChange
 from perdure.session.ledger import TurnStarted
+from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import EraseRequest
+from perdure.stores.keeping.quotas import Quota
+from perdure.stores.keeping.retention import Retention
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Write
 from tests.conformance.store.building import S, append, create, header, said
@@ -41,6 +44,9 @@ TABLES: tuple[LiteralString, ...] = (
 
 async def fill(store: PostgresStore) -> None:
     """Something in every table."""
+    await store.set_retention(Retention(max_age_s=1))
+    await store.set_quota(Quota(max_sessions=1_000))
+    await store.remember_backup(Backup("/b", 1))
     new = (said("secret", alias="a"), new_tree(ModelChange("m:1")))
     write = Write(stream=S, create=header("s"), entries=new)
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=(b"blob",)))
