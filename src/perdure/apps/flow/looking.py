@@ -13,7 +13,7 @@ from perdure.apps.cli.exits import DONE, USAGE, PathNotFound, UsageMistake
 from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.flow.files import faults_of, graph_in
 from perdure.apps.flow.listing import listed, row_data, row_lines
-from perdure.apps.flow.options import FlowArgument, WatchOption, flows_of
+from perdure.apps.flow.options import FlowArgument, ProjectOption, WatchOption, flows_of
 from perdure.apps.flow.picture.drawing import GraphFormat, drawn
 from perdure.apps.flow.picture.standing import overlaid
 from perdure.apps.flow.picture.telling import feed_lines, head, picture
@@ -118,14 +118,17 @@ def show_flow(  # noqa: PLR0913 - each is an option of the command
                 seen = overlaid(await handle.state(), await handle.waiting())
                 show_raw(msgspec.json.encode(seen.run) + b"\n")
             else:
-                followed = Followed(opened, handle)
-                state = await handle.state()
-                await followed.read(state)
-                waiting = await handle.waiting()
-                state = overlaid(state, waiting)
-                show_lines(picture(state, waiting, out_style(), width(), followed.said))
+                await _picture(opened, handle)
 
     return run(work)
+
+
+async def _picture(store: Store, flow: Flow) -> None:
+    followed = Followed(store, flow)
+    state = await flow.state()
+    await followed.read(state)
+    waiting = await flow.waiting()
+    show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
 
 
 async def _session(store: Store, flow: Flow, role: str) -> None:
@@ -192,9 +195,7 @@ def validate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The workflow.")],
     *,
     workspace: FolderOption = Path(),
-    project: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The project; left out: the folder's name.")
-    ] = None,
+    project: ProjectOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Say everything that is wrong with a workflow, with lines; draw it where nothing is.

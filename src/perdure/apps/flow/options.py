@@ -32,6 +32,9 @@ WorkspaceOption = Annotated[
     Path | None,
     typer.Option("--workspace", metavar="DIR", help="Where the flow's workspace is now."),
 ]
+ProjectOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The project; left out: the folder's name.")
+]
 ScenarioOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Let the scripted model act a scenario.")
 ]

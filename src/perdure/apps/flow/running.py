@@ -17,6 +17,7 @@ from perdure.apps.cli.options import JsonOption, ModelOption, NamespaceOption, S
 from perdure.apps.flow.files import graph_in
 from perdure.apps.flow.options import (
     FlowArgument,
+    ProjectOption,
     ScenarioOption,
     WatchOption,
     WorkspaceOption,
@@ -38,6 +39,11 @@ ConsentOption = Annotated[
     typer.Option(metavar="MODE", help="What roles may do unasked: no-, partial-, full-access."),
 ]
 
+RecordOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="What is handed over; left out: .perdure/records/ID in it."),
+]
+
 
 def begin(  # noqa: PLR0913 - each is an option of the command
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The workflow.")],
@@ -45,15 +51,8 @@ def begin(  # noqa: PLR0913 - each is an option of the command
     workspace: Annotated[
         Path, typer.Option(metavar="DIR", help="The folder the roles work in.")
     ] = Path(),
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="What is handed over; left out: .perdure/records/ID in it."
-        ),
-    ] = None,
-    project: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The project; left out: the folder's name.")
-    ] = None,
+    record: RecordOption = None,
+    project: ProjectOption = None,
     id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="The flow's id; left out: a new one.")
     ] = None,

@@ -1,0 +1,28 @@
+"""The transcripts in docs/flows.md: run again and compared, or rewritten.
+
+`python -m scripts.flow_transcripts` says where the document no longer tells the truth; with
+`--write` it puts the real output there instead. The rules are those of `readme_transcript`; the
+folder holds the projects of examples/flows, and everything runs offline.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from scripts.readme_transcript import REPOSITORY, Place, main
+
+FLOWS = REPOSITORY / "docs" / "flows.md"
+EXAMPLES = REPOSITORY / "examples" / "flows"
+
+
+def fill(home: Path) -> None:
+    """Put the examples there."""
+    shutil.copytree(EXAMPLES, home, dirs_exist_ok=True)
+
+
+PLACE = Place(fill, home="/home/ana")
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], FLOWS, PLACE))

@@ -1,0 +1,19 @@
+"""What docs/flows.md shows is what really happens."""
+
+from __future__ import annotations
+
+from scripts.flow_transcripts import FLOWS, PLACE
+from scripts.readme_transcript import agrees, played
+
+TEXT = FLOWS.read_text(encoding="utf-8")
+
+
+def test_every_command_prints_what_the_document_says() -> None:
+    for exchange, real in played(TEXT, PLACE):
+        shown = "\n".join(real)
+        assert agrees(exchange.output, real), f"line {exchange.line}, {exchange.command}:\n{shown}"
+
+
+def test_all_three_examples_are_shown() -> None:
+    for name in ("single-owner", "review", "fan-out"):
+        assert f"cd {name} && perdure flow run" in TEXT
