@@ -17,6 +17,7 @@ from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
 from perdure.session.flows.kinds import ConsentMode
 from perdure.session.kinds import Compaction
 from perdure.session.messages import ToolResultPart, Usage
+from perdure.tools.declare import tool
 from perdure.tools.permissions import Permissions
 from tests.fakes.chats import until
 from tests.fakes.flow_stage import FlowStage, ends, hands, says, writes
@@ -122,6 +123,12 @@ async def test_19_a_staged_handoff_is_approved_without_another_turn(tmp_path: Pa
     assert (await flow.approve()).run.completed_handoffs == ("owner-intake=>build",)
     assert await texts(flow, "owner") == turns
     assert (await flow.run()).status == "awaiting_improvement_choice"
+
+
+def spoils(at: str) -> Reply:
+    """In the turn that what contains `at` begins: spoil the workflow file."""
+    call = CallTools((ScriptedCall("spoil"),))
+    return Reply(when=When(user_contains=at, after="user"), steps=(call,))
 
 
 async def asked(flow: Flow, count: int) -> None:
@@ -241,16 +248,45 @@ async def test_24_a_context_is_compacted_before_a_turn_from_four_fifths_of_the_w
     assert any("Which one?" in e.message.text for e in entries if e.message is not None)
 
 
+async def test_25_a_write_that_would_drop_a_node_that_worked_is_refused_unasked(
+    tmp_path: Path,
+) -> None:
+    without = "workflow:\n  name: x\n  nodes: [{id: other, role: owner}]\n  edges: []\n"
+    stage = FlowStage(
+        prepared(tmp_path),
+        writes(INTAKE, f"{RECORD}/workflow.yaml", without),
+        ends(INTAKE, "prompt-human"),
+    )
+    flow = await begun(stage.flows("owner", "developer"), tmp_path, LINE)
+    before = (tmp_path / RECORD / "workflow.yaml").read_text()
+    run = await flow.run()  # in a flow without any access: somebody would have been asked
+    assert run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
+    assert (tmp_path / RECORD / "workflow.yaml").read_text() == before
+    (result,) = (await (await flow.session("owner")).messages())[2].parts
+    assert isinstance(result, ToolResultPart)
+    assert "the flow could not go on with that workflow.yaml" in result.text
+
+
 async def test_25_an_owner_that_leaves_a_wrong_workflow_is_asked_to_put_it_right(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(
         prepared(tmp_path),
-        writes(INTAKE, f"{RECORD}/workflow.yaml", "workflow: {name: x, nodes: [], edges: []}"),
+        spoils(INTAKE),
         ends(INTAKE, "prompt-human"),
         ends("Put it right", "prompt-human"),
     )
-    flow = await begun(stage.flows("owner", "developer"), tmp_path, LINE, "full-access")
+
+    @tool(effect="write")
+    async def spoil() -> str:
+        """Write it as a shell would."""
+        (tmp_path / RECORD / "workflow.yaml").write_text(
+            "workflow: {name: x, nodes: [], edges: []}"
+        )
+        return "done"
+
+    flows = stage.flows("owner", "developer", tools=[spoil])
+    flow = await begun(flows, tmp_path, LINE, "full-access")
     run = await flow.run()
     told = await texts(flow, "owner")
     assert "a workflow needs at least one node" in told[1]

@@ -72,8 +72,7 @@ class Flows:
         outside = self._store.outside
         flow = flow_id(outside) if id is None else stream_id(id)
         root = Path(absolute(workspace) or ".")
-        named = Path(".perdure", "records", flow) if record_folder is None else record_folder
-        folder = root / named
+        folder = root / (record_folder or Path(".perdure", "records", flow))
         place = await asyncio.to_thread(begun_record, workflow, root, folder, project or root.name)
         started = FlowStarted(
             project=place.project,

@@ -18,6 +18,7 @@ from perdure.client.agents.running import Running
 from perdure.client.agents.turn import Signals
 from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.flows.consent import consent_judge
+from perdure.client.flows.guarding import guarded
 from perdure.engine.flows.files.contracts import contracts
 from perdure.engine.flows.files.readings import Library
 from perdure.engine.flows.files.record import RecordFolder
@@ -210,6 +211,7 @@ class RoleTurns:
         registry = (await self._equipped(role, place, tool_names(snapshot))).registry
         agent = configured(agent_of(snapshot, registry), state.roles.get(role))
         judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
+        judge = guarded(judge, lambda: self._journal.known)
         return self._host.running(session, agent, place, prompt=started.system_prompt, judge=judge)
 
     def _consent(self) -> ConsentState:
