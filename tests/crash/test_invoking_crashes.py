@@ -1,0 +1,91 @@
+"""``kill -9`` at every commit and model call of a session that invokes another agent.
+
+Whenever it dies: the child is opened once, has one turn, and what it spent is in its parent's sum.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.client.agents.delegation.lineage import children_of
+from perdure.client.agents.standing import standing_of
+from perdure.client.store import Store
+from perdure.session.codec import body_of
+from perdure.session.ids import StreamId
+from perdure.session.ledger import ModelFinished, TurnStarted
+from tests.crash.children.invoker import AGENTS, Model
+
+CHILD = Path(__file__).parent / "children" / "invoker.py"
+COMMITS = 8
+"""Of the whole run; the last test says that there are no more."""
+
+
+def killed(file: Path, counts: str, dies_at: int) -> bool:
+    """Run the parent until it dies or is done; whether it died."""
+    done = subprocess.run(
+        [sys.executable, str(CHILD), str(file), counts, str(dies_at)],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parents[2],
+        env={"PATH": "", "PYTHONPATH": str(Path(__file__).parents[2]), "HOME": str(file.parent)},
+    )
+    if done.returncode not in (0, -9):
+        pytest.fail(done.stderr.decode())
+    return done.returncode == -9
+
+
+async def spent_in(store: Store, stream: str) -> int:
+    """The sum over the calls in the log of `stream` itself."""
+    bodies = [body_of(entry) for entry in await store.backend.entries(StreamId(stream))]
+    usages = [body.usage for body in bodies if isinstance(body, ModelFinished)]
+    return sum(usage.cost_microcents or 0 for usage in usages if usage is not None)
+
+
+async def is_whole(store: Store) -> None:
+    """The child was opened once, ran one turn, and everything spent is counted once."""
+    (child,) = await children_of(store.backend, StreamId("s"))
+    assert [info.id for info in await store.recent(limit=None, scope="all")].count(
+        child.info.id
+    ) == 1
+    assert len(await store.recent(limit=None, scope="all")) == 2
+    log = await store.backend.entries(StreamId(child.info.id))
+    assert sum(entry.kind == TurnStarted.kind for entry in log) == 1
+    below, above = await spent_in(store, child.info.id), await spent_in(store, "s")
+    assert (await standing_of(store, "s")).spent.cost_microcents == above + below
+    assert (await store.verify()).is_ok
+
+
+@pytest.mark.parametrize(
+    ("counts", "dies_at"),
+    [*[("commit", n) for n in range(1, COMMITS + 1)], *[("call", n) for n in (1, 2, 3)]],
+)
+async def test_a_child_is_never_started_twice(tmp_path: Path, counts: str, dies_at: int) -> None:
+    file = tmp_path / "s.db"
+    assert killed(file, counts, dies_at)
+    async with perdure.open(f"sqlite:///{file}") as store:
+        runtime = perdure.Runtime(store, AGENTS, models=Model())
+        async with runtime:
+            chat = await runtime.resume("s")
+            turn = chat.turn or (None if await has_answer(store) else chat.send("go"))
+            if turn is not None:
+                assert (await turn).text == "so it is"
+        await is_whole(store)
+
+
+async def has_answer(store: Store) -> bool:
+    """Whether the session has said its last word."""
+    session = await store.open("s")
+    messages = await session.messages(last=1)
+    return bool(messages) and messages[-1].text == "so it is"
+
+
+async def test_without_a_death_it_makes_as_many_commits_as_are_killed_above(tmp_path: Path) -> None:
+    assert not killed(tmp_path / "a.db", "commit", 0)
+    assert killed(tmp_path / "b.db", "commit", COMMITS)
+    assert not killed(tmp_path / "c.db", "commit", COMMITS + 1)
