@@ -23,7 +23,7 @@ from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.inputs import Begin, CallFailed, NothingToSummarise, Summarised
 from perdure.engine.turns.leading import Leadership, leading
 from perdure.engine.turns.performing.summarising import summarised, tell_compacted
-from perdure.engine.turns.recovery import carried, lost, open_turn
+from perdure.engine.turns.recovery import Recollection, carried, lost, open_turn
 from perdure.engine.turns.rules.spending import (
     SummaryOutcome,
     answer_usage,
@@ -33,7 +33,7 @@ from perdure.engine.turns.rules.spending import (
 )
 from perdure.engine.turns.runner import TurnRunner
 from perdure.engine.turns.state import TurnState
-from perdure.engine.windows import FollowedWindow, pinned_window
+from perdure.engine.windows import pinned_window
 from perdure.errors import HeadConflict, InvalidTransition, ModelError, TurnFailed, TurnOpen
 from perdure.models.prices import Cost
 from perdure.models.protocol import ModelRequest, ThinkingLevel, ToolDeclaration
@@ -72,8 +72,7 @@ class Running:
         self._stream = environment.stream
         self._system_prompt = system_prompt
         self._terms = terms
-        self._branch = FollowedWindow(environment.store, environment.stream)
-        self._left: TurnState | None = None
+        self._known = Recollection(environment.store, environment.stream)
 
     async def new_turn(
         self, message: Message, contents: tuple[bytes, ...], signals: Signals
@@ -85,8 +84,8 @@ class Running:
         async with leading(self.environment.claim) as leadership:
             state = await self._ready(leadership)
             signals.begins_after(state.head)
-            so_far = await self._so_far(state)
-            window = await self._branch.now()
+            so_far = await self._known.so_far(state.head)
+            window = await self._known.branch.now()
             now = self.environment.clock.now_ms()
             parked = {name: until for name, until in so_far.parked.items() if until > now}
             begin = Begin(
@@ -100,10 +99,9 @@ class Running:
                 tuple(sorted(so_far.granted)),
                 contents,
             )
-            before = TurnState(stream=self._stream, head=state.head)
             runner = self._runner(leadership, window, signals)
-            self._left = await runner.run(before, begin)
-            return self._left
+            self._known.left = await runner.run(TurnState(self._stream, state.head), begin)
+            return self._known.left
 
     async def lost_turn(self, signals: Signals) -> TurnState:
         """Go on with the turn whose process is gone.
@@ -115,8 +113,8 @@ class Running:
             if turn is None:
                 raise InvalidTransition("idle", "recover")
             signals.begins_after(turn.turn_seq - 1)
-            self._forget()
-            window = await self._branch.now()
+            self._known.forget()
+            window = await self._known.branch.now()
             happened = await lost(self.environment.store, turn)
             return await self._runner(leadership, window, signals).run(turn, happened)
 
@@ -153,7 +151,7 @@ class Running:
             state = await self._ready(leadership)
             config = self._config(await self._window(state))
             entries = await entries_left(self.environment.store, self._stream, state.leaf, target)
-            request = self._branch_request(entries, config, focus)
+            request = _branch_request(self.environment, entries, config, focus)
             if request is None:
                 return None
             tokens = estimate_request(request)
@@ -201,18 +199,6 @@ class Running:
 
     # ------------------------------------------------------------ inside
 
-    async def _so_far(self, state: StreamState) -> TurnState:
-        """What the log leads to; read only where somebody else has appended since the last turn."""
-        if self._left is not None and self._left.head == state.head:
-            return self._left
-        self._forget()
-        return await carried(self.environment.store, self._stream, state.head)
-
-    def _forget(self) -> None:
-        """Others may have been at the log: what this handle remembers of it counts no more."""
-        self._left = None
-        self._branch = FollowedWindow(self.environment.store, self._stream)
-
     async def _summary_called(
         self,
         leadership: Leadership,
@@ -237,15 +223,6 @@ class Running:
         if overrun is not None and config.budget.on_exceed != "warn":
             raise TurnFailed(overrun_text(config.model, spent, overrun), "budget_exceeded")
         return (await self._append(leadership.lease, new_side(called)))[0], spent
-
-    def _branch_request(
-        self, entries: Sequence[Entry], config: TurnConfig, focus: str | None
-    ) -> ModelRequest | None:
-        scale = self.environment.scales.of(config.model)
-        budget = BRANCH_TOKENS if config.window_tokens is None else config.window_tokens // 2
-        return branch_summary_request(
-            entries, config.model, budget_tokens=budget, scale=scale, focus=focus
-        )
 
     def _tokens_before(self, so_far: TurnState, window: ContextWindow) -> int:
         """As `_context_tokens`, but where the last turn left it nothing is looked at again."""
@@ -291,7 +268,7 @@ class Running:
             self._config(window),
             settings,
             signals.stopping,
-            branch=self._branch,
+            branch=self._known.branch,
             companion=signals.companion,
         )
 
@@ -334,6 +311,16 @@ class Running:
         write = Write(stream=self._stream, entries=entries, lease=lease)
         commit = Commit(writes=(write,), at=self.environment.clock.now_ms())
         return (await self.environment.store.commit(commit)).entries[0]
+
+
+def _branch_request(
+    environment: Environment, entries: Sequence[Entry], config: TurnConfig, focus: str | None
+) -> ModelRequest | None:
+    scale = environment.scales.of(config.model)
+    budget = BRANCH_TOKENS if config.window_tokens is None else config.window_tokens // 2
+    return branch_summary_request(
+        entries, config.model, budget_tokens=budget, scale=scale, focus=focus
+    )
 
 
 def _closing(outcome: SummaryOutcome, config: TurnConfig, spent: Spending) -> ModelFinished:

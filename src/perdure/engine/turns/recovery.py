@@ -11,6 +11,7 @@ from perdure.engine.turns.inputs import Aborted, Lost
 from perdure.engine.turns.leading import Claim, leading
 from perdure.engine.turns.machine import step
 from perdure.engine.turns.state import Phase, TurnState, fold
+from perdure.engine.windows import FollowedWindow
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
@@ -62,6 +63,34 @@ async def carried(store: LogReading, stream: StreamId, head: int) -> TurnState:
         last, size = first - 1, size * 4
     before = tail[0].seq - 1 if tail else head
     return fold(TurnState(stream=stream, head=before), tail)
+
+
+class Recollection:
+    """What the owner of a session's turns remembers from one to the next, so as not to read it.
+
+    It counts while nobody else has appended; what is asked of it after that is read anew.
+    """
+
+    def __init__(self, store: LogReading, stream: StreamId) -> None:
+        self._store = store
+        self._stream = stream
+        self.branch = FollowedWindow(store, stream)
+        self.left: TurnState | None = None
+
+    async def so_far(self, head: int) -> TurnState:
+        """The state that the log up to `head`, its last entry, leads to, for a new turn.
+
+        Raises: SessionNotFound.
+        """
+        if self.left is not None and self.left.head == head:
+            return self.left
+        self.forget()
+        return await carried(self._store, self._stream, head)
+
+    def forget(self) -> None:
+        """Read everything anew from now on."""
+        self.left = None
+        self.branch = FollowedWindow(self._store, self._stream)
 
 
 def _start_in(page: list[Entry]) -> int | None:

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.client.agents.chat import Chat
 from perdure.engine.turns.leading import Claim
-from perdure.engine.turns.recovery import carried, give_up, lost, open_turn
+from perdure.engine.turns.recovery import Recollection, carried, give_up, lost, open_turn
 from perdure.engine.turns.state import Phase
 from perdure.errors import LeaseHeld, SessionNotFound
 from perdure.models.scenario import Hang
@@ -142,3 +142,19 @@ async def test_a_log_whose_turns_do_not_say_what_was_spent_is_added_up() -> None
         await stage.memory.commit(Commit(writes=(write,), at=0))
     head = (await session.info()).entries - 1
     assert (await carried(stage.memory, S, head)).spent == Spending(3)
+
+
+async def test_what_is_remembered_counts_until_somebody_else_appends() -> None:
+    stage = Stage(says("one"), says("two"))
+    chat = await stage.chat()
+    await chat.send("hi")
+    state = await stage.memory.state(chat.id)
+    known = Recollection(stage.memory, chat.session.id)
+    read = await known.so_far(state.head)
+    known.left, branch = read, known.branch
+    assert await known.so_far(state.head) is read
+    assert known.branch is branch
+    await chat.session.append(user("from elsewhere"))
+    assert (await known.so_far(state.head + 1)).head == state.head + 1
+    assert known.left is None
+    assert known.branch is not branch
