@@ -2,9 +2,9 @@
 
 Flows of ten nodes in a line, three roles, no tools; a transition is a whole turn of a role on the
 scripted model. The same turns are run without a flow beside them, and what is left is the flow's:
-scheduler, log, files. Counted is what the process computed, commits included, since that depends
-least on what else the machine does. The past of a long flow is what people decided in it before. At
-last 200 flows run at once.
+scheduler, log, files. Counted is what the thread of the event loop computed, as for the engine,
+since that depends least on what else the machine does. The past of a long flow is what people
+decided in it before. At last 200 flows run at once.
 """
 
 from __future__ import annotations
@@ -91,20 +91,20 @@ async def _turns(store: Store) -> float:
     runtime, computed_s = _runtime(store), 0.0
     for _ in range(ALONE):
         chats = [await runtime.start(role) for role in ROLES]
-        computed = time.process_time()
+        computed = time.thread_time()
         for n, edge in enumerate(_graph().edges):
             await chats[n % len(chats)].send(f"Node `{edge.source}` started.")
-        computed_s += time.process_time() - computed
+        computed_s += time.thread_time() - computed
     return computed_s * 1000 / (ALONE * (NODES - 1))
 
 
 async def _spent(timed: TimedStore, made: list[Flow], *, is_at_once: bool) -> _Spent:
-    commits, computed = timed.commits, time.process_time()
+    commits, computed = timed.commits, time.thread_time()
     if is_at_once:
         runs = list(await asyncio.gather(*(flow.run() for flow in made)))
     else:
         runs = [await flow.run() for flow in made]
-    computed_s, handed = time.process_time() - computed, len(made) * NODES
+    computed_s, handed = time.thread_time() - computed, len(made) * NODES
     return _Spent(
         commits=(timed.commits - commits) / handed,
         computed_ms=computed_s * 1000 / handed,
