@@ -43,7 +43,7 @@ def database_file(address: str) -> Path | None:
     """The file behind a store address; None when it is not in a file."""
     if not address.startswith(_FILE_ADDRESS):
         return None
-    return Path(address.removeprefix(_FILE_ADDRESS).partition("?")[0])
+    return Path(address.removeprefix(_FILE_ADDRESS))  # it has no options: a ? belongs to the name
 
 
 def own_folders(address: str) -> tuple[Path, ...]:

@@ -31,6 +31,7 @@ def test_without_either_it_is_a_file_of_the_users(monkeypatch: pytest.MonkeyPatc
 def test_the_file_of_an_address_is_found(tmp_path: Path) -> None:
     assert database_file("sqlite:///relative.db") == Path("relative.db")
     assert database_file("sqlite:////absolute.db") == Path("/absolute.db")
+    assert database_file("sqlite:///why?.db") == Path("why?.db")
     assert database_file("memory:") is None
     assert database_file(file_address(tmp_path / "a.db")) == tmp_path / "a.db"
 

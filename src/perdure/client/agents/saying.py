@@ -19,9 +19,12 @@ _log = logging.getLogger(__name__)
 def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
     """`said` as it is to be written under `policy`; a warning goes to the log of the program.
 
-    Raises: SecretPasted under ``refuse``; ValueError for a message of another role.
+    Raises: SecretPasted under ``refuse``; ValueError for a message of another role; TypeError for
+    what is neither text nor a message.
     """
     message = user(said) if isinstance(said, str) else said
+    if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
+        raise TypeError(f"send text, or user('...'), not {type(said).__name__}")
     if message.role != "user":
         raise ValueError(
             f"send what a person says, such as user('...'); to add a message of role "

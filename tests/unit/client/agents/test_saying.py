@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -56,3 +57,9 @@ async def test_an_agent_says_what_is_done_about_it() -> None:
 async def test_instructions_that_hold_one_start_no_session() -> None:
     with pytest.raises(SecretPasted, match="the instructions of agent 'helper'"):
         await Stage().chat(instructions=f"log in with {TOKEN}")
+
+
+@pytest.mark.parametrize("said", [None, 5, b"hi", ["hi"]])
+def test_what_is_neither_text_nor_a_message_is_not_sent(said: Any) -> None:
+    with pytest.raises(TypeError, match=r"send text, or user\('...'\), not"):
+        message_of(said)
