@@ -66,7 +66,7 @@ def _unscaled_tokens(part: Part) -> float:
 
 
 def _byte_length(text: str) -> int:
-    return len(text.encode(errors="surrogatepass"))
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
 def context_tokens(messages: Sequence[Message], scale: float = 1.0) -> int:
