@@ -6,8 +6,10 @@ import json
 import os
 import pty
 import select
+import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -132,6 +134,58 @@ def test_a_deleted_flow_is_gone_with_its_sessions_and_its_files_stay(project: Wo
     assert flow(project, "delete", "f", "--yes", "--json").json == {"flow": "f", "sessions": 3}
     assert flow(project, "list", "--json").json == []
     assert (project.folder / "record" / "plan.md").exists()
+
+
+def test_a_handoff_that_a_person_has_to_approve_is_declined_then_approved(project: World) -> None:
+    file = project.folder / "workflow.yaml"
+    text = file.read_text().replace("role: developer", "role: developer\n      human-colab: true")
+    file.write_text(text)
+    (staged,) = flow(project, "run", *ALLOWED, "--json", code=1).json["waiting"]
+    assert (staged["topic"], staged["target"]) == ("handoff-approval", "build")
+    assert "done.md to review" in staged["text"]
+    flow(project, "approve", "f", "--note", "no", code=2)
+    flow(project, "approve", "f", "build", "--decline", "--note", "Say more.")
+    state = flow(project, "show", "f", "--json").json
+    assert state["awaitingHumanNodes"]["build"]["reason"] == "prompt-human"
+    assert "review" not in state["visitedNodeIds"]
+    shutil.rmtree(project.folder / "record")
+    again = (*ALLOWED[:-4], *ALLOWED[-2:], "--id", "g")
+    flow(project, "run", *again, code=1)
+    flow(project, "approve", "g")
+    flow(project, "resume", "g", "--scenario", "scenario.yaml", code=1)
+    feed = flow(project, "show", "g", "--role", "developer").out
+    assert "build handed done.md to review, approved by" in feed
+
+
+def test_a_turn_is_stopped_and_watched_from_other_processes(project: World) -> None:
+    hanging = project.scenario("name: s\nrules:\n  - steps: [{text: Wait.}, hang]\n")
+    running = project.start("flow", "run", *FIRST[:1], "--scenario", hanging, "--id", "f")
+    watching: subprocess.Popen[bytes] | None = None
+    try:
+        until(lambda: '"runningNodes":["owner-intake"]' in project.run(*SHOW).out)
+        watching = project.start("flow", "show", "f", "--watch", "--json")
+        assert watching.stdout is not None
+        first = json.loads(watching.stdout.readline())
+        assert first["type"] == "activation"
+        flow(project, "stop", "f", "owner-intake")
+        assert running.wait(PATIENCE_S) == 1
+        waiting = json.loads(project.run(*SHOW).out)["awaitingHumanNodes"]
+        assert waiting["owner-intake"]["reason"] == "autonomous-abort"
+    finally:
+        for process in (running, watching):
+            if process is not None:
+                process.kill()
+                process.communicate()
+
+
+SHOW = ("flow", "show", "f", "--json")
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until `is_so`; fail when it takes too long."""
+    end = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < end
 
 
 def test_a_watch_without_a_terminal_is_lines_for_people_or_programs(project: World) -> None:

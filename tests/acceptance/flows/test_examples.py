@@ -80,7 +80,11 @@ def test_branches_wait_for_a_persons_answer_and_are_joined(world: World) -> None
     shown = project.flow("show", "f").out
     assert "“Do you want to go by train or by plane?”" in shown
     assert "perdure flow reply f --to owner-intake" in shown
+    (item,) = world.run("inbox", "--json").json
+    assert (item["session"], item["topic"]) == ("f", "prompt-human")
+    assert item["answer"].startswith("perdure flow reply f --to owner-intake")
     project.flow("reply", "f", "By train, please.")
+    assert world.run("inbox", "--json").json == []
     again = project.flow("reply", "f", "No, by plane.", "--json", code=4)
     assert again.error["code"] == "flow_refusal"
     project.flow("resume", "f", *ACTING, code=1)

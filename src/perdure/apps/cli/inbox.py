@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import getpass
+import importlib
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -23,10 +24,13 @@ from perdure.apps.terminal.text import safe
 from perdure.client.reading import OpenQuestion
 from perdure.client.store import Store
 from perdure.errors import AmbiguousId
+from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import SessionInfo
 
 inbox = typer.Typer(invoke_without_command=True)
+
+_FLOWS = (FlowStarted.kind, FlowImported.kind)
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -51,7 +55,8 @@ def inbox_itself(
 ) -> int:
     """List what waits for a person, and answer it.
 
-    Approvals of tools, outcomes nobody knows, what an agent asks: every session's, in one list.
+    Approvals of tools, outcomes nobody knows, what an agent asks, what a flow waits for: every
+    session's, in one list.
 
     Examples:
         perdure inbox
@@ -89,10 +94,11 @@ def list_questions(
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
             waiting = await _waiting(opened)
+            of_flows = await _of_flows(opened)
         if as_json:
-            show_json([_data(each) for each in waiting])
-        elif waiting:
-            show_lines(_lines(waiting))
+            show_json([*(_data(each) for each in waiting), *of_flows])
+        elif waiting or of_flows:
+            show_lines([*_lines(waiting), *_flow_lines(of_flows)])
         else:
             show("Nothing waits for you.")
 
@@ -155,6 +161,16 @@ async def _waiting(store: Store) -> list[Waiting]:
     return [Waiting(infos[entry_place(each.id)[0]], each) for each in asked]
 
 
+async def _of_flows(store: Store) -> list[dict[str, object]]:
+    """What flows wait for, each with the command that answers it."""
+    if not await store.backend.notes_of_all(_FLOWS):
+        return []
+    # By name: only a store with flows loads what they need.
+    flows: Any = importlib.import_module("perdure.apps.flow.listing")
+    found: list[dict[str, object]] = await flows.waiting_in_flows(store)
+    return found
+
+
 async def _session_of(store: Store, question: str) -> StreamId:
     """The session that `question` is in; a prefix must fit one open question only."""
     try:
@@ -183,6 +199,15 @@ def _data(waiting: Waiting) -> dict[str, object]:
         "call_id": question.call_id,
         "expires_at": None if question.expires_at is None else iso(question.expires_at),
     }
+
+
+def _flow_lines(items: list[dict[str, object]]) -> Iterator[str]:
+    style = out_style()
+    for item in items:
+        yield style.paint(str(item["session"]), "strong")
+        yield f"  {safe(str(item['title'] or '')) or '(no title)'}"
+        yield f"  {safe(str(item['text']))}"
+        yield f"  {item['answer']}"
 
 
 def _lines(waiting: list[Waiting]) -> Iterator[str]:
