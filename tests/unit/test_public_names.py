@@ -38,6 +38,7 @@ def test_checkers_see_what_is_there() -> None:
         "apps",
         "egress",
         "secrets",
+        "workflow",
         "annotations",
         "importlib",
         "Mapping",
