@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-import perdure
 from perdure import user
 from perdure.client.clock import Outside
 from perdure.client.keeping import (
@@ -18,13 +15,6 @@ from perdure.client.open import opened
 from perdure.stores.keeping.quotas import Quota
 from perdure.stores.keeping.retention import Retention
 from tests.fakes.clock import ManualClock, SeededRandom
-
-
-async def test_a_store_that_cannot_says_so(tmp_path: object) -> None:
-    async with perdure.open(f"jsonl:///{tmp_path}/sessions") as store:
-        for call in (retention(store), quota(store), apply_retention(store)):
-            with pytest.raises(perdure.Unsupported):
-                await call
 
 
 async def test_a_policy_is_set_rehearsed_and_carried_out(tmp_path: object) -> None:
