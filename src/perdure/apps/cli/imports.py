@@ -39,9 +39,35 @@ def add_to(program: typer.Typer) -> None:
     program.command("import")(import_sessions)
 
 
+def _path(text: str) -> Path:
+    """`text` as a path. An empty one, as of a variable that is not set, is not the folder here."""
+    if not text:
+        raise typer.BadParameter("an empty path names nothing; name a file or a folder")
+    return Path(text)
+
+
+def _code(failure: PerdureError | None, *, is_alone: bool) -> int:
+    if failure is None:
+        return DONE
+    return exit_code_of(failure) if is_alone else FAILED
+
+
+def _check(paths: list[Path], format: str, *, is_watching: bool) -> None:
+    """Refuse what cannot be imported before anything is. Raises: PathNotFound, UsageMistake."""
+    missing = [path for path in paths if not path.exists()]
+    if missing and (is_watching or len(paths) == 1):
+        raise PathNotFound(str(missing[0]))
+    if format == "a-society" and is_watching:
+        raise UsageMistake("--watch follows session files; a flow's folder is imported once")
+    for path in paths:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise UsageMistake(f"{path} is not a file or folder")
+
+
 def import_sessions(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH", help="Files, or folders of .jsonl files.")
+        list[Path],
+        typer.Argument(metavar="PATH", parser=_path, help="Files, or folders of .jsonl files."),
     ],
     *,
     format: Annotated[
@@ -79,14 +105,7 @@ def import_sessions(
         1  some files could not be imported
         2  the one file named is no session
     """
-    missing = [path for path in paths if not path.exists()]
-    if missing and (is_watching or len(paths) == 1):
-        raise PathNotFound(str(missing[0]))
-    if format == "a-society" and is_watching:
-        raise UsageMistake("--watch follows session files; a flow's folder is imported once")
-    for path in paths:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise UsageMistake(f"{path} is not a file or folder")
+    _check(paths, format, is_watching=is_watching)
 
     async def work() -> int:
         if format == "a-society":
@@ -100,10 +119,7 @@ def import_sessions(
                 return await _watched(follower, as_json=as_json)
             files = list(_files(paths))
             total = await _imported(opened, files, format, subject, as_json=as_json)
-        is_alone = len(paths) == 1 and not paths[0].is_dir()
-        if total.failure is None:
-            return DONE
-        return exit_code_of(total.failure) if is_alone else FAILED
+        return _code(total.failure, is_alone=len(paths) == 1 and not paths[0].is_dir())
 
     return run(work)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -40,7 +40,7 @@ def exported(making: Making, dialect: Dialect = "perdure") -> Workflow:
 def facts(workflow: Workflow, key: str = "perdureExport") -> dict[str, Any]:
     found = workflow.metadata[key]
     assert isinstance(found, dict)
-    return found
+    return cast("dict[str, Any]", found)
 
 
 def test_9_34_a_turn_of_several_rows_is_one_node_and_an_interrupted_one_is_in_the_metadata() -> (
