@@ -391,9 +391,9 @@ def _checked_body(entry: Entry) -> Body | None:
         body = None
     except CorruptLog as error:
         _check_json(entry.body)
-        said = entry.message  # it can be read, and holds what no log does
-        reason = None if said is None else inline_in(said.parts)
-        raise InvalidEntry(reason or f"its body is not that of a {entry.kind}") from error
+        raise InvalidEntry(
+            _held_inline(entry) or f"its body is not that of a {entry.kind}"
+        ) from error
     if body is None or isinstance(body, Unknown) or not entry.body.isascii():
         _check_json(entry.body)
     if isinstance(body, Message | CustomMessage) and _may_hold_media(entry.body):
@@ -401,6 +401,15 @@ def _checked_body(entry: Entry) -> Body | None:
         if reason is not None:
             raise InvalidEntry(reason)
     return body
+
+
+def _held_inline(entry: Entry) -> str | None:
+    """What no log holds in a message that can be read otherwise; None when that is not its fault."""
+    try:
+        message = entry.message
+    except CorruptLog:
+        return None
+    return None if message is None else inline_in(message.parts)
 
 
 def _may_hold_media(body: bytes) -> bool:

@@ -37,8 +37,7 @@ def init(
     with you.
 
     Examples:
-        perdure flow init
-        perdure flow run workflow.yaml --scenario scenario.yaml --consent partial-access --watch
+        perdure flow init  # then: perdure flow run workflow.yaml --scenario scenario.yaml
         perdure flow init --takeover  # then: perdure flow resume ID -m MODEL
     """
     if is_greenfield and is_takeover:

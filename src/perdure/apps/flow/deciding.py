@@ -138,7 +138,7 @@ def stop(
 def improve(
     flow: FlowArgument,
     mode: Annotated[
-        ImprovementMode, typer.Argument(metavar="MODE", help="graph-based, parallel or none.")
+        ImprovementMode, typer.Argument(metavar="MODE", help="One of graph-based, parallel, none.")
     ],
     *,
     by: ByOption = None,
@@ -170,7 +170,7 @@ def improve(
 def feedback(
     flow: FlowArgument,
     choice: Annotated[
-        Literal["grant", "deny"], typer.Argument(metavar="CHOICE", help="grant or deny.")
+        Literal["grant", "deny"], typer.Argument(metavar="CHOICE", help="One of grant, deny.")
     ],
     *,
     by: ByOption = None,
@@ -200,7 +200,7 @@ def consent(  # noqa: PLR0913 - each is an option of the command
     flow: FlowArgument,
     mode: Annotated[
         ConsentMode | None,
-        typer.Argument(metavar="MODE", help="no-access, partial-access or full-access."),
+        typer.Argument(metavar="MODE", help="One of no-access, partial-access, full-access."),
     ] = None,
     *,
     command: Annotated[

@@ -27,7 +27,9 @@ def export(
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")
     ],
-    format: Annotated[Literal["a-society"], typer.Option(help="What to write.")] = FORMAT,
+    format: Annotated[
+        Literal["a-society"], typer.Option(metavar="FORMAT", help="What to write.")
+    ] = FORMAT,
     is_forced: Annotated[bool, typer.Option("--force", help="Replace files in DIR.")] = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,

@@ -162,9 +162,7 @@ async def _stream(flow: Flow, role: str) -> StreamId:
 
 
 def graph(
-    flow: Annotated[
-        str, typer.Argument(metavar="ID|FILE", help="A flow, or the file of a workflow.")
-    ],
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow, or the file of a workflow.")],
     *,
     format: Annotated[GraphFormat, typer.Option(help="text, mermaid or dot.")] = "text",
     workspace: FolderOption = Path(),
