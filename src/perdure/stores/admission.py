@@ -404,7 +404,7 @@ def _checked_body(entry: Entry) -> Body | None:
 
 
 def _held_inline(entry: Entry) -> str | None:
-    """What no log holds in a message that can be read otherwise; None when that is not its fault."""
+    """What no log holds in a message that can be read; None when that is not its fault."""
     try:
         message = entry.message
     except CorruptLog:

@@ -164,7 +164,7 @@ async def _stream(flow: Flow, role: str) -> StreamId:
 def graph(
     flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow, or the file of a workflow.")],
     *,
-    format: Annotated[GraphFormat, typer.Option(help="text, mermaid or dot.")] = "text",
+    format: Annotated[GraphFormat, typer.Option(help="How it is drawn.")] = "text",
     workspace: FolderOption = Path(),
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
