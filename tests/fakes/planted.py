@@ -62,7 +62,7 @@ async def _first(store: SessionStore, word: str) -> None:
         title=f"title {word}",
         metadata={"note": word, word: 1},
     )
-    medium = MediaPart(f"media://{blob_hash(picture(word))}", "image/png", len(picture(word)))
+    medium = MediaPart("image/png", f"media://{blob_hash(picture(word))}", len(picture(word)))
     content = original(word)
     entries = (
         new_tree(user(f"user {word}", medium), alias=f"alias-{word}"),

@@ -28,11 +28,15 @@ _MEDIA = re.compile(rb'"handle":"media://(sha256-[0-9a-f]{64})"')
 
 
 class StoredEntry(msgspec.Struct, frozen=True):
-    """An entry as it is stored. `salt` None says that body and salt were erased."""
+    """An entry as it is stored. `salt` None says that body and salt were erased.
+
+    `is_foreign`: another tool wrote it; it has no salt, and its digest is of that tool's line.
+    """
 
     entry: Entry
     salt: bytes | None
     digest: bytes
+    is_foreign: bool = False
 
 
 class StoredCommit(msgspec.Struct, frozen=True):
@@ -173,12 +177,12 @@ class _Check:
             yield Problem(
                 stream, entry.seq, f"it should follow entry {self.head} but is {entry.seq}"
             )
-        if row.salt is None:
+        if row.salt is None and not row.is_foreign:
             if entry.body:
                 yield Problem(stream, entry.seq, "its salt is gone, and its body is not")
             else:
                 self._erased.append(entry.seq)
-        elif body_digest(entry.body, row.salt) != row.digest:
+        elif row.salt is not None and body_digest(entry.body, row.salt) != row.digest:
             yield Problem(stream, entry.seq, "its body is not what was committed")
         if entry.parent_id is not None and not self._is_tree_entry(entry.parent_id):
             yield Problem(stream, entry.seq, f"its parent {entry.parent_id} is not in the tree")

@@ -65,7 +65,7 @@ async def test_a_model_that_refuses_is_an_error_without_the_key(tmp_path: Path) 
         error = (await tried(tmp_path, server.url, "--json")).error
     assert told.code == 1
     assert told.err.startswith("perdure: openai:m: HTTP 401: the key [redacted] is wrong")
-    assert (error["code"], error["status"]) == ("model_refused", 401)
+    assert (error["code"], error["status"]) == ("credentials_refused", 401)
     assert SECRET not in f"{told} {error}"
 
 

@@ -43,7 +43,8 @@ def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEnt
             digest = ours.digest if ours else b""
             yield StoredEntry(entry, ours.salt if ours else None, digest)
         else:
-            yield StoredEntry(entry, None, tool_digest(content, log.rows[seq].part))
+            digest = tool_digest(content, log.rows[seq].part)
+            yield StoredEntry(entry, None, digest, is_foreign=True)
 
 
 def media_of(log: Log, digest: str) -> bytes | None:
