@@ -58,7 +58,7 @@ test: $(INSTALLED)
 
 # Side by side, each in one process: several that share the tests would each collect all of them.
 check: $(INSTALLED)
-	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target types style unit conformance
+	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target unit types conformance style
 
 style: $(INSTALLED)
 	$(BIN)/ruff format --check --quiet

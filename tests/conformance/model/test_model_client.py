@@ -247,6 +247,7 @@ async def test_one_client_serves_many_calls_at_once(backend: Backend) -> None:
     assert {message.text for message in answers} == {plan.text}
 
 
+@pytest.mark.full_only
 async def test_an_answer_of_five_megabytes_arrives(backend: Backend) -> None:
     text = "0123456789abcde\n" * (5_000_000 // 16)
     message = await answer(backend, Plan(text=text, chunk_chars=20_000))

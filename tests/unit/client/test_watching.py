@@ -438,6 +438,7 @@ def check_calls(events: list[AnyEvent]) -> None:
             open_call = -1
 
 
+@pytest.mark.full_only
 async def test_a_watch_that_nobody_holds_is_forgotten(store: Store, session: Session) -> None:
     watch = session.watch()
     await session.append(user("a"))

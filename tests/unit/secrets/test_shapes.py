@@ -134,6 +134,7 @@ def test_other_fields_are_not(name: str) -> None:
     assert not shapes.is_secret_name(name)
 
 
+@pytest.mark.full_only
 @pytest.mark.parametrize(
     "piece",
     [

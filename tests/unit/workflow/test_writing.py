@@ -70,6 +70,7 @@ def test_a_workflow_is_written_with_its_keys_in_order() -> None:
     )
 
 
+@pytest.mark.full_only
 @given(workflows())
 @settings(max_examples=60, deadline=None)
 def test_what_is_written_is_read_and_written_again_as_it_was(workflow: Workflow) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from perdure.apps.terminal.outline import Fold, Line, Row, lines_of, rows_of
@@ -147,6 +148,7 @@ def test_no_entry_is_lost_or_shown_twice(
         assert sorted(rows) == list(range(len(parents)))
 
 
+@pytest.mark.full_only
 def test_ten_thousand_entries_in_one_branch_or_nested_are_no_problem() -> None:
     chain = TreeLog()
     for _ in range(10_000):

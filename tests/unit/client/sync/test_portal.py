@@ -73,6 +73,7 @@ def test_an_iterator_is_stepped_through() -> None:
     portal.close()
 
 
+@pytest.mark.full_only
 def test_an_iterator_that_is_left_is_closed() -> None:
     portal = Portal()
     ended: list[str] = []
@@ -143,6 +144,7 @@ def test_a_closed_portal_says_so() -> None:
         portal.call(double(1))
 
 
+@pytest.mark.full_only
 def test_a_portal_that_nobody_holds_ends_by_itself() -> None:
     closed: list[bool] = []
 

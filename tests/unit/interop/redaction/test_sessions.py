@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -151,6 +152,7 @@ def test_a_session_whose_id_holds_a_name_still_hangs_together() -> None:
     assert compaction.first_kept == EntryId("alice/0")
 
 
+@pytest.mark.full_only
 @settings(max_examples=50)
 @given(st.data(), random_logs(16))
 def test_any_log_comes_through_and_a_second_time_changes_nothing(

@@ -172,6 +172,7 @@ def test_looking_at_the_log_later_changes_no_byte() -> None:
     assert written(making.made(), leaf_of(making.entries), "perdure").content == before.content
 
 
+@pytest.mark.full_only
 @given(random_logs())
 @settings(max_examples=10, deadline=None)
 def test_any_session_gives_a_file_that_reads_as_itself(log: TreeLog) -> None:

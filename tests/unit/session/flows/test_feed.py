@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -181,6 +182,7 @@ STEPS: tuple[object, ...] = (
 )
 
 
+@pytest.mark.full_only
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(STEPS), max_size=30), st.data())
 def test_any_pages_of_a_log_give_the_same_feed(bodies: list[object], data: st.DataObject) -> None:

@@ -115,6 +115,7 @@ async def test_what_is_no_text_of_a_bearable_size_is_refused(
     assert run.error == f"read_file: the file cannot be read: {reason}"
 
 
+@pytest.mark.full_only
 async def test_the_largest_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"a\n" * (MAX_FILE_BYTES // 2))
     assert (await read(tmp_path, "f", offset=MAX_FILE_BYTES // 2)) == "a"

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -86,6 +87,7 @@ def stripped(said: Spoken) -> Spoken:
     return (said[0], (said[1][0].strip(),)) if said[0] in ("summary", "branch") else said
 
 
+@pytest.mark.full_only
 @settings(max_examples=60)
 @given(st.data(), random_logs(16))
 def test_by_operators_own_rules_any_log_gives_the_same_context(
