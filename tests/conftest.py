@@ -26,7 +26,7 @@ hypothesis.settings.register_profile(
 )
 # `make check` looks at fewer examples of each property than `make test`, every time at others.
 hypothesis.settings.register_profile(
-    "quick", hypothesis.settings.get_profile("default"), max_examples=25
+    "quick", hypothesis.settings.get_profile("default"), max_examples=12
 )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
