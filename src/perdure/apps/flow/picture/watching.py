@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 
 from rich.live import Live
@@ -19,7 +19,9 @@ from perdure.apps.terminal.output import out_style, show, show_json, width
 from perdure.client.flows.feeds import Feeds
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
+from perdure.session.codec import body_of
 from perdure.session.flows.feed import FeedItem, FeedPoint, feed_after
+from perdure.session.flows.fold import flow_state, state_after
 from perdure.session.flows.run import FlowState
 
 PAUSE_S = 0.1
@@ -31,7 +33,9 @@ class Followed:
 
     def __init__(self, store: Store, flow: Flow) -> None:
         self.flow = flow
+        self._backend = store.backend
         self._feeds = Feeds(store.backend, flow.id)
+        self._known: FlowState | None = None
         self._points: dict[str, FeedPoint] = {}
         self._items: dict[str, dict[str, FeedItem]] = {}
 
@@ -44,6 +48,22 @@ class Followed:
             found.update((item.id, item) for item in items)
             self._items.setdefault(role, {}).update((item.id, item) for item in items)
         return [*found.values()]
+
+    async def passed(self, state: FlowState) -> list[FlowState]:
+        """The states the flow went through since the last call, before `state`, oldest first."""
+        known, backend = self._known, self._backend
+        entries = await backend.entries(self.flow.id, after=-1 if known is None else known.head)
+        states: list[FlowState] = []
+        for entry in entries:
+            if entry.seq > state.head:
+                break
+            body = body_of(entry)
+            known = (
+                flow_state([(entry, body)]) if known is None else state_after(known, entry, body)
+            )
+            states.append(known)
+        self._known = known
+        return states[:-1]
 
     @property
     def said(self) -> dict[str, str]:
@@ -92,18 +112,28 @@ async def _as_lines(
             role = item.id.rpartition("_")[0]
             for line in feed_lines([item], out_style(), width() - len(role) - 2):
                 show(f"{role}  {line}", is_flushed=True)
+        # A look can come late: what the log went through since the last one is told all the same.
+        passed = await followed.passed(state)
         seen = overlaid(state, await followed.flow.waiting())
-        now = {node.id: standing(seen, node) for node in state.graph.nodes}
-        changed = {id: stands for id, stands in now.items() if before.get(id, "pending") != stands}
-        if as_json and changed:
-            show_json({"status": state.run.status, "nodes": changed}, is_flushed=True)
-        elif changed:
-            told = ", ".join(f"{id} {stands}" for id, stands in changed.items())
-            show(f"[{state.run.status.replace('_', ' ')}] {told}", is_flushed=True)
-        before = dict(now)
+        for each in (*passed, seen):
+            now = {node.id: standing(each, node) for node in each.graph.nodes}
+            _tell_changes(each.run.status, _changed(before, now), as_json=as_json)
+            before = dict(now)
     if as_json:
         for each in await followed.flow.waiting():
             show_json({"waiting": wait_data(followed.flow.id, each)}, is_flushed=True)
+
+
+def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    return {id: stands for id, stands in now.items() if before.get(id, "pending") != stands}
+
+
+def _tell_changes(status: str, changed: Mapping[str, str], *, as_json: bool) -> None:
+    if as_json and changed:
+        show_json({"status": status, "nodes": changed}, is_flushed=True)
+    elif changed:
+        told = ", ".join(f"{id} {stands}" for id, stands in changed.items())
+        show(f"[{status.replace('_', ' ')}] {told}", is_flushed=True)
 
 
 async def _states(
