@@ -31,7 +31,6 @@ help:
 	@echo "make lock       resolve requirements/*.txt again"
 	@echo "make clean      remove .venv and every cache"
 
-# The tools are compiled once, here, and not by each of the first processes that load them.
 # The stamps make a second call free; a changed pyproject.toml or lock file installs again.
 # The demonstration needs only what users get; the tools are three times as much.
 $(RUNNABLE): pyproject.toml requirements/run.txt
@@ -45,7 +44,6 @@ $(RUNNABLE): pyproject.toml requirements/run.txt
 $(INSTALLED): $(RUNNABLE) requirements/dev.txt
 	@echo "installing the tools into $(VENV)"
 	@$(PIP) install -qq --no-compile --require-hashes -r requirements/dev.txt
-	@$(BIN)/python -m compileall -q -j $(JOBS) $(VENV)/lib || true
 	@touch $@
 
 install: $(INSTALLED)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from perdure import user
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from perdure import Unsupported, user
 from perdure.client.clock import Outside
 from perdure.client.keeping import (
     apply_retention,
@@ -12,9 +17,29 @@ from perdure.client.keeping import (
     set_retention,
 )
 from perdure.client.open import opened
+from perdure.client.store import Store
 from perdure.stores.keeping.quotas import Quota
 from perdure.stores.keeping.retention import Retention
 from tests.fakes.clock import ManualClock, SeededRandom
+
+
+class OwnBackend:
+    """A backend of somebody else's, which keeps to no policies."""
+
+    address = "own:///somewhere"
+
+
+async def test_a_store_that_cannot_says_so() -> None:
+    store = cast("Store", SimpleNamespace(backend=OwnBackend()))
+    for call in (
+        retention(store),
+        set_retention(store, Retention()),
+        apply_retention(store),
+        quota(store),
+        set_quota(store, Quota()),
+    ):
+        with pytest.raises(Unsupported, match="own"):
+            await call
 
 
 async def test_a_policy_is_set_rehearsed_and_carried_out(tmp_path: object) -> None:
