@@ -345,6 +345,8 @@ _SIMPLE: Mapping[str, str] = {
     flows.FeedbackDecided.kind: "flow:feedback_consent_resolved",
     flows.FlowCompleted.kind: "flow:completed",
     flows.FlowImported.kind: "flow:imported",
+    flows.DocumentBound.kind: "flow:document_bound",
+    flows.NodePassed.kind: "flow:node_passed",
 }
 """Kind -> type of its event, whose payload is the fields of the body."""
 

@@ -115,6 +115,10 @@ def _workflow_changed(state: FlowState, body: kinds.WorkflowChanged, _: int) -> 
     return replace(state, graph=body.graph)
 
 
+def _document_bound(state: FlowState, body: kinds.DocumentBound, _: int) -> FlowState:
+    return replace(state, document=body)
+
+
 def _role_configured(state: FlowState, body: kinds.RoleConfigured, _: int) -> FlowState:
     chosen = RoleConfiguration(body.model, body.skills, body.tools, body.is_automatic)
     return replace(state, roles=state.roles | {body.role: chosen})
@@ -212,7 +216,8 @@ def _handoff_made(state: FlowState, body: kinds.HandoffMade, _: int) -> FlowStat
     completed, is_sent_back = run.completed_handoffs, False
     for target in body.targets:
         key = edge_key(body.node, target.node)
-        receiving[key] = (*receiving.get(key, ()), target.artifact)
+        if state.document is None or target.node not in state.document.passive:
+            receiving[key] = (*receiving.get(key, ()), target.artifact)
         history[key] = _added(history.get(key, ()), target.artifact)
         if target.digest is not None:
             digests[key] = _added(digests.get(key, ()), target.digest)
@@ -239,6 +244,11 @@ def _handoff_made(state: FlowState, body: kinds.HandoffMade, _: int) -> FlowStat
         repairs=_without(state.repairs, body.node),
         stopping=_removed(state.stopping, body.node, _role(state, body.node)),
     )
+
+
+def _node_passed(state: FlowState, body: kinds.NodePassed, at: int) -> FlowState:
+    state = _handoff_made(state, kinds.HandoffMade(body.node, body.targets), at)
+    return _with(state, visited_node_ids=_added(state.run.visited_node_ids, body.node))
 
 
 def _handoff_awaited(state: FlowState, body: kinds.HandoffAwaited, _: int) -> FlowState:
@@ -376,6 +386,8 @@ _APPLY: Mapping[type[object], Callable[[FlowState, Any, int], FlowState]] = {
     kinds.FeedbackAsked: _feedback_asked,
     kinds.FeedbackDecided: _feedback_decided,
     kinds.FlowCompleted: _completed,
+    kinds.DocumentBound: _document_bound,
+    kinds.NodePassed: _node_passed,
 }
 
 

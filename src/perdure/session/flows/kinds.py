@@ -324,6 +324,33 @@ class FlowImported(SideBody, frozen=True, omit_defaults=True):
     improvement: Graph | None = None
 
 
+class DocumentBound(SideBody, frozen=True, omit_defaults=True):
+    """The flow runs a workflow document: what its nodes are told and by whom it is done.
+
+    `workflow` is the document in the fields of ``perdure.workflow.document``, without its
+    metadata. `passive` are the nodes that no agent works on: where inputs come in and outputs
+    come out. `inputs` and `context` are what templates are filled with, as it was given and worked
+    out once; `agents` are the snapshots of its agents, by the names its nodes use.
+    """
+
+    kind: ClassVar[str] = "flow_document"
+
+    workflow: dict[str, object]
+    passive: tuple[str, ...]
+    inputs: dict[str, object] = {}
+    context: dict[str, str] = {}
+    agents: dict[str, dict[str, object]] = {}
+
+
+class NodePassed(SideBody, frozen=True, omit_defaults=True):
+    """A node that no agent works on is done, and hands over what it has, if that goes anywhere."""
+
+    kind: ClassVar[str] = "node_passed"
+
+    node: str
+    targets: tuple[HandoffTarget, ...] = ()
+
+
 FLOW_BODIES: tuple[type[SideBody], ...] = (
     *(FlowStarted, WorkspaceBound, WorkflowChanged, NodeClaimed, NodeParked, NodeContinued),
     *(
@@ -337,6 +364,6 @@ FLOW_BODIES: tuple[type[SideBody], ...] = (
     ),
     *(ConsentChanged, RoleConfigured, ForwardPassClosed, ImprovementChosen, ImprovementClaimed),
     *(ImprovementParked, FindingsMade, FeedbackAsked, FeedbackDecided, FlowCompleted),
-    FlowImported,
+    *(FlowImported, DocumentBound, NodePassed),
 )
 """Every kind of a flow's log."""

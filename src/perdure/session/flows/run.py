@@ -14,6 +14,7 @@ from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import (
     AwaitingReason,
     ConsentMode,
+    DocumentBound,
     FeedbackKind,
     HandoffTarget,
     ImprovementMode,
@@ -152,7 +153,8 @@ class FlowState(msgspec.Struct, frozen=True):
     stream of its session. `repairs` is the newest repair that was asked for and not yet ended by a
     handoff or a person, by node (in the improvement: by role). `digests` are the hashes of what
     went along an edge, by `edge_key`. `improvement` is the order of the looking back. `stopping`
-    are the nodes and roles whose turn a person wants to end.
+    are the nodes and roles whose turn a person wants to end. `document` is there where the flow
+    runs a workflow document.
     """
 
     run: FlowRun
@@ -167,3 +169,4 @@ class FlowState(msgspec.Struct, frozen=True):
     stopping: tuple[str, ...] = ()
     at_node: dict[str, str] = {}
     """Role instance -> the node it was last claimed for."""
+    document: DocumentBound | None = None

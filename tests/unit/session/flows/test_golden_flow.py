@@ -41,6 +41,27 @@ GRAPH = Graph(
     ("esc",),
 )
 TARGETS = (kinds.HandoffTarget("build", "plan.md", "sha256-" + "0" * 64),)
+DOCUMENT: dict[str, object] = {
+    "id": "trip",
+    "nodes": [
+        {"type": "input", "id": "input"},
+        {
+            "type": "agent",
+            "id": "plan",
+            "agent_ref": "helper",
+            "prompt_template": "Plan {{inputs.x}}",
+            "tools": ["read_file"],
+        },
+        {"type": "output", "id": "output"},
+    ],
+    "edges": [
+        {"source": "input", "target": "plan"},
+        {"source": "plan", "target": "output"},
+    ],
+    "name": None,
+    "agents": [],
+    "metadata": {},
+}
 
 EXPECTED: tuple[SideBody, ...] = (
     kinds.FlowStarted(
@@ -80,6 +101,14 @@ EXPECTED: tuple[SideBody, ...] = (
     kinds.FlowCompleted(),
     kinds.FlowImported({"flowId": "f"}, Graph("g", ()), {"owner": OWNER}),
     kinds.FlowImported({"flowId": "f"}, Graph("g", ()), {}, Graph("i", ())),
+    kinds.DocumentBound(
+        DOCUMENT,
+        ("input", "output"),
+        {"x": "a trip"},
+        {"town": "Vienna"},
+        {"helper": {"id": "helper", "model": "scripted:echo"}},
+    ),
+    kinds.NodePassed("owner-intake", TARGETS),
 )
 
 
