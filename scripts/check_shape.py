@@ -57,6 +57,7 @@ NO_TEST = {
     "errors/outside.py": "exceptions with fields, read in the tests of what raises them",
     "engine/telemetry/names.py": "names only; read in the tests of the spans",
     "errors/stores.py": "exceptions with fields, read in the tests of what raises them",
+    "errors/usage.py": "an exception with fields, read in the tests of what raises it",
     "errors/workflow.py": "exceptions with fields, read in the tests of what raises them",
     "errors/tools.py": "exceptions with fields, read in the tests of what raises them",
     "session/clock.py": "protocols only; tests/fakes implements them",

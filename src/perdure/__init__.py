@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from perdure.errors import UnsafeReplay as UnsafeReplay
     from perdure.errors import Unsupported as Unsupported
     from perdure.errors import UnsupportedVersion as UnsupportedVersion
+    from perdure.errors import WrongArgument as WrongArgument
     from perdure.events.following import Follower as Follower
     from perdure.events.projection import wire as wire
     from perdure.events.types import Event as Event
@@ -273,6 +274,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "UnsafeReplay",
         "Unsupported",
         "UnsupportedVersion",
+        "WrongArgument",
     ),
     "perdure.events.projection": ("wire",),
     "perdure.events.types": (

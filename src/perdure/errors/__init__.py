@@ -17,11 +17,12 @@
     ├ EgressError    EgressDenied
     ├ EngineError    InvalidTransition · TurnFailed · UnsafeReplay · HookBlocked · FlowRefusal
     ├ FormatError    InvalidWorkflow · a file or a session that cannot be read or written
-    └ ConfigError    SecretMissing · SecretPasted
+    ├ ConfigError    SecretMissing · SecretPasted
+    └ WrongArgument  is a TypeError and a ValueError, too
 
 Each message is one sentence that says what to do; the facts it is made of are attributes, so
-that callers branch on ``code`` and fields and never on text. Misuse of an API by its caller is
-``TypeError`` or ``ValueError``, not one of these.
+that callers branch on ``code`` and fields and never on text. Whoever calls a function with
+something it does not take gets `WrongArgument`, or a plain ``ValueError``.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ from perdure.errors.tools import (
     ToolUnavailable,
     UnknownTool,
 )
+from perdure.errors.usage import WrongArgument
 from perdure.errors.workflow import InvalidAgentFile, InvalidSettings, InvalidWorkflow
 
 __all__ = [
@@ -165,4 +167,5 @@ __all__ = [
     "UnsafeReplay",
     "Unsupported",
     "UnsupportedVersion",
+    "WrongArgument",
 ]

@@ -134,6 +134,7 @@ EXITS: dict[str, int] = {
     "invalid_agent_file": USAGE,
     "invalid_settings": USAGE,
     "hook_blocked": FAILED,
+    "wrong_argument": USAGE,
     "not_a_store": USAGE,
     "key_missing": USAGE,
     "secret_missing": USAGE,

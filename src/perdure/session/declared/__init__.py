@@ -1,0 +1,1 @@
+"""What is declared of a function or a value, held against what it is given."""

@@ -1,0 +1,100 @@
+"""Annotations as questions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NewType, Protocol, TypeVar
+
+import msgspec
+import pytest
+
+from perdure.session.declared.kinds import kind_of
+
+T = TypeVar("T")
+Name = NewType("Name", str)
+
+
+class Closes(Protocol):
+    """Something that can be closed."""
+
+    def close(self) -> None: ...
+
+
+class Box:
+    """A class like any other."""
+
+    def close(self) -> None: ...
+
+
+FITS: list[tuple[Any, Any, Any]] = [
+    # annotation, what fits, what does not
+    (str, "a", 5),
+    (int, 5, True),
+    (int, 5, "5"),
+    (float, 5, "5"),
+    (float, 1.5, False),
+    (bool, True, 1),
+    (None, None, 0),
+    (str | None, None, 5),
+    (Literal["a", 1], 1, True),
+    (Literal["a", 1], "a", "b"),
+    (Name, "a", 5),
+    (Annotated[str, msgspec.Meta(min_length=1)], "a", 5),
+    (Box, Box(), object()),
+    (Closes, Box(), object()),
+    (Callable[[int], str], len, 5),
+    (type[Box], Box, Box()),
+    (tuple[str, ...], ("a",), (5,)),
+    (tuple[str, ...], ["a"], "a"),
+    (tuple[int, str], (1, "a"), ("a", 1)),
+    (list[int], [1], ["a"]),
+    (Sequence[str], ["a"], "a"),
+    (Sequence[int], (1,), b"a"),
+    (Iterable[str], {"a"}, "a"),
+    (Iterable[int], [1], [1, "a"]),
+    (Mapping[str, int], {"a": 1}, {"a": "b"}),
+    (dict[str, object], {"a": object()}, {1: "a"}),
+    (str | os.PathLike[str], Path(), 5),
+    (str | msgspec.UnsetType, msgspec.UNSET, None),
+]
+
+
+@pytest.mark.parametrize(("annotation", "good", "bad"), FITS)
+def test_what_fits_is_let_in_and_what_does_not_is_not(annotation: Any, good: Any, bad: Any) -> None:
+    fits = kind_of(annotation).fits
+    assert fits is not None
+    assert fits(good)
+    assert not fits(bad)
+
+
+@pytest.mark.parametrize("annotation", [Any, object, T, "Unknown", int | Any])
+def test_an_annotation_that_says_nothing_lets_everything_in(annotation: Any) -> None:
+    assert kind_of(annotation).fits is None
+
+
+def test_what_can_be_read_once_is_not_read() -> None:
+    items = (each for each in (5, 6))
+    fits = kind_of(Iterable[str]).fits
+    assert fits is not None
+    assert fits(items)
+    assert list(items) == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        (str | None, "str or None"),
+        (Literal["a", "b"] | None, "'a' or 'b' or None"),
+        (Sequence[str], "a list of str"),
+        (Mapping[str, Any], "a dict of str"),
+        (dict[str, int], "a dict of str and int"),
+        (Iterable[Any], "a list"),
+        (tuple[int, str], "a tuple of int, str"),
+        (Callable[..., Any], "a function"),
+        (float, "a number"),
+    ],
+)
+def test_what_fits_is_said_in_words(annotation: Any, words: str) -> None:
+    assert kind_of(annotation).words == words
