@@ -22,7 +22,7 @@ from perdure.session.messages import Message
 from perdure.session.notes import Answer, Label, LeafMoved, Question
 from perdure.session.tree import TreeNode, index_of, nodes_of
 from perdure.stores.draft import Backing
-from perdure.stores.protocol import EMPTY, StreamState
+from perdure.stores.protocol import EMPTY, ReadingAtOnce, StreamState
 
 EntryRef = Entry | str | int
 """An entry as callers name it: itself, its id, its seq, a foreign id, or a prefix of one."""
@@ -115,8 +115,9 @@ class SessionReader:
 
         Raises: EntryNotFound, AmbiguousId.
         """
-        end = (await self._look()).leaf if leaf is None else await self._resolve(leaf)
-        return await self._backing.log.branch(self.id, end)
+        if leaf is None:
+            return await self._newest()
+        return await self._backing.log.branch(self.id, await self._resolve(leaf))
 
     async def tree(self) -> tuple[TreeNode, ...]:
         """Every branch as nested nodes, roots first, with their labels."""
@@ -128,8 +129,7 @@ class SessionReader:
         Raises: ValueError when `last` is negative, or greater than any store can count.
         """
         amount("last", last)
-        leaf = (await self._look()).leaf
-        entries = await self._backing.log.branch(self.id, leaf, limit=last, kind=MESSAGE)
+        entries = await self._newest(last, MESSAGE)
         return [message for entry in entries if (message := entry.message) is not None]
 
     async def entries(self, after: int = EMPTY) -> AsyncIterator[Entry]:
@@ -174,6 +174,15 @@ class SessionReader:
         """Where the session stands now; the handle remembers it."""
         self._state = await self._backing.log.state(self.id)
         return self._state
+
+    async def _newest(self, limit: int | None = None, kind: str | None = None) -> list[Entry]:
+        """The newest `limit` entries of `kind` on the branch; the handle remembers its leaf."""
+        log = self._backing.log
+        if isinstance(log, ReadingAtOnce):
+            self._state, entries = await log.newest(self.id, limit=limit, kind=kind)
+            return entries
+        leaf = (await self._look()).leaf
+        return await log.branch(self.id, leaf, limit=limit, kind=kind)
 
     async def _see(self, appended: Sequence[Entry]) -> None:
         """Remember where the session stands after `appended`, read again only if others wrote."""

@@ -313,6 +313,20 @@ class LogReading(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadingAtOnce(Protocol):
+    """What a backend has besides where every question is a way of its own, to another thread."""
+
+    async def newest(
+        self, stream: StreamId, *, limit: int | None = None, kind: str | None = None
+    ) -> tuple[StreamState, list[Entry]]:
+        """``state``, and ``branch`` to its leaf, as they are at one moment.
+
+        Raises: SessionNotFound.
+        """
+        ...
+
+
 class NamespaceReading(Protocol):
     """Reading across the streams of the namespace."""
 

@@ -132,6 +132,15 @@ def branch(
     return branches.branch(tables, _node(tables, number, head, leaf), limit, kind)
 
 
+def newest(
+    tables: Tables, namespace: str, stream: StreamId, *, limit: int | None, kind: str | None
+) -> tuple[StreamState, list[Entry]]:
+    """Where the stream stands, and the branch to its leaf."""
+    found = tables.stream(namespace, stream)
+    entries = branches.branch(tables, found.leaf, limit, kind) if found.leaf else []
+    return found.state, entries
+
+
 def context_window(
     tables: Tables, namespace: str, stream: StreamId, leaf: EntryId | None
 ) -> ContextWindow:

@@ -165,7 +165,7 @@ def _all_packed(contents: Sequence[bytes]) -> list[Packed]:
 
 
 class _Reading(_Handle):
-    """`LogReading`."""
+    """`LogReading`, `ReadingAtOnce`."""
 
     async def state(self, stream: StreamId) -> StreamState:
         return await self._read(reading.state, stream)
@@ -187,6 +187,11 @@ class _Reading(_Handle):
         kind: str | None = None,
     ) -> list[Entry]:
         return await self._read(reading.branch, stream, leaf, limit=limit, kind=kind)
+
+    async def newest(
+        self, stream: StreamId, *, limit: int | None = None, kind: str | None = None
+    ) -> tuple[StreamState, list[Entry]]:
+        return await self._read(reading.newest, stream, limit=limit, kind=kind)
 
     async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
         return await self._read(reading.context_window, stream, leaf)

@@ -1,0 +1,49 @@
+"""Where a session stands and its newest entries, asked at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import SessionNotFound
+from perdure.session.codec import new_side
+from perdure.session.ids import StreamId
+from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.notes import LeafMoved
+from perdure.stores.protocol import Commit, ReadingAtOnce, Write
+from perdure.stores.sqlite.store import SqliteStore
+from tests.fakes.streams import S, append, create, say
+
+FORK = StreamId("fork")
+
+
+async def test_it_is_what_is_told_one_by_one(store: SqliteStore) -> None:
+    assert isinstance(store, ReadingAtOnce)
+    await create(store)
+    assert await store.newest(S) == (await store.state(S), [])
+    for number in range(5):
+        await say(store, str(number))
+    point = ForkPoint(S, (await store.entries(S))[2].id, 4, "path")
+    write = Write(stream=FORK, create=StreamHeader(FORK, 1, fork=point))
+    await store.commit(Commit(writes=(write,), at=1))
+    await say(store, "in the fork", stream=FORK)
+
+    for stream in (S, FORK):
+        for limit, kind in ((None, None), (2, None), (0, None), (3, "message"), (3, "no kind")):
+            state = await store.state(stream)
+            branch = await store.branch(stream, state.leaf, limit=limit, kind=kind)
+            assert await store.newest(stream, limit=limit, kind=kind) == (state, branch)
+
+
+async def test_a_session_that_was_moved_before_its_root_has_none(store: SqliteStore) -> None:
+    await create(store)
+    await say(store, "left")
+    await append(store, new_side(LeafMoved(None)))
+
+    state, entries = await store.newest(S)
+
+    assert (state.leaf, entries) == (None, [])
+
+
+async def test_a_session_that_is_not_there_is_named(store: SqliteStore) -> None:
+    with pytest.raises(SessionNotFound):
+        await store.newest(StreamId("nobody"))
