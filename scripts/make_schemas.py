@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.apps.settings.document import OF_PROJECTS, Settings
 from perdure.client.agents.files.document import AgentFile
-from perdure.workflow.document import KEBAB, SCHEMA_VERSION
+from perdure.workflow.document import INPUT_TYPES, KEBAB, NAME, SCHEMA_VERSION
 from perdure.workflow.reading import AGENT_KEYS
 from perdure.workflow.typed import schema_of
 
@@ -92,6 +92,8 @@ def workflow() -> Mapping[str, Any]:
         {
             "id": kebab,
             "name": text,
+            "inputs": _list(_input()),
+            "context": _list(_object({"key": _name(), "value": text}, ["key", "value"])),
             "agents": _list(
                 _object({key: kebab if key == "id" else {} for key in AGENT_KEYS}, ["id"])
             ),
@@ -118,6 +120,21 @@ def workflow() -> Mapping[str, Any]:
 
 def _end(kind: str) -> dict[str, Any]:
     return _object({"id": {"type": "string"}, "type": {"const": kind}}, ["id", "type"])
+
+
+def _name() -> dict[str, Any]:
+    return {"type": "string", "pattern": f"^{NAME.pattern}$"}
+
+
+def _input() -> dict[str, Any]:
+    properties = {
+        "name": _name(),
+        "type": {"enum": list(INPUT_TYPES)},
+        "required": {"type": "boolean"},
+        "default": {"type": ["string", "number", "boolean"]},
+        "description": {"type": "string"},
+    }
+    return _object(properties, ["name"])
 
 
 def _agent_node(kebab: Mapping[str, Any]) -> dict[str, Any]:

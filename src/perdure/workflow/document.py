@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Literal, get_args
 
 import msgspec
 
@@ -15,6 +16,30 @@ SCHEMA_VERSION = "1.0"
 
 KEBAB = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 """What ids of workflows and agents look like, as a whole."""
+
+
+InputType = Literal["string", "number", "boolean", "file_path", "code_diff"]
+INPUT_TYPES: tuple[InputType, ...] = get_args(InputType)
+
+NAME = re.compile(r"[A-Za-z0-9_-]+")
+"""What inputs and entries of the context are called, as a whole."""
+
+
+class Input(msgspec.Struct, frozen=True):
+    """Something a run is given. Where it is not, `default` is taken, if there is one."""
+
+    name: str
+    type: InputType = "string"
+    required: bool = False
+    default: str | int | float | bool | None = None
+    description: str | None = None
+
+
+class ContextEntry(msgspec.Struct, frozen=True):
+    """What ``{{ctx.key}}`` stands for: a template over the inputs, filled when a run begins."""
+
+    key: str
+    value: str
 
 
 class InputNode(msgspec.Struct, frozen=True, tag="input"):
@@ -56,7 +81,8 @@ class Workflow(msgspec.Struct, frozen=True):
 
     Shape: node ids are unique, edges name nodes, `nodes` has at least one. `agents` are those
     defined in the document itself, each with an ``id``, in the fields of an agent file;
-    `metadata` is any JSON object.
+    `inputs` and `context` have unique names; without `inputs` a run takes any texts. `metadata` is
+    any JSON object.
     """
 
     id: str
@@ -65,3 +91,5 @@ class Workflow(msgspec.Struct, frozen=True):
     name: str | None = None
     agents: tuple[Mapping[str, object], ...] = ()
     metadata: Mapping[str, object] = {}
+    inputs: tuple[Input, ...] = ()
+    context: tuple[ContextEntry, ...] = ()

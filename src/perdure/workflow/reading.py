@@ -1,18 +1,30 @@
-"""YAML as a workflow, strictly: every fault is told with its line, or there is none."""
+"""YAML as a workflow, strictly: every fault is told with its line, or there is none.
+
+What a document is, is read here; whether it can be run (its graph, its templates, its agents) is
+for whoever runs it to say, who is told in which lines everything stands.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
+
+import msgspec
 
 from perdure.errors import InvalidWorkflow
 from perdure.models.yaml_nodes import Node, NodeReader
 from perdure.workflow.document import (
+    INPUT_TYPES,
     KEBAB,
+    NAME,
     SCHEMA_VERSION,
     AgentNode,
+    ContextEntry,
     Edge,
+    Input,
     InputNode,
+    InputType,
     OutputNode,
     Workflow,
     WorkflowNode,
@@ -21,14 +33,57 @@ from perdure.workflow.document import (
 AGENT_KEYS = (
     *("id", "name", "description", "model", "provider", "system_prompt"),
     *("temperature", "max_tokens", "reasoning_effort", "input_schema", "output_schema"),
-    *("tools", "mcp_servers", "memory", "retry", "fallback_chain"),
+    *("tools", "mcp_servers", "memory", "retry", "fallback_chain", "budget"),
 )
 """Keys of an agent, in an agent file and in a workflow."""
 
 _ROOT_KEYS = ("schema_version", "workflow")
-_KEYS = ("id", "name", "agents", "nodes", "edges", "metadata")
+_KEYS = ("id", "name", "inputs", "context", "agents", "nodes", "edges", "metadata")
 _TYPES = ("input", "agent", "output")
+_OTHER_TYPES = ("human_gate", "condition", "transform", "parallel", "merge")
+"""Nodes that files of the format may have and perdure does not run."""
+_INPUT_KEYS = ("name", "type", "required", "default", "description")
+_OF_TYPE: Mapping[InputType, tuple[str, ...]] = {
+    "string": ("str",),
+    "number": ("int", "float"),
+    "boolean": ("bool",),
+    "file_path": ("str",),
+    "code_diff": ("str",),
+}
+"""Type of an input -> the kinds of nodes its default can be."""
+_AT_THE_ROOT = re.compile(r"^schema_version[ \t]*:", re.MULTILINE)
 _AGENT_NODE_KEYS = ("id", "type", "agent_ref", "prompt_template", "tools")
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """Where in its file things of a workflow stand. Shape: names or ids -> lines from 1.
+
+    `nodes` and `prompts` are by node; `tools` too, in their order; `agents` are the definitions as
+    they were read. What is not there was not read from a file.
+    """
+
+    nodes: Mapping[str, int] = {}
+    prompts: Mapping[str, int] = {}
+    tools: Mapping[str, tuple[int, ...]] = {}
+    edges: tuple[int, ...] = ()
+    inputs: Mapping[str, int] = {}
+    context: Mapping[str, int] = {}
+    agents: Mapping[str, Node] = {}
+
+
+class Located(msgspec.Struct, frozen=True):
+    """A workflow, and where in its file everything stands."""
+
+    workflow: Workflow
+    lines: Lines = Lines()
+
+
+def is_document(text: str) -> bool:
+    """Whether `text` is a workflow document, and no workflow of roles. It may have faults."""
+    if _AT_THE_ROOT.search(text):
+        return True
+    root = NodeReader().root(text) if text.lstrip().startswith("{") else None
+    return root is not None and any(key.text == "schema_version" for key, _ in root.pairs)
 
 
 def parse(text: str, name: str = "the workflow") -> Workflow:
@@ -36,28 +91,36 @@ def parse(text: str, name: str = "the workflow") -> Workflow:
 
     Raises: InvalidWorkflow with every fault and its line.
     """
+    return located(text, name).workflow
+
+
+def located(text: str, name: str = "the workflow") -> Located:
+    """The workflow in `text`, and where in it everything stands.
+
+    Raises: as `parse`.
+    """
     reader = _Reader()
     root = reader.nodes.root(text)
-    workflow = None if root is None else reader.document(root)
-    if workflow is None or reader.nodes.faults:
+    found = None if root is None else reader.document(root)
+    if found is None or reader.nodes.faults:
         raise InvalidWorkflow(name, reader.nodes.faults)
-    return workflow
+    return found
 
 
 class _Reader:
     def __init__(self) -> None:
         self.nodes = NodeReader()
 
-    def document(self, root: Node) -> Workflow:
+    def document(self, root: Node) -> Located:
         """The workflow of the whole file."""
         fields = self.nodes.mapping(root, _ROOT_KEYS, _ROOT_KEYS)
         if "schema_version" in fields:
             self.nodes.choice(fields["schema_version"], (SCHEMA_VERSION,))
         if "workflow" not in fields:
-            return Workflow("", ())
+            return Located(Workflow("", ()))
         return self._workflow(fields["workflow"])
 
-    def _workflow(self, node: Node) -> Workflow:
+    def _workflow(self, node: Node) -> Located:
         fields = self.nodes.mapping(node, _KEYS, ("id", "nodes", "edges"))
         nodes = [self._node(each) for each in self._items(fields, "nodes")]
         if "nodes" in fields and not nodes:
@@ -69,23 +132,35 @@ class _Reader:
         self._unique(
             self._items(fields, "agents"), [str(agent.get("id", "")) for agent in agents], "agent"
         )
-        return Workflow(
+        inputs = [self._input(each) for each in self._items(fields, "inputs")]
+        self._unique(self._items(fields, "inputs"), [each.name for each in inputs], "input")
+        context = [self._entry(each) for each in self._items(fields, "context")]
+        self._unique(self._items(fields, "context"), [each.key for each in context], "entry")
+        workflow = Workflow(
             id=self._kebab(fields["id"]) if "id" in fields else "",
             nodes=tuple(nodes),
             edges=tuple(edges),
             name=self.nodes.text(fields["name"]) if "name" in fields else None,
             agents=tuple(agents),
             metadata=self._object(fields["metadata"]) if "metadata" in fields else {},
+            inputs=tuple(inputs),
+            context=tuple(context),
         )
+        return Located(workflow, _lines(workflow, fields))
 
     def _node(self, node: Node) -> WorkflowNode:
         loose = {key.text: value for key, value in node.pairs}
         kind = loose["type"].text if "type" in loose else ""
         known = _AGENT_NODE_KEYS if kind == "agent" else ("id", "type")
+        if kind in _OTHER_TYPES:
+            known = tuple(loose)  # nothing of it is to be put right but what it is
         required = ("id", "type", "agent_ref") if kind == "agent" else ("id", "type")
         fields = self.nodes.mapping(node, known, required)
         id = self.nodes.text(fields["id"]) if "id" in fields else ""
-        if "type" in fields:
+        if kind in _OTHER_TYPES:
+            what = f"perdure does not run {kind!r} nodes: it runs {', '.join(_TYPES)}"
+            self.nodes.fault(loose["type"], what)
+        elif "type" in fields:
             kind = self.nodes.choice(fields["type"], _TYPES)
         if kind != "agent":
             return OutputNode(id) if kind == "output" else InputNode(id)
@@ -111,6 +186,38 @@ class _Reader:
             self._kebab(fields["id"])
         return {key: self.nodes.data(value) for key, value in fields.items()}
 
+    def _input(self, node: Node) -> Input:
+        fields = self.nodes.mapping(node, _INPUT_KEYS, ("name",))
+        named, type = fields.get("type"), "string"
+        if named is not None and named.text == "secret":
+            what = "perdure takes no 'secret' inputs: tools refer to secrets by name"
+            self.nodes.fault(named, what)
+        elif named is not None:
+            type = self.nodes.choice(named, INPUT_TYPES)
+        type = cast("InputType", type)
+        default, told = fields.get("default"), fields.get("description")
+        if default is not None and default.kind not in _OF_TYPE[type]:
+            self.nodes.fault(default, f"the default of a {type} cannot be this")
+            default = None
+        return Input(
+            name=self._name(fields, "name"),
+            type=type,
+            required="required" in fields and self.nodes.boolean(fields["required"]),
+            default=None if default is None else cast("str | float", self.nodes.data(default)),
+            description=None if told is None else self.nodes.text(told),
+        )
+
+    def _entry(self, node: Node) -> ContextEntry:
+        fields = self.nodes.mapping(node, ("key", "value"), ("key", "value"))
+        value = self.nodes.text(fields["value"]) if "value" in fields else ""
+        return ContextEntry(self._name(fields, "key"), value)
+
+    def _name(self, fields: Mapping[str, Node], key: str) -> str:
+        text = self.nodes.text(fields[key]) if key in fields else ""
+        if text and not NAME.fullmatch(text):
+            self.nodes.fault(fields[key], f"{text!r} is no name: use letters, digits, - and _")
+        return text
+
     def _items(self, fields: Mapping[str, Node], key: str) -> Sequence[Node]:
         return self.nodes.items(fields[key]) if key in fields else ()
 
@@ -132,3 +239,40 @@ class _Reader:
             if id in seen:
                 self.nodes.fault(node, f"a second {what} is called {id!r}")
             seen.add(id)
+
+
+def _lines(workflow: Workflow, fields: Mapping[str, Node]) -> Lines:
+    """Where what was read stands. Shape: `fields` are those of the workflow's mapping."""
+    items = {key: node.items for key, node in fields.items() if node.kind == "seq"}
+    below = {key: [dict(_named(item)) for item in found] for key, found in items.items()}
+    ids = [node.id for node in workflow.nodes]
+    prompts = {
+        id: each["prompt_template"].line
+        for id, each in zip(ids, below.get("nodes", ()), strict=False)
+        if "prompt_template" in each
+    }
+    tools = {
+        id: tuple(tool.line for tool in each["tools"].items)
+        for id, each in zip(ids, below.get("nodes", ()), strict=False)
+        if "tools" in each
+    }
+    return Lines(
+        nodes=_at(ids, items.get("nodes", ())),
+        prompts=prompts,
+        tools=tools,
+        edges=tuple(node.line for node in items.get("edges", ())),
+        inputs=_at([each.name for each in workflow.inputs], items.get("inputs", ())),
+        context=_at([each.key for each in workflow.context], items.get("context", ())),
+        agents={
+            str(agent.get("id", "")): node
+            for agent, node in zip(workflow.agents, items.get("agents", ()), strict=False)
+        },
+    )
+
+
+def _named(node: Node) -> Iterator[tuple[str, Node]]:
+    return ((key.text, value) for key, value in node.pairs)
+
+
+def _at(names: Sequence[str], nodes: Sequence[Node]) -> dict[str, int]:
+    return {name: node.line for name, node in zip(names, nodes, strict=False)}

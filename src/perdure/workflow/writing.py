@@ -15,7 +15,7 @@ from typing import Any, cast
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
-from perdure.workflow.document import SCHEMA_VERSION, AgentNode, Workflow, WorkflowNode
+from perdure.workflow.document import SCHEMA_VERSION, AgentNode, Input, Workflow, WorkflowNode
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 _TAKEN = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -47,12 +47,25 @@ def _workflow(workflow: Workflow) -> dict[str, object]:
     written: dict[str, object] = {
         "id": workflow.id,
         "name": workflow.name,
+        "inputs": [_input(each) for each in workflow.inputs],
+        "context": [{"key": each.key, "value": each.value} for each in workflow.context],
         "agents": list(workflow.agents),
         "nodes": [_node(node) for node in workflow.nodes],
         "metadata": workflow.metadata,
     }
     edges = [{"from": edge.source, "to": edge.target} for edge in workflow.edges]
     return {**{key: value for key, value in written.items() if value}, "edges": edges}
+
+
+def _input(declared: Input) -> dict[str, object]:
+    written: dict[str, object] = {"name": declared.name, "type": declared.type}
+    if declared.required:
+        written["required"] = True
+    if declared.default is not None:
+        written["default"] = declared.default
+    if declared.description is not None:
+        written["description"] = declared.description
+    return written
 
 
 def _node(node: WorkflowNode) -> dict[str, object]:

@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from perdure.errors import InvalidWorkflow
-from perdure.workflow.document import AgentNode, Edge, InputNode, OutputNode, Workflow
-from perdure.workflow.reading import parse
+from perdure.workflow.document import (
+    AgentNode,
+    ContextEntry,
+    Edge,
+    Input,
+    InputNode,
+    OutputNode,
+    Workflow,
+)
+from perdure.workflow.reading import is_document, located, parse
+from perdure.workflow.writing import serialize
 
 GOOD = """\
 # comments are for people
@@ -56,7 +65,10 @@ def test_every_fault_is_told_with_its_line() -> None:
         "line 4: 'My Trip' is not an id: use a-z, 0-9 and single hyphens",
         "line 8: a second node is called 'input'",
         "line 11: there is no node 'nowhere'",
-        "line 13: 'meta' is unknown here (known: id, name, agents, nodes, edges, metadata)",
+        (
+            "line 13: 'meta' is unknown here "
+            "(known: id, name, inputs, context, agents, nodes, edges, metadata)"
+        ),
     )
 
 
@@ -85,3 +97,76 @@ def test_what_is_wrong_is_said(text: str, fault: str) -> None:
         assert faults_of(text)
         return
     assert fault in "; ".join(faults_of(text))
+
+
+WITH_INPUTS = GOOD.replace(
+    "  nodes:\n",
+    """\
+  inputs:
+    - {name: topic, required: true, description: What it is about}
+    - {name: count, type: number, default: 3}
+  context:
+    - {key: style, value: "short on {{inputs.topic}}"}
+  nodes:
+""",
+)
+
+
+def test_inputs_and_context_are_read_and_written_as_they_are() -> None:
+    workflow = parse(WITH_INPUTS)
+    assert workflow.inputs == (
+        Input("topic", required=True, description="What it is about"),
+        Input("count", "number", default=3),
+    )
+    assert workflow.context == (ContextEntry("style", "short on {{inputs.topic}}"),)
+    assert parse(serialize(workflow)) == workflow
+    assert serialize(parse(serialize(workflow))) == serialize(workflow)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fault"),
+    [
+        ("name: topic", "name: a topic", "line 6: 'a topic' is no name"),
+        ("type: number", "type: secret", "line 7: perdure takes no 'secret' inputs"),
+        ("type: number", "type: list", "line 7: 'list' is not one of string, number"),
+        ("default: 3", "default: three", "line 7: the default of a number cannot be this"),
+        ("name: count", "name: topic", "line 7: a second input is called 'topic'"),
+        ("key: style", "kex: style", "line 9: 'kex' is unknown here"),
+        ("required: true", "required: often", "line 6: expected true or false"),
+    ],
+)
+def test_what_is_wrong_with_inputs_and_context_is_said(before: str, after: str, fault: str) -> None:
+    assert fault in "; ".join(faults_of(WITH_INPUTS.replace(before, after)))
+
+
+def test_nodes_that_only_other_programs_run_are_named_as_such() -> None:
+    text = GOOD.replace("type: input}", "type: human_gate, gate_type: approval}")
+    assert faults_of(text) == (
+        "line 6: perdure does not run 'human_gate' nodes: it runs input, agent, output",
+    )
+
+
+def test_everything_is_found_again_in_its_line() -> None:
+    lines = located(WITH_INPUTS).lines
+    assert lines.inputs == {"topic": 6, "count": 7}
+    assert lines.context == {"style": 9}
+    assert lines.nodes == {"input": 11, "plan": 12, "output": 13}
+    assert (lines.prompts, lines.tools) == ({"plan": 12}, {"plan": (12,)})
+    assert lines.edges == (15, 16)
+    assert lines.agents["helper"].line == 17
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (GOOD, True),
+        ('{"schema_version": "1.0", "workflow": {}}', True),
+        ("schema_version: '1.0", True),
+        ("workflow:\n  name: a\n  nodes: []\n", False),
+        ('{"workflow": {}}', False),
+        ("", False),
+        ("{", False),
+    ],
+)
+def test_a_document_is_known_by_what_it_holds(text: str, expected: bool) -> None:
+    assert is_document(text) == expected

@@ -1,0 +1,160 @@
+"""The placeholders of a template, ``{{inputs.name | filter}}``: found and understood, not filled.
+
+What opens a placeholder and never closes it on its line is text. What stands in one is understood,
+or it is a fault; there is nothing in this language that could be run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, cast, get_args
+
+import msgspec
+
+Root = Literal["inputs", "ctx", "run.outputs", "run.id"]
+FilterName = Literal["default", "json", "length", "read_file"]
+FILTERS: tuple[FilterName, ...] = get_args(FilterName)
+
+LONGEST = 1000
+"""Characters of a placeholder; where none closes within them, what opened it is text."""
+
+SHOWN = 60
+"""Characters of a placeholder that a fault repeats."""
+
+_NAME = "[A-Za-z0-9_-]+"
+_QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
+_REFERENCE = re.compile(
+    rf"(?P<root>inputs|ctx|run\.outputs)(?:\.(?P<plain>{_NAME})|\[\s*(?P<quoted>{_QUOTED})\s*\])"
+    r"|(?P<id>run\.id)"
+)
+_PIECE = re.compile(rf"(?:{_QUOTED}|[^|\"'])+")
+_INSIDE = re.compile(rf"(?:{_QUOTED}|(?!\{{\{{|\}}\}})[^\"'])*+")
+_FILTER = re.compile(r"(?P<name>[a-z_]+)\s*(?:\(\s*(?P<argument>.*)\))?", re.DOTALL)
+
+FORM = (
+    'expected inputs.NAME, ctx.NAME, run.outputs["NODE"] or run.id, perhaps with filters '
+    f"({', '.join(FILTERS)})"
+)
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """What is made of a value. `argument` is that of ``default``."""
+
+    name: FilterName
+    argument: str | int | float | bool | None = None
+
+
+class Placeholder(msgspec.Struct, frozen=True):
+    """A value that is filled in. Shape: `name` is "" for ``run.id``."""
+
+    root: Root
+    name: str = ""
+    filters: tuple[Filter, ...] = ()
+
+    @property
+    def has_default(self) -> bool:
+        """Whether it says what to take where there is no value."""
+        return any(each.name == "default" for each in self.filters)
+
+
+class Template(msgspec.Struct, frozen=True):
+    """Text and placeholders in their order; `faults` are what could not be understood."""
+
+    parts: tuple[str | Placeholder, ...]
+    faults: tuple[str, ...] = ()
+
+    @property
+    def placeholders(self) -> tuple[Placeholder, ...]:
+        """Those among the parts."""
+        return tuple(part for part in self.parts if isinstance(part, Placeholder))
+
+
+def template_of(text: str) -> Template:
+    """`text` as a template."""
+    parts: list[str | Placeholder] = []
+    faults: list[str] = []
+    begun = 0
+    for start, end in _spans(text):
+        inner = text[start + 2 : end]
+        understood = _understood(inner)
+        if isinstance(understood, str):
+            faults.append(f"{_shown(inner)} cannot be filled in: {understood}")
+            continue
+        parts += [text[begun:start], understood]
+        begun = end + 2
+    parts.append(text[begun:])
+    return Template(tuple(part for part in parts if part != ""), tuple(faults))
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where placeholders open and close, in the order of the text."""
+    at = text.find("{{")
+    while at >= 0:
+        end = _closing(text, at + 2)
+        if end >= 0:
+            yield at, end
+        at = text.find("{{", at + 2 if end < 0 else end + 2)
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the placeholder closes that opened before `start`; -1 where it never does.
+
+    Braces in quotes do not count, unless the quotes never end.
+    """
+    line = text.find("\n", start, start + LONGEST)
+    limit = min(len(text), start + LONGEST) if line < 0 else line
+    found = _INSIDE.match(text, start, limit)
+    end = start if found is None else found.end()
+    if text.startswith("}}", end) and end + 2 <= limit:
+        return end
+    rough = text.find("}}", start, limit)
+    return rough if rough >= 0 and text.find("{{", start, rough) < 0 else -1
+
+
+def _understood(inner: str) -> Placeholder | str:
+    """The placeholder that `inner` says, or why it says none."""
+    pieces = _PIECE.findall(inner)
+    if "|".join(pieces) != inner:
+        return FORM
+    found = _REFERENCE.fullmatch(pieces[0].strip()) if pieces else None
+    if found is None:
+        is_secret = inner.strip().startswith("secrets.")
+        return "secrets are never filled into a prompt" if is_secret else FORM
+    filters = [_filter(piece.strip()) for piece in pieces[1:]]
+    wrong = [each for each in filters if isinstance(each, str)]
+    if wrong:
+        return wrong[0]
+    root = cast("Root", found["root"] or "run.id")
+    name = found["plain"] or _unquoted(found["quoted"] or '""')
+    if not isinstance(name, str):
+        return FORM
+    return Placeholder(root, name, tuple(each for each in filters if isinstance(each, Filter)))
+
+
+def _filter(text: str) -> Filter | str:
+    found = _FILTER.fullmatch(text)
+    if found is None or found["name"] not in FILTERS:
+        return f"{text[:SHOWN]!r} is no filter; there are: {', '.join(FILTERS)}"
+    name, written = cast("FilterName", found["name"]), found["argument"]
+    if name != "default":
+        return Filter(name) if not (written or "").strip() else f"{name} takes nothing in brackets"
+    value = _unquoted((written or "").strip())
+    if value is None:
+        return 'default needs a text, a number, true or false: default("...")'
+    return Filter(name, value)
+
+
+def _unquoted(written: str) -> str | int | float | bool | None:
+    """What a literal says; None where it is none."""
+    if written.startswith("'"):
+        return re.sub(r"\\(.)", r"\1", written[1:-1]) if len(written) > 1 else None
+    try:
+        return msgspec.json.decode(written, type=str | int | float | bool)
+    except (msgspec.DecodeError, ValueError):
+        return None
+
+
+def _shown(inner: str) -> str:
+    text = " ".join(inner.split())
+    return f"{{{{{text if len(text) <= SHOWN else text[: SHOWN - 1] + '…'}}}}}"

@@ -1,0 +1,81 @@
+"""Templates filled in: once, and what was filled in is never looked at again. Pure.
+
+Whatever a value holds, also what looks like a placeholder, is text where it lands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from perdure.errors import ConfigError
+from perdure.workflow.expressions import Filter, Placeholder, Template
+
+ReadFile = Callable[[str], str]
+"""The text of a file by its path. Raises: ConfigError when it cannot be read."""
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """What placeholders can name. `outputs` are the answers of nodes, by their ids."""
+
+    inputs: Mapping[str, object] = {}
+    context: Mapping[str, str] = {}
+    outputs: Mapping[str, str] = {}
+    run_id: str = ""
+
+
+def filled(template: Template, scope: Scope, read_file: ReadFile) -> str:
+    """`template` with the values of `scope` in the place of its placeholders.
+
+    Shape: texts as they are, all else as JSON.
+    Raises: ConfigError for a value that is not there, or that a filter cannot take.
+    """
+    parts = [
+        part if isinstance(part, str) else text_of(_value(part, scope, read_file))
+        for part in template.parts
+    ]
+    return "".join(parts)
+
+
+def text_of(value: object) -> str:
+    """`value` as it stands in a text."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _value(placeholder: Placeholder, scope: Scope, read_file: ReadFile) -> object:
+    value = _named(placeholder, scope)
+    for each in placeholder.filters:
+        value = _filtered(value, each, read_file)
+    if value is None:
+        raise ConfigError(
+            f"{placeholder.root}.{placeholder.name} has no value; give it one, or say "
+            '`| default("...")` in the template'
+        )
+    return value
+
+
+def _named(placeholder: Placeholder, scope: Scope) -> object:
+    match placeholder.root:
+        case "inputs":
+            return scope.inputs.get(placeholder.name)
+        case "ctx":
+            return scope.context.get(placeholder.name)
+        case "run.outputs":
+            return scope.outputs.get(placeholder.name)
+        case "run.id":
+            return scope.run_id
+
+
+def _filtered(value: object, each: Filter, read_file: ReadFile) -> object:
+    if each.name == "default":
+        return each.argument if value is None else value
+    if value is None:
+        return None
+    match each.name:
+        case "json":
+            return msgspec.json.encode(value).decode()
+        case "length":
+            return len(text_of(value))
+        case "read_file":
+            return read_file(text_of(value))
