@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from perdure.interop.formats.items import Item, ParsedSource, bound
+from perdure.interop.formats.sources.reading import BOUNDS, Bounds
 from perdure.interop.importing import FormatName, import_source
 from perdure.interop.reports import ImportReport
 from perdure.session.ids import StreamId
@@ -74,11 +75,20 @@ def empty_store() -> MemoryStore:
 
 
 async def imported(
-    store: SessionStore, source: bytes | Path, format: FormatName = "auto"
+    store: SessionStore,
+    source: bytes | Path,
+    format: FormatName = "auto",
+    bounds: Bounds = BOUNDS,
 ) -> ImportReport:
     """`source`, imported."""
-    clock, random = ManualClock(), SeededRandom(2)
-    return await import_source(store, source, clock=clock, random=random, format=format)
+    return await import_source(
+        store,
+        source,
+        clock=ManualClock(),
+        random=SeededRandom(2),
+        format=format,
+        bounds=bounds,
+    )
 
 
 def path_of(parsed: ParsedSource, leaf: int | None = None) -> list[Item]:

@@ -1,8 +1,7 @@
 """Many files into a store: several at a time, each in its own commit, none stopping the others.
 
 Files are read and parsed while the commits of others are being written, so that a store can put
-those together. How many bytes are in memory at once is bounded by `BYTES_AT_ONCE`, or by the
-largest file where that is more.
+those together. How many bytes of them are in memory at once is bounded by `BYTES_AT_ONCE`.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from perdure.errors import PerdureError
+from perdure.interop.formats.sources.reading import BOUNDS
 from perdure.interop.importing import FormatName, import_source
 from perdure.interop.reports import ImportReport
 from perdure.session.clock import Clock, RandomSource
@@ -53,7 +53,7 @@ async def import_files(
     under way; what was yielded is in the store.
     """
     importer = _Importer(store, clock, random, format, subject=subject, told=told)
-    jobs = ((size_of(path), partial(importer.outcome_of, path)) for path in paths)
+    jobs = ((held_bytes(size_of(path)), partial(importer.outcome_of, path)) for path in paths)
     async for outcome in in_order(jobs):
         yield outcome
 
@@ -81,6 +81,11 @@ async def in_order(jobs: Iterable[Job[Result]]) -> AsyncIterator[Result]:
         for _, task in waiting:
             task.cancel()
         await asyncio.gather(*(task for _, task in waiting), return_exceptions=True)
+
+
+def held_bytes(size: int) -> int:
+    """How much of a file of `size` bytes is in memory while it is imported."""
+    return min(size, BOUNDS.whole_bytes + BOUNDS.piece_bytes)
 
 
 def size_of(path: Path) -> int:

@@ -19,7 +19,8 @@ from typing import Literal
 import msgspec
 
 from perdure.errors import FormatError, PerdureError
-from perdure.interop.batches import Job, in_order
+from perdure.interop.batches import Job, held_bytes, in_order
+from perdure.interop.formats.sources.content import FileContent, end_of_lines
 from perdure.interop.importing import FormatName, import_source
 from perdure.interop.reports import ImportReport
 from perdure.session.clock import Clock, RandomSource
@@ -135,7 +136,7 @@ class Follower:
         for path, state in found.items():
             seen = self._seen.setdefault(path, _Seen(state[0]))
             if state != seen.state and self._clock.steady_s() >= seen.due_s:
-                yield state[1], partial(self._read, path, state, seen)
+                yield held_bytes(state[1]), partial(self._read, path, state, seen)
 
     def _found(self) -> dict[Path, State]:
         """The files there are, by path; one that has several names counts once."""
@@ -163,25 +164,34 @@ class Follower:
         """Import what is new in a file that changed."""
         began_s = self._clock.steady_s()
         try:
-            content = await asyncio.to_thread(path.read_bytes)
-        except OSError:
+            content = await asyncio.to_thread(FileContent, path)
+        except FormatError:
             seen.due_s = began_s + RETRY_S  # gone, or somebody else's for now: it will show
             return None
-        age_ms = self._clock.now_ms() - state[2] // 1_000_000
-        is_fresh = 0 <= age_ms < QUIET_MS
-        length = content.rfind(b"\n") + 1 if is_fresh else len(content)
-        # What has no line's end yet is looked at again, changed or not.
-        seen.file, seen.state = state[0], state if length == len(content) == state[1] else None
-        change = None
-        if length != seen.length or not is_fresh or not seen.is_recognised:
-            change = await self._imported(path, content[:length], seen)
-        seen.length = length
+        with content:
+            change = await self._look_into(path, state, seen, content)
         took_s = self._clock.steady_s() - began_s
         seen.due_s = max(seen.due_s, began_s + took_s / SHARE)
         return change
 
-    async def _imported(self, path: Path, content: bytes, seen: _Seen) -> Change | None:
-        if not content:
+    async def _look_into(
+        self, path: Path, state: State, seen: _Seen, content: FileContent
+    ) -> Change | None:
+        age_ms = self._clock.now_ms() - state[2] // 1_000_000
+        is_fresh = 0 <= age_ms < QUIET_MS
+        whole = content.length
+        length = await asyncio.to_thread(end_of_lines, content) if is_fresh else whole
+        # What has no line's end yet is looked at again, changed or not.
+        seen.file, seen.state = state[0], state if length == whole == state[1] else None
+        change = None
+        if length != seen.length or not is_fresh or not seen.is_recognised:
+            content.cut(length)
+            change = await self._imported(path, content, seen)
+        seen.length = length
+        return change
+
+    async def _imported(self, path: Path, content: FileContent, seen: _Seen) -> Change | None:
+        if not content.length:
             return None
         try:
             report = await import_source(
@@ -190,7 +200,6 @@ class Follower:
                 clock=self._clock,
                 random=self._random,
                 format=self._format,
-                name=path.name,
                 subject=self._subject,
             )
         except PerdureError as error:

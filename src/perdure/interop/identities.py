@@ -1,26 +1,203 @@
-"""What a session sees and what others call it: its entries, shared ones too, with foreign ids."""
+"""What a session sees, what others call it, and which items of a source it has already.
+
+Of every entry no more than its id, its place in a file and a digest is kept, so that a session
+need not be in memory. What was read from the version of the file that a source begins with is
+matched by its place; opaque entries, which have no room for one, by their bytes alone, since their
+line may be readable by now. The rest (of versions before the file was rewritten, or written here
+and exported) is matched by id, and where it had none, by what was said when.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 
+import msgspec
+
+from perdure.interop.formats.items import Item, body_without_source, source_of, without_source
+from perdure.interop.formats.pi.ids import written_ids
+from perdure.interop.formats.sources.outline import Outline, digest_of_opaque
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.stores.protocol import SessionStore
+from perdure.session.info import StreamHeader
+from perdure.session.kinds import OPAQUE
+from perdure.session.messages import MESSAGE, Message
+from perdure.session.notes import LeafMoved
+from perdure.stores.protocol import EMPTY, SessionStore
+
+PAGE = 32
+"""So many entries are read at a time."""
+
+_USAGE = b'"usage":'
 
 
-async def seen_entries(store: SessionStore, stream: StreamId) -> list[Entry]:
-    """The tree entries that `stream` shares with others, then its own log.
+class _UsageOnly(msgspec.Struct):
+    usage: object = None
+
+
+_usage_only = msgspec.json.Decoder(_UsageOnly)
+
+Signature = tuple[str, int, bytes]
+"""Kind and time of an entry, and the digest of what it says."""
+
+
+class Traces:
+    """What is remembered of entries, taken in the order of their log.
+
+    `parts` are the seqs of the parts of the version of the file that a source begins with.
+    `mover` is the last entry that moved the leaf; `is_mover_imported` says that an import wrote
+    it. `with_usage` are the messages that carry usage, `streams` those that the entries are of.
+    With `has_written_ids` the ids are kept that the entries have in files of pi.
+    """
+
+    def __init__(self, parts: Collection[int] = (), *, has_written_ids: bool = False) -> None:
+        self.mover: EntryId | None = None
+        self.is_mover_imported = True
+        self.is_mover_in_tree = False
+        self.with_usage: set[EntryId] = set()
+        self.streams: dict[StreamId, None] = {}
+        self.written_ids: dict[str, EntryId] = {}
+        self._has_written_ids = has_written_ids
+        self._parts = parts
+        self._places: dict[tuple[int, int], EntryId] = {}
+        self._ordinals: dict[int, int] = {}
+        self._opaque: dict[bytes, list[EntryId]] = {}
+        self._remaining: set[EntryId] = set()
+        self._said: dict[EntryId, Signature] = {}
+
+    def take(self, entry: Entry) -> None:
+        """Remember `entry`."""
+        self.streams[entry.stream] = None
+        if self._has_written_ids:
+            self.written_ids.update(written_ids((entry,)))
+        source = source_of(entry.body) if entry.kind != OPAQUE else None
+        if entry.lane == "tree" or entry.kind == LeafMoved.kind:
+            self.mover, self.is_mover_in_tree = entry.id, entry.lane == "tree"
+            self.is_mover_imported = entry.kind == OPAQUE or source is not None
+        if entry.kind == MESSAGE and _has_usage(entry.body):
+            self.with_usage.add(entry.id)
+        if source is not None and source.part in self._parts:
+            if source.length:  # without: where an import left the leaf
+                ordinal = self._ordinals.get(source.offset, 0)
+                self._ordinals[source.offset] = ordinal + 1
+                self._places[source.offset, ordinal] = entry.id
+            return
+        if entry.kind == OPAQUE:
+            self._opaque.setdefault(digest_of_opaque(entry.body), []).append(entry.id)
+            return
+        self._remaining.add(entry.id)
+        if source is not None:
+            said = _said(entry.kind, without_source(entry.body))
+            self._said[entry.id] = (entry.kind, entry.at, said)
+
+    def known(self, items: Sequence[Item], ids: Mapping[str, EntryId]) -> dict[int, EntryId]:
+        """Item -> the entry it is already in the session as, but for what only its body tells.
+
+        `ids` are foreign ids.
+        """
+        found: dict[int, EntryId] = {}
+        waiting = {digest: iter(entries) for digest, entries in self._opaque.items()}
+        for position, item in enumerate(items):
+            entry = self._places.get((item.offset, item.ordinal))
+            if entry is None and waiting and item.kind == OPAQUE:
+                entry = next(waiting.get(_opaque_digest(items, position, item), iter(())), None)
+            if entry is None and item.ordinal == 0 and item.alias is not None:
+                entry = ids.get(item.alias)
+                entry = entry if entry in self._remaining else None
+            if entry is not None:
+                found[position] = entry
+        return found
+
+    def said_by(
+        self, items: Iterable[tuple[int, Item]], known: Mapping[int, EntryId]
+    ) -> Iterator[tuple[int, EntryId]]:
+        """Of `items`, whose bodies are there, those that an entry says the same at the same time.
+
+        Shape: position and entry; each entry once, in order. `known` are others by now.
+        """
+        waiting: dict[Signature, list[EntryId]] = {}
+        taken = set(known.values())
+        for entry, signature in reversed(self._said.items()):
+            if entry not in taken:
+                waiting.setdefault(signature, []).append(entry)
+        for position, item in items:
+            if position in known:
+                continue
+            said = body_without_source(item, ()) if isinstance(item.body, Message) else b""
+            candidates = waiting.get((item.kind, item.at or 0, _said(item.kind, said)))
+            if candidates:
+                yield position, candidates.pop()
+
+    @property
+    def has_said(self) -> bool:
+        """Whether there are entries that only what they say can tell."""
+        return bool(self._said)
+
+
+def _has_usage(body: bytes) -> bool:
+    if _USAGE not in body:
+        return False
+    try:
+        return _usage_only.decode(body).usage is not None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _opaque_digest(items: Sequence[Item], position: int, item: Item) -> bytes:
+    if isinstance(items, Outline):
+        return items.opaque[position]
+    assert isinstance(item.body, bytes), "an opaque item has bytes"
+    return digest_of_opaque(item.body)
+
+
+def _said(kind: str, body: bytes) -> bytes:
+    """What of a body takes part in a signature: only messages, whose bodies name no entries."""
+    return hashlib.sha256(body).digest() if kind == MESSAGE else b""
+
+
+def known_items(
+    items: Sequence[Item],
+    entries: Iterable[Entry],
+    ids: Mapping[str, EntryId],
+    parts: Collection[int],
+) -> dict[int, EntryId]:
+    """Item -> the entry of `entries` that it is there as; the items have their bodies."""
+    traces = Traces(parts)
+    for entry in entries:
+        traces.take(entry)
+    known = traces.known(items, ids)
+    return known | dict(traces.said_by(enumerate(items), known))
+
+
+async def traces_of(store: SessionStore, header: StreamHeader, traces: Traces) -> Traces:
+    """`traces`, once they took what the session of `header` sees: shared entries, then its log.
 
     Raises: SessionNotFound.
     """
-    shared = [entry for entry in await store.tree(stream) if entry.stream != stream]
-    return [*shared, *await store.entries(stream)]
+    if header.fork is not None:
+        for entry in await store.tree(header.id):
+            if entry.stream != header.id:
+                traces.take(entry)
+    async for entry in own_entries(store, header.id):
+        traces.take(entry)
+    return traces
 
 
-async def foreign_ids(store: SessionStore, entries: Iterable[Entry]) -> dict[str, EntryId]:
-    """Foreign id -> entry, for all streams that `entries` are of; later streams count."""
+async def own_entries(store: SessionStore, stream: StreamId) -> AsyncIterator[Entry]:
+    """The log of `stream`, a page at a time.
+
+    Raises: SessionNotFound.
+    """
+    after = EMPTY
+    while page := await store.entries(stream, after, PAGE):
+        for entry in page:
+            yield entry
+        after = page[-1].seq
+
+
+async def foreign_ids(store: SessionStore, streams: Iterable[StreamId]) -> dict[str, EntryId]:
+    """Foreign id -> entry, for all of `streams`; later ones count."""
     ids: dict[str, EntryId] = {}
-    for stream in dict.fromkeys(entry.stream for entry in entries):
+    for stream in streams:
         ids.update(await store.aliases(stream))
     return ids

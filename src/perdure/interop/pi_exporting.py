@@ -22,8 +22,8 @@ from perdure.interop.formats.parts import HANDLE
 from perdure.interop.formats.pi import migration, reading, records
 from perdure.interop.formats.pi.ids import written_id, written_ids
 from perdure.interop.formats.pi.messages import BASH
-from perdure.interop.identities import foreign_ids
-from perdure.interop.originals import content_of, known_items, originals_of
+from perdure.interop.identities import foreign_ids, known_items
+from perdure.interop.originals import content_of, originals_of
 from perdure.interop.reports import Exported
 from perdure.session.codec import Body
 from perdure.session.entries import Entry
@@ -108,7 +108,7 @@ async def _session(store: SessionStore, stream: StreamId) -> _Session:
     tree = await store.tree(stream)
     notes = await store.notes(stream, _NOTES)
     own = await store.entries(stream)
-    aliases = await foreign_ids(store, [*tree, *own])
+    aliases = await foreign_ids(store, dict.fromkeys(e.stream for e in [*tree, *own]))
     blobs: dict[str, bytes] = {}
     for name in blob_names([*tree, *notes]):
         try:

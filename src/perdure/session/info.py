@@ -20,6 +20,7 @@ from perdure.session.ledger import TurnStarted
 from perdure.session.messages import MESSAGE, Message
 from perdure.session.notes import (
     ContentErased,
+    ImportSource,
     SessionEnded,
     SessionExported,
     SessionInfoChanged,
@@ -28,7 +29,8 @@ from perdure.session.notes import (
 
 StreamKind = Literal["session", "flow"]
 Origin = Literal["user", "role", "subagent", "import"]
-Status = Literal["active", "exported", "ended", "erased"]
+Status = Literal["active", "importing", "exported", "ended", "erased"]
+"""``importing``: a file is being read into it, or was when the import was cut off."""
 
 TITLE_LENGTH = 60
 """Characters of the first user message that stand in for a missing title."""
@@ -164,6 +166,7 @@ _TELLING = frozenset(
         SessionEnded.kind,
         SessionReopened.kind,
         ContentErased.kind,
+        ImportSource.kind,
     )
 )
 _STATUS_AFTER: Mapping[str, Status] = {
@@ -180,7 +183,19 @@ def _after_note(info: SessionInfo, entry: Entry) -> SessionInfo:
         return msgspec.structs.replace(info, turns=info.turns + 1)
     if entry.kind == ContentErased.kind:
         return _after_erasure(info, entry)
+    if entry.kind == ImportSource.kind:
+        return _after_import(info, entry)
     return msgspec.structs.replace(info, status=_STATUS_AFTER[entry.kind])
+
+
+def _after_import(info: SessionInfo, entry: Entry) -> SessionInfo:
+    try:
+        body = body_of(entry)
+    except (CorruptLog, UnsupportedVersion):
+        return info
+    if isinstance(body, ImportSource) and body.has_more:
+        return msgspec.structs.replace(info, status="importing")
+    return msgspec.structs.replace(info, status="active") if info.status == "importing" else info
 
 
 def _after_erasure(info: SessionInfo, entry: Entry) -> SessionInfo:

@@ -208,7 +208,8 @@ class ImportSource(SideBody, frozen=True, omit_defaults=True):
 
     Units: bytes. `blob` is the hash of the stretch's bytes, `offset` where in the file it began.
     Shape: `malformed` are the numbers (from 1, in the file) of the lines that could not be read;
-    `first_line` is the number of the stretch's first line.
+    `first_line` is the number of the stretch's first line. `has_more`: the file was being imported
+    in several commits, and this was not the last of them.
     """
 
     kind: ClassVar[str] = "import_source"
@@ -222,6 +223,7 @@ class ImportSource(SideBody, frozen=True, omit_defaults=True):
     lines: int
     malformed: tuple[int, ...] = ()
     file_session: str | None = None
+    has_more: bool = False
 
 
 class ImportedRecord(SideBody, frozen=True):

@@ -54,7 +54,15 @@ def commit_hash(before: bytes, at: int, epoch: int, lines: Iterable[bytes]) -> b
 
 def blob_hash(content: bytes) -> str:
     """The name of a content: ``sha256-`` and 64 hex digits."""
-    return "sha256-" + hashlib.sha256(content).hexdigest()
+    return blob_hash_of((content,))
+
+
+def blob_hash_of(pieces: Iterable[bytes]) -> str:
+    """The name of the content that is made of `pieces`."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return "sha256-" + digest.hexdigest()
 
 
 def fingerprint(commit: Commit) -> bytes:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from perdure.interop.identities import foreign_ids, seen_entries
+from perdure.interop.identities import PAGE, Traces, foreign_ids, own_entries, traces_of
 from perdure.session.ids import StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.stores.protocol import Commit, Write
@@ -18,8 +18,16 @@ async def test_a_fork_sees_what_it_shares_before_what_is_its_own() -> None:
     header = StreamHeader(FORK, 0, fork=ForkPoint(origin, state.leaf, state.head, "path"))
     await store.commit(Commit(writes=(Write(stream=FORK, create=header),), at=START_MS))
     [own] = await say(store, "mine", stream=FORK)
-    seen = await seen_entries(store, FORK)
-    assert seen[-1] == own
-    assert [entry.stream for entry in seen[:-1]] == [origin] * (len(seen) - 1)
-    ids = await foreign_ids(store, seen)
-    assert ids["a0000001"] == seen[0].id
+    traces = await traces_of(store, header, Traces())
+    assert traces.mover == own.id
+    assert list(traces.streams) == [origin, FORK]
+    ids = await foreign_ids(store, traces.streams)
+    assert ids["a0000001"] == (await store.tree(FORK))[0].id
+
+
+async def test_a_log_is_read_a_page_at_a_time() -> None:
+    store = empty_store()
+    origin = (await imported(store, pi_file("v2.jsonl"))).session
+    await say(store, *["more"] * (2 * PAGE), stream=origin)
+    read = [entry async for entry in own_entries(store, origin)]
+    assert read == await store.entries(origin)

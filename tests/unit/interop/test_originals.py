@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.interop.formats.items import Item, with_source
-from perdure.interop.originals import Original, Relation, known_items, originals_of, relation_of
+from perdure.interop.formats.sources.content import Held
+from perdure.interop.identities import known_items
+from perdure.interop.originals import Original, Relation, originals_of, relation_of
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
@@ -53,12 +55,12 @@ def test_a_part_at_the_beginning_begins_a_new_version() -> None:
 @given(st.lists(st.binary(min_size=1, max_size=5), min_size=1, max_size=4), st.binary(max_size=5))
 def test_a_file_is_told_from_its_original_by_hashes(contents: list[bytes], more: bytes) -> None:
     original, whole = original_of(*contents), b"".join(contents)
-    assert relation_of(whole, original) is Relation.SAME
-    assert relation_of(whole[:-1], original) is Relation.OLDER
+    assert relation_of(Held(whole), original) is Relation.SAME
+    assert relation_of(Held(whole[:-1]), original) is Relation.OLDER
     if more:
-        assert relation_of(whole + more, original) is Relation.GROWN
+        assert relation_of(Held(whole + more), original) is Relation.GROWN
     changed = bytes([whole[0] ^ 1]) + whole[1:]
-    assert relation_of(changed + more, original) is Relation.OTHER
+    assert relation_of(Held(changed + more), original) is Relation.OTHER
 
 
 def test_what_was_read_from_the_same_version_is_matched_by_place() -> None:

@@ -8,7 +8,7 @@ of blank or malformed lines (`ParsedSource.unaccounted`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -190,7 +190,15 @@ class _Placing:
         return with_source(body, Source(self._part, item.offset, item.length))
 
 
-def body_without_source(item: Item, ids: Sequence[EntryId]) -> bytes:
+class Ids(Protocol):
+    """The ids of the entries that items are."""
+
+    def __getitem__(self, position: int, /) -> EntryId:
+        """The id of the item at `position`."""
+        ...
+
+
+def body_without_source(item: Item, ids: Ids) -> bytes:
     """The body of an item but for its place in the source; `ids` are those of all items."""
     body = item.body
     if isinstance(body, bytes):

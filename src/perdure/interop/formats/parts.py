@@ -36,15 +36,21 @@ _RIFF_TYPES = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 class Media:
-    """The media of a source so far."""
+    """The media of a source so far; without `is_kept` their contents are not looked at twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_kept: bool = True) -> None:
         self._contents: dict[str, bytes] = {}
+        self._is_kept = is_kept
 
     @property
     def blobs(self) -> tuple[bytes, ...]:
         """Each content once, in the order they came."""
         return tuple(self._contents.values())
+
+    def taken(self) -> tuple[bytes, ...]:
+        """The media that came since they were taken last."""
+        taken, self._contents = self.blobs, {}
+        return taken
 
     def part(self, data: str | None, mime_type: str | None) -> MediaPart | None:
         """The part for base64 `data`; None when it is no base64."""
@@ -54,8 +60,10 @@ class Media:
             content = b64decode(data, validate=True)
         except (binascii.Error, ValueError):
             return None
-        digest = blob_hash(content)
-        self._contents[digest] = content
+        digest = ""
+        if self._is_kept:
+            digest = blob_hash(content)
+            self._contents[digest] = content
         return MediaPart(
             mime_type=mime_type or type_of(content),
             handle=HANDLE + digest,

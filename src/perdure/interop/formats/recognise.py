@@ -15,14 +15,17 @@ from perdure.interop.formats.fields import (
     object_in,
     text_in,
 )
-from perdure.interop.formats.lines import lines_of, read_line
+from perdure.interop.formats.lines import read_line
 from perdure.interop.formats.opencode.reading import BEGINNING as OPENCODE
 from perdure.interop.formats.operator.reading import LEGACY_HEADER
+from perdure.interop.formats.sources.content import Content, lines_in
 
 Format = Literal["perdure", "pi", "claude-code", "operator", "codex", "opencode"]
 
 LINES_LOOKED_AT = 200
 """So many lines may come before the first one that tells the format."""
+
+_BEGINNING_BYTES = 65_536
 
 _PI_TYPES = frozenset(
     {
@@ -47,11 +50,11 @@ _CODEX_CONTENT = frozenset({"input_text", "output_text", "input_image"})
 _CLAUDE_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress"})
 
 
-def recognised(content: bytes) -> Format | None:
+def recognised(content: Content) -> Format | None:
     """The format of the session in `content`; None when nothing in it tells."""
-    if OPENCODE.match(content):
+    if OPENCODE.match(content.read(0, _BEGINNING_BYTES)):
         return "opencode"
-    for line in lines_of(content):
+    for line in lines_in(content):
         if line.number > LINES_LOOKED_AT:
             break
         fields = fields_of(read_line(line.content).value)

@@ -4,6 +4,7 @@ import pytest
 
 from perdure.interop.exporting import export_session
 from perdure.interop.formats.recognise import LINES_LOOKED_AT, recognised
+from perdure.interop.formats.sources.content import Held
 from tests.fakes.sources import (
     CLAUDE_CODE,
     CODEX,
@@ -20,39 +21,43 @@ from tests.fakes.sources import (
 )
 
 
+def recognised_in(content: bytes) -> str | None:
+    return recognised(Held(content))
+
+
 @pytest.mark.parametrize("name", PI)
 def test_every_version_of_pi_is_recognised(name: str) -> None:
-    assert recognised(pi_file(name)) == "pi"
+    assert recognised_in(pi_file(name)) == "pi"
 
 
 @pytest.mark.parametrize("name", CLAUDE_CODE)
 def test_claude_code_is_recognised(name: str) -> None:
-    assert recognised(claude_file(name)) == "claude-code"
+    assert recognised_in(claude_file(name)) == "claude-code"
 
 
 @pytest.mark.parametrize("name", OPERATOR)
 def test_every_form_of_operator_is_recognised(name: str) -> None:
-    assert recognised(operator_file(name)) == "operator"
+    assert recognised_in(operator_file(name)) == "operator"
 
 
 @pytest.mark.parametrize("name", CODEX)
 def test_every_form_of_codex_is_recognised(name: str) -> None:
-    assert recognised(codex_file(name)) == "codex"
+    assert recognised_in(codex_file(name)) == "codex"
 
 
 @pytest.mark.parametrize("name", OPENCODE)
 def test_an_export_of_opencode_is_recognised(name: str) -> None:
-    assert recognised(opencode_file(name)) == "opencode"
+    assert recognised_in(opencode_file(name)) == "opencode"
 
 
 @pytest.mark.parametrize("name", ["current.jsonl", "sample.jsonl", "legacy.jsonl"])
 def test_an_operator_file_that_lost_its_header_is_still_operator(name: str) -> None:
-    assert recognised(operator_file(name).partition(b"\n")[2]) == "operator"
+    assert recognised_in(operator_file(name).partition(b"\n")[2]) == "operator"
 
 
 @pytest.mark.parametrize("name", ["rollout.jsonl", "bare.jsonl"])
 def test_a_codex_file_that_lost_its_header_is_still_codex(name: str) -> None:
-    assert recognised(codex_file(name).partition(b"\n")[2]) == "codex"
+    assert recognised_in(codex_file(name).partition(b"\n")[2]) == "codex"
 
 
 @pytest.mark.parametrize(
@@ -65,24 +70,24 @@ def test_a_codex_file_that_lost_its_header_is_still_codex(name: str) -> None:
     ],
 )
 def test_a_file_of_claude_code_may_hold_nothing_but_notes(line: bytes) -> None:
-    assert recognised(line + b"\n") == "claude-code"
+    assert recognised_in(line + b"\n") == "claude-code"
 
 
 async def test_our_own_exports_are_recognised_in_both_formats() -> None:
     store = empty_store()
     report = await imported(store, claude_file("tools.jsonl"))
-    assert recognised((await export_session(store, report.session)).content) == "perdure"
-    assert recognised((await export_session(store, report.session, "pi")).content) == "pi"
+    assert recognised_in((await export_session(store, report.session)).content) == "perdure"
+    assert recognised_in((await export_session(store, report.session, "pi")).content) == "pi"
 
 
 def test_noise_before_the_first_record_does_not_hide_it() -> None:
-    assert recognised(b"garbage\n\n[1]\n" + pi_file("v3.jsonl")) == "pi"
-    assert recognised(b"\xff{\n" * 5 + claude_file("chain.jsonl")) == "claude-code"
+    assert recognised_in(b"garbage\n\n[1]\n" + pi_file("v3.jsonl")) == "pi"
+    assert recognised_in(b"\xff{\n" * 5 + claude_file("chain.jsonl")) == "claude-code"
 
 
 def test_a_pi_file_that_lost_its_header_is_still_pi() -> None:
-    assert recognised(pi_file("v3.jsonl").partition(b"\n")[2]) == "pi"
-    assert recognised(pi_file("v1.jsonl").partition(b"\n")[2]) == "pi"
+    assert recognised_in(pi_file("v3.jsonl").partition(b"\n")[2]) == "pi"
+    assert recognised_in(pi_file("v1.jsonl").partition(b"\n")[2]) == "pi"
 
 
 @pytest.mark.parametrize(
@@ -102,8 +107,8 @@ def test_a_pi_file_that_lost_its_header_is_still_pi() -> None:
     ],
 )
 def test_other_files_are_not_taken_for_something(content: bytes) -> None:
-    assert recognised(content) is None
+    assert recognised_in(content) is None
 
 
 def test_only_the_beginning_of_a_file_is_looked_at() -> None:
-    assert recognised(b"x\n" * LINES_LOOKED_AT + pi_file("v3.jsonl")) is None
+    assert recognised_in(b"x\n" * LINES_LOOKED_AT + pi_file("v3.jsonl")) is None

@@ -14,9 +14,10 @@ import msgspec
 from perdure.errors import FormatError, SessionNotFound
 from perdure.interop.formats import native, recognise
 from perdure.interop.formats.fields import fields_of
-from perdure.interop.formats.items import ParsedSource
-from perdure.interop.formats.lines import lines_of
-from perdure.interop.importing import IMPORT, PARSERS
+from perdure.interop.formats.items import IMPORT
+from perdure.interop.formats.sources.content import FileContent, first_line
+from perdure.interop.formats.sources.reading import Source
+from perdure.interop.importing import source_of_format
 from perdure.interop.originals import Relation, originals_of, relation_of
 from perdure.interop.placing import session_ids
 from perdure.session.ids import StreamId
@@ -36,21 +37,24 @@ async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
 
     Raises: FormatError when `file` cannot be read, or is no session.
     """
-    try:
-        content = await asyncio.to_thread(file.read_bytes)
-    except OSError as error:
-        raise FormatError(str(file), f"it cannot be read ({error.strerror})") from error
-    format = recognise.recognised(content)
-    if format is None:
-        raise FormatError(str(file), "it is no session that perdure knows how to read")
-    if format == native.FORMAT:
-        bundle = await asyncio.to_thread(native.parse, content, file.name)
-        return await _native(store, bundle.header.id)
-    parsed = await asyncio.to_thread(PARSERS[format], content, None)
-    first = next((line.content for line in lines_of(content) if not line.is_blank), b"")
+    with FileContent(file) as content:
+        format = await asyncio.to_thread(recognise.recognised, content)
+        if format is None:
+            raise FormatError(str(file), "it is no session that perdure knows how to read")
+        if format == native.FORMAT:
+            whole = await asyncio.to_thread(content.read, 0, content.length)
+            bundle = await asyncio.to_thread(native.parse, whole, file.name)
+            return await _native(store, bundle.header.id)
+        source = await asyncio.to_thread(source_of_format, content, format)
+        return await _found(store, source)
+
+
+async def _found(store: SessionStore, source: Source) -> Recorded | None:
+    parsed = source.parsed
+    first = await asyncio.to_thread(first_line, source.content)
     for stream in session_ids(parsed.format, parsed.header.session, first):
         try:
-            found = await _made_of(store, stream, content, parsed)
+            found = await _made_of(store, stream, source)
         except SessionNotFound:
             return None
         if found is not None:
@@ -65,10 +69,9 @@ async def _native(store: SessionStore, stream: StreamId) -> Recorded | None:
         return None
 
 
-async def _made_of(
-    store: SessionStore, stream: StreamId, content: bytes, parsed: ParsedSource
-) -> Recorded | None:
+async def _made_of(store: SessionStore, stream: StreamId, source: Source) -> Recorded | None:
     """`stream` if it was made of the file; None when it is something else."""
+    parsed = source.parsed
     header = (await store.state(stream)).header
     described = fields_of((header.metadata or {}).get(IMPORT)) or {}
     if (described.get("format"), described.get("session")) != (
@@ -77,5 +80,6 @@ async def _made_of(
     ):
         return None
     originals = originals_of(await store.notes(stream, (ImportSource.kind,)))
-    relations = {relation_of(content, original) for original in originals}
-    return Recorded(stream, is_behind=not relations & {Relation.SAME, Relation.OLDER})
+    relations = {relation_of(source.content, original) for original in originals}
+    is_whole = bool(relations & {Relation.SAME, Relation.OLDER})
+    return Recorded(stream, is_behind=not is_whole or originals[-1].is_cut_off)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -21,7 +22,6 @@ from perdure.interop.formats.claude_code.messages import (
     said_by_person,
     said_by_tools,
 )
-from perdure.interop.formats.draft import Draft, Leaf, Linker, Progress, Record
 from perdure.interop.formats.fields import (
     Fields,
     count_in,
@@ -34,6 +34,9 @@ from perdure.interop.formats.fields import (
 )
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.lines import Line, Reading
+from perdure.interop.formats.sources.draft import Draft, Progress, Record
+from perdure.interop.formats.sources.linking import Leaf, Linker
+from perdure.interop.formats.sources.reading import Make, parsed_whole
 from perdure.session.kinds import Compaction, CompactionReason, Custom, CustomMessage
 from perdure.session.messages import Message, Part, TextPart
 from perdure.session.notes import ImportedRecord, SessionInfoChanged
@@ -75,19 +78,7 @@ _IS_SIDECHAIN = re.compile(rb'"isSidechain":\s*true')
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
     """The Claude Code transcript in `content`, whatever state it is in."""
-    reader = _read(content, progress, is_chain=False)
-    if reader.roots > max(1, reader.linker.links):
-        reader = _read(content, None, is_chain=True)
-        reader.draft.warn("chain", "most records name no parent; they are read as one chain")
-    return reader.finished()
-
-
-def _read(content: bytes, progress: Progress | None, *, is_chain: bool) -> _Reader:
-    reader = _Reader(is_chain=is_chain)
-    for line, reading in reader.draft.readings(content, progress):
-        reader.take(line, reading)
-    reader.linker.finish()
-    return reader
+    return parsed_whole(content, FORMAT, Reader, progress)
 
 
 class _About:
@@ -127,13 +118,16 @@ def agent_session(session: str, agent: str) -> str:
     return f"{session}:agent-{agent}"
 
 
-class _Reader:
-    def __init__(self, *, is_chain: bool) -> None:
-        self.draft = Draft(FORMAT)
+class Reader:
+    """Reads a transcript into `draft`; as one chain, if its records name no parents."""
+
+    def __init__(self, draft: Draft, *, is_chain: bool = False) -> None:
+        self.draft = draft
         self.linker = Linker(self.draft, self._place)
         self.answers = Answers()
         self.boundary: Fields = {}  # what the newest compact boundary says of its summary
-        self.titles: dict[int, tuple[str, Fields]] = {}  # item -> type and record
+        # Item that may name the session -> its type, and for a summary what it is of.
+        self.titles: dict[int, tuple[str, str | None]] = {}
         self.usage_at: dict[str, int] = {}  # answer -> the item that carries its usage
         self.roots = 0
         self._about = _About()
@@ -183,8 +177,24 @@ class _Reader:
             self.linker.add(record)
         self._has_gap = self._has_gap and not record.is_placed
 
+    def place_next(self) -> bool:
+        """Place one record that waited for its parent."""
+        return self.linker.place_next()
+
+    def close(self) -> None:
+        """Let the records go whose parents never came."""
+        self.linker.close()
+
+    def instead(self) -> Make | None:
+        """The same, as one chain, where hardly a record names its parent."""
+        is_unlinked = self.roots > max(1, self.linker.links)
+        return partial(Reader, is_chain=True) if is_unlinked and not self._is_chain else None
+
     def finished(self) -> ParsedSource:
         """Everything that was read."""
+        if self._is_chain:
+            text = "most records name no parent; they are read as one chain"
+            self.draft.warn("chain", text)
         self._name_session()
         header = self._about.header()
         others = len(self._about.sessions) - 1
@@ -194,22 +204,16 @@ class _Reader:
         return self.draft.parsed(header, side if main is None else main)
 
     def _name_session(self) -> None:
+        """Let the strongest of the titles be the session's; all of that strength, the last wins."""
         named = [
-            (item, strength, title)
-            for item, (kind, fields) in self.titles.items()
-            if (title := self._title(kind, fields)) is not None
-            for strength in [list(TITLES).index(kind)]
+            (item, list(TITLES).index(kind))
+            for item, (kind, leaf) in self.titles.items()
+            if kind != "summary" or leaf in self.linker.nodes  # else it is of another session
         ]
-        strongest = max((strength for _, strength, _ in named), default=-1)
-        for item, strength, title in named:
+        strongest = max((strength for _, strength in named), default=-1)
+        for item, strength in named:
             if strength == strongest:
-                self.draft.items[item].body = SessionInfoChanged(title=title)
-                self.draft.items[item].about = None
-
-    def _title(self, kind: str, fields: Fields) -> str | None:
-        if kind == "summary" and name_in(fields, "leafUuid") not in self.linker.nodes:
-            return None  # a summary of another session
-        return name_in(fields, TITLES[kind])
+                self.draft.items.choose(item)
 
     # -- placing
 
@@ -240,53 +244,54 @@ class _Reader:
 # -- records; each function returns what the record's children hang on
 
 
-def _opaque(reader: _Reader, record: Record, hung_on: int | None) -> int:
+def _opaque(reader: Reader, record: Record, hung_on: int | None) -> int:
     return reader.draft.add(record, record.line.content, hung_on)
 
 
-def _quiet(reader: _Reader, record: Record, hung_on: int | None) -> int | None:
+def _quiet(reader: Reader, record: Record, hung_on: int | None) -> int | None:
     kind: str = record.fields["type"]
     if kind not in QUIET:
         text = f"line {record.line.number}: {kind!r} is kept without effect"
         reader.draft.warn("unknown", text)
-    item = reader.draft.add(record, ImportedRecord(FORMAT, kind), hung_on)
-    if kind in TITLES:
-        reader.titles[item] = (kind, record.fields)
+    title = name_in(record.fields, TITLES[kind]) if kind in TITLES else None
+    named = None if title is None else SessionInfoChanged(title=title)
+    item = reader.draft.add(record, ImportedRecord(FORMAT, kind), hung_on, otherwise=named)
+    if named is not None:
+        reader.titles[item] = (kind, name_in(record.fields, "leafUuid"))
     return hung_on
 
 
-def _system(reader: _Reader, record: Record, hung_on: int | None) -> int | None:
+def _system(reader: Reader, record: Record, hung_on: int | None) -> int | None:
     if _is_boundary(record.fields):
         reader.boundary = object_in(record.fields, "compactMetadata") or {}
     return _quiet(reader, record, hung_on)
 
 
-def _assistant(reader: _Reader, record: Record, hung_on: int | None) -> int:
+def _assistant(reader: Reader, record: Record, hung_on: int | None) -> int:
     parts = reader.add_message(record, hung_on)
     if isinstance(parts, int):
         return parts
     message = object_in(record.fields, "message") or {}
     answer = assistant_of(record.fields, message, parts)
     answer_id = name_in(message, "id") or name_in(record.fields, "requestId")
-    item = reader.draft.add(record, answer, hung_on)
+    is_counted = answer_id is not None and answer.usage is not None
+    group = answer_id if is_counted else None
+    item = reader.draft.add(record, answer, hung_on, group=group)
     reader.answers.add_block(item, hung_on, answer_id, [call.id for call in answer.tool_calls])
-    if answer_id is not None and answer.usage is not None:
-        _count_usage_once(reader, item, answer_id)
+    if group is not None:
+        _count_usage_once(reader, item, group)
     return item
 
 
-def _count_usage_once(reader: _Reader, item: int, answer_id: str) -> None:
+def _count_usage_once(reader: Reader, item: int, answer_id: str) -> None:
     """Every block reports the usage of the whole answer; only the newest keeps it."""
-    reader.draft.items[item].group = answer_id
     former = reader.usage_at.get(answer_id)
     if former is not None:
-        body = reader.draft.items[former].body
-        if isinstance(body, Message):
-            reader.draft.items[former].body = msgspec.structs.replace(body, usage=None)
+        reader.draft.items.set_usage(former, None)
     reader.usage_at[answer_id] = item
 
 
-def _user(reader: _Reader, record: Record, hung_on: int | None) -> int:
+def _user(reader: Reader, record: Record, hung_on: int | None) -> int:
     parts = reader.add_message(record, hung_on)
     if isinstance(parts, int):
         return parts
@@ -320,7 +325,7 @@ def _said(fields: Fields, parts: tuple[Part, ...]) -> ItemBody:
 
 
 def _compaction(
-    reader: _Reader, record: Record, hung_on: int | None, parts: tuple[Part, ...]
+    reader: Reader, record: Record, hung_on: int | None, parts: tuple[Part, ...]
 ) -> int:
     boundary, reader.boundary = reader.boundary, {}
     kept = object_in(boundary, "preservedSegment") or {}
@@ -337,13 +342,13 @@ def _compaction(
     return item
 
 
-def _own_item(reader: _Reader, foreign_id: str | None) -> int | None:
+def _own_item(reader: Reader, foreign_id: str | None) -> int | None:
     node = reader.linker.nodes.get(foreign_id) if foreign_id is not None else None
     is_own = node is not None and reader.draft.items[node].alias == foreign_id
     return node if is_own else None
 
 
-def _attachment(reader: _Reader, record: Record, hung_on: int | None) -> int | None:
+def _attachment(reader: Reader, record: Record, hung_on: int | None) -> int | None:
     """What the person typed while the model was at work stands in no other record."""
     attached = object_in(record.fields, "attachment") or {}
     parts: tuple[Part, ...] | None = None
@@ -359,7 +364,7 @@ def _is_boundary(fields: Fields) -> bool:
     return text_in(fields, "type") == "system" and text_in(fields, "subtype") == "compact_boundary"
 
 
-_RECORDS: dict[str, Callable[[_Reader, Record, int | None], int | None]] = {
+_RECORDS: dict[str, Callable[[Reader, Record, int | None], int | None]] = {
     "user": _user,
     "assistant": _assistant,
     "system": _system,

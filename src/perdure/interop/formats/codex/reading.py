@@ -11,15 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import msgspec
-
 from perdure.interop.formats.codex.messages import (
     READ_ITEMS,
     body_of,
     retained_of,
     usage_of,
 )
-from perdure.interop.formats.draft import Draft, Progress, Record
 from perdure.interop.formats.fields import (
     Fields,
     count_in,
@@ -33,6 +30,8 @@ from perdure.interop.formats.fields import (
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.lines import Line, Reading
 from perdure.interop.formats.pi.messages import model_name
+from perdure.interop.formats.sources.draft import Draft, Progress, Record
+from perdure.interop.formats.sources.reading import Make, parsed_whole
 from perdure.session.kinds import Compaction, Custom, CustomMessage, ModelChange, ThinkingChange
 from perdure.session.messages import Message, TextPart
 from perdure.session.notes import ImportedRecord, LeafMoved, SessionInfoChanged
@@ -57,15 +56,14 @@ _CWD = re.compile(r"<cwd>([^<]+)</cwd>|Current working directory: (.+)")
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
     """The Codex rollout in `content`, whatever state it is in."""
-    reader = _Reader()
-    for line, reading in reader.draft.readings(content, progress):
-        reader.take(line, reading)
-    return reader.finished()
+    return parsed_whole(content, FORMAT, Reader, progress)
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self.draft = Draft(FORMAT)
+class Reader:
+    """Reads a rollout into `draft`."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
         self.leaf: int | None = None
         self.model: str | None = None
         self.provider = PROVIDER
@@ -114,6 +112,17 @@ class _Reader:
         """Keep `record` beside the conversation."""
         self.draft.add(record, ImportedRecord(FORMAT, kind), self.leaf)
 
+    def place_next(self) -> bool:
+        """Nothing waits: everything is one chain."""
+        return False
+
+    def close(self) -> None:
+        """Nothing waits."""
+
+    def instead(self) -> Make | None:
+        """Nothing."""
+        return None
+
     def finished(self) -> ParsedSource:
         """Everything that was read."""
         header = self._header
@@ -154,21 +163,21 @@ def _spawning(header: Fields) -> str | None:
 # -- lines
 
 
-def _second_header(reader: _Reader, record: Record) -> None:
+def _second_header(reader: Reader, record: Record) -> None:
     reader.note(record, "session_meta")
 
 
-def _state(reader: _Reader, record: Record) -> None:
+def _state(reader: Reader, record: Record) -> None:
     reader.note(record, "state")
 
 
-def _unknown(reader: _Reader, record: Record) -> None:
+def _unknown(reader: Reader, record: Record) -> None:
     kind: str = record.fields["type"]
     reader.draft.warn("unknown", f"line {record.line.number}: {kind!r} is kept without effect")
     reader.add(record, Custom(f"codex:{kind}", record.fields.get("payload")))
 
 
-def _turn_context(reader: _Reader, record: Record) -> None:
+def _turn_context(reader: Reader, record: Record) -> None:
     """The model and its effort, where they are others than before."""
     model = model_name(reader.provider, name_in(record.fields, "model"))
     effort = name_in(record.fields, "effort")
@@ -185,7 +194,7 @@ def _turn_context(reader: _Reader, record: Record) -> None:
         reader.note(record, "turn_context")
 
 
-def _compacted(reader: _Reader, record: Record) -> None:
+def _compacted(reader: Reader, record: Record) -> None:
     summary = text_in(record.fields, "message") or ""
     history = list_in(record.fields, "replacement_history")
     media = reader.draft.media
@@ -193,7 +202,7 @@ def _compacted(reader: _Reader, record: Record) -> None:
     reader.add(record, Compaction(summary, reason="import", retained=retained))
 
 
-def _response_item(reader: _Reader, record: Record) -> None:
+def _response_item(reader: Reader, record: Record) -> None:
     item = record.fields
     kind = name_in(item, "type") or "nothing"
     body = body_of(item, reader.draft.media, reader.model)
@@ -209,7 +218,7 @@ def _response_item(reader: _Reader, record: Record) -> None:
         reader.note(record, f"response_item:{kind}")
 
 
-def _add_said(reader: _Reader, record: Record, body: Message | CustomMessage) -> None:
+def _add_said(reader: Reader, record: Record, body: Message | CustomMessage) -> None:
     before = reader.leaf
     own = reader.add(record, body)
     if isinstance(body, Message) and body.role == "assistant":
@@ -222,7 +231,7 @@ def _add_said(reader: _Reader, record: Record, body: Message | CustomMessage) ->
         reader.cwd = None if found is None else (found[1] or found[2]).strip()
 
 
-def _event(reader: _Reader, record: Record) -> None:
+def _event(reader: Reader, record: Record) -> None:
     kind = name_in(record.fields, "type") or "nothing"
     act = _EVENTS.get(kind)
     if act is None or not act(reader, record):
@@ -232,28 +241,26 @@ def _event(reader: _Reader, record: Record) -> None:
 # -- events that tell what no response item does; each says whether it made an item
 
 
-def _token_count(reader: _Reader, record: Record) -> bool:
+def _token_count(reader: Reader, record: Record) -> bool:
     info = object_in(record.fields, "info") or {}
     total = object_in(info, "total_token_usage")
     is_new = total is None or total != reader.told
     usage = usage_of(info) if is_new else None
     reader.told = total
     if usage is not None and reader.unpaid is not None:
-        item = reader.draft.items[reader.unpaid]
-        if isinstance(item.body, Message):
-            item.body = msgspec.structs.replace(item.body, usage=usage)
+        reader.draft.items.set_usage(reader.unpaid, usage)
         reader.unpaid = None
     return False
 
 
-def _named(reader: _Reader, record: Record) -> bool:
+def _named(reader: Reader, record: Record) -> bool:
     name = (text_in(record.fields, "thread_name") or "").strip()
     if name:
         reader.draft.add(record, SessionInfoChanged(title=name), None)
     return bool(name)
 
 
-def _rolled_back(reader: _Reader, record: Record) -> bool:
+def _rolled_back(reader: Reader, record: Record) -> bool:
     count = min(count_in(record.fields, "num_turns"), len(reader.turns))
     if not count:
         return False
@@ -264,13 +271,13 @@ def _rolled_back(reader: _Reader, record: Record) -> bool:
     return True
 
 
-_EVENTS: dict[str, Callable[[_Reader, Record], bool]] = {
+_EVENTS: dict[str, Callable[[Reader, Record], bool]] = {
     "token_count": _token_count,
     "thread_name_updated": _named,
     "thread_rolled_back": _rolled_back,
 }
 
-_LINES: dict[str, Callable[[_Reader, Record], None]] = {
+_LINES: dict[str, Callable[[Reader, Record], None]] = {
     "session_meta": _second_header,
     "state": _state,
     "response_item": _response_item,

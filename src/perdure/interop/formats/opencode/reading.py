@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from perdure.interop.formats.draft import Draft, Progress, Record
 from perdure.interop.formats.fields import (
     Fields,
     fields_of,
@@ -32,6 +31,8 @@ from perdure.interop.formats.opencode.messages import (
     subagents_of,
     summary_in,
 )
+from perdure.interop.formats.sources.content import Held
+from perdure.interop.formats.sources.draft import Draft, Progress, Record
 from perdure.session.kinds import Compaction, Custom
 from perdure.session.messages import Message
 from perdure.session.notes import ImportedRecord, SessionInfoChanged
@@ -67,13 +68,13 @@ def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
 
 class _Reader:
     def __init__(self, content: bytes) -> None:
-        self.draft = Draft(FORMAT)
+        self.draft = Draft(FORMAT, Held(content))
         self._content = content
         self._info: Fields = {}
         self._leaf: int | None = None
         self._own: dict[str, int] = {}  # message -> the first item made of it
         self._tail: str | None = None  # what the newest compaction keeps from
-        self.draft.count_lines(content)
+        self.draft.count_lines()
 
     def refuse(self, reason: str) -> None:
         """Report every line."""

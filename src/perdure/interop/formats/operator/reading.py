@@ -13,7 +13,6 @@ import hashlib
 import re
 from collections.abc import Callable
 
-from perdure.interop.formats.draft import Draft, Leaf, Linker, Progress, Record
 from perdure.interop.formats.fields import (
     Fields,
     count_in,
@@ -32,6 +31,9 @@ from perdure.interop.formats.lines import Line, Reading
 from perdure.interop.formats.operator.messages import content_of, message_of, meta_of, usage_of
 from perdure.interop.formats.operator.records import FORMAT, HEADERS, VERSION
 from perdure.interop.formats.pi.messages import model_name
+from perdure.interop.formats.sources.draft import Draft, Progress, Record
+from perdure.interop.formats.sources.linking import Leaf, Linker
+from perdure.interop.formats.sources.reading import Make, parsed_whole
 from perdure.session.kinds import (
     BranchSummary,
     Compaction,
@@ -55,15 +57,14 @@ _METADATA = ("version", "parent_session", "metadata")
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
     """The Operator session in `content`, whatever state it is in."""
-    reader = _Reader()
-    for line, reading in reader.draft.readings(content, progress):
-        reader.take(line, reading)
-    return reader.finished()
+    return parsed_whole(content, FORMAT, Reader, progress)
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self.draft = Draft(FORMAT)
+class Reader:
+    """Reads a Operator session into `draft`."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
         self.linker = Linker(self.draft, self._place)
         self.leaf = Leaf()
         self._header: Fields | None = None
@@ -134,9 +135,20 @@ class _Reader:
             self.linker.add(record)
         self._has_gap = self._has_gap and not record.is_placed
 
+    def place_next(self) -> bool:
+        """Place one record that waited for its parent."""
+        return self.linker.place_next()
+
+    def close(self) -> None:
+        """Let the records go whose parents never came."""
+        self.linker.close()
+
+    def instead(self) -> Make | None:
+        """Nothing: the records name their parents."""
+        return None
+
     def finished(self) -> ParsedSource:
         """Everything that was read."""
-        self.linker.finish()
         header = self._header
         if header is None:
             self.draft.warn("header", "it has no header: no session id, no working directory")
@@ -176,7 +188,7 @@ _Placed = tuple[ItemBody, dict[str, int | None] | None]
 # -- bodies of the tree
 
 
-def _message(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+def _message(reader: Reader, record: Record, _parent: int | None) -> _Placed:
     message = object_in(record.fields, "message") or {}
     body = message_of(message, reader.draft.media)
     if body is not None:
@@ -190,17 +202,17 @@ def _message(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
     return Custom("operator:message", record.fields.get("message")), None
 
 
-def _thinking(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+def _thinking(reader: Reader, record: Record, _parent: int | None) -> _Placed:
     return ThinkingChange(text_in(record.fields, "thinking_level") or "off"), None
 
 
-def _model(reader: _Reader, record: Record, parent: int | None) -> _Placed:
+def _model(reader: Reader, record: Record, parent: int | None) -> _Placed:
     fields = record.fields
     model = model_name(name_in(fields, "provider_id"), name_in(fields, "model_id"))
     return (ModelChange(model), None) if model else _unknown(reader, record, parent)
 
 
-def _compaction(reader: _Reader, record: Record, parent: int | None) -> _Placed:
+def _compaction(reader: Reader, record: Record, parent: int | None) -> _Placed:
     fields = record.fields
     files = object_in(fields, "details") or {}
     body = Compaction(
@@ -214,7 +226,7 @@ def _compaction(reader: _Reader, record: Record, parent: int | None) -> _Placed:
     return body, {"first_kept": _first_kept(reader, record, parent)}
 
 
-def _first_kept(reader: _Reader, record: Record, parent: int | None) -> int | None:
+def _first_kept(reader: Reader, record: Record, parent: int | None) -> int | None:
     kept = name_in(record.fields, "first_kept_entry_id")
     if kept is None or kept not in reader.linker.nodes:
         return None
@@ -224,7 +236,7 @@ def _first_kept(reader: _Reader, record: Record, parent: int | None) -> int | No
     return reader.draft.next_below(node, parent)  # it names a label: keep what comes after it
 
 
-def _branch_summary(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+def _branch_summary(reader: Reader, record: Record, _parent: int | None) -> _Placed:
     fields = record.fields
     files = object_in(fields, "details") or {}
     body = BranchSummary(
@@ -236,12 +248,12 @@ def _branch_summary(reader: _Reader, record: Record, _parent: int | None) -> _Pl
     return body, {"from_id": reader.linker.nodes.get(text_in(fields, "from_id") or "")}
 
 
-def _custom(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+def _custom(reader: Reader, record: Record, _parent: int | None) -> _Placed:
     fields = record.fields
     return Custom(name_in(fields, "custom_type") or "operator:custom", fields.get("data")), None
 
 
-def _custom_message(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+def _custom_message(reader: Reader, record: Record, _parent: int | None) -> _Placed:
     fields = record.fields
     parts = content_of(fields, reader.draft.media)
     kind = name_in(fields, "custom_type") or "operator:custom"
@@ -252,11 +264,11 @@ def _custom_message(reader: _Reader, record: Record, _parent: int | None) -> _Pl
     return CustomMessage(kind, parts, is_displayed, details=fields.get("details")), None
 
 
-def _channel(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+def _channel(reader: Reader, record: Record, _parent: int | None) -> _Placed:
     return Custom("operator:channel", _own_fields(record.fields)), None
 
 
-def _unknown(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+def _unknown(reader: Reader, record: Record, _parent: int | None) -> _Placed:
     kind = record.fields["type"]
     reader.draft.warn("unknown", f"line {record.line.number}: {kind!r} is kept without effect")
     return Custom(f"operator:{kind}", _own_fields(record.fields)), None
@@ -269,7 +281,7 @@ def _own_fields(fields: Fields) -> Fields:
 # -- notes beside the tree
 
 
-def _leaf(reader: _Reader, record: Record, parent: int | None) -> int | None:
+def _leaf(reader: Reader, record: Record, parent: int | None) -> int | None:
     """Where the conversation goes on from after the ``leaf`` record."""
     target = name_in(record.fields, "target_id")
     if target is not None and target not in reader.linker.nodes:
@@ -282,7 +294,7 @@ def _leaf(reader: _Reader, record: Record, parent: int | None) -> int | None:
     return node
 
 
-def _label(reader: _Reader, record: Record, parent: int | None) -> None:
+def _label(reader: Reader, record: Record, parent: int | None) -> None:
     target = text_in(record.fields, "target_id") or ""
     node = reader.linker.nodes.get(target)
     if node is None or reader.draft.items[node].alias != target:
@@ -291,17 +303,17 @@ def _label(reader: _Reader, record: Record, parent: int | None) -> None:
     reader.draft.add(record, Label(name_in(record.fields, "label")), node)
 
 
-def _name(reader: _Reader, record: Record, parent: int | None) -> None:
+def _name(reader: Reader, record: Record, parent: int | None) -> None:
     name = (text_in(record.fields, "name") or "").strip()
     body = SessionInfoChanged(title=name) if name else SessionInfoChanged()
     reader.draft.add(record, body, None)
 
 
-def _second_header(reader: _Reader, record: Record, parent: int | None) -> None:
+def _second_header(reader: Reader, record: Record, parent: int | None) -> None:
     reader.draft.add(record, ImportedRecord(FORMAT, record.fields["type"]), parent)
 
 
-_BODIES: dict[str, Callable[[_Reader, Record, int | None], _Placed]] = {
+_BODIES: dict[str, Callable[[Reader, Record, int | None], _Placed]] = {
     "message": _message,
     "thinking_level_change": _thinking,
     "model_change": _model,
@@ -312,7 +324,7 @@ _BODIES: dict[str, Callable[[_Reader, Record, int | None], _Placed]] = {
     "channel": _channel,
 }
 
-_NOTES: dict[str, Callable[[_Reader, Record, int | None], None]] = {
+_NOTES: dict[str, Callable[[Reader, Record, int | None], None]] = {
     "label": _label,
     "session_info": _name,
     **dict.fromkeys(HEADER_TYPES, _second_header),

@@ -9,9 +9,10 @@ import original.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable
+from itertools import repeat
 
-from perdure.interop.formats.draft import Draft, Leaf, Linker, Progress, Record
 from perdure.interop.formats.fields import (
     Fields,
     count_in,
@@ -37,6 +38,9 @@ from perdure.interop.formats.pi.messages import (
     usage_of,
 )
 from perdure.interop.formats.pi.records import VERSION
+from perdure.interop.formats.sources.draft import Draft, Progress, Record
+from perdure.interop.formats.sources.linking import Leaf, Linker
+from perdure.interop.formats.sources.reading import Make, parsed_whole
 from perdure.session.kinds import (
     BranchSummary,
     Compaction,
@@ -59,20 +63,20 @@ _METADATA = ("version", "parentSession", "branchedFrom", "provider", "modelId", 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
     """The pi session in `content`, whatever state it is in."""
-    reader = _Reader()
-    for line, reading in reader.draft.readings(content, progress):
-        reader.take(line, reading)
-    return reader.finished()
+    return parsed_whole(content, FORMAT, Reader, progress)
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self.draft = Draft(FORMAT)
+class Reader:
+    """Reads a pi session into `draft`."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
         self.linker = Linker(self.draft, self._place)
         self._header: Fields | None = None
         # Line and id of every record, by the index that version 1 counts in: the header is one.
-        self.indexed: list[tuple[int, str | None]] = []
-        self.own: dict[int, int] = {}  # line number -> its item of the tree
+        self.indexed = array("q")
+        self.ids: list[str | None] = []
+        self.own = array("q")  # by line number: its item of the tree, or -1
         self._leaf = Leaf()
         self._has_gap = False
 
@@ -92,7 +96,7 @@ class _Reader:
             self._header = fields
             self.draft.check_version(line, number_in(fields, "version"), VERSION)
             self.draft.header_lines.append(line.number)
-            self.indexed.append((line.number, None))
+            self._index(line, None)
         else:
             self._take_record(line, fields)
 
@@ -110,11 +114,15 @@ class _Reader:
         record.at = time_in(fields, "timestamp") or time_in(
             object_in(fields, "message") or {}, "timestamp"
         )
-        self.indexed.append((line.number, record.id))
+        self._index(line, record.id)
         if fields["type"] == "session":
             record.id = None
             self.draft.warn("header", f"line {line.number}: a second header, kept without effect")
         self._link(record)
+
+    def _index(self, line: Line, id: str | None) -> None:
+        self.indexed.append(line.number)
+        self.ids.append(id)
 
     def _link(self, record: Record) -> None:
         if self._has_gap:
@@ -125,9 +133,20 @@ class _Reader:
             self.linker.add(record)
         self._has_gap = self._has_gap and not record.is_placed
 
+    def place_next(self) -> bool:
+        """Place one record that waited for its parent."""
+        return self.linker.place_next()
+
+    def close(self) -> None:
+        """Let the records go whose parents never came."""
+        self.linker.close()
+
+    def instead(self) -> Make | None:
+        """Nothing: the records name their parents."""
+        return None
+
     def finished(self) -> ParsedSource:
         """Everything that was read."""
-        self.linker.finish()
         header = self._header
         if header is None:
             self.draft.warn("header", "it has no header: no session id, no working directory")
@@ -168,7 +187,9 @@ class _Reader:
     ) -> int:
         meta = nested_usage(object_in(record.fields, "message") or {})
         own = self.draft.add(record, body, parent, references, meta=meta)
-        self.own[record.line.number] = own
+        number = record.line.number
+        self.own.extend(repeat(-1, number + 1 - len(self.own)))
+        self.own[number] = own
         return own
 
 
@@ -177,7 +198,7 @@ _Placed = tuple[ItemBody, dict[str, int | None] | None]
 # -- bodies of the tree
 
 
-def _message(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+def _message(reader: Reader, record: Record, _parent: int | None) -> _Placed:
     message = object_in(record.fields, "message") or {}
     body = message_of(message, reader.draft.media)
     if body is not None:
@@ -191,17 +212,17 @@ def _message(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
     return Custom("pi:message", record.fields.get("message")), None
 
 
-def _thinking(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+def _thinking(reader: Reader, record: Record, _parent: int | None) -> _Placed:
     return ThinkingChange(text_in(record.fields, "thinkingLevel") or "off"), None
 
 
-def _model(reader: _Reader, record: Record, parent: int | None) -> _Placed:
+def _model(reader: Reader, record: Record, parent: int | None) -> _Placed:
     fields = record.fields
     model = model_name(name_in(fields, "provider"), name_in(fields, "modelId"))
     return (ModelChange(model), None) if model else _unknown(reader, record, parent)
 
 
-def _compaction(reader: _Reader, record: Record, parent: int | None) -> _Placed:
+def _compaction(reader: Reader, record: Record, parent: int | None) -> _Placed:
     fields = record.fields
     files = object_in(fields, "details") or {}
     tail = list_in(fields, "retainedTail")
@@ -217,7 +238,7 @@ def _compaction(reader: _Reader, record: Record, parent: int | None) -> _Placed:
     return body, {"first_kept": _first_kept(reader, record, parent)}
 
 
-def _branch_summary(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+def _branch_summary(reader: Reader, record: Record, _parent: int | None) -> _Placed:
     fields = record.fields
     files = object_in(fields, "details") or {}
     body = BranchSummary(
@@ -229,12 +250,12 @@ def _branch_summary(reader: _Reader, record: Record, _parent: int | None) -> _Pl
     return body, {"from_id": reader.linker.nodes.get(text_in(fields, "fromId") or "")}
 
 
-def _custom(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+def _custom(reader: Reader, record: Record, _parent: int | None) -> _Placed:
     fields = record.fields
     return Custom(name_in(fields, "customType") or "pi:custom", fields.get("data")), None
 
 
-def _custom_message(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+def _custom_message(reader: Reader, record: Record, _parent: int | None) -> _Placed:
     body = custom_message_of(record.fields, reader.draft.media)
     if body is None:
         reader.draft.malformed(record.line, "its message has no content")
@@ -242,7 +263,7 @@ def _custom_message(reader: _Reader, record: Record, _parent: int | None) -> _Pl
     return body, None
 
 
-def _unknown(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
+def _unknown(reader: Reader, record: Record, _parent: int | None) -> _Placed:
     fields = record.fields
     kind = fields["type"]
     reader.draft.warn("unknown", f"line {record.line.number}: {kind!r} is kept without effect")
@@ -253,7 +274,7 @@ def _unknown(reader: _Reader, record: Record, _parent: int | None) -> _Placed:
 # -- notes beside the tree
 
 
-def _label(reader: _Reader, record: Record, parent: int | None) -> int | None:
+def _label(reader: Reader, record: Record, parent: int | None) -> int | None:
     target = text_in(record.fields, "targetId") or ""
     node = reader.linker.nodes.get(target)
     if node is None or reader.draft.items[node].alias != target:
@@ -263,14 +284,14 @@ def _label(reader: _Reader, record: Record, parent: int | None) -> int | None:
     return parent
 
 
-def _name(reader: _Reader, record: Record, parent: int | None) -> int | None:
+def _name(reader: Reader, record: Record, parent: int | None) -> int | None:
     name = (text_in(record.fields, "name") or "").strip()
     body = SessionInfoChanged(title=name) if name else SessionInfoChanged()
     reader.draft.add(record, body, None)
     return parent
 
 
-def _second_header(reader: _Reader, record: Record, parent: int | None) -> int | None:
+def _second_header(reader: Reader, record: Record, parent: int | None) -> int | None:
     reader.draft.add(record, ImportedRecord(FORMAT, "session"), parent)
     return parent
 
@@ -278,12 +299,11 @@ def _second_header(reader: _Reader, record: Record, parent: int | None) -> int |
 # -- the first entry a compaction keeps
 
 
-def _first_kept(reader: _Reader, record: Record, parent: int | None) -> int | None:
+def _first_kept(reader: Reader, record: Record, parent: int | None) -> int | None:
     """Position of the first item of the tree that `record`, below `parent`, keeps."""
     number, kept = _kept_record(reader, record)
-    own = reader.own.get(number)
-    if own is not None:
-        return own
+    if 0 < number < len(reader.own) and reader.own[number] >= 0:
+        return reader.own[number]
     node = reader.linker.nodes.get(kept) if kept else None
     if node is not None and reader.draft.items[node].alias == kept:
         return node
@@ -292,15 +312,15 @@ def _first_kept(reader: _Reader, record: Record, parent: int | None) -> int | No
     return reader.draft.next_below(node, parent) if is_known else None
 
 
-def _kept_record(reader: _Reader, record: Record) -> tuple[int, str | None]:
+def _kept_record(reader: Reader, record: Record) -> tuple[int, str | None]:
     """Line number (0 where only the id is told) and id of the first record kept."""
     index = number_in(record.fields, "firstKeptEntryIndex")
     if index is not None and 0 <= index < len(reader.indexed):
-        return reader.indexed[int(index)]
+        return reader.indexed[int(index)], reader.ids[int(index)]
     return 0, name_in(record.fields, "firstKeptEntryId")
 
 
-_BODIES: dict[str, Callable[[_Reader, Record, int | None], _Placed]] = {
+_BODIES: dict[str, Callable[[Reader, Record, int | None], _Placed]] = {
     "message": _message,
     "thinking_level_change": _thinking,
     "model_change": _model,
@@ -310,7 +330,7 @@ _BODIES: dict[str, Callable[[_Reader, Record, int | None], _Placed]] = {
     "custom_message": _custom_message,
 }
 
-_NOTES: dict[str, Callable[[_Reader, Record, int | None], int | None]] = {
+_NOTES: dict[str, Callable[[Reader, Record, int | None], int | None]] = {
     "label": _label,
     "session_info": _name,
     "session": _second_header,

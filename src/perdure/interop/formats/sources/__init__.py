@@ -1,0 +1,1 @@
+"""Sources of any size, read line by line: their bytes, what is known of each line, what it says."""

@@ -1,0 +1,160 @@
+"""Where the bytes of a source are: in memory, or in a file that is read piece by piece.
+
+Invariant: of a file no more is in memory at once than a chunk and the line that is looked at,
+whatever its size. Nothing here knows what the bytes say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import msgspec
+
+from perdure.errors import FormatError
+from perdure.interop.formats.lines import Line
+from perdure.stores.chain import blob_hash_of
+
+CHUNK_BYTES = 256 * 1024
+"""So much of a file is read at a time; more where a line is longer."""
+
+
+class Content(Protocol):
+    """The bytes of a source, as many as there were when it was opened."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in errors."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """How many bytes there are."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The `length` bytes from `offset` on; fewer only at the end.
+
+        Raises: FormatError when they cannot be read, or are there no more.
+        """
+        ...
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Bytes in memory."""
+
+    content: bytes
+    name: str = "source"
+
+    @property
+    def length(self) -> int:
+        """How many bytes there are."""
+        return len(self.content)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The `length` bytes from `offset` on; fewer only at the end."""
+        return self.content[offset : offset + length]
+
+
+class FileContent:
+    """The bytes that a file held when it was opened; what is added to it later is not looked at.
+
+    To be closed. One thread at a time may read.
+    """
+
+    def __init__(self, path: Path, name: str | None = None) -> None:
+        self.name = name or path.name
+        self._path = path
+        try:
+            self._file: BinaryIO = path.open("rb", buffering=0)
+            self._length = self._file.seek(0, 2)
+        except OSError as error:
+            raise FormatError(str(path), f"it cannot be read ({error.strerror})") from error
+
+    @property
+    def length(self) -> int:
+        """How many bytes there were, or are left by `cut`."""
+        return self._length
+
+    def cut(self, length: int) -> None:
+        """Look at the first `length` bytes only."""
+        self._length = min(self._length, length)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The `length` bytes from `offset` on; fewer only at the end.
+
+        Raises: FormatError when they cannot be read, or the file became shorter.
+        """
+        wanted = max(0, min(length, self._length - offset))
+        try:
+            self._file.seek(offset)
+            found = self._file.read(wanted)
+            while len(found) < wanted and (more := self._file.read(wanted - len(found))):
+                found += more
+        except OSError as error:
+            raise FormatError(str(self._path), f"it cannot be read ({error.strerror})") from error
+        if len(found) < wanted:
+            raise FormatError(str(self._path), "it became shorter while it was read")
+        return found
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def __enter__(self) -> FileContent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def pieces_of(content: Content, begin: int, end: int) -> Iterator[bytes]:
+    """The bytes from `begin` to `end`, a chunk at a time."""
+    for offset in range(begin, end, CHUNK_BYTES):
+        yield content.read(offset, min(CHUNK_BYTES, end - offset))
+
+
+def digest_of(content: Content, begin: int, end: int) -> str:
+    """The ``blob_hash`` of the bytes from `begin` to `end`."""
+    return blob_hash_of(pieces_of(content, begin, end))
+
+
+def line_number_at(content: Content, offset: int) -> int:
+    """The number of the line that the byte at `offset` is in."""
+    return sum(piece.count(b"\n") for piece in pieces_of(content, 0, offset)) + 1
+
+
+def end_of_lines(content: Content) -> int:
+    """Where the last line that is ended ends; 0 where none is."""
+    end = content.length
+    while end > 0:
+        begin = max(0, end - CHUNK_BYTES)
+        found = content.read(begin, end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
+
+
+def lines_in(content: Content) -> Iterator[Line]:
+    """The lines of `content`, as ``lines_of`` has them."""
+    number = offset = at = 0
+    rest = b""
+    while at < content.length:
+        # Of a long line ever more is read at a time, so that it is not put together over and over.
+        chunk = content.read(at, max(CHUNK_BYTES, len(rest)))
+        at += len(chunk)
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            number += 1
+            yield Line(number, offset, line)
+            offset += len(line) + 1
+    if rest:
+        yield Line(number + 1, offset, rest, is_ended=False)
+
+
+def first_line(content: Content) -> bytes:
+    """The first line that is not blank; nothing where there is none."""
+    return next((line.content for line in lines_in(content) if not line.is_blank), b"")

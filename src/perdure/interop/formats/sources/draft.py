@@ -1,0 +1,221 @@
+"""A source while it is being read: what its records become, and an account of every line.
+
+Nothing here knows a format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from perdure.interop.formats.fields import Fields, fields_of
+from perdure.interop.formats.items import (
+    Item,
+    ItemBody,
+    Malformed,
+    ParsedSource,
+    SourceHeader,
+)
+from perdure.interop.formats.lines import Line, Reading, read_line
+from perdure.interop.formats.parts import Media
+from perdure.interop.formats.sources.content import Content, Held, lines_in
+from perdure.interop.formats.sources.outline import Items, Outline, Whole
+from perdure.session.kinds import TreeBody
+from perdure.session.messages import Message
+
+Progress = Callable[[int, int], None]
+"""Told how many bytes of how many are read, now and then."""
+
+WARNINGS_OF_A_SORT = 20
+"""Warnings of one sort that are given in full; the rest is counted."""
+
+_LINES_PER_REPORT = 1_000
+_TREE = (Message, TreeBody, bytes)
+
+
+class Record(msgspec.Struct):
+    """A record of a source, ready to be placed.
+
+    `id` and `parent` are foreign ids. `parent` None is a root; `fallback` is the position of the
+    item it hangs on when its parent is nowhere in the file. `shed_bytes` is how long its line is
+    while that is not in memory, else None.
+    """
+
+    line: Line
+    fields: Fields
+    id: str | None = None
+    parent: str | None = None
+    fallback: int | None = None
+    at: int | None = None
+    is_placed: bool = False
+    shed_bytes: int | None = None
+
+
+class Draft:
+    """What has been read of a source so far; its items go to `items`."""
+
+    def __init__(
+        self, format: str, content: Content | None = None, items: Items | None = None
+    ) -> None:
+        self.format = format
+        self.items: Items = Whole() if items is None else items
+        self.content: Content = Held(b"") if content is None else content
+        self.media = Media(is_kept=not isinstance(items, Outline))
+        self.header_lines: list[int] = []
+        self.at: int | None = None  # time of the newest record, for those that have none
+        self._is_whole = isinstance(self.items, Whole)
+        self._blank: list[int] = []
+        self._malformed: list[Malformed] = []
+        self._told = 0
+        self._warnings: dict[str, list[str]] = {}
+        self._counts: dict[str, int] = {}
+        self._lines = 0
+
+    def readings(self, progress: Progress | None = None) -> Iterator[tuple[Line, Reading]]:
+        """The lines of the source that are not blank, each with what it says."""
+        length = self.content.length
+        for line in lines_in(self.content):
+            if progress is not None and line.number % _LINES_PER_REPORT == 0:
+                progress(line.offset, length)
+            if line.is_blank:
+                self._take_blank(line)
+            else:
+                self._lines = line.number
+                yield line, read_line(line.content)
+        if progress is not None:
+            progress(length, length)
+
+    def count_lines(self) -> None:
+        """Account for the lines of a source that is not read line by line."""
+        for line in lines_in(self.content):
+            self._lines = line.number
+            if line.is_blank:
+                self._take_blank(line)
+
+    def _take_blank(self, line: Line) -> None:
+        self._lines = line.number
+        if self._is_whole:  # of a larger source nobody asks for them one by one
+            self._blank.append(line.number)
+
+    def shed(self, record: Record) -> None:
+        """Let go of the line of `record`, which has to wait; unless all of the source is kept."""
+        if self._is_whole:
+            return
+        line = record.line
+        record.shed_bytes = len(line.content)
+        record.line = Line(line.number, line.offset, b"", line.is_ended)
+        if "type" in record.fields:  # else it could not be read, and little is known of it
+            record.fields = {}
+
+    def restore(self, record: Record) -> None:
+        """Read the line of `record` again, if it was let go."""
+        if record.shed_bytes is None:
+            return
+        line = record.line
+        content = self.content.read(line.offset, record.shed_bytes)
+        record.line = Line(line.number, line.offset, content, line.is_ended)
+        record.shed_bytes = None
+        read = fields_of(read_line(content).value)
+        record.fields = record.fields if read is None else read
+
+    def malformed(self, line: Line, reason: str) -> None:
+        """Report that `line` could not be read, or not fully."""
+        self._malformed.append(Malformed(line.number, reason))
+        self.warn("malformed", f"line {line.number}: {reason}")
+
+    def newly_malformed(self) -> list[int]:
+        """The numbers of the lines reported since this was asked last."""
+        fresh = sorted(line.number for line in self._malformed[self._told :])
+        self._told = len(self._malformed)
+        return fresh
+
+    def warn(self, sort: str, text: str) -> None:
+        """Report `text`; many warnings of one sort are cut short."""
+        self._counts[sort] = self._counts.get(sort, 0) + 1
+        if self._counts[sort] <= WARNINGS_OF_A_SORT:
+            self._warnings.setdefault(sort, []).append(text)
+
+    def check_version(self, line: Line, version: float | None, newest: int) -> None:
+        """Report that the header at `line` is of a `version` nobody here knows."""
+        if version is not None and version not in range(1, newest + 1):
+            text = (
+                f"line {line.number}: it says version {version:g}, and perdure knows {newest} and "
+                f"older; it was read as version {newest}, look whether all is there"
+            )
+            self.warn("version", text)
+
+    def add(
+        self,
+        record: Record,
+        body: ItemBody,
+        hangs_on: int | None,
+        references: dict[str, int | None] | None = None,
+        *,
+        ordinal: int = 0,
+        meta: Fields | None = None,
+        group: str | None = None,
+        otherwise: ItemBody | None = None,
+    ) -> int:
+        """Make `record` an item, below or about the item at `hangs_on`; returns its position.
+
+        `otherwise` is the body it has if it is chosen (``Items.choose``) later.
+        """
+        known = None
+        if references is not None:
+            known = {name: at for name, at in references.items() if at is not None} or None
+        is_tree = isinstance(body, _TREE)
+        self.at = record.at if record.at is not None else self.at
+        position = len(self.items)
+        item = Item(
+            body=body,
+            number=record.line.number,
+            offset=record.line.offset,
+            length=len(record.line.content),
+            ordinal=ordinal,
+            parent=hangs_on if is_tree else None,
+            about=None if is_tree else hangs_on,
+            at=self.at,
+            alias=record.id if ordinal == 0 else None,
+            references=known,
+            group=group,
+            meta=meta,
+        )
+        self.items.add(item, otherwise)
+        return position
+
+    def next_below(self, ancestor: int | None, leaf: int | None) -> int | None:
+        """The item that comes after `ancestor` on the branch to `leaf`; None off the branch."""
+        following = None
+        while leaf is not None and leaf != ancestor:
+            following, leaf = leaf, self.items[leaf].parent
+        return following if leaf == ancestor else None
+
+    def parsed(self, header: SourceHeader, leaf: int | None) -> ParsedSource:
+        """What was read, once nothing more is to come."""
+        items = self.items
+        return ParsedSource(
+            format=self.format,
+            header=header,
+            items=items.items if isinstance(items, Whole) else _outlined(items),
+            leaf=leaf,
+            blobs=self.media.blobs,
+            lines=self._lines,
+            malformed=tuple(sorted(self._malformed)),
+            header_lines=tuple(self.header_lines),
+            blank_lines=tuple(self._blank),
+            warnings=self._cut_warnings(),
+        )
+
+    def _cut_warnings(self) -> tuple[str, ...]:
+        cut: list[str] = []
+        for sort, texts in self._warnings.items():
+            cut += texts
+            if self._counts[sort] > len(texts):
+                cut.append(f"{self._counts[sort] - len(texts)} more like the last one ({sort})")
+        return tuple(cut)
+
+
+def _outlined(items: Items) -> Outline:
+    assert isinstance(items, Outline), "items that were passed on are in nobody's hands"
+    return items

@@ -1,0 +1,252 @@
+"""What is kept of the items of a source while it is read: all of them, or their places alone.
+
+A small source is read once, and its items are kept whole (`Whole`). A larger one is read twice:
+first for its `Outline`, which holds some sixty bytes an item and its id, whatever its line holds;
+then for its items, which are handed on as they come (`Passing`). What a later line changes about
+an earlier item (its usage, that it names the session) is in the outline by then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+from typing import Protocol, overload
+
+import msgspec
+
+from perdure.errors import FormatError
+from perdure.interop.formats.items import Item, ItemBody
+from perdure.session.kinds import (
+    BranchSummary,
+    Compaction,
+    Custom,
+    CustomMessage,
+    ModelChange,
+    ThinkingChange,
+)
+from perdure.session.messages import Message, Usage
+from perdure.session.notes import ImportedRecord, Label, LeafMoved, SessionInfoChanged
+
+_BARE: tuple[ItemBody, ...] = (
+    Message("user", ()),
+    b"",
+    Compaction(""),
+    BranchSummary(""),
+    ModelChange(""),
+    ThinkingChange(""),
+    Custom("", None),
+    CustomMessage("", ()),
+    LeafMoved(None),
+    Label(None),
+    SessionInfoChanged(),
+    ImportedRecord("", ""),
+)
+"""What stands for a body that is not kept: one of its kind that says nothing."""
+
+_KINDS: dict[type, int] = {type(body): number for number, body in enumerate(_BARE)}
+_NONE = -1
+_NO_TIME = -(2**63)
+_CHANGED = "it changed while it was read; import it again"
+
+
+class Items(Protocol):
+    """What a draft puts the items of its source into."""
+
+    def add(self, item: Item, otherwise: ItemBody | None) -> None:
+        """Take the next item. `otherwise` is the body it has if it is chosen later."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, position: int, /) -> Item: ...
+
+    def set_usage(self, position: int, usage: Usage | None) -> None:
+        """Say that the message at `position` has `usage` after all."""
+        ...
+
+    def choose(self, position: int) -> None:
+        """Give the item at `position` its other body; it is then about the session."""
+        ...
+
+
+class Whole:
+    """All items of a source, with their bodies."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self._otherwise: dict[int, ItemBody] = {}
+
+    def add(self, item: Item, otherwise: ItemBody | None) -> None:
+        """Take the next item."""
+        if otherwise is not None:
+            self._otherwise[len(self.items)] = otherwise
+        self.items.append(item)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, position: int, /) -> Item:
+        return self.items[position]
+
+    def set_usage(self, position: int, usage: Usage | None) -> None:
+        """Say that the message at `position` has `usage` after all."""
+        self.items[position] = with_usage(self.items[position], usage)
+
+    def choose(self, position: int) -> None:
+        """Give the item at `position` its other body."""
+        self.items[position] = _chosen(self.items[position], self._otherwise[position])
+
+
+class Outline(Sequence[Item]):
+    """The places of all items of a source; their bodies are bare, but for what they are.
+
+    Shape: `opaque` has the digests of the bytes that are opaque.
+    """
+
+    def __init__(self) -> None:
+        self.usages: dict[int, Usage | None] = {}
+        self.chosen: set[int] = set()
+        self.opaque: dict[int, bytes] = {}
+        self._kinds = array("B")
+        self._ordinals = array("B")
+        self._numbers = array("q")
+        self._offsets = array("q")
+        self._lengths = array("q")
+        self._links = array("q")  # the parent of an item of the tree, what a note is about
+        self._times = array("q")
+        self._aliases: list[str | None] = []
+        self._references: dict[int, dict[str, int]] = {}
+        self._groups: dict[int, str] = {}
+
+    def add(self, item: Item, otherwise: ItemBody | None) -> None:
+        """Take the next item, but for its body."""
+        del otherwise
+        position = len(self._kinds)
+        if isinstance(item.body, bytes):
+            self.opaque[position] = digest_of_opaque(item.body)
+        if item.references:
+            self._references[position] = item.references
+        if item.group is not None:
+            self._groups[position] = item.group
+        link = item.parent if item.about is None else item.about
+        self._kinds.append(_KINDS[type(item.body)])
+        self._ordinals.append(item.ordinal)
+        self._numbers.append(item.number)
+        self._offsets.append(item.offset)
+        self._lengths.append(item.length)
+        self._links.append(_NONE if link is None else link)
+        self._times.append(_NO_TIME if item.at is None else item.at)
+        self._aliases.append(item.alias)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    @overload
+    def __getitem__(self, position: int, /) -> Item: ...
+
+    @overload
+    def __getitem__(self, position: slice, /) -> list[Item]: ...
+
+    def __getitem__(self, position: int | slice, /) -> Item | list[Item]:
+        if isinstance(position, slice):
+            return [self._item(each) for each in range(*position.indices(len(self)))]
+        return self._item(position)
+
+    def _item(self, position: int) -> Item:
+        body = _BARE[self._kinds[position]]
+        link = None if self._links[position] == _NONE else self._links[position]
+        item = Item(
+            body=body,
+            number=self._numbers[position],
+            offset=self._offsets[position],
+            length=self._lengths[position],
+            ordinal=self._ordinals[position],
+            at=None if self._times[position] == _NO_TIME else self._times[position],
+            alias=self._aliases[position],
+            references=self._references.get(position),
+            group=self._groups.get(position),
+        )
+        if item.lane == "tree":
+            item.parent = link
+        else:
+            item.about = link
+        return _chosen(item, SessionInfoChanged()) if position in self.chosen else item
+
+    def set_usage(self, position: int, usage: Usage | None) -> None:
+        """Say that the message at `position` has `usage` after all."""
+        self.usages[position] = usage
+
+    def choose(self, position: int) -> None:
+        """Give the item at `position` its other body."""
+        self.chosen.add(position)
+
+    def place(self, position: int) -> tuple[int, int]:
+        """Where in its source the item at `position` is: offset and ordinal."""
+        return self._offsets[position], self._ordinals[position]
+
+
+class Passing:
+    """The items of a source that `outline` is of, in the same order, each to be taken on."""
+
+    def __init__(self, outline: Outline, name: str) -> None:
+        self.waiting_bytes = 0
+        self._waiting: list[Item] = []
+        self._outline = outline
+        self._name = name
+        self._count = 0
+
+    def add(self, item: Item, otherwise: ItemBody | None) -> None:
+        """Take the next item.
+
+        Raises: FormatError when it is another one than at the first reading.
+        """
+        position, outline = self._count, self._outline
+        self._count += 1
+        if position >= len(outline) or outline.place(position) != (item.offset, item.ordinal):
+            raise FormatError(self._name, _CHANGED)
+        if position in outline.usages:
+            item = with_usage(item, outline.usages[position])
+        if position in outline.chosen and otherwise is not None:
+            item = _chosen(item, otherwise)
+        self._waiting.append(item)
+        self.waiting_bytes += item.length
+
+    def taken(self) -> list[Item]:
+        """The items that came since they were taken last."""
+        taken, self._waiting, self.waiting_bytes = self._waiting, [], 0
+        return taken
+
+    def check_complete(self) -> None:
+        """Refuse a source that had more items when it was read first. Raises: FormatError."""
+        if self._count != len(self._outline):
+            raise FormatError(self._name, _CHANGED)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, position: int, /) -> Item:
+        return self._outline[position]
+
+    def set_usage(self, position: int, usage: Usage | None) -> None:
+        """Nothing: the outline has it."""
+
+    def choose(self, position: int) -> None:
+        """Nothing: the outline has it."""
+
+
+def with_usage(item: Item, usage: Usage | None) -> Item:
+    """`item`, a message with `usage`; itself where it is no message."""
+    if not isinstance(item.body, Message):
+        return item
+    body = msgspec.structs.replace(item.body, usage=usage)
+    return msgspec.structs.replace(item, body=body)
+
+
+def _chosen(item: Item, body: ItemBody) -> Item:
+    return msgspec.structs.replace(item, body=body, about=None)
+
+
+def digest_of_opaque(body: bytes) -> bytes:
+    """What tells the bytes of one opaque entry from those of another."""
+    return hashlib.sha256(body).digest()

@@ -1,0 +1,178 @@
+"""A source read with the reader of its format: at once if it is small, else in two passes.
+
+Invariant: of a source longer than `Bounds.whole_bytes` only its outline, the line that is read,
+and what is about to be handed on are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from perdure.interop.formats.items import Item, ParsedSource
+from perdure.interop.formats.lines import Line, Reading
+from perdure.interop.formats.sources.content import Content, Held
+from perdure.interop.formats.sources.draft import Draft, Progress
+from perdure.interop.formats.sources.outline import Items, Outline, Passing, Whole
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What of a source is in memory at once.
+
+    Units: bytes of the source. One of up to `whole_bytes` is read at once and becomes one commit;
+    of a longer one each commit takes about `piece_bytes`.
+    """
+
+    whole_bytes: int = 2 * 1024 * 1024
+    piece_bytes: int = 2 * 1024 * 1024
+
+
+BOUNDS = Bounds()
+
+
+class Reader(Protocol):
+    """What reads a format: takes lines, puts items into its draft."""
+
+    draft: Draft
+
+    def take(self, line: Line, reading: Reading, /) -> None:
+        """Read one line."""
+        ...
+
+    def place_next(self) -> bool:
+        """Place one record that waited for another; False when there is none that could be."""
+        ...
+
+    def close(self) -> None:
+        """No more lines come: what still waits can be placed as well as may be."""
+        ...
+
+    def finished(self) -> ParsedSource:
+        """Everything that was read."""
+        ...
+
+    def instead(self) -> Make | None:
+        """What the source has to be read with instead, now that all of it was seen, if any."""
+        ...
+
+
+Make = Callable[[Draft], Reader]
+"""Makes the reader of a format."""
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """What reading a source from where the last stretch ended up to `end` (bytes) gave.
+
+    Shape: `items` go on where those of the last stretch ended; their lines may come earlier.
+    `blobs` are the media they refer to. `malformed` are numbers of lines. After the stretch that
+    `is_last` nothing comes, and its `end` is that of the source.
+    """
+
+    end: int
+    items: list[Item]
+    blobs: tuple[bytes, ...]
+    malformed: tuple[int, ...]
+    is_last: bool
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A source that was read once. `again` reads the items anew, where `parsed` lacks bodies."""
+
+    content: Content
+    parsed: ParsedSource
+    again: Make | None = None
+
+    def stretches(self, begin: int = 0, piece_bytes: int = BOUNDS.piece_bytes) -> Iterator[Stretch]:
+        """The items with their bodies, a stretch at a time; none ends before `begin`.
+
+        Raises: FormatError when the source is another one by now.
+        """
+        if self.again is not None:
+            return _stretches(self.content, self.parsed, self.again, begin, piece_bytes)
+        parsed = self.parsed
+        numbers = tuple(dict.fromkeys(line.number for line in parsed.malformed))
+        end = self.content.length
+        return iter((Stretch(end, list(parsed.items), parsed.blobs, numbers, is_last=True),))
+
+
+def parsed_whole(
+    content: bytes, format: str, make: Make, progress: Progress | None
+) -> ParsedSource:
+    """All of `content`, bodies included."""
+    return _parsed(Held(content), format, make, Whole, progress)[0]
+
+
+def read_source(
+    content: Content,
+    format: str,
+    make: Make,
+    progress: Progress | None = None,
+    bounds: Bounds = BOUNDS,
+) -> Source:
+    """Read `content`: with the bodies of its items if it is small, else their places."""
+    if content.length <= bounds.whole_bytes:
+        content = Held(content.read(0, content.length), content.name)
+        return Source(content, _parsed(content, format, make, Whole, progress)[0])
+    parsed, again = _parsed(content, format, make, Outline, progress)
+    return Source(content, parsed, again)
+
+
+def _parsed(
+    content: Content,
+    format: str,
+    make: Make,
+    items: Callable[[], Items],
+    progress: Progress | None,
+) -> tuple[ParsedSource, Make]:
+    reader = make(Draft(format, content, items()))
+    _read_all(reader, progress)
+    other = reader.instead()
+    if other is not None:
+        make = other
+        reader = make(Draft(format, content, items()))
+        _read_all(reader, None)
+    return reader.finished(), make
+
+
+def _read_all(reader: Reader, progress: Progress | None) -> None:
+    take, place_next = reader.take, reader.place_next
+    for line, reading in reader.draft.readings(progress):
+        take(line, reading)
+        while place_next():
+            pass
+    reader.close()
+    while place_next():
+        pass
+
+
+def _stretches(
+    content: Content, parsed: ParsedSource, make: Make, begin: int, piece_bytes: int
+) -> Iterator[Stretch]:
+    assert isinstance(parsed.items, Outline)
+    items = Passing(parsed.items, content.name)
+    reader = make(Draft(parsed.format, content, items))
+    media, ended = reader.draft.media, begin
+    for end in _ends(reader):
+        if end - ended >= piece_bytes or items.waiting_bytes >= piece_bytes:
+            ended = max(begin, end)
+            malformed = tuple(reader.draft.newly_malformed())
+            yield Stretch(ended, items.taken(), media.taken(), malformed, is_last=False)
+    items.check_complete()
+    malformed = tuple(reader.draft.newly_malformed())
+    yield Stretch(content.length, items.taken(), media.taken(), malformed, is_last=True)
+
+
+def _ends(reader: Reader) -> Iterator[int]:
+    """Where in its source `reader` is, each time that it placed what it could place at once."""
+    end = 0
+    for line, reading in reader.draft.readings():
+        reader.take(line, reading)
+        end = line.offset + len(line.content) + line.is_ended
+        yield end
+        while reader.place_next():
+            yield end
+    reader.close()
+    while reader.place_next():
+        yield end
