@@ -141,23 +141,28 @@ class _Writing(_Handle):
                 tables, self.namespace, wanted, now=now, dead_owner=dead_owner
             )
 
-        return await self._write(work)
+        return await self._write_passing(work)
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
-        return await self._write(
+        return await self._write_passing(
             lambda tables: appending.renew_lease(tables, self.namespace, lease, self._until(ttl_ms))
         )
 
     async def release_lease(self, lease: Lease) -> None:
-        await self._write(lambda tables: appending.release_lease(tables, self.namespace, lease))
+        await self._write_passing(
+            lambda tables: appending.release_lease(tables, self.namespace, lease)
+        )
 
     async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
-        # At durability "normal", whatever the handle's: it survives a killed process, and a part
-        # of an answer that a power cut takes is asked for again.
-        await self._open_database().write(
-            lambda tables: appending.put_partial(tables, self.namespace, lease, seq, content),
-            "normal",
+        await self._write_passing(
+            lambda tables: appending.put_partial(tables, self.namespace, lease, seq, content)
         )
+
+    async def _write_passing(self, work: Callable[[Tables], T]) -> T:
+        # At durability "normal", whatever the handle's: it survives a killed process. A power cut
+        # takes the holders of its leases, too, and a lease on which something durable was built
+        # lies before that in the same write-ahead log; a part of an answer is asked for again.
+        return await self._open_database().write(work, "normal")
 
 
 def _all_packed(contents: Sequence[bytes]) -> list[Packed]:
