@@ -25,7 +25,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnEnd, TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE, assistant, user
-from perdure.stores.protocol import Commit, Lease, SessionStore, Write
+from perdure.stores.protocol import Commit, Committed, Lease, SessionStore, Write
 from tests.fakes.clock import ManualClock
 from tests.fakes.flow_log import FLOW
 
@@ -125,13 +125,14 @@ class ScriptedRoles:
             own = (*entries, *beside.notes)
             write = Write(stream=lease.stream, entries=own, lease=lease)
             try:
-                await self._commit(write, *beside.writes, blobs=beside.blobs)
+                committed = await self._commit(write, *beside.writes, blobs=beside.blobs)
             except HeadConflict:
                 continue
+            companion.committed(committed.entries[1:])
             return
 
-    async def _commit(self, *writes: Write, blobs: tuple[bytes, ...] = ()) -> None:
-        await self._store.commit(Commit(writes=writes, at=self._clock.now_ms(), blobs=blobs))
+    async def _commit(self, *writes: Write, blobs: tuple[bytes, ...] = ()) -> Committed:
+        return await self._store.commit(Commit(writes=writes, at=self._clock.now_ms(), blobs=blobs))
 
 
 async def begun(store: SessionStore, clock: ManualClock, graph: Graph, folder: Path) -> Ground:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import msgspec
 
@@ -50,8 +51,19 @@ from perdure.session.messages import MESSAGE, user
 from perdure.session.notes import SessionStarted
 from perdure.stores.protocol import Commit, Write
 
+Terms = tuple[str, RoleConfiguration | None]
+"""What the turns of a role depend on besides its session's beginning: place, and configuration."""
+
 MOST_TURNS = 100_000
 """A role's session is bounded by its flow, not by a number of turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """What runs the turns of a session, and remembers it from one to the next; under `terms`."""
+
+    terms: Terms
+    running: Running
 
 
 class RoleTurns:
@@ -73,6 +85,7 @@ class RoleTurns:
         self._library = library
         self._on_interrupt: InterruptPolicy = on_interrupt
         self._at_work: dict[StreamId, Signals] = {}
+        self._ready: dict[StreamId, _Ready] = {}
 
     async def session(self, state: FlowState, role: str) -> StreamId:
         """See ``Roles``."""
@@ -199,8 +212,19 @@ class RoleTurns:
 
         Raises: ConfigError for what it is configured with and does not have.
         """
-        state = await self._journal.state()
+        state = await self._journal.remembered()
         role = session.rpartition("__")[2]
+        terms = (state.run.workspace_root, state.roles.get(role))
+        ready = self._ready.get(session)
+        if ready is not None and ready.terms == terms:
+            return ready.running
+        running = await self._made_ready(session, role, state)
+        # What MCP servers offer may change from one turn to the next.
+        if not self._agent(role).mcp_servers:
+            self._ready[session] = _Ready(terms, running)
+        return running
+
+    async def _made_ready(self, session: StreamId, role: str, state: FlowState) -> Running:
         notes = await self._store.notes(session, (SessionStarted.kind,))
         started = body_of(notes[0]) if notes else None
         if not isinstance(started, SessionStarted):

@@ -6,11 +6,31 @@ Without it every flow would look at its log after every commit of any other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 
 from perdure.session.ids import StreamId
 from perdure.stores.protocol import NamespaceReading
+
+LOOK_EVERY_S = 0.01
+"""At the most; a turn is several commits, which are looked at together."""
+
+PAGE = 1000
+"""Entries of the feed that are read at once."""
+
+
+class _Waiting:
+    """Somebody who waits for a stream. `newest` is the seq they are told, None: not known."""
+
+    def __init__(self) -> None:
+        self.moved = asyncio.Event()
+        self.newest: int | None = None
+
+    def wake(self, newest: int | None) -> None:
+        """Let them know; what is not known outlasts what is, until they are told."""
+        if not self.moved.is_set() or self.newest is not None:
+            self.newest = newest
+        self.moved.set()
 
 
 class Waker:
@@ -21,32 +41,36 @@ class Waker:
 
     def __init__(self, store: NamespaceReading) -> None:
         self._store = store
-        self._waiting: dict[StreamId, set[asyncio.Event]] = {}
+        self._waiting: dict[StreamId, set[_Waiting]] = {}
         self._following: asyncio.Task[None] | None = None
 
-    async def wakes(self, stream: StreamId) -> AsyncIterator[None]:
-        """Yields at least once after every entry that is appended to `stream` from now on.
+    def wakes(self, stream: StreamId) -> AsyncIterator[int | None]:
+        """Yields at least once after every entry that is appended to `stream` from the call on.
 
+        Shape: the seq of the newest one; None where only the stream itself can say.
         Raises: StoreError when the store can no longer be followed.
         """
-        moved = asyncio.Event()
-        self._waiting.setdefault(stream, set()).add(moved)
+        waiting = _Waiting()
+        self._waiting.setdefault(stream, set()).add(waiting)
+        return self._woken(stream, waiting)
+
+    async def _woken(self, stream: StreamId, waiting: _Waiting) -> AsyncIterator[int | None]:
         try:
             while True:
                 following = self._followed()
-                waiting = asyncio.ensure_future(moved.wait())
+                moved = asyncio.ensure_future(waiting.moved.wait())
                 try:
-                    tasks = (following, waiting)
+                    tasks = (following, moved)
                     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 finally:
-                    waiting.cancel()
+                    moved.cancel()
                 if following.done():
                     self._following = None
                     following.result()
-                moved.clear()
-                yield
+                waiting.moved.clear()
+                yield waiting.newest
         finally:
-            self._waiting[stream].discard(moved)
+            self._waiting[stream].discard(waiting)
             if not self._waiting[stream]:
                 del self._waiting[stream]
 
@@ -66,14 +90,20 @@ class Waker:
     async def _follow(self) -> None:
         changes = self._store.changes()
         position = await self._store.position()
-        self._wake(*self._waiting)  # what was appended before that is not in the feed from there
+        # What was appended before that is not in the feed from there.
+        self._wake(dict.fromkeys(self._waiting))
         while self._waiting:
             await anext(changes)
-            while page := await self._store.feed(position):
-                position = page[-1].position
-                self._wake(*{each.entry.stream for each in page})
+            is_more = True
+            while is_more:
+                page = await self._store.feed(position, PAGE)
+                if page:
+                    position = page[-1].position
+                    self._wake({each.entry.stream: each.entry.seq for each in page})
+                is_more = len(page) == PAGE
+            await asyncio.sleep(LOOK_EVERY_S)
 
-    def _wake(self, *streams: StreamId) -> None:
-        for stream in streams:
-            for moved in self._waiting.get(stream, ()):
-                moved.set()
+    def _wake(self, newest: Mapping[StreamId, int | None]) -> None:
+        for stream, seq in newest.items():
+            for waiting in self._waiting.get(stream, ()):
+                waiting.wake(seq)

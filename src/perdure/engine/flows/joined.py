@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from perdure.engine.flows.documents.answers import kept_answer
+from perdure.engine.flows.documents.settling import answer_path, task_finished
 from perdure.engine.flows.files.drawing import Drawing, Drawn
 from perdure.engine.flows.files.record import Found, RecordFolder
 from perdure.engine.flows.journal import Journal
@@ -20,10 +22,10 @@ from perdure.engine.flows.rules.parts import NodePart, Part
 from perdure.engine.flows.rules.structure import OWNER
 from perdure.engine.turns.companion import Beside
 from perdure.session.codec import new_side
-from perdure.session.entries import NewEntry, Sibling
+from perdure.session.entries import Entry, NewEntry, Sibling
 from perdure.session.flows.graph import base_role
 from perdure.session.flows.kinds import RepairAsked, WorkflowChanged
-from perdure.session.flows.run import FlowState
+from perdure.session.flows.run import FlowState, RoleConfiguration
 from perdure.session.ledger import ToolFinished, TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE, decode_message
 from perdure.session.notes import NodeEntered, SideBody
@@ -72,6 +74,9 @@ class JoinedTurn:
         self._repair = repair
         self._answer: str | None = None
         self._is_denied = False
+        self._configured = self._configuration(ground.journal.known)
+        self._is_unheard = False
+        """Whether nobody said that what was to be written beside was appended."""
 
     async def beside(self, entries: Sequence[NewEntry]) -> Beside:
         """The claim with the turn's beginning, what follows from it with its end.
@@ -83,18 +88,35 @@ class JoinedTurn:
         finished = next((e for e in entries if e.kind == TurnFinished.kind), None)
         if not is_begun and finished is None:
             return Beside()
-        state = await self._ground.journal.state()
+        state = await self._stands(is_begun=is_begun)
         written = self._claim(state) if is_begun else ()
         if finished is None:
             return Beside(self._writes(state, written), notes=self._entered(state, entries))
         ended = await self._ended(msgspec.json.decode(finished.body, type=TurnFinished))
-        drawn = await self._drawn(state)
+        drawn, found = await self._looked(state, ended)
         changed = () if drawn.graph is None else (WorkflowChanged(drawn.graph),)
         now = state if drawn.graph is None else replace(state, graph=drawn.graph)
-        found = await self._found(now, ended)
+        if state.document is not None:
+            found = await self._answered(ended)
         settled = await self._settled(now, ended, found, drawn.faults)
         contents = tuple(f.content for f in found.values() if f.artifact.problem is None)
         return Beside(self._writes(state, (*written, *changed, settled)), contents)
+
+    def committed(self, entries: Sequence[Sequence[Entry]]) -> None:
+        """Follow what the flow became."""
+        self._is_unheard = False
+        for share in entries:
+            self._ground.journal.follow(share)
+
+    async def _stands(self, *, is_begun: bool) -> FlowState:
+        """Where the flow stands, as it is remembered: what is decided on less is refused.
+
+        Read again where it was refused, and for a repair, of which the beginning writes nothing to
+        the flow that could be.
+        """
+        is_doubtful = self._is_unheard or (is_begun and self._repair is not None)
+        journal = self._ground.journal
+        return await (journal.state() if is_doubtful else journal.remembered())
 
     def _listen(self, entries: Sequence[NewEntry]) -> None:
         """Remember what the turn's end will be judged by."""
@@ -106,7 +128,12 @@ class JoinedTurn:
                 outcome = msgspec.json.decode(entry.body, type=ToolFinished)
                 self._is_denied = self._is_denied or outcome.error_code == NOT_APPROVED
 
+    def _configuration(self, state: FlowState | None) -> RoleConfiguration | None:
+        return None if state is None else state.roles.get(self._part.role)
+
     def _claim(self, state: FlowState) -> tuple[SideBody, ...]:
+        if self._configuration(state) != self._configured:
+            raise ClaimLost(self._part.role)  # it is to work with something else from now on
         if self._repair is not None and self._part.repair(state) == self._repair:
             return ()  # it runs already, and goes on
         claim = None if self._repair is not None else self._part.claim(state)
@@ -124,28 +151,43 @@ class JoinedTurn:
         return tuple(new_side(note, Sibling(place)) for place in places[-1:])
 
     def _writes(self, state: FlowState, bodies: tuple[SideBody, ...]) -> tuple[Write, ...]:
+        self._is_unheard = bool(bodies)
         return (self._ground.journal.write(state, *bodies),) if bodies else ()
 
     async def _ended(self, finished: TurnFinished) -> Ended:
         text = self._answer if self._answer is not None else await self._last_answer()
         return Ended(finished.end, text, finished.error, self._is_denied)
 
-    async def _found(self, state: FlowState, ended: Ended) -> dict[str, Found]:
+    async def _looked(self, state: FlowState, ended: Ended) -> tuple[Drawn, dict[str, Found]]:
+        """What its owner made of the flow's graph (others cannot put it right), and the files."""
         ground, part = self._ground, self._part
+        drawing = ground.drawing if base_role(part.role) == OWNER else None
         folder = ground.record if part.folder == "record" else ground.workspace
         names = part.names(state, ended) if ended.end == "stop" else ()
-        return await asyncio.to_thread(folder.look_up, names)
+        if drawing is None and not names:
+            return Drawn(None), {}
 
-    async def _drawn(self, state: FlowState) -> Drawn:
-        """What its owner made of the flow's graph; others cannot put it right."""
-        drawing = self._ground.drawing
-        if drawing is None or base_role(self._part.role) != OWNER:
-            return Drawn(None)
-        return await asyncio.to_thread(drawing.change, state)
+        def look() -> tuple[Drawn, dict[str, Found]]:
+            drawn = Drawn(None) if drawing is None else drawing.change(state)
+            return drawn, folder.look_up(names)
+
+        return await asyncio.to_thread(look)
+
+    async def _answered(self, ended: Ended) -> dict[str, Found]:
+        """The answer of a document's node, as what it hands over."""
+        part, record = self._part, self._ground.record
+        if ended.end != "stop" or not isinstance(part, NodePart):
+            return {}
+        path = answer_path(part.node)
+        kept = await asyncio.to_thread(kept_answer, record.folder, path, ended.text)
+        return {} if kept is None else {path: kept}
 
     async def _settled(
         self, state: FlowState, ended: Ended, found: dict[str, Found], faults: tuple[str, ...]
     ) -> SideBody:
+        if state.document is not None and isinstance(self._part, NodePart):
+            answer = next((each.artifact for each in found.values()), None)
+            return task_finished(state, self._part.node, ended, answer)
         if faults and ended.end == "stop" and isinstance(self._part, NodePart):
             return drawn_wrong(state, self._part.node, faults)
         unhealthy = await self._ground.checks() if self._part.is_closing(state) else ()

@@ -1,16 +1,18 @@
 """A flow's log as one process follows it: the state as it grows, and what is decided appended.
 
-Only new entries are read, so following costs the same however long the log is. Every decision is
-made on the state it is appended to: when somebody else was faster, it is made anew.
+Only new entries are read, and what this process appended is not read at all, so following costs the
+same however long the log is. Every decision is made on the state it is appended to: when somebody
+else was faster, it is made anew. So a decision that is appended may be made on what is remembered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from perdure.errors import HeadConflict
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of, new_side
+from perdure.session.entries import Entry
 from perdure.session.flows.fold import flow_state, state_after
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
@@ -32,7 +34,7 @@ class Journal:
 
     @property
     def known(self) -> FlowState | None:
-        """The state when somebody last asked for it; None before."""
+        """Where the flow stood when it was last looked at or appended to; None before."""
         return self._state
 
     async def state(self) -> FlowState:
@@ -40,18 +42,29 @@ class Journal:
 
         Raises: SessionNotFound; CorruptLog when the stream is not a flow's.
         """
-        known = self._state
-        after = -1 if known is None else known.head
+        after = -1 if self._state is None else self._state.head
         entries = await self._store.entries(self.flow, after=after)
-        log = ((entry, body_of(entry)) for entry in entries)
-        if known is None:
-            known = flow_state(log)
-        else:
-            for entry, body in log:
-                known = state_after(known, entry, body)
-        if self._state is None or known.head >= self._state.head:
-            self._state = known  # another task of this process may have read further meanwhile
+        if self._state is None:
+            self._state = flow_state((entry, body_of(entry)) for entry in entries)
+        self.follow(entries)
         return self._state
+
+    async def remembered(self) -> FlowState:
+        """Where the flow stood when it was last looked at or appended to; read where nobody has.
+
+        Raises: as `state`.
+        """
+        return await self.state() if self._state is None else self._state
+
+    def follow(self, entries: Iterable[Entry]) -> None:
+        """Take in `entries`, which were appended to the flow.
+
+        Those that are known are left out, as another task may have read further meanwhile; so are
+        those before which some are not known.
+        """
+        for entry in entries:
+            if self._state is not None and entry.seq == self._state.head + 1:
+                self._state = state_after(self._state, entry, body_of(entry))
 
     def write(self, state: FlowState, *bodies: SideBody) -> Write:
         """`bodies` as a write that counts only while the flow stands at `state`."""
@@ -70,7 +83,8 @@ class Journal:
                 return state
             commit = Commit(writes=(self.write(state, *bodies),), at=self._clock.now_ms())
             try:
-                await self._store.commit(commit)
+                committed = await self._store.commit(commit)
             except HeadConflict:
                 continue
-            return await self.state()
+            self.follow(committed.entries[0])
+            return await self.remembered()

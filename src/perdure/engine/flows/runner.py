@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any
 
+from perdure.engine.flows.documents.settling import last_bodies
 from perdure.engine.flows.joined import ClaimLost, Ground, JoinedTurn
 from perdure.engine.flows.roles import Roles
 from perdure.engine.flows.rules.closing import stall
@@ -39,8 +40,10 @@ from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
 
-Wakes = Callable[[], AsyncIterator[None]]
-"""Yields, from the call on, at least once after every entry that anybody appends to the flow."""
+Wakes = Callable[[], AsyncIterator[int | None]]
+"""Yields, from the call on, at least once after every entry that anybody appends to the flow: the
+seq of the newest one that is known, None where that is not known.
+"""
 
 LEAST_WAIT_S = 0.05
 """Before a session that another process has is tried again."""
@@ -69,27 +72,29 @@ class FlowRunner:
         Raises: SessionNotFound; CorruptLog; StoreError. What is running is then suspended, and
         goes on when the flow is run again.
         """
-        changes = self._wakes()
-        changed: asyncio.Task[None] | None = None
+        wakes = self._wakes()
+        woken: asyncio.Task[int | None] | None = None
         try:
+            state = await self._journal.state()
             while True:
-                changed = changed or asyncio.ensure_future(_next(changes))
-                state = await self._redrawn(await self._journal.state())
+                woken = woken or asyncio.ensure_future(_next(wakes))
+                state = await self._redrawn(state)
                 await self._stop_asked(state)
                 self._begin(state)
                 if self._tasks or self._elsewhere:
-                    await self._something(changed)
-                elif not await self._moved_on(state):
+                    await self._something(woken)
+                elif not await self._moved_on(state) and await self._is_newest(state):
                     return state
-                if changed.done():
-                    changed.result()
-                    changed = None
+                if woken.done():
+                    await self._look(woken.result())
+                    woken = None
+                state = await self._journal.remembered()
         finally:
-            await self._suspend(changed)
+            await self._suspend(woken)
 
-    async def _something(self, changed: asyncio.Task[None]) -> None:
+    async def _something(self, woken: asyncio.Task[int | None]) -> None:
         """Wait until a role has ended, the flow has changed, or a session may be free."""
-        waiting: list[asyncio.Future[None]] = [changed, *self._tasks.values()]
+        waiting: list[asyncio.Future[Any]] = [woken, *self._tasks.values()]
         timer: asyncio.Task[None] | None = None
         if self._elsewhere:
             left_ms = min(self._elsewhere.values()) - self._clock.now_ms()
@@ -102,6 +107,16 @@ class FlowRunner:
                 timer.cancel()
         self._elsewhere.clear()  # whoever has it may be done: it is tried again
         self._collect()
+
+    async def _look(self, newest: int | None) -> None:
+        """Read what was appended, unless it is known: most of it this process appended itself."""
+        known = await self._journal.remembered()
+        if newest is None or newest > known.head:
+            await self._journal.state()
+
+    async def _is_newest(self, state: FlowState) -> bool:
+        """Whether the flow stands at `state`, and not only as far as is remembered."""
+        return (await self._journal.state()).head == state.head
 
     # ------------------------------------------------------------ one pass
 
@@ -155,6 +170,9 @@ class FlowRunner:
         return True
 
     async def _next_bodies(self, state: FlowState) -> tuple[SideBody, ...]:
+        last = last_bodies(state)
+        if last:
+            return last
         step = next_step(state)
         if step == "ask_for_feedback":
             return (FeedbackAsked(feedback_path(state)),)
@@ -235,7 +253,10 @@ class FlowRunner:
             except Exception as error:  # noqa: BLE001 - whatever it is, it stops this node alone
                 await self._park(await self._journal.state(), _parked(part, _told(error)))
                 return
-            repair = part.repair(await self._journal.state())
+            # A turn that was taken up may have been ended by whose it was.
+            is_own = message is not None
+            journal = self._journal
+            repair = part.repair(await (journal.remembered() if is_own else journal.state()))
             if repair is None:
                 return
             message = repair.message
@@ -251,8 +272,8 @@ class FlowRunner:
         head = state.head
         await self._journal.append(lambda now: (body,) if now.head == head else ())
 
-    async def _suspend(self, changed: asyncio.Task[None] | None) -> None:
-        tasks = [*self._tasks.values(), *([] if changed is None else [changed])]
+    async def _suspend(self, woken: asyncio.Task[int | None] | None) -> None:
+        tasks = [*self._tasks.values(), *([] if woken is None else [woken])]
         for task in tasks:
             task.cancel()
         for task in tasks:
@@ -271,8 +292,8 @@ def _told(error: Exception) -> str:
     return str(error) if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
 
 
-async def _next(changes: AsyncIterator[None]) -> None:
-    await anext(changes)
+async def _next(wakes: AsyncIterator[int | None]) -> int | None:
+    return await anext(wakes)
 
 
 def _work_of(flow: StreamId, part: NodePart | ReflectionPart) -> AbstractContextManager[None]:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from perdure.session.entries import NewEntry
+from perdure.session.entries import Entry, NewEntry
 from perdure.stores.protocol import Write
 
 
@@ -37,4 +37,8 @@ class Companion(Protocol):
         stream, the turn's or another, had moved. What it raises ends the running of the turn;
         nothing was appended then.
         """
+        ...
+
+    def committed(self, entries: Sequence[Sequence[Entry]]) -> None:
+        """What it gave beside was appended: its writes' entries, in their order."""
         ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
@@ -24,6 +24,7 @@ from perdure.engine.turns.inputs import (
     Begin,
     CallFailed,
     Input,
+    Lost,
     Summarised,
     ToolReturned,
     Waited,
@@ -40,7 +41,7 @@ from perdure.engine.windows import FollowedWindow
 from perdure.errors import CredentialsRefused, HeadConflict, LeaseLost
 from perdure.events.scope import within
 from perdure.session.codec import encode, new_side
-from perdure.session.entries import Entry, NewEntry
+from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome
 from perdure.stores.protocol import Commit, Write
 
@@ -51,22 +52,19 @@ class Stopping:
     """Whether and how a turn is to be ended by its owner. Made inside a running event loop."""
 
     def __init__(self) -> None:
-        self._asked = asyncio.Event()
+        self.asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_cancel = False
 
     @property
     def is_asked(self) -> bool:
         """Somebody asked."""
-        return self._asked.is_set()
+        return self.asked.done()
 
     def ask(self, *, is_cancel: bool = False) -> None:
         """End the turn as soon as what it does can be cancelled; `is_cancel` outranks an abort."""
         self.is_cancel = self.is_cancel or is_cancel
-        self._asked.set()
-
-    async def asked(self) -> None:
-        """Wait until somebody asks."""
-        await self._asked.wait()
+        if not self.asked.done():
+            self.asked.set_result(None)
 
 
 class TurnRunner:
@@ -97,22 +95,31 @@ class TurnRunner:
         self._companion = companion
         self._answer_call: AnswerCall | None = None
 
-    async def run(self, state: TurnState, happened: Input) -> TurnState:
-        """Go on from `state`, to which `happened`, until the turn is over.
+    async def begin(self, state: TurnState, begin: Begin) -> TurnState:
+        """Open the turn in the session that stands at `state`; its state then.
+
+        Raises: HeadConflict when others have appended since, so that it is to begin elsewhere;
+        else as `run`.
+        """
+        with within(session=self._environment.stream, turn=begin.number):
+            return await self._committed(state, begin)
+
+    async def run(self, state: TurnState, happened: Begin | Lost) -> TurnState:
+        """Go on from `state`, in which the turn has begun or was lost, until the turn is over.
 
         Raises: LeaseLost when another process took the session over; StoreError; what the
         companion raises.
         """
-        environment, config = self._environment, self._config
-        number = happened.number if isinstance(happened, Begin) else state.number
-        watched = environment.observer.turn(config, state, happened)
-        with within(session=environment.stream, turn=number), watched as ended:
-            state = await self._run(state, happened)
+        environment = self._environment
+        watched = environment.observer.turn(self._config, state, happened)
+        with within(session=environment.stream, turn=state.number), watched as ended:
+            if isinstance(happened, Lost):
+                state = await self._record(state, happened)
+            state = await self._run(state)
             ended(state)
         return state
 
-    async def _run(self, state: TurnState, happened: Input) -> TurnState:
-        state = await self._record(state, happened)
+    async def _run(self, state: TurnState) -> TurnState:
         while (effect := effect_of(state)) is not None:
             self._environment.cooldowns.learn(state.parked)
             await self._leadership.ensure()
@@ -129,30 +136,37 @@ class TurnRunner:
     # ------------------------------------------------------------ appending
 
     async def _record(self, state: TurnState, happened: Input) -> TurnState:
-        environment = self._environment
         while True:
-            at = environment.clock.now_ms()
-            decided = step(state, happened, self._config, at)
-            if not decided.entries:
-                return decided.state
-            beside = await self._beside(decided.entries)
-            write = Write(
-                stream=environment.stream,
-                entries=(*decided.entries, *beside.notes),
-                expected_head=state.head,
-                lease=self._leadership.lease,
-            )
-            blobs = (*_contents(happened), *beside.blobs)
             try:
-                commit = Commit(writes=(write, *beside.writes), at=at, blobs=blobs)
-                committed = await environment.store.commit(commit)
+                return await self._committed(state, happened)
             except HeadConflict:
                 state = await self._caught_up(state)
             except LeaseLost as error:
                 await self._keep_late(happened, error)
                 raise
-            else:
-                return self._folded(state, committed.entries[0])
+
+    async def _committed(self, state: TurnState, happened: Input) -> TurnState:
+        environment = self._environment
+        at = environment.clock.now_ms()
+        decided = step(state, happened, self._config, at)
+        if not decided.entries:
+            return decided.state
+        beside = await self._beside(decided.entries)
+        write = Write(
+            stream=environment.stream,
+            entries=(*decided.entries, *beside.notes),
+            expected_head=state.head,
+            lease=self._leadership.lease,
+        )
+        blobs = (*_contents(happened), *beside.blobs)
+        commit = Commit(writes=(write, *beside.writes), at=at, blobs=blobs)
+        committed = await environment.store.commit(commit)
+        if self._companion is not None:
+            self._companion.committed(committed.entries[1:])
+        appended = committed.entries[0]
+        self._branch.follow(appended)
+        # What the step decided is in its state, since that is how the state came about.
+        return fold(decided.state, appended[len(decided.entries) :])
 
     async def _beside(self, entries: tuple[NewEntry, ...]) -> Beside:
         companion = self._companion
@@ -161,9 +175,6 @@ class TurnRunner:
     async def _caught_up(self, state: TurnState) -> TurnState:
         environment = self._environment
         entries = await environment.store.entries(environment.stream, after=state.head)
-        return self._folded(state, entries)
-
-    def _folded(self, state: TurnState, entries: Sequence[Entry]) -> TurnState:
         self._branch.follow(entries)
         return fold(state, entries)
 
@@ -187,9 +198,8 @@ class TurnRunner:
         if self._stopping.is_asked:
             return await self._aborted(effect)
         task = asyncio.ensure_future(self._perform(effect, state))
-        asked = asyncio.ensure_future(self._stopping.asked())
         try:
-            await asyncio.wait((task, asked), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, self._stopping.asked), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 await _cancelled(task)
                 return await self._aborted(effect)
@@ -198,7 +208,6 @@ class TurnRunner:
             is_broken_off = isinstance(happened, CallFailed) and self._stopping.is_asked
             return await self._aborted(effect) if is_broken_off else happened
         finally:
-            asked.cancel()
             if not task.done():
                 await _cancelled(task)
 

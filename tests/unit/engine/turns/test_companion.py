@@ -12,7 +12,7 @@ from perdure.engine.turns.companion import Beside
 from perdure.engine.turns.state import TurnState
 from perdure.errors import LeaseHeld
 from perdure.session.codec import new_side
-from perdure.session.entries import NewEntry
+from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
@@ -35,6 +35,7 @@ class Together:
         self.refused: type | None = None
         self.rival: str | None = None
         self.blobs: tuple[bytes, ...] = ()
+        self.appended: list[Entry] = []
 
     async def beside(self, entries: Sequence[NewEntry]) -> Beside:
         """See ``Companion``."""
@@ -50,6 +51,10 @@ class Together:
             note, self.rival = self.rival, None
             await self.stage.memory.commit(Commit(writes=(_note(note, head),), at=0))
         return Beside((_note(told[0].kind, head),), self.blobs)
+
+    def committed(self, entries: Sequence[Sequence[Entry]]) -> None:
+        """See ``Companion``."""
+        self.appended += [entry for share in entries for entry in share]
 
 
 def _note(text: str, head: int) -> Write:
@@ -108,6 +113,7 @@ async def test_a_companion_is_asked_again_when_its_stream_moved_meanwhile() -> N
     companion.rival = "somebody else"
     await run(chat, companion)
     assert companion.asked == 3
+    assert [entry.seq for entry in companion.appended] == [2, 3]  # what was refused is not told
     assert await notes(stage) == ["made", "somebody else", "turn_started", "turn_finished"]
     assert (await stage.memory.verify()).is_ok
 
