@@ -150,7 +150,8 @@ def write_constructor(text: Text, module: Module, owner: str, node: Function) ->
     given = [f"{first.arg}.asynchronous", *(f"{arg.arg}={arg.arg}" for arg in others)]
     given += [f"{arg.arg}={arg.arg}" for arg in node.args.kwonlyargs]
     text.add("", f"    def __init__({text.parameters(module, node)}) -> None:")
-    text.add(f"        portal = {first.arg}.portal")
+    text.imports.add(("perdure.client.sync.portal", "portal_of"))
+    text.add(f"        portal = portal_of({first.arg}, {owner!r}, {first.arg!r})")
     text.add(f"        made = portal.run(lambda: Async{owner}({', '.join(given)}))")
     text.add("        super().__init__(portal, made)")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from perdure.errors import WrongArgument
+
 MOST = 2**63 - 1
 """The greatest number that every store can be asked about."""
 
@@ -9,12 +11,13 @@ MOST = 2**63 - 1
 def amount(name: str, value: int | None, *, least: int = 0) -> None:
     """Refuse `value`, the argument `name`, unless it is None or a whole number from `least` on.
 
-    Raises: ValueError, which does not repeat the number: it may have thousands of digits;
-    TypeError for what is no whole number.
+    Raises: WrongArgument, which does not repeat the number: it may have thousands of digits.
     """
     if value is None:
         return
     if not isinstance(value, int):  # pyright: ignore[reportUnnecessaryIsInstance] - a store would cut 1.5 off, or call itself unavailable
-        raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
+        raise WrongArgument(
+            f"{name} is a whole number, not {type(value).__name__}", argument=name, takes="int"
+        )
     if not least <= value <= MOST:
-        raise ValueError(f"{name} is a whole number from {least:,} to {MOST:,}")
+        raise WrongArgument(f"{name} is a whole number from {least:,} to {MOST:,}", argument=name)

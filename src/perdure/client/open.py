@@ -21,6 +21,7 @@ from perdure.client.keys import configured_key, keyring_keys
 from perdure.client.store import Store
 from perdure.errors import ConfigError, KeyMissing, KeyWrong, Unsupported
 from perdure.session.clock import Clock, RandomSource
+from perdure.session.declared.arguments import takes_declared
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import SessionStore
 
@@ -56,6 +57,7 @@ class Opener(Protocol):
         ...
 
 
+@takes_declared
 @asynccontextmanager
 async def open(
     address: str | None = None,

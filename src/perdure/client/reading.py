@@ -13,6 +13,7 @@ from perdure.engine.hooks.registry import Hooks
 from perdure.errors import EntryNotFound
 from perdure.events.bus import LiveBus
 from perdure.session.codec import body_of
+from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
 from perdure.session.ids import EntryId, StreamId, is_number, number_of
@@ -59,6 +60,7 @@ def open_questions(notes: Iterable[Entry]) -> list[OpenQuestion]:
     return sorted(found, key=lambda question: question.at)
 
 
+@takes_all_declared
 class SessionReader:
     """The reading half of a `Session`. Every read sees the log as it is then, a draft's too."""
 

@@ -29,6 +29,7 @@ from perdure.errors import (
     TurnOpen,
 )
 from perdure.session.codec import body_of, new_side
+from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.fold import undone_of
 from perdure.session.ids import EntryId
@@ -50,6 +51,7 @@ from perdure.stores.keeping.erasing import Certificate, ForkPolicy
 from perdure.stores.protocol import Commit, Write
 
 
+@takes_all_declared
 class Session(Appender):
     """A session: append to it, move around in it, name things, fork it, end it.
 

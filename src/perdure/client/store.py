@@ -15,8 +15,9 @@ from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
 from perdure.client.session import Session
 from perdure.client.watching import Watch, watch_namespace
 from perdure.engine.hooks.registry import Hooks
-from perdure.errors import Erased, SessionExists, SessionNotFound, Unsupported
+from perdure.errors import Erased, SessionExists, SessionNotFound, Unsupported, WrongArgument
 from perdure.events.bus import LiveBus
+from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.info import Origin, SessionInfo, StreamHeader
 from perdure.session.search.values import HITS, Hit, SearchQuery, SearchRole
 from perdure.stores.draft import Backing, Draft, Stored
@@ -32,6 +33,7 @@ from perdure.stores.protocol import (
 )
 
 
+@takes_all_declared
 class Store:
     """One namespace of a store. Made by `perdure.open`; closes with its ``async with``.
 
@@ -192,7 +194,7 @@ class Store:
         `session`, `subject` and `everything` is given, and only one.
         """
         if [session is not None, subject is not None, everything].count(True) != 1:
-            raise ValueError("say what to erase: a session, a subject, or everything")
+            raise WrongArgument("say what to erase: a session, a subject, or everything")
         if session is not None:
             found = await self.backend.find(session)
             return await erase_session(self.backend, self.outside, found, forks, by)

@@ -12,6 +12,7 @@ from typing import Literal
 
 from perdure.events.cursor import Gaps
 from perdure.events.types import SNAPSHOT, AnyEvent, Event, LiveEvent, Snapshot
+from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message
 
@@ -28,6 +29,7 @@ _CLOSING = frozenset(("agent:model_finished", "agent:tool_result", "agent:interr
 _STREAM = StreamId("followed")
 
 
+@takes_all_declared
 class Follower:
     """One consumer of one session's events; `after` is the last seq it knows already."""
 

@@ -17,6 +17,7 @@ from perdure.events.types import AnyEvent, Event, LiveEvent
 from perdure.secrets.masking import masked, masked_value
 from perdure.session import kinds, ledger, notes
 from perdure.session.codec import Unknown, body_of
+from perdure.session.declared.arguments import takes_declared
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds as flows
 from perdure.session.ids import EntryId
@@ -62,6 +63,7 @@ def events_of(entry: Entry) -> tuple[Event, ...]:
     )
 
 
+@takes_declared
 def wire(event: AnyEvent, kind: StreamKind = "session") -> dict[str, object]:
     """`event`, of a stream of `kind`, as JSON data.
 

@@ -13,6 +13,8 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from perdure.errors import WrongArgument
+from perdure.session.declared.arguments import check_fields, takes_declared
 from perdure.session.messages import Usage
 
 MICROCENTS_PER_DOLLAR = 100_000_000
@@ -22,18 +24,19 @@ Cost = Callable[[str, Usage], int | None]
 """What `usage` of a model (``provider:name``) costs in micro-cents; None when nobody knows."""
 
 
+@takes_declared
 def dollars(amount: str | float | Decimal) -> int:
     """`amount` US dollars in micro-cents; text and Decimals are exact.
 
-    Raises: ValueError when it is negative or no amount.
+    Raises: WrongArgument when it is negative or no amount.
     """
     try:
         exact = Decimal(str(amount)) * MICROCENTS_PER_DOLLAR
         whole = int(exact.to_integral_value())
     except (ArithmeticError, ValueError) as error:
-        raise ValueError(f"{amount!r} is no amount of dollars") from error
+        raise WrongArgument(f"{amount!r:.40} is no amount of dollars") from error
     if whole < 0:
-        raise ValueError(f"{amount!r} is less than nothing")
+        raise WrongArgument(f"{amount!r:.40} is less than nothing")
     return whole
 
 
@@ -50,8 +53,9 @@ class Price(msgspec.Struct, frozen=True):
     cache_write: int | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if min(self.input, self.output, self.cache_read or 0, self.cache_write or 0) < 0:
-            raise ValueError("a price is not less than nothing")
+            raise WrongArgument("a price is not less than nothing")
 
     def cost_microcents(self, usage: Usage) -> int:
         """What `usage` costs, rounded to the nearest micro-cent."""

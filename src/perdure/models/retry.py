@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from perdure.errors import ModelError, RateLimited
+from perdure.errors import ModelError, RateLimited, WrongArgument
+from perdure.session.declared.arguments import check_fields
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -25,12 +26,13 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     growth: Literal["exponential", "linear"] = "exponential"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.max_attempts < 1:
-            raise ValueError("max_attempts counts the first call and is at least 1")
+            raise WrongArgument("max_attempts counts the first call and is at least 1")
         if min(self.first_wait_s, self.cap_s) < 0 or self.factor < 1:
-            raise ValueError("waits are not negative and do not shrink")
+            raise WrongArgument("waits are not negative and do not shrink")
         if not 0 <= self.jitter <= 1:
-            raise ValueError("jitter is a share from 0 to 1")
+            raise WrongArgument("jitter is a share from 0 to 1")
 
 
 def next_wait(

@@ -8,10 +8,13 @@ keeps them.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
+from perdure.errors.usage import WrongArgument
+from perdure.session.declared.arguments import takes_declared
 from perdure.session.media.inline import InlineMedia
 from perdure.session.upgrade import upgraded
 
@@ -165,6 +168,7 @@ def user(
     return InFlightMessage("user", parts)
 
 
+@partial(takes_declared, leaving=("content",))
 def assistant(
     *content: str | ThinkingPart | ToolCallPart,
     model: str | None = None,
@@ -179,13 +183,13 @@ def assistant(
 
 
 def _made(content: object, *others: type[Part]) -> Part:
-    """`content` as a part. Raises: TypeError when it is neither text nor one of `others`."""
+    """`content` as a part. Raises: WrongArgument when it is neither text nor one of `others`."""
     if isinstance(content, str):
         return TextPart(content)
     if isinstance(content, others):
         return content
     allowed = ", ".join(["text", *(other.__name__ for other in others)])
-    raise TypeError(f"a message is made of {allowed}, not of {type(content).__name__}")
+    raise WrongArgument(f"a message is made of {allowed}, not of {type(content).__name__}")
 
 
 def system(text: str) -> Message:
@@ -223,11 +227,11 @@ def tool_result(
 def _checked(value: _T, kind: type, what: str) -> _T:
     """`value`, if it is one; else it would be stored, and never be read or sent.
 
-    Raises: TypeError.
+    Raises: WrongArgument.
     """
     if isinstance(value, kind):
         return value
-    raise TypeError(f"{what} is a {kind.__name__}, not {type(value).__name__}")
+    raise WrongArgument(f"{what} is a {kind.__name__}, not {type(value).__name__}")
 
 
 _encoder = msgspec.json.Encoder()

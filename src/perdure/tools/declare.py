@@ -11,7 +11,8 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 
-from perdure.errors import ToolError
+from perdure.errors import ToolError, WrongArgument
+from perdure.session.declared.arguments import takes_declared
 from perdure.session.ledger import Effect, UnknownPolicy
 from perdure.tools.docstring import described
 from perdure.tools.schema import CALL, Parameters, arguments_of, parameters_of
@@ -64,6 +65,7 @@ def tool(
 ) -> Declares: ...
 
 
+@takes_declared
 def tool(
     function: Callable[..., Any] | None = None,
     /,
@@ -82,7 +84,7 @@ def tool(
     not ``async`` runs in a thread, which goes on to its end even when the call is given up.
     What it returns: text as it is, a `ToolOutput` as it is, None as "done", all else as JSON.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8.
-    Raises: TypeError for a signature that a model cannot be told; ValueError for an impossible
+    Raises: TypeError for a signature that a model cannot be told; WrongArgument for an impossible
     name or limit.
     """
 
@@ -103,13 +105,13 @@ def tool(
         )
 
     if timeout_s <= 0 or max_output_bytes <= 0:
-        raise ValueError("timeout_s and max_output_bytes must be greater than 0")
+        raise WrongArgument("timeout_s and max_output_bytes must be greater than 0")
     return declared if function is None else declared(function)
 
 
 def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError(
+        raise WrongArgument(
             f"{name!r} cannot be a tool's name: use 1 to 64 letters, digits, _ or -, beginning "
             "with a letter or _"
         )

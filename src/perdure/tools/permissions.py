@@ -16,6 +16,7 @@ from perdure.egress.destinations import destination_of, host_name
 from perdure.errors import ConfigError, EgressDenied
 from perdure.secrets.pasted import pasted
 from perdure.secrets.references import names_in
+from perdure.session.declared.arguments import check_fields, takes_declared
 from perdure.tools.commands import canonical, is_allowed, rule_words
 
 Scope = Literal["sandboxed", "project", "full"]
@@ -118,6 +119,7 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     approval: ApprovalMode = "ask"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for line in self.allowed_commands:
             _require_rule(line, is_glob=False)
         for line in self.allowed_command_globs:
@@ -147,6 +149,7 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
                 "the own network)"
             ) from None
 
+    @takes_declared
     def narrowed(
         self,
         *,

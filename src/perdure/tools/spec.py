@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from perdure.secrets.vault import Taint, Vault
+from perdure.session.declared.arguments import check_fields
 from perdure.session.ledger import Delegated, Effect, UnknownPolicy
 from perdure.session.media.inline import InlineMedia
 from perdure.session.messages import MediaPart
@@ -72,6 +73,9 @@ class ToolOutput(msgspec.Struct, frozen=True):
     ends_session: bool = False
     delegated: Delegated | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 class Subject(msgspec.Struct, frozen=True):
     """What a call is about, as a person is shown it: a path, a command, a host.
@@ -120,3 +124,6 @@ class ToolSpec(msgspec.Struct, frozen=True):
     is_gated: bool = False
     is_outside: bool = False
     config_only: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        check_fields(self)

@@ -18,10 +18,11 @@ from perdure.engine.turns.config import (
     OnExceed,
     QueueModes,
 )
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, WrongArgument
 from perdure.models.protocol import ThinkingLevel
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.pasted import PastePolicy
+from perdure.session.declared.arguments import check_fields, takes_declared
 from perdure.session.ledger import InterruptPolicy
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions, Scope
@@ -48,6 +49,9 @@ class Fallback(msgspec.Struct, frozen=True):
 
     model: str
     max_attempts: int = 1
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def retry(self) -> RetryPolicy:
@@ -106,8 +110,8 @@ class Agent(AgentSettings, frozen=True):
     `Fallback`s, are called in order when `model` cannot be. `mcp_servers`, `McpServer`s or names
     the runtime knows, add their tools when a session is started or resumed. `hooks` are asked in
     its sessions after those of the store; they are this program's and not kept.
-    Raises: ConfigError for two tools of one name or an unknown one; ValueError for a negative
-    budget.
+    Raises: ConfigError for two tools of one name or an unknown one; WrongArgument for an id or a
+    model without a name, for a negative budget, and for what a field is not declared as.
     """
 
     id: str
@@ -117,12 +121,17 @@ class Agent(AgentSettings, frozen=True):
     hooks: Hooks | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.id.strip():
+            raise WrongArgument("an agent needs an id: Agent('helper')", argument="id")
+        if not self.model.strip():
+            raise WrongArgument("model is provider:name, such as scripted:echo", argument="model")
         msgspec.structs.force_setattr(self, "tools", registry_of(_named(self.tools)).tools)
         chain = tuple(Fallback(f) if isinstance(f, str) else f for f in self.fallbacks)
         msgspec.structs.force_setattr(self, "fallbacks", chain)
         msgspec.structs.force_setattr(self, "mcp_servers", tuple(self.mcp_servers))
         if self.max_cost_microcents < 0:
-            raise ValueError("max_cost_microcents is not less than nothing; 0 is no limit")
+            raise WrongArgument("max_cost_microcents is not less than nothing; 0 is no limit")
 
     @property
     def chain(self) -> tuple[Fallback, ...]:
@@ -140,6 +149,7 @@ class Agent(AgentSettings, frozen=True):
         """Its tools by name."""
         return registry_of(_named(self.tools))
 
+    @takes_declared
     def narrowed(
         self,
         tools: Iterable[str] | None = None,
@@ -157,6 +167,7 @@ class Agent(AgentSettings, frozen=True):
         allowed = self.permissions.narrowed(scope=scope, allowed_commands=allowed_commands)
         return msgspec.structs.replace(agent, permissions=allowed)
 
+    @takes_declared
     def with_tools(self, tools: Tools) -> Agent:
         """The agent with other tools."""
         return msgspec.structs.replace(self, tools=tuple(tools))
@@ -170,6 +181,7 @@ class Agent(AgentSettings, frozen=True):
         fallbacks = msgspec.to_builtins(self.fallbacks)
         return {"id": self.id, **_plain(self), "fallbacks": fallbacks, "tools": described}
 
+    @takes_declared
     def system_prompt(self, workspace: Workspace) -> str | None:
         """The instructions with ``{{ctx.name}}`` filled from the workspace, never scanned again.
 
@@ -178,6 +190,7 @@ class Agent(AgentSettings, frozen=True):
         place = f"the instructions of agent {self.id!r}"
         return filled(self.instructions, workspace.names, place) or None
 
+    @takes_declared
     def tools_in(self, workspace: Workspace) -> ToolRegistry:
         """Its tools, their descriptions filled as `system_prompt` is.
 

@@ -11,6 +11,7 @@ from perdure.client.conversation.appending import settled
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition
 from perdure.session.codec import encode, new_side
+from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import InFlightMessage
@@ -18,6 +19,7 @@ from perdure.session.notes import Queued, SessionCancelled
 from perdure.stores.protocol import Commit, Write
 
 
+@takes_all_declared
 class Chat(Resting):
     """One session and the agent that answers in it. Made by `Runtime.start` and `Runtime.resume`.
 

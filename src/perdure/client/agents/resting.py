@@ -12,6 +12,7 @@ from perdure.client.reading import EntryRef
 from perdure.client.session import Session
 from perdure.errors import InvalidTransition
 from perdure.models.protocol import ThinkingLevel
+from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.kinds import ModelChange, ThinkingChange
@@ -20,6 +21,7 @@ from perdure.session.ledger import Spending
 ChatStatus = Literal["idle", "running", "closed"]
 
 
+@takes_all_declared
 class Resting:
     """The part of a `Chat` that runs no turn."""
 

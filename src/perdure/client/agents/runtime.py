@@ -28,6 +28,7 @@ from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
 from perdure.secrets.pasted import pasted
 from perdure.session.codec import body_of, new_side
+from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
@@ -37,6 +38,7 @@ from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Scope
 
 
+@takes_all_declared
 class Runtime:
     """Runs turns of sessions in one store.
 

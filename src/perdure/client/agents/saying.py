@@ -6,7 +6,9 @@ import logging
 
 import msgspec
 
+from perdure.errors import WrongArgument
 from perdure.secrets.pasted import PastePolicy, pasted
+from perdure.session.declared.arguments import check_whole
 from perdure.session.messages import Message, Part, TextPart, user
 
 Said = str | Message
@@ -19,14 +21,15 @@ _log = logging.getLogger(__name__)
 def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
     """`said` as it is to be written under `policy`; a warning goes to the log of the program.
 
-    Raises: SecretPasted under ``refuse``; ValueError for a message of another role; TypeError for
-    what is neither text nor a message.
+    Raises: SecretPasted under ``refuse``; WrongArgument for a message of another role, and for what
+    is neither text nor a message that can be kept.
     """
     message = user(said) if isinstance(said, str) else said
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
-        raise TypeError(f"send text, or user('...'), not {type(said).__name__}")
+        raise WrongArgument(f"send text, or user('...'), not {type(said).__name__}")
+    check_whole(message, "Message")
     if message.role != "user":
-        raise ValueError(
+        raise WrongArgument(
             f"send what a person says, such as user('...'); to add a message of role "
             f"{message.role} to the conversation, append it to the session"
         )

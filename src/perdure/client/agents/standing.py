@@ -8,6 +8,7 @@ from perdure.client.store import Store
 from perdure.engine.turns.recovery import carried
 from perdure.errors import HeadConflict
 from perdure.session.codec import new_side
+from perdure.session.declared.arguments import takes_declared
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.ledger import Spending
@@ -28,6 +29,7 @@ class Standing(msgspec.Struct, frozen=True):
     parked: dict[str, int]
 
 
+@takes_declared
 async def standing_of(store: Store, session: str) -> Standing:
     """Where `session` stands; of a fork, what was spent in it and not in its origin.
 
@@ -44,6 +46,7 @@ async def standing_of(store: Store, session: str) -> Standing:
     )
 
 
+@takes_declared
 async def revoke(store: Store, session: str, grant: str | None = None) -> Entry:
     """Have `grant` (None: everything granted) asked for again, from the next call on.
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 
 from perdure.client.clock import absolute
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, WrongArgument
 from perdure.secrets.pasted import pasted
+from perdure.session.declared.arguments import check_fields
 from perdure.tools.permissions import Scope
 
 _PLACEHOLDER = re.compile(r"\{\{\s*ctx\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -21,7 +22,7 @@ _HEAD_BYTES = 4096
 class Selection(msgspec.Struct, frozen=True):
     """What is selected in an editor: lines of a file, from 1, both included.
 
-    Raises: ValueError when it ends before it begins.
+    Raises: WrongArgument when it ends before it begins.
     """
 
     file: str
@@ -29,8 +30,9 @@ class Selection(msgspec.Struct, frozen=True):
     end_line: int
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 1 <= self.start_line <= self.end_line:
-            raise ValueError(f"lines {self.start_line} to {self.end_line} are no selection")
+            raise WrongArgument(f"lines {self.start_line} to {self.end_line} are no selection")
 
 
 class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,6 +50,9 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
     selection: Selection | None = None
     git_ref: str | None = None
     scope: Scope | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def names(self) -> dict[str, str]:

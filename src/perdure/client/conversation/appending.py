@@ -12,8 +12,9 @@ import msgspec
 
 from perdure.client.conversation.contexts import ContextReader
 from perdure.client.reading import EntryRef
-from perdure.errors import InvalidEntry
+from perdure.errors import InvalidEntry, WrongArgument
 from perdure.session.codec import new_side, new_tree
+from perdure.session.declared.arguments import check_whole, takes_all_declared_but
 from perdure.session.durable.settling import settled_data, settled_message
 from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef
 from perdure.session.ids import EntryId
@@ -29,6 +30,7 @@ Parent = EntryRef | Here | None
 """Where an entry is appended: an entry, `LEAF`, or None for a new root."""
 
 
+@takes_all_declared_but("items")
 class Appender(ContextReader):
     """What a `Session` appends with."""
 
@@ -44,7 +46,7 @@ class Appender(ContextReader):
         Media given as bytes are kept beside the log, and named in it.
         Durable: all or none, when this returns; a draft's not before its first assistant message.
         Shape: one item gives its entry, several give a list in the same order.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry.
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry; WrongArgument.
         """
         entries = await self.append_many(items, parent=parent)
         return entries[0] if len(entries) == 1 else entries
@@ -66,8 +68,11 @@ class Appender(ContextReader):
         nothing and gives the first call's entries.
         Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
         """
+        if not isinstance(items, Sequence) or isinstance(items, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
+            kind = type(items).__name__
+            raise WrongArgument(f"append_many takes a list of messages, not {kind}")
         if not items:
-            raise ValueError("there is nothing to append")
+            raise WrongArgument("there is nothing to append: give at least one message")
         if parent is not None and not isinstance(parent, Here):
             parent = await self._in_tree(parent)
         if expected_leaf is not None and expected_leaf is not msgspec.UNSET:
@@ -148,6 +153,7 @@ def _settled(items: Sequence[Item]) -> tuple[list[Message | TreeBody], tuple[byt
 
 
 def _settled_item(item: Item) -> tuple[Message | TreeBody, tuple[bytes, ...]]:
+    _check_item(item)
     match item:
         case InFlightMessage():
             return settled_message(item)
@@ -162,9 +168,18 @@ def _settled_item(item: Item) -> tuple[Message | TreeBody, tuple[bytes, ...]]:
 
 
 def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:
+    return new_tree(item, parent)
+
+
+def _check_item(item: object) -> None:
+    """Refuse what is no part of a conversation, or would be stored and never be read again.
+
+    Raises: WrongArgument.
+    """
     # The mistakes everybody makes first; a checker would have told.
     if isinstance(item, str):
-        raise TypeError(f"append messages, not text: user({item!r})")
-    if not isinstance(item, Message | TreeBody):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
-        raise TypeError(f"append messages, such as user('...'), not {type(item).__name__}")
-    return new_tree(item, parent)
+        raise WrongArgument(f"append messages, not text: user({item[:40]!r})")
+    if not isinstance(item, Message | InFlightMessage | TreeBody):
+        kind = type(item).__name__
+        raise WrongArgument(f"append messages, such as user('...'), not {kind}")
+    check_whole(item, type(item).__name__)

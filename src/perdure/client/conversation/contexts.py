@@ -9,11 +9,13 @@ from perdure.context.compaction import LeftContext, left_context
 from perdure.context.pinning import pins_of
 from perdure.engine.windows import pinned_window
 from perdure.errors import InvalidEntry
+from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.fold import undone_of
 from perdure.session.ids import EntryId
 from perdure.session.notes import CompactionUndone, Pin
 
 
+@takes_all_declared
 class ContextReader(SessionReader):
     """The part of a `Session` that is about its context."""
 

@@ -18,6 +18,7 @@ from perdure.client.sync import handles
 from perdure.client.sync.handles import Chat, Runtime, Session, Turn, Watch
 from perdure.client.sync.portal import Portal
 from perdure.session.clock import Clock, RandomSource
+from perdure.session.declared.arguments import takes_declared
 from perdure.stores.key import StoreKey
 
 __all__ = ["Chat", "Runtime", "Session", "Store", "Turn", "Watch", "open"]
@@ -43,6 +44,7 @@ class Store(handles.Store):
         self.close()
 
 
+@takes_declared
 def open(
     address: str | None = None,
     *,

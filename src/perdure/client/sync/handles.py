@@ -23,7 +23,7 @@ from perdure.client.conversation.appending import Item, Parent
 from perdure.client.reading import EntryRef, OpenQuestion
 from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore
-from perdure.client.sync.portal import Handle
+from perdure.client.sync.portal import Handle, portal_of
 from perdure.client.watching import Watch as AsyncWatch
 from perdure.context.build import Context
 from perdure.context.compaction import LeftContext
@@ -173,7 +173,7 @@ class Session(Handle[AsyncSession]):
         Media given as bytes are kept beside the log, and named in it.
         Durable: all or none, when this returns; a draft's not before its first assistant message.
         Shape: one item gives its entry, several give a list in the same order.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry.
+        Raises: EntryNotFound, AmbiguousId; InvalidEntry; WrongArgument.
         """
         return self.portal.call(self.asynchronous.append(*items, parent=parent))
 
@@ -685,7 +685,7 @@ class Runtime(Handle[AsyncRuntime]):
         owner: str | None = None,
         lease_ttl_ms: int = LEASE_TTL_MS,
     ) -> None:
-        portal = store.portal
+        portal = portal_of(store, "Runtime", "store")
         made = portal.run(
             lambda: AsyncRuntime(
                 store.asynchronous,

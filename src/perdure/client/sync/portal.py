@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from perdure.errors import StoreUnavailable
+from perdure.session.declared.arguments import wrong
 
 T = TypeVar("T")
 H = TypeVar("H")
@@ -84,6 +85,16 @@ class Handle(Generic[H]):
     def __init__(self, portal: Portal, asynchronous: H) -> None:
         self.portal = portal
         self.asynchronous = asynchronous
+
+
+def portal_of(handle: object, owner: str, name: str) -> Portal:
+    """The portal of `handle`, which was given to `owner` as `name`.
+
+    Raises: WrongArgument when it is no handle without async.
+    """
+    if not isinstance(handle, Handle):
+        raise wrong(owner, name, "a handle of perdure.blocking (its open gives a Store)", handle)
+    return handle.portal
 
 
 class _Call(Generic[T]):

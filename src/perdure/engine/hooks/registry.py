@@ -14,6 +14,8 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from perdure.engine.hooks.points import Block, HookName, HookPoint
+from perdure.errors import WrongArgument
+from perdure.session.declared.arguments import takes_declared
 
 Hook = Callable[[Any], Any]
 """A function of the point, plain or async; what it gives back is the answer, None for none."""
@@ -40,15 +42,16 @@ class Hooks:
         self._before = tuple(hooks for hooks in before if hooks is not None)
         self._hooks: dict[str, list[Registered]] = {name: [] for name in get_args(HookName)}
 
+    @takes_declared
     def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
         """Run `hook` at the point `name` from now on.
 
         `is_guard` says whether its failure blocks; None is as the point has it.
         Shape: gives the function that takes it away again.
-        Raises: ValueError for a point that there is not.
+        Raises: WrongArgument for a point that there is not.
         """
         if name not in self._hooks:
-            raise ValueError(f"there is no hook {name!r}; there are {', '.join(self._hooks)}")
+            raise WrongArgument(f"there is no hook {name!r}; there are {', '.join(self._hooks)}")
         registered = Registered(hook, is_guard)
         self._hooks[name].append(registered)
 

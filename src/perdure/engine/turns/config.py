@@ -7,8 +7,10 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from perdure.errors import WrongArgument
 from perdure.models.prices import Cost, unpriced
 from perdure.models.retry import RetryPolicy
+from perdure.session.declared.arguments import check_fields
 from perdure.session.ledger import Effect, InterruptPolicy, UnknownPolicy
 from perdure.session.messages import ToolCallPart
 
@@ -37,6 +39,7 @@ class Limits(msgspec.Struct, frozen=True):
     max_correctable_rounds: int = MAX_CORRECTABLE_ROUNDS
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if min(self.max_turns, self.max_tool_rounds, self.max_correctable_rounds) <= 0:
             defaults = (MAX_TURNS, MAX_TOOL_ROUNDS, MAX_CORRECTABLE_ROUNDS)
             asked = (self.max_turns, self.max_tool_rounds, self.max_correctable_rounds)
@@ -63,6 +66,9 @@ class CompactionSettings(msgspec.Struct, frozen=True):
     trigger: float = 0.8
     reserve_tokens: int | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 OnExceed = Literal["fail", "warn", "pause_for_approval"]
 
@@ -79,8 +85,9 @@ class Budget(msgspec.Struct, frozen=True):
     on_exceed: OnExceed = "pause_for_approval"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.max_cost_microcents < 0:
-            raise ValueError("a budget is not less than nothing; 0 is no limit")
+            raise WrongArgument("a budget is not less than nothing; 0 is no limit")
 
 
 class Link(msgspec.Struct, frozen=True):

@@ -21,12 +21,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
 
 
-def takes_declared(function: F) -> F:
+def takes_declared(function: F, *, leaving: tuple[str, ...] = ()) -> F:
     """`function`, refusing what its annotations do not name.
 
+    `leaving` are parameters that it looks at itself.
     Raises: WrongArgument, before the function runs: a coroutine's when it is awaited.
     """
-    guard = _Guard(function)
+    guard = _Guard(function, leaving)
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)
@@ -46,11 +47,24 @@ def takes_declared(function: F) -> F:
 
 def takes_all_declared(known: C) -> C:
     """The class `known`, its constructor and public methods guarded as `takes_declared` does."""
+    return takes_all_declared_but()(known)
+
+
+def takes_all_declared_but(*leaving: str) -> Callable[[C], C]:
+    """As `takes_all_declared`, but for the parameters `leaving`, which the methods look at."""
+
+    def guarded(known: C) -> C:
+        _guard_methods(known, leaving)
+        return known
+
+    return guarded
+
+
+def _guard_methods(known: type, leaving: tuple[str, ...]) -> None:
     for name, value in list(vars(known).items()):
         is_public = not name.startswith("_") or name == "__init__"
         if is_public and inspect.isfunction(value) and _has_parameters(value):
-            setattr(known, name, takes_declared(value))
-    return known
+            setattr(known, name, takes_declared(value, leaving=leaving))
 
 
 def check_fields(value: msgspec.Struct) -> None:
@@ -90,16 +104,20 @@ def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
     kind = "None" if given is None else f"{type(given).__name__}"
     if takes.startswith("a list of") and isinstance(given, list | tuple | set | frozenset | dict):
         kind = f"{kind} of something else"
+    elif kind in takes:
+        kind = f"one of {type(given).__module__}"
     return WrongArgument(f"{owner} takes {takes} as {name}, not {kind}", argument=name, takes=takes)
 
 
 class _Guard:
     """The parameters of one function. They are looked up when it is called for the first time."""
 
-    __slots__ = ("_by_name", "_function", "_places", "_rest")
+    __slots__ = ("_by_name", "_function", "_is_method", "_leaving", "_places", "_rest")
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], leaving: tuple[str, ...]) -> None:
         self._function = function
+        self._leaving = leaving
+        self._is_method = False
         self._by_name: Mapping[str, Kind] | None = None
         self._places: tuple[tuple[str, Kind | None], ...] = ()
         self._rest: tuple[str, Kind] | None = None
@@ -111,20 +129,24 @@ class _Guard:
             by_name = self._learnt()
         for (name, kind), value in zip(self._places, args, strict=False):
             if kind is not None and not cast("Any", kind.fits)(value):
-                raise wrong(self._name, name, kind.words, value)
+                raise wrong(self._name(args), name, kind.words, value)
         for name, value in kwargs.items():
             kind = by_name.get(name)
             if kind is not None and not cast("Any", kind.fits)(value):
-                raise wrong(self._name, name, kind.words, value)
+                raise wrong(self._name(args), name, kind.words, value)
         if self._rest is not None:
             name, kind = self._rest
             for value in args[len(self._places) :]:
                 if not cast("Any", kind.fits)(value):
-                    raise wrong(self._name, name, kind.words, value)
+                    raise wrong(self._name(args), name, kind.words, value)
 
-    @property
-    def _name(self) -> str:
-        return self._function.__qualname__.removesuffix(".__init__")
+    def _name(self, args: tuple[Any, ...]) -> str:
+        """What it is called by who calls it: a method by the class of the handle."""
+        name = self._function.__name__
+        if not self._is_method or not args:
+            return name
+        owner = type(args[0]).__name__
+        return owner if name == "__init__" else f"{owner}.{name}"
 
     def _learnt(self) -> Mapping[str, Kind]:
         hints = _hints_of(self._function)
@@ -132,8 +154,9 @@ class _Guard:
         places: list[tuple[str, Kind | None]] = []
         for parameter in inspect.signature(self._function).parameters.values():
             kind = kind_of(hints[parameter.name]) if parameter.name in hints else None
-            if kind is not None and kind.fits is None:
+            if kind is not None and (kind.fits is None or parameter.name in self._leaving):
                 kind = None
+            self._is_method = self._is_method or parameter.name == "self"
             if parameter.kind is parameter.VAR_POSITIONAL:
                 self._rest = None if kind is None else (parameter.name, kind)
             elif parameter.kind is not parameter.VAR_KEYWORD:

@@ -9,6 +9,9 @@ import re
 
 import msgspec
 
+from perdure.errors.usage import WrongArgument
+from perdure.session.declared.arguments import takes_declared
+
 SCHEME = "media://"
 """What a handle begins with; ``sha256-`` and 64 hexadecimal digits follow."""
 
@@ -47,23 +50,24 @@ class InlineMedia(msgspec.Struct, frozen=True):
         return f"InlineMedia({self.mime_type!r}, {len(self.content)} bytes)"
 
 
+@takes_declared
 def media(
     content: bytes | bytearray | memoryview, mime_type: str | None = None, name: str | None = None
 ) -> InlineMedia:
     """`content` as a part of a message: a picture, a sound, a film, a PDF.
 
     `mime_type` is found out for common formats where it is not given.
-    Raises: ValueError for what no message can hold: another type, too large, too long a name.
+    Raises: WrongArgument for what no message can hold: another type, too large, too long a name.
     """
     held = bytes(content)
     kind = mime_type or _type_of(held)
     if kind is None or not MIME_TYPE.fullmatch(kind):
         told = "say which with mime_type=" if kind is None else f"not {kind!r}"
-        raise ValueError(f"media are images, audio, video or PDF; {told}")
+        raise WrongArgument(f"media are images, audio, video or PDF; {told}")
     if len(held) > MAX_PART_BYTES:
-        raise ValueError(f"media of {len(held)} bytes are too large; at most {MAX_PART_BYTES}")
+        raise WrongArgument(f"media of {len(held)} bytes are too large; at most {MAX_PART_BYTES}")
     if name is not None and len(name) > MAX_NAME_CHARACTERS:
-        raise ValueError(f"the name of media has at most {MAX_NAME_CHARACTERS} characters")
+        raise WrongArgument(f"the name of media has at most {MAX_NAME_CHARACTERS} characters")
     return InlineMedia(kind, held, name)
 
 

@@ -15,6 +15,7 @@ from perdure.errors import ConfigError, EgressDenied
 from perdure.secrets.pasted import pasted
 from perdure.secrets.references import names_in
 from perdure.secrets.shapes import is_secret_name, is_secret_value
+from perdure.session.declared.arguments import check_fields
 from perdure.session.ledger import UnknownPolicy
 
 CONNECT_TIMEOUT_S = 30.0
@@ -53,6 +54,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     timeout_s: float = CALL_TIMEOUT_S
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not _name.fullmatch(self.name):
             raise ConfigError(
                 f"{self.name!r} cannot name an MCP server: use 1 to 32 letters, digits, _ or -"

@@ -15,6 +15,7 @@ import msgspec
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.files.reading import SUFFIX, agent_in
 from perdure.errors import ConfigError
+from perdure.session.declared.arguments import takes_declared
 
 PROJECT_FOLDER = Path(".perdure") / "agents"
 
@@ -67,6 +68,7 @@ def agent_named(id: str, found: Sequence[Filed]) -> Filed:
     return claimed[0]
 
 
+@takes_declared
 def load_agents(*folders: Path | str) -> tuple[Agent, ...]:
     """The agents in the files ``*.agent.yaml`` of `folders`, for a `Runtime`.
 

@@ -22,6 +22,7 @@ from perdure.models.retry import RetryPolicy
 from perdure.models.yaml_nodes import Node, NodeReader
 from perdure.secrets.pasted import pasted
 from perdure.secrets.references import filled, names_in
+from perdure.session.declared.arguments import takes_declared
 from perdure.tools.permissions import Permissions
 from perdure.workflow.typed import read_as
 
@@ -54,6 +55,7 @@ def agent_in(file: Path) -> Agent:
     return agent_of_text(text, str(file))
 
 
+@takes_declared
 def agent_of_text(text: str, name: str = "the agent file") -> Agent:
     """The agent that the YAML `text` describes; `name` is what errors call it.
 

@@ -17,12 +17,14 @@ from perdure.client.agents.files.document import (
 from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.errors import ConfigError
 from perdure.models.retry import RetryPolicy
+from perdure.session.declared.arguments import takes_declared
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 from perdure.workflow.writing import yaml_of
 
 
+@takes_declared
 def agent_text(agent: Agent) -> str:
     """`agent` as the text of an agent file.
 

@@ -1,0 +1,292 @@
+"""Whatever a program may call: an argument of a wrong type is told, and never goes deeper.
+
+The public surface is walked, not listed: a new function, method or value is asked, too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Any, get_type_hints
+
+import msgspec
+import pytest
+
+import perdure
+from perdure import (
+    Agent,
+    Budget,
+    Chat,
+    Fallback,
+    Follower,
+    Hooks,
+    InFlightMessage,
+    InlineMedia,
+    Limits,
+    McpServer,
+    Message,
+    Permissions,
+    Price,
+    Runtime,
+    Selection,
+    Session,
+    Store,
+    ToolOutput,
+    Workspace,
+    WrongArgument,
+    blocking,
+)
+from perdure.session.declared.kinds import kind_of
+from tests.fakes.chats import MODEL, Stage
+
+
+class Nonsense:
+    """Of no type that anything takes."""
+
+
+NONSENSE: Any = Nonsense()
+
+PUBLIC: dict[ModuleType, list[str]] = {
+    module: vars(module)["__all__"] for module in (perdure, blocking)
+}
+HANDLES = (Store, Session, Chat, Runtime, Hooks, Follower)
+BLOCKING = (blocking.Store, blocking.Session, blocking.Chat, blocking.Runtime)
+
+MADE: dict[type[msgspec.Struct], Mapping[str, Any]] = {
+    # what programs make and perdure keeps -> arguments that it takes
+    Agent: {"id": "a"},
+    Budget: {},
+    Fallback: {"model": MODEL},
+    Limits: {},
+    McpServer: {"name": "a", "command": "true"},
+    Permissions: {},
+    Price: {"input": 1, "output": 1},
+    Selection: {"file": "a", "start_line": 1, "end_line": 2},
+    ToolOutput: {"text": "a"},
+    Workspace: {},
+}
+PARTS: dict[type[msgspec.Struct], Mapping[str, Any]] = {
+    # what messages are made of, looked at when they are kept -> arguments that fit
+    perdure.MediaPart: {
+        "mime_type": "image/png",
+        "handle": f"media://sha256-{'0' * 64}",
+        "byte_length": 1,
+    },
+    perdure.TextPart: {"text": "a"},
+    perdure.ThinkingPart: {"text": "a"},
+    perdure.ToolCallPart: {"id": "c", "name": "a", "args": {}},
+    perdure.ToolResultPart: {"call_id": "c", "text": "a"},
+}
+ITEMS: dict[type[msgspec.Struct], Mapping[str, Any]] = {
+    # what is appended -> arguments that fit
+    perdure.BranchSummary: {"summary": "a"},
+    perdure.Compaction: {"summary": "a"},
+    perdure.Custom: {"custom_type": "a"},
+    perdure.CustomMessage: {"custom_type": "a", "parts": ()},
+    Message: {"role": "user", "parts": ()},
+    perdure.ModelChange: {"model": MODEL},
+    perdure.ThinkingChange: {"level": "off"},
+}
+GIVEN_BACK = {
+    # values that perdure makes and programs only read; those of flows are read from workflows,
+    # bytes in flight are made by `media`, calls and tools by `tool`
+    *("Context", "Entry", "Event", "Hit", "LiveEvent", "OpenQuestion", "Reply", "SessionInfo"),
+    *("Snapshot", "Standing", "TreeNode", "Usage", "Waiting", "Block"),
+    *("FeedbackContext", "FlowEdge", "FlowNode", "FlowRun", "FlowState", "Graph"),
+    *("InFlightMessage", "InlineMedia", "ToolCall", "ToolSpec"),
+}
+HANDED_OUT = {
+    # handles that perdure makes, whose methods take nothing, or are the flows' own
+    *("Turn", "Watch", "Flow", "Flows"),
+}
+NOT_ASKED = {
+    # what cannot afford to look at what it is given -> why
+    "body_of": "asked for each entry of a log",
+    "Hooks.at": "asked by the engine, with points of its own",
+    "Hooks.has": "likewise",
+    "Hooks.tell": "likewise",
+    "Hooks.ask": "likewise",
+}
+
+
+def parameters_in(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters that something can be wrong for."""
+    hints = get_type_hints(function)
+    found = inspect.signature(function).parameters.values()
+    return [each for each in found if each.name in hints and kind_of(hints[each.name]).fits]
+
+
+def methods_of(known: type) -> Iterator[tuple[str, str]]:
+    """Name of each public method, and of each of its parameters."""
+    for name, value in inspect.getmembers(known, inspect.isfunction):
+        if not name.startswith("_") and f"{known.__name__}.{name}" not in NOT_ASKED:
+            for parameter in parameters_in(value):
+                yield name, parameter.name
+
+
+def outcome(function: Callable[..., Any], name: str, others: object = None) -> object:
+    """What `function` gives for nonsense as `name`, with `others` as all that it needs besides.
+
+    Without `others` it is given nothing else: what it is given is looked at before what is missing.
+    """
+    args: list[object] = []
+    kwargs: dict[str, object] = {}
+    for each in inspect.signature(function).parameters.values():
+        if each.name != name and (
+            each.default is not each.empty or each.kind is each.VAR_POSITIONAL
+        ):
+            continue
+        value = NONSENSE if each.name == name else others
+        if value is None:
+            continue
+        is_placed = each.kind in (each.POSITIONAL_ONLY, each.VAR_POSITIONAL)
+        if is_placed or (others is not None and each.kind is not each.KEYWORD_ONLY and not kwargs):
+            args.append(value)
+        else:
+            kwargs[each.name] = value
+    return function(*args, **kwargs)
+
+
+async def awaited(function: Callable[..., Any], name: str) -> None:
+    """As `outcome`; a coroutine's when it is awaited."""
+    made = outcome(function, name, "a" if function in LOOK_THEMSELVES else None)
+    if inspect.isawaitable(made):
+        await made
+
+
+def stepped(function: Callable[..., Any], name: str) -> None:
+    """As `outcome`; an iterator's when it is asked for its first item."""
+    made = outcome(function, name, NONSENSE)
+    if inspect.isgenerator(made):
+        next(made)
+
+
+def public_functions() -> Iterator[tuple[str, Any]]:
+    """The functions there are, those of ``perdure.blocking`` too."""
+    for module, names in PUBLIC.items():
+        for name in names:
+            value = getattr(module, name)
+            if inspect.isfunction(value) and name not in NOT_ASKED:
+                yield f"{module.__name__}.{name}", value
+
+
+LOOK_THEMSELVES = (perdure.tool_call, perdure.tool_result, perdure.user)
+"""Functions that say in words of their own what a message is made of."""
+
+FUNCTIONS = [
+    pytest.param(function, parameter.name, id=f"{name}-{parameter.name}")
+    for name, function in public_functions()
+    for parameter in parameters_in(function)
+]
+METHODS = [
+    pytest.param(known, *each, id=f"{known.__name__}.{each[0]}-{each[1]}")
+    for known in HANDLES
+    for each in methods_of(known)
+]
+CALLS_WITHOUT_ASYNC = [
+    pytest.param(known, *each, id=f"{known.__name__}.{each[0]}-{each[1]}")
+    for known in BLOCKING
+    for each in methods_of(known)
+]
+FIELDS = [
+    pytest.param(known, sample, field.name, id=f"{known.__name__}-{field.name}")
+    for table in (MADE, PARTS, ITEMS)
+    for known, sample in table.items()
+    for field in msgspec.structs.fields(known)
+    if kind_of(field.type).fits is not None
+]
+
+
+@pytest.fixture
+async def handles() -> AsyncIterator[dict[type, Any]]:
+    """One of each handle."""
+    stage = Stage()
+    async with stage.runtime(Agent("helper", model=MODEL)) as runtime:
+        chat = await runtime.start("helper")
+        found: tuple[Any, ...] = (stage.store, chat.session, chat, runtime, Hooks(), Follower())
+        yield {type(each): each for each in found}
+
+
+@pytest.fixture
+def handles_without_async() -> Iterator[dict[type, Any]]:
+    """One of each handle of ``perdure.blocking``."""
+    with (
+        blocking.open("memory:") as store,
+        blocking.Runtime(store, [Agent("helper", model="scripted:echo")]) as runtime,
+    ):
+        chat = runtime.start("helper")
+        found: tuple[Any, ...] = (store, store.create(), chat, runtime)
+        yield {type(each): each for each in found}
+
+
+@pytest.mark.parametrize(("function", "name"), FUNCTIONS)
+async def test_a_function_refuses_nonsense(function: Any, name: str) -> None:
+    with pytest.raises(WrongArgument, match=r"not (of )?Nonsense$"):
+        await awaited(function, name)
+
+
+@pytest.mark.parametrize(("known", "method", "name"), METHODS)
+async def test_a_method_refuses_nonsense(
+    handles: dict[type, Any], known: type, method: str, name: str
+) -> None:
+    with pytest.raises(WrongArgument, match=r"Nonsense$"):
+        await awaited(getattr(handles[known], method), name)
+
+
+@pytest.mark.parametrize(("known", "method", "name"), CALLS_WITHOUT_ASYNC)
+def test_a_method_without_async_refuses_nonsense(
+    handles_without_async: dict[type, Any], known: type, method: str, name: str
+) -> None:
+    with pytest.raises(WrongArgument, match=r"Nonsense$"):
+        stepped(getattr(handles_without_async[known], method), name)
+
+
+@pytest.mark.parametrize("name", [each.name for each in parameters_in(Runtime.__init__)])
+async def test_a_runtime_refuses_nonsense(handles: dict[type, Any], name: str) -> None:
+    arguments = {"store": handles[Store], name: NONSENSE}
+    with pytest.raises(WrongArgument, match=f"Runtime takes .* as {name}, not Nonsense"):
+        Runtime(**arguments)
+
+
+def test_a_runtime_without_async_wants_a_store_without_async() -> None:
+    wrong: tuple[Any, ...] = (None, NONSENSE, Stage().store)
+    for store in wrong:
+        with pytest.raises(WrongArgument, match=r"Runtime takes a handle of perdure\.blocking"):
+            blocking.Runtime(store)
+
+
+@pytest.mark.parametrize(("known", "sample", "name"), FIELDS)
+async def test_a_value_with_nonsense_in_it_is_not_kept(
+    known: type[msgspec.Struct], sample: Mapping[str, Any], name: str
+) -> None:
+    arguments = {**sample, name: NONSENSE}
+    if known in MADE:
+        with pytest.raises(WrongArgument, match=f"{known.__name__} takes .* as {name}"):
+            known(**arguments)
+        return
+    value: Any = known(**arguments)
+    session = await Stage().store.create()
+    item = Message("user", (value,)) if known in PARTS else value
+    with pytest.raises(WrongArgument, match=f"{known.__name__} takes .* as {name}, not"):
+        await session.append(item)
+    assert session.head == -1
+
+
+async def test_a_message_with_nonsense_in_it_is_not_sent() -> None:
+    chat = await Stage().chat()
+    wrong: tuple[Any, ...] = (Message("user", (perdure.TextPart(NONSENSE),)), NONSENSE, ["hello"])
+    for said in wrong:
+        with pytest.raises(WrongArgument):
+            chat.send(said)
+    assert chat.status == "idle"
+
+
+def test_nothing_public_is_forgotten() -> None:
+    for name in PUBLIC[perdure]:
+        value = getattr(perdure, name)
+        if not isinstance(value, type) or issubclass(value, perdure.PerdureError):
+            continue
+        is_asked = value in {*MADE, *PARTS, *ITEMS, *HANDLES}
+        assert is_asked or name in GIVEN_BACK or name in HANDED_OUT, name
+    assert {InFlightMessage.__name__, InlineMedia.__name__} <= GIVEN_BACK
