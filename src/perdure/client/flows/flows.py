@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -12,14 +13,22 @@ from typing import Self
 
 from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import Outside, absolute
+from perdure.client.flows.documents.beginning import (
+    Beginning,
+    beginning,
+    checked,
+    document_in,
+)
+from perdure.client.flows.documents.outputs import outputs_of
+from perdure.client.flows.documents.turns import DocumentTurns
 from perdure.client.flows.flow import Flow
-from perdure.client.flows.place import begun_record, moved, place_of
+from perdure.client.flows.place import begun_record, moved, place_of, write_record
 from perdure.client.flows.releasing import release
 from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waking import Waker
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.runner import FlowRunner
-from perdure.errors import Unsupported
+from perdure.errors import ConfigError, Unsupported
 from perdure.session.codec import new_side
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import ConsentMode, FlowImported, FlowStarted
@@ -28,6 +37,8 @@ from perdure.session.ids import StreamId, stream_id
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy
 from perdure.stores.protocol import Commit, Write
+from perdure.workflow.document import Workflow
+from perdure.workflow.reading import Located
 
 STANDARD = FeedbackContext("standard")
 
@@ -48,7 +59,7 @@ class Flows:
 
     async def start(
         self,
-        workflow: Graph | str | os.PathLike[str],
+        workflow: Graph | Workflow | str | os.PathLike[str],
         *,
         workspace: str | os.PathLike[str] = ".",
         project: str | None = None,
@@ -56,15 +67,19 @@ class Flows:
         record_folder: str | os.PathLike[str] | None = None,
         consent: ConsentMode = "no-access",
         feedback: FeedbackContext = STANDARD,
+        inputs: Mapping[str, object] | None = None,
     ) -> Flow:
-        """A new flow of `workflow`, a graph or the path of a workflow file.
+        """A new flow of `workflow`: a graph, a workflow document, or the path of either's file.
 
         Nothing runs before `Flow.run`. The record folder, by default
         ``.perdure/records/<flow>`` in `workspace`, is made, with the workflow in it as
         ``workflow.yaml``: from then on that file is the flow's. `project` (default: the name of the
         workspace's folder) is the folder of the workspace whose ``a-docs`` the roles read.
+        A document is run with `inputs`, by the agents of the runtime that its nodes name, else by
+        those it defines; its file is copied, and what counts is what the log has of it.
         Durable: when this returns.
-        Raises: InvalidWorkflow; ConfigError when a required reading is missing; SessionExists;
+        Raises: InvalidWorkflow; ConfigError when a required reading or an input is missing or
+        cannot be used; SecretPasted for a credential in an input; SessionExists;
         Unsupported where the store cannot write two logs at once.
         """
         if not self._store.backend.capabilities.multi_stream_commit:
@@ -73,6 +88,13 @@ class Flows:
         flow = flow_id(outside) if id is None else stream_id(id)
         root = Path(absolute(workspace) or ".")
         folder = root / (record_folder or Path(".perdure", "records", flow))
+        document = await asyncio.to_thread(document_in, workflow)
+        if document is not None:
+            begun = _Begun(flow, root, folder, project or root.name, consent)
+            return await self._of_document(begun, document, inputs or {})
+        if inputs:
+            raise ConfigError("a workflow of roles takes no inputs; a workflow document does")
+        assert not isinstance(workflow, Workflow)
         place = await asyncio.to_thread(begun_record, workflow, root, folder, project or root.name)
         started = FlowStarted(
             project=place.project,
@@ -96,6 +118,50 @@ class Flows:
         write = Write(stream=flow, create=header, entries=(new_side(started),))
         await self._store.backend.commit(Commit(writes=(write,), at=header.created_at))
         return self._flow(flow)
+
+    async def _of_document(
+        self, begun: _Begun, document: tuple[Located, str, str], inputs: Mapping[str, object]
+    ) -> Flow:
+        """A new flow of a workflow document."""
+        found, name, text = document
+        at, agents = self._store.outside.clock.now_ms(), self._host.agents
+
+        def begin() -> Beginning:
+            if not begun.root.is_dir():
+                raise ConfigError(f"there is no folder {begun.root}; name the flow's workspace")
+            bound = checked(found, name, agents, begun.root)
+            made = beginning(
+                found, name, bound, workspace=begun.root, flow=begun.flow, inputs=inputs
+            )
+            write_record(begun.folder, text)
+            made.write_inputs(begun.folder)
+            return made
+
+        made = await asyncio.to_thread(begin)
+        started = FlowStarted(
+            begun.project,
+            str(begun.root),
+            str(begun.folder),
+            made.graph,
+            made.start,
+            begun.consent,
+        )
+        header = StreamHeader(
+            begun.flow, at, kind="flow", cwd=started.workspace_root, title=made.graph.name
+        )
+        bodies = (started, made.document, *made.passed)
+        entries = tuple(new_side(body) for body in bodies)
+        write = Write(stream=begun.flow, create=header, entries=entries)
+        await self._store.backend.commit(Commit(writes=(write,), at=at, blobs=made.blobs))
+        return self._flow(begun.flow)
+
+    async def outputs(self, flow: str) -> dict[str, object]:
+        """What came out of a flow of a workflow document, by output node; {} before it did.
+
+        Shape: texts; where several nodes lead to an output, theirs by node.
+        Raises: SessionNotFound, AmbiguousId.
+        """
+        return await outputs_of(self._store.backend, await self.state(flow))
 
     async def open(self, flow: str, *, workspace: str | os.PathLike[str] | None = None) -> Flow:
         """The flow of that id, or the only one whose id begins with it.
@@ -151,11 +217,26 @@ class Flows:
         return Flow(self._store, journal, self._run, lambda s, by: release(self._host, s, by))
 
     async def _run(self, journal: Journal) -> FlowState:
-        ground, library = place_of(await journal.state()).ground(journal)
-        roles = RoleTurns(self._host, journal, ground.record, library, self._on_interrupt)
+        state = await journal.state()
+        ground, library = place_of(state).ground(journal)
+        turns = RoleTurns
+        if state.document is not None:  # what it runs is in its log, and edited nowhere else
+            ground, turns = replace(ground, drawing=None), DocumentTurns
+        roles = turns(self._host, journal, ground.record, library, self._on_interrupt)
         clock = self._store.outside.clock
         runner = FlowRunner(ground, roles, clock, lambda: self._waker.wakes(journal.flow))
         return await runner.run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """Which flow begins, and where."""
+
+    flow: StreamId
+    root: Path
+    folder: Path
+    project: str
+    consent: ConsentMode
 
 
 def flow_id(outside: Outside) -> StreamId:

@@ -62,7 +62,7 @@ def begun_record(
         library.of_role(role)
     for node in graph.nodes:
         library.named(node.required_readings, f"{name}, node {node.id!r}")
-    _write_record(record, text)
+    write_record(record, text)
     return Place(workspace, record, project, graph)
 
 
@@ -115,8 +115,11 @@ def _text_of(workflow: Graph | str | os.PathLike[str]) -> tuple[str, str]:
         raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
 
 
-def _write_record(record: Path, text: str) -> None:
-    """Make the record folder. Its own workflow is left as it is when it is the same."""
+def write_record(record: Path, text: str) -> None:
+    """Make the record folder. Its own workflow is left as it is when it is the same. Blocks.
+
+    Raises: ConfigError when another one is there.
+    """
     (record / "findings").mkdir(parents=True, exist_ok=True)
     target = record / WORKFLOW
     if target.exists() and target.read_text(encoding="utf-8") != text:

@@ -1,0 +1,163 @@
+"""A flow of a workflow document, as far as it stands before anybody works: checked as a whole.
+
+What is wrong with the file is told at once, then what is wrong with what it was given. What
+templates can name is worked out here, once, and kept in the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.workspace import Workspace, detected
+from perdure.client.flows.documents.binding import bound_agents
+from perdure.engine.flows.documents.admission import admitted, inputs_text, untold
+from perdure.engine.flows.documents.answers import kept_answer
+from perdure.engine.flows.documents.mapping import bound, graph_of
+from perdure.engine.flows.documents.settling import input_path
+from perdure.engine.flows.documents.structure import Fault, faults_of, in_order
+from perdure.errors import ConfigError, InvalidWorkflow, ToolError
+from perdure.session.flows.graph import Graph
+from perdure.session.flows.kinds import DocumentBound, HandoffTarget, NodePassed
+from perdure.session.ids import StreamId
+from perdure.stores.chain import blob_hash
+from perdure.tools.builtin.files import text_of
+from perdure.tools.paths.jail import Jail
+from perdure.workflow.document import InputNode, Workflow
+from perdure.workflow.expressions import template_of
+from perdure.workflow.filling import ReadFile, Scope, filled
+from perdure.workflow.reading import Located, is_document, located
+from perdure.workflow.writing import serialize
+
+READING = "read_file"
+"""What errors of files that templates name are reported as."""
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """What a new flow's log begins with, beside its ``flow_started``; `blobs` are what it names.
+
+    `start` are the nodes that wait for nothing.
+    """
+
+    graph: Graph
+    start: tuple[str, ...]
+    document: DocumentBound
+    passed: tuple[NodePassed, ...]
+    blobs: tuple[bytes, ...]
+
+    def write_inputs(self, record: Path) -> None:
+        """The inputs as files of the record folder. Blocks. Raises: ConfigError."""
+        for node, content in zip(self.passed, self.blobs, strict=False):
+            kept = kept_answer(record, input_path(node.node), content.decode())
+            if kept is not None and kept.artifact.problem is not None:
+                raise ConfigError(f"the inputs: {kept.artifact.problem}")
+
+
+def document_in(
+    workflow: Graph | Workflow | str | os.PathLike[str],
+) -> tuple[Located, str, str] | None:
+    """`workflow` (a document, or the path of a file) where it is one, its name, and its text.
+
+    Raises: InvalidWorkflow with every fault and its line; ConfigError when it cannot be read.
+    """
+    if isinstance(workflow, Workflow):
+        return Located(workflow), workflow.id, serialize(workflow)
+    if isinstance(workflow, Graph):
+        return None
+    path = Path(workflow)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
+    return (located(text, path.name), path.name, text) if is_document(text) else None
+
+
+def checked(
+    found: Located, name: str, given: Mapping[str, Agent], workspace: Path
+) -> dict[str, Agent]:
+    """The agents of the workflow `found`, which can be run.
+
+    `given` are those of the program, by id. Raises: InvalidWorkflow with every fault.
+    """
+    agents, faults = bound_agents(found, given)
+    names = detected(Workspace(working_dir=str(workspace))).names
+    faults += faults_of(found, given, names)
+    if faults:
+        raise InvalidWorkflow(name, in_order(faults))
+    return agents
+
+
+def beginning(
+    found: Located,
+    name: str,
+    agents: Mapping[str, Agent],
+    *,
+    workspace: Path,
+    flow: StreamId,
+    inputs: Mapping[str, object],
+) -> Beginning:
+    """How the flow `flow` of the workflow `found`, which was `checked`, begins. Blocks.
+
+    Raises: ConfigError for inputs and files that cannot be used, all at once; SecretPasted.
+    """
+    values, faults = admitted(found, inputs)
+    faults += [] if faults else untold(found, values)
+    context, more = ({}, []) if faults else _context(found, workspace, flow, values)
+    if faults or more:
+        told = "; ".join(in_order([*faults, *more]))
+        raise ConfigError(f"{name} cannot be run with that: {told}")
+    graph = graph_of(found.workflow)
+    document = bound(
+        found.workflow, values, context, {ref: agent.snapshot() for ref, agent in agents.items()}
+    )
+    content = inputs_text(values).encode()
+    passed = [
+        NodePassed(
+            node.id,
+            tuple(
+                HandoffTarget(after, input_path(node.id), blob_hash(content))
+                for after in graph.successors(node.id)
+            ),
+        )
+        for node in found.workflow.nodes
+        if isinstance(node, InputNode)
+    ]
+    start = tuple(
+        node.id
+        for node in graph.nodes
+        if node.id not in document.passive and not graph.predecessors(node.id)
+    )
+    return Beginning(graph, start, document, tuple(passed), (content,) if passed else ())
+
+
+def _context(
+    found: Located, workspace: Path, flow: StreamId, inputs: Mapping[str, object]
+) -> tuple[dict[str, str], list[Fault]]:
+    """What ``{{ctx.name}}`` stands for in this flow, for as long as it runs."""
+    scope = Scope(inputs, run_id=flow)
+    own: dict[str, str] = {}
+    faults: list[Fault] = []
+    for entry in found.workflow.context:
+        try:
+            own[entry.key] = filled(template_of(entry.value), scope, file_reader(workspace))
+        except ConfigError as error:
+            faults.append((found.lines.context.get(entry.key), f"ctx.{entry.key}: {error}"))
+    place = detected(Workspace(working_dir=str(workspace), variables=own))
+    return place.names, faults
+
+
+def file_reader(workspace: Path) -> ReadFile:
+    """Reads files of `workspace` for templates, where a sandboxed tool might; nothing outside."""
+
+    def read(path: str) -> str:
+        try:
+            with Jail(workspace, READING).file(path) as descriptor:
+                return text_of(descriptor)
+        except (ToolError, ValueError) as error:
+            raise ConfigError(f"the file {path!r} cannot be read: {error}") from None
+
+    return read

@@ -1,0 +1,35 @@
+"""What came out of a flow that ran a workflow document."""
+
+from __future__ import annotations
+
+from perdure.engine.flows.documents.mapping import workflow_of
+from perdure.engine.flows.documents.settling import digest_of
+from perdure.session.flows.run import FlowState
+from perdure.stores.protocol import SessionStore
+from perdure.workflow.document import InputNode, OutputNode
+
+
+async def outputs_of(store: SessionStore, state: FlowState) -> dict[str, object]:
+    """The value of each output node that has one, by its id; of a flow of roles none.
+
+    Shape: what the one node before it answered; by node, where several lead to it. What an input
+    node hands over are the inputs.
+    """
+    document = state.document
+    if document is None:
+        return {}
+    workflow = workflow_of(document)
+    entries = {node.id for node in workflow.nodes if isinstance(node, InputNode)}
+    found: dict[str, object] = {}
+    for node in workflow.nodes:
+        if not isinstance(node, OutputNode) or node.id not in state.run.visited_node_ids:
+            continue
+        values: dict[str, object] = {}
+        for source in state.graph.predecessors(node.id):
+            digest = digest_of(state, source)
+            if source in entries:
+                values[source] = document.inputs
+            elif digest is not None:
+                values[source] = (await store.blob(digest)).decode(errors="replace")
+        found[node.id] = next(iter(values.values())) if len(values) == 1 else values
+    return found

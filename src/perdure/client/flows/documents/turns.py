@@ -1,0 +1,148 @@
+"""The agents of one flow's document at work in real sessions: one for each conversation.
+
+Who they are is in the flow's log since it began; of the program they have what no log can hold,
+their functions. What a node is told is worked out when it is claimed, from the log alone but for
+files, and is in its session with the claim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.running import Running
+from perdure.client.agents.workspace import Workspace, detected
+from perdure.client.flows.consent import consent_judge
+from perdure.client.flows.documents.beginning import file_reader
+from perdure.client.flows.role_turns import MOST_TURNS, RoleTurns, configured, session_of
+from perdure.engine.flows.documents.mapping import node_of, workflow_of
+from perdure.engine.flows.documents.settling import digest_of
+from perdure.engine.flows.documents.telling import nodes_named, task_message
+from perdure.engine.flows.rules.runnable import Work, runnable
+from perdure.errors import ConfigError, SessionExists
+from perdure.session.codec import body_of, new_side
+from perdure.session.flows.graph import base_role
+from perdure.session.flows.kinds import DocumentBound
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.notes import SessionStarted
+from perdure.stores.protocol import Commit, Write
+from perdure.tools.builtin.catalogue import BUILTIN
+from perdure.tools.registry import ToolRegistry
+from perdure.workflow.document import AgentNode
+
+
+class DocumentTurns(RoleTurns):
+    """A ``Roles`` (`engine.flows.roles`) for the conversations of a document."""
+
+    async def session(self, state: FlowState, role: str) -> StreamId:
+        """See ``Roles``."""
+        id = session_of(state, role)
+        if role in state.sessions:
+            return id
+        folder = state.run.workspace_root
+        place = detected(Workspace(working_dir=folder, variables=_document(state).context))
+        agent = await self._equipped(role, place)
+        header = StreamHeader(
+            id=id,
+            created_at=self._clock.now_ms(),
+            origin="role",
+            cwd=place.working_dir,
+            title=f"{role}: {state.run.record_name or state.run.flow_id}",
+            parent=state.run.flow_id,
+        )
+        prompt = agent.system_prompt(place)
+        started = SessionStarted(agent.snapshot(), msgspec.to_builtins(place), prompt)
+        write = Write(stream=id, create=header, entries=(new_side(started),))
+        with suppress(SessionExists):  # another process was there first, or this one has died
+            await self._store.commit(Commit(writes=(write,), at=header.created_at))
+        return id
+
+    async def entry_message(self, state: FlowState, work: Work) -> str:
+        """See ``Roles``. What a person replies is said as it is."""
+        if work.text is not None:
+            return work.text
+        document, graph = _document(state), state.graph
+        node = node_of(workflow_of(document), work.node.id)
+        assert isinstance(node, AgentNode)
+        digests = {name: digest_of(state, name) for name in nodes_named(node, graph)}
+        answers = {
+            name: (await self._store.blob(digest)).decode(errors="replace")
+            for name, digest in digests.items()
+            if digest is not None and name not in document.passive
+        }
+        return await asyncio.to_thread(
+            task_message,
+            document,
+            graph,
+            node,
+            answers,
+            run_id=state.run.flow_id,
+            read_file=file_reader(Path(state.run.workspace_root)),
+        )
+
+    async def _running(self, session: StreamId) -> Running:
+        """What runs the turns of `session`, with the tools of the node that works in it."""
+        state = await self._journal.state()
+        role = session.rpartition("__")[2]
+        notes = await self._store.notes(session, (SessionStarted.kind,))
+        started = body_of(notes[0]) if notes else None
+        if not isinstance(started, SessionStarted):
+            raise ConfigError(f"session {session!r} is none of a role")
+        place = msgspec.convert(started.workspace or {}, Workspace)
+        place = msgspec.structs.replace(place, working_dir=state.run.workspace_root)
+        snapshot = started.agent or {}
+        registry = (await self._equipped(role, place, tool_names(snapshot))).registry
+        agent = configured(agent_of(snapshot, registry), state.roles.get(role))
+        wanted = _tools_at(state, role)
+        if wanted:
+            left = [name for name in agent.registry.names if name in wanted]
+            agent = agent.with_tools(agent.registry.narrowed(left).tools)
+        judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
+        return self._host.running(session, agent, place, prompt=started.system_prompt, judge=judge)
+
+    def _agent(self, role: str) -> Agent:
+        """The agent of a conversation, as the flow's log has it.
+
+        Raises: ConfigError when the log cannot be read by this version.
+        """
+        known = self._journal.known
+        ref = base_role(role)
+        snapshot = {} if known is None else _document(known).agents.get(ref, {})
+        there = self._host.agents.get(ref)
+        agent = agent_of(snapshot, _registry(snapshot) if there is None else there.registry)
+        own = {} if there is None else {"mcp_servers": there.mcp_servers, "hooks": there.hooks}
+        is_default = agent.on_interrupt == "retry"
+        return msgspec.structs.replace(
+            agent,
+            on_interrupt=self._on_interrupt if is_default else agent.on_interrupt,
+            limits=msgspec.structs.replace(agent.limits, max_turns=MOST_TURNS),
+            **own,
+        )
+
+
+def _document(state: FlowState) -> DocumentBound:
+    assert state.document is not None
+    return state.document
+
+
+def _registry(snapshot: Mapping[str, object]) -> ToolRegistry:
+    """The built-in tools among those that the agent of `snapshot` has."""
+    names = tool_names(snapshot)
+    return ToolRegistry(tuple(BUILTIN[name] for name in names if name in BUILTIN))
+
+
+def _tools_at(state: FlowState, role: str) -> tuple[str, ...]:
+    """The only tools of the node that works, or is about to work, as `role`; (): all there are."""
+    nodes = [state.graph.node(id) for id in state.run.running_nodes]
+    nodes += [work.node for work in runnable(state)]
+    at_work = next((node.id for node in nodes if node is not None and node.role == role), None)
+    workflow = workflow_of(_document(state))
+    node = None if at_work is None else node_of(workflow, at_work)
+    return node.tools if isinstance(node, AgentNode) else ()

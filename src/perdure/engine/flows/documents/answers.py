@@ -1,0 +1,50 @@
+"""Answers of nodes as files of the record folder, beside the copy that the log keeps."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from perdure.engine.flows.files.record import Found
+from perdure.engine.flows.rules.handoffs import Artifact
+from perdure.stores.chain import blob_hash
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def kept_answer(record: Path, path: str, text: str) -> Found | None:
+    """The answer `text` as the file `path` of the record folder; None when it has no text.
+
+    An older file is replaced at once and as a whole. Nothing is written through a link. Blocks.
+    """
+    if not text.strip():
+        return None
+    content = text.encode(errors="replace")
+    try:
+        _write(record, path, content)
+    except OSError as error:
+        problem = f"it cannot be written to {path} of the record: {error.strerror}"
+        return Found(Artifact(path, problem=problem))
+    return Found(Artifact(path, blob_hash(content)), content)
+
+
+def _write(record: Path, path: str, content: bytes) -> None:
+    folder, _, name = path.rpartition("/")
+    root = os.open(record, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(folder, dir_fd=root)
+        place = os.open(folder, _FOLDER, dir_fd=root)
+    finally:
+        os.close(root)
+    draft = f".{name}.new"
+    try:
+        with suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=place)  # of a process that died
+        with os.fdopen(os.open(draft, _NEW, 0o644, dir_fd=place), "wb") as file:
+            file.write(content)
+        os.rename(draft, name, src_dir_fd=place, dst_dir_fd=place)
+    finally:
+        os.close(place)
