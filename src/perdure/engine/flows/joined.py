@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from perdure.engine.flows.documents.answers import kept_answer
+from perdure.engine.flows.documents.settling import answer_path, task_finished
 from perdure.engine.flows.files.drawing import Drawing, Drawn
 from perdure.engine.flows.files.record import Found, RecordFolder
 from perdure.engine.flows.journal import Journal
@@ -94,6 +96,8 @@ class JoinedTurn:
         drawn, found = await self._looked(state, ended)
         changed = () if drawn.graph is None else (WorkflowChanged(drawn.graph),)
         now = state if drawn.graph is None else replace(state, graph=drawn.graph)
+        if state.document is not None:
+            found = await self._answered(ended)
         settled = await self._settled(now, ended, found, drawn.faults)
         contents = tuple(f.content for f in found.values() if f.artifact.problem is None)
         return Beside(self._writes(state, (*written, *changed, settled)), contents)
@@ -169,9 +173,21 @@ class JoinedTurn:
 
         return await asyncio.to_thread(look)
 
+    async def _answered(self, ended: Ended) -> dict[str, Found]:
+        """The answer of a document's node, as what it hands over."""
+        part, record = self._part, self._ground.record
+        if ended.end != "stop" or not isinstance(part, NodePart):
+            return {}
+        path = answer_path(part.node)
+        kept = await asyncio.to_thread(kept_answer, record.folder, path, ended.text)
+        return {} if kept is None else {path: kept}
+
     async def _settled(
         self, state: FlowState, ended: Ended, found: dict[str, Found], faults: tuple[str, ...]
     ) -> SideBody:
+        if state.document is not None and isinstance(self._part, NodePart):
+            answer = next((each.artifact for each in found.values()), None)
+            return task_finished(state, self._part.node, ended, answer)
         if faults and ended.end == "stop" and isinstance(self._part, NodePart):
             return drawn_wrong(state, self._part.node, faults)
         unhealthy = await self._ground.checks() if self._part.is_closing(state) else ()
