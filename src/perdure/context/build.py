@@ -42,7 +42,9 @@ class Context(msgspec.Struct, frozen=True):
     skipped: int = 0
 
 
-class _Trim(msgspec.Struct, frozen=True):
+class Trim(msgspec.Struct, frozen=True):
+    """What is left of messages, how many entries are not in it, and what it takes in tokens."""
+
     messages: tuple[ContextMessage, ...]
     dropped: int
     tokens: int
@@ -69,8 +71,12 @@ def build_context(
     said = emitted(window)
     messages = said.messages if history == "full" else text_only(said.messages)
     paired = repaired(messages)
-    first = _leading(paired, window.pinned, has_summary=said.has_summary)
-    trim = _trimmed(paired, budget_tokens, scale, first, window.pins)
+    reported = context_tokens([each.message for each in paired], scale)
+    trim = Trim(paired, 0, reported)
+    if budget_tokens is not None:
+        sizes = [estimate_tokens(each.message, scale) for each in paired]
+        first = leading(paired, window.pinned, has_summary=said.has_summary)
+        trim = trimmed(paired, sizes, reported, budget_tokens, pinned=first, pins=window.pins)
     return Context(
         model=_model_of(window) or model,
         thinking_level=_thinking_level_of(window),
@@ -99,10 +105,19 @@ def text_only(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
     A turn is over with an answer that has text and calls no tool. Of such turns the user's words
     and that answer stay; its reported usage does not, since it counted what is left out now.
     """
-    ends = [n for n, each in enumerate(messages) if _ends_turn(each.message)]
-    over = ends[-1] + 1 if ends else 0
-    finished = [_without_usage(each) for each in messages[:over] if _is_text(each.message)]
-    return (*finished, *messages[over:])
+    over = end_of_turns(messages)
+    return (*texts_in(messages[:over]), *messages[over:])
+
+
+def end_of_turns(messages: Sequence[ContextMessage]) -> int:
+    """How many of `messages` belong to turns that are over."""
+    places = range(len(messages) - 1, -1, -1)
+    return 1 + next((n for n in places if _ends_turn(messages[n].message)), -1)
+
+
+def texts_in(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
+    """What was asked and answered in `messages`, those of turns that are over."""
+    return tuple(_without_usage(each) for each in messages if _is_text(each.message))
 
 
 def _ends_turn(message: Message) -> bool:
@@ -118,7 +133,7 @@ def _without_usage(each: ContextMessage) -> ContextMessage:
     return msgspec.structs.replace(each, message=msgspec.structs.replace(each.message, usage=None))
 
 
-def _leading(
+def leading(
     messages: Sequence[ContextMessage], pinned: Sequence[Entry], *, has_summary: bool
 ) -> int:
     """How many messages stand before the conversation: the summary, and what is pinned of it."""
@@ -127,32 +142,33 @@ def _leading(
     return max(int(has_summary), last + 1)
 
 
-def _trimmed(
+def trimmed(
     messages: tuple[ContextMessage, ...],
-    budget_tokens: int | None,
-    scale: float,
+    sizes: Sequence[int],
+    reported: int,
+    budget_tokens: int,
+    *,
     pinned: int,
     pins: frozenset[EntryId],
-) -> _Trim:
+) -> Trim:
     """`messages` without the oldest exchanges after the first `pinned` messages, if need be.
 
     Of the exchanges that are left out, what is among `pins` stays.
+    Units: `sizes` are the messages' estimates in tokens, `reported` what `context_tokens` says.
     """
-    reported = context_tokens([each.message for each in messages], scale)
-    if budget_tokens is None or not messages:
-        return _Trim(messages, 0, reported)
-    sizes = [estimate_tokens(each.message, scale) for each in messages]
+    if not messages:
+        return Trim(messages, 0, reported)
     factor = _correction(reported, sum(sizes))
     start = _first_that_fits(messages, sizes, budget_tokens / factor, pinned)
     if start == pinned and reported <= budget_tokens:
-        return _Trim(messages, 0, reported)
-    spared = [each for each in messages[pinned:start] if not pins.isdisjoint(each.entry_ids)]
-    kept = (*messages[:pinned], *spared, *messages[start:])
-    left = sum(sizes[:pinned]) + sum(sizes[start:])
-    left += sum(estimate_tokens(each.message, scale) for each in spared)
-    dropped = sum(len(each.entry_ids) for each in messages[pinned:start])
-    dropped -= sum(len(each.entry_ids) for each in spared)
-    return _Trim(kept, dropped, round(left * factor))
+        return Trim(messages, 0, reported)
+    out = range(pinned, start)
+    spared = [n for n in out if not pins.isdisjoint(messages[n].entry_ids)]
+    kept = (*messages[:pinned], *(messages[n] for n in spared), *messages[start:])
+    left = sum(sizes[:pinned]) + sum(sizes[n] for n in spared) + sum(sizes[start:])
+    dropped = sum(len(messages[n].entry_ids) for n in out)
+    dropped -= sum(len(messages[n].entry_ids) for n in spared)
+    return Trim(kept, dropped, round(left * factor))
 
 
 def _correction(reported: int, estimated: int) -> float:

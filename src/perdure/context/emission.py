@@ -75,6 +75,12 @@ def emitted(window: ContextWindow) -> Emitted:
     return Emitted((*summary, *said), bool(summary), skipped)
 
 
+def stays_fresh(window: ContextWindow) -> bool:
+    """Whether usage that is reported from here on is for the context of then."""
+    at = _position(window.entries, window.state.compaction)
+    return _first_undone_after(window, at) == len(window.entries)
+
+
 def shown_entries(window: ContextWindow) -> tuple[Shown, ...]:
     """The entries of `window` that can still be in the context, each with its message.
 
@@ -84,7 +90,7 @@ def shown_entries(window: ContextWindow) -> tuple[Shown, ...]:
     fresh_until = _first_undone_after(window, at)
     replaced = at if retained_messages(window) is not None else 0
     return tuple(
-        Shown(entry, _message_at(entry, is_fresh=at < position < fresh_until))
+        Shown(entry, message_in(entry, is_fresh=at < position < fresh_until))
         for position, entry in enumerate(window.entries)
         if position >= replaced
     )
@@ -134,11 +140,12 @@ def _retained(window: ContextWindow) -> tuple[ContextMessage, ...]:
 
 
 def _pinned(window: ContextWindow) -> tuple[ContextMessage, ...]:
-    found = ((entry, _message_at(entry, is_fresh=False)) for entry in window.pinned)
+    found = ((entry, message_in(entry, is_fresh=False)) for entry in window.pinned)
     return tuple(ContextMessage(message, entry.id) for entry, message in found if message)
 
 
-def _message_at(entry: Entry, *, is_fresh: bool) -> Message | None:
+def message_in(entry: Entry, *, is_fresh: bool) -> Message | None:
+    """What `entry` says in a context; its reported usage only while that `is_fresh`."""
     match readable_body(entry):
         case Message() as message:
             return message if is_fresh else _without_usage(message)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -70,21 +70,66 @@ class _Round(msgspec.Struct, frozen=True):
     results: tuple[_Result | None, ...]
 
 
+class Calls(msgspec.Struct, frozen=True):
+    """The tool calls of messages, as far as what stands behind them depends on those.
+
+    `answered` are the ids of calls that take no result any more, `owed` those of calls to which one
+    may still come. `sent` are the ids that calls are sent under, and `repeats` counts how often
+    one was wanted again.
+    """
+
+    answered: frozenset[str] = frozenset()
+    owed: frozenset[str] = frozenset()
+    sent: frozenset[str] = frozenset()
+    repeats: Mapping[str, int] = {}
+
+    def and_then(self, later: Calls) -> Calls:
+        """The calls of messages, and of others that were paired behind them."""
+        return Calls(
+            answered=(self.answered - later.owed) | later.answered,
+            owed=(self.owed - later.answered) | later.owed,
+            sent=self.sent | later.sent,
+            repeats={**self.repeats, **later.repeats},
+        )
+
+
+NO_CALLS = Calls()
+
+
+class CallIds:
+    """The ids of two sets of calls, without putting them together."""
+
+    def __init__(self, earlier: frozenset[str], later: frozenset[str]) -> None:
+        self._earlier = earlier
+        self._later = later
+
+    def __contains__(self, call_id: object) -> bool:
+        return call_id in self._later or call_id in self._earlier
+
+
+class Paired(msgspec.Struct, frozen=True):
+    """Messages as `repaired` makes them, and the calls in them."""
+
+    messages: tuple[ContextMessage, ...] = ()
+    calls: Calls = Calls()
+
+
 class _CallIds:
     """Hands out ids that every provider accepts, each once; valid ones stay as they are."""
 
-    def __init__(self) -> None:
-        self._used: set[str] = set()
-        self._repeats: dict[str, int] = {}
+    def __init__(self, before: Calls) -> None:
+        self._before = before.sent
+        self.used: set[str] = set()
+        self.repeats: dict[str, int] = dict(before.repeats)
 
     def sendable(self, call_id: str) -> str:
         base = _UNSENDABLE.sub("_", call_id)[:ID_LENGTH] or "call"
         candidate = base
-        while candidate in self._used:
-            self._repeats[base] = self._repeats.get(base, 1) + 1
-            suffix = f"_{self._repeats[base]}"
+        while candidate in self.used or candidate in self._before:
+            self.repeats[base] = self.repeats.get(base, 1) + 1
+            suffix = f"_{self.repeats[base]}"
             candidate = base[: ID_LENGTH - len(suffix)] + suffix
-        self._used.add(candidate)
+        self.used.add(candidate)
         return candidate
 
 
@@ -96,9 +141,28 @@ def repaired(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
     it. Roles ``system`` and ``context`` become the user's words.
     Shape: roles user, assistant and tool; adjacent messages may have the same role.
     """
+    whole = paired(messages)
+    assert whole is not None  # nothing stands before them that a result could belong to
+    return whole.messages
+
+
+def paired(
+    messages: Sequence[ContextMessage],
+    before: Calls = NO_CALLS,
+    *,
+    follower: ContextMessage | None = None,
+) -> Paired | None:
+    """`messages` as `repaired` has them where `before` are the calls of what stands before them.
+
+    `follower` is the message behind them, if there is one yet.
+    Shape: None where one of them is a result that is owed to `before`: what stands there changes.
+    """
     pieces = [piece for each in messages for piece in _pieces(each)]
-    answers = _answers_of(pieces)
-    ids = _CallIds()
+    answers = _answers_of(pieces, before)
+    if answers is None:
+        return None
+    ids = _CallIds(before)
+    behind = None if follower is None else next(_pieces(follower), None)
     sent: list[ContextMessage] = []
     for position, piece in enumerate(pieces):
         match piece:
@@ -108,11 +172,17 @@ def repaired(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
                 if position not in answers.taken:
                     sent.append(_as_words(piece))
             case _Answer():
-                follower = pieces[position + 1] if position + 1 < len(pieces) else None
+                next_piece = pieces[position + 1] if position + 1 < len(pieces) else behind
                 each_round = _round(piece, answers.results.get(position, {}))
-                if not _is_superseded(each_round, follower):
+                if not _is_superseded(each_round, next_piece):
                     sent.extend(_messages_of(each_round, ids))
-    return tuple(sent)
+    calls = Calls(answers.answered, answers.owed, frozenset(ids.used), ids.repeats)
+    return Paired(tuple(sent), calls)
+
+
+def is_sendable(each: ContextMessage) -> bool:
+    """Whether there is anything in `each` that can be sent."""
+    return next(_pieces(each), None) is not None
 
 
 # Taking messages apart ---------------------------------------------------------------------------
@@ -174,32 +244,41 @@ class _Answers(msgspec.Struct, frozen=True):
     """`results`: position of an answer -> number of a call in it -> its result.
 
     `taken`: positions of the results that answer a call, or repeat one that does.
+    `answered` and `owed` are the ids of the calls, as in `Calls`.
     """
 
     results: dict[int, dict[int, _Result]]
     taken: set[int]
+    answered: frozenset[str]
+    owed: frozenset[str]
 
 
-def _answers_of(pieces: Sequence[_Piece]) -> _Answers:
+def _answers_of(pieces: Sequence[_Piece], before: Calls) -> _Answers | None:
     """Each result with the call it belongs to, however far behind it stands.
 
     A result belongs to the newest answer before it that has a call of its id: some models begin
     their ids anew in every answer. The first result of a call counts, later ones are dropped.
     """
     waiting: dict[str, deque[tuple[int, int]]] = {}
-    answers = _Answers({}, set())
+    results: dict[int, dict[int, _Result]] = {}
+    taken: set[int] = set()
     for position, piece in enumerate(pieces):
         if isinstance(piece, _Answer):
             asked: dict[str, deque[tuple[int, int]]] = {}
             for number, call in enumerate(piece.calls):
                 asked.setdefault(call.id, deque()).append((position, number))
             waiting.update(asked)
-        elif isinstance(piece, _Result) and piece.part.call_id in waiting:
-            answers.taken.add(position)
-            if calls := waiting[piece.part.call_id]:
+        elif isinstance(piece, _Result):
+            calls = waiting.get(piece.part.call_id)
+            if calls is None and piece.part.call_id in before.owed:
+                return None
+            if calls is not None or piece.part.call_id in before.answered:
+                taken.add(position)
+            if calls:
                 asker, number = calls.popleft()
-                answers.results.setdefault(asker, {})[number] = piece
-    return answers
+                results.setdefault(asker, {})[number] = piece
+    owed = frozenset(id for id, calls in waiting.items() if calls)
+    return _Answers(results, taken, frozenset(waiting) - owed, owed)
 
 
 def _round(answer: _Answer, results: dict[int, _Result]) -> _Round:

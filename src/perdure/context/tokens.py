@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perdure.models.protocol import ModelRequest
+from perdure.models.protocol import ModelRequest, ToolDeclaration
 from perdure.session.codec import encode
 from perdure.session.messages import (
     MediaPart,
@@ -38,16 +38,24 @@ def estimate_tokens(message: Message, scale: float = 1.0) -> int:
 
     Shape: parts of unknown types count nothing, because they are never sent.
     """
-    unscaled = sum(_unscaled_tokens(part) for part in message.parts)
-    return math.ceil(unscaled * scale)
+    return math.ceil(unscaled_tokens(message) * scale)
+
+
+def unscaled_tokens(message: Message) -> float:
+    """What `estimate_tokens` scales: quarters, so that their sums are exact."""
+    return sum(_unscaled_tokens(part) for part in message.parts)
 
 
 def estimate_request(request: ModelRequest, scale: float = 1.0) -> int:
     """Estimated tokens of all that `request` sends: messages, instructions, declared tools."""
-    system = _byte_length(request.system or "")
-    tools = len(encode([(t.name, t.description, t.parameters) for t in request.tools]))
-    around = math.ceil((system + tools) / BYTES_PER_TOKEN * scale)
+    around = math.ceil(unscaled_around(request.system, request.tools) * scale)
     return around + sum(estimate_tokens(message, scale) for message in request.messages)
+
+
+def unscaled_around(system: str | None, tools: Sequence[ToolDeclaration]) -> float:
+    """What the instructions and the declared tools of a request take, before it is scaled."""
+    declared = len(encode([(t.name, t.description, t.parameters) for t in tools]))
+    return (_byte_length(system or "") + declared) / BYTES_PER_TOKEN
 
 
 def _unscaled_tokens(part: Part) -> float:
@@ -77,14 +85,15 @@ def context_tokens(messages: Sequence[Message], scale: float = 1.0) -> int:
     takes it off the messages it returns.
     """
     for position in range(len(messages) - 1, -1, -1):
-        reported = _reported_tokens(messages[position])
+        reported = reported_tokens(messages[position])
         if reported:
             later = messages[position + 1 :]
             return reported + sum(estimate_tokens(message, scale) for message in later)
     return sum(estimate_tokens(message, scale) for message in messages)
 
 
-def _reported_tokens(message: Message) -> int:
+def reported_tokens(message: Message) -> int:
+    """The usage reported with `message` that counts, 0 without."""
     is_answer = message.role == "assistant" and message.stop_reason not in CUT_SHORT
     return message.usage.total_tokens if is_answer and message.usage else 0
 

@@ -17,7 +17,9 @@ import msgspec
 from perdure.context import prompts
 from perdure.context.emission import ContextMessage
 from perdure.context.pairing import repaired
-from perdure.session.messages import TextPart, user
+from perdure.session.messages import Message, TextPart, user
+
+_OPENING = user(prompts.CONVERSATION_BEGINS)
 
 
 def valid_history(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
@@ -31,17 +33,37 @@ def valid_history(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, .
 
 def alternating(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
     """`messages`, which `repaired` made, with neighbours of one role merged and the user first."""
+    merged = joined(messages)
+    if merged and merged[0].message.role != "user":
+        merged.insert(0, ContextMessage(_OPENING, None))
+    if merged and merged[-1].message.role == "assistant":
+        end = merged[-1]
+        merged[-1] = msgspec.structs.replace(end, message=_without_blank_end(end.message))
+    return tuple(merged)
+
+
+def joined(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
+    """`messages`, neighbours of one role merged.
+
+    Shape: what is joined already may be joined to more, the last of it first.
+    """
     merged: list[ContextMessage] = []
     for each in messages:
         if merged and merged[-1].message.role == each.message.role:
             merged[-1] = _merged(merged[-1], each)
         else:
             merged.append(each)
-    if merged and merged[0].message.role != "user":
-        merged.insert(0, ContextMessage(user(prompts.CONVERSATION_BEGINS), None))
-    if merged and merged[-1].message.role == "assistant":
-        merged[-1] = _without_blank_end(merged[-1])
-    return tuple(merged)
+    return merged
+
+
+def with_valid_ends(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """`messages`, which `joined` made: the user first, and no blank end to the last word."""
+    if messages and messages[0].role != "user":
+        messages = (_OPENING, *messages)
+    if messages and messages[-1].role == "assistant":
+        last = _without_blank_end(messages[-1])
+        messages = messages if last is messages[-1] else (*messages[:-1], last)
+    return messages
 
 
 def _merged(first: ContextMessage, second: ContextMessage) -> ContextMessage:
@@ -54,9 +76,8 @@ def _merged(first: ContextMessage, second: ContextMessage) -> ContextMessage:
     return ContextMessage(message, entry_ids[0], entry_ids[1:])
 
 
-def _without_blank_end(last: ContextMessage) -> ContextMessage:
-    *before, end = last.message.parts
-    if not isinstance(end, TextPart):
+def _without_blank_end(last: Message) -> Message:
+    *before, end = last.parts
+    if not isinstance(end, TextPart) or not end.text[-1:].isspace():
         return last
-    parts = (*before, TextPart(end.text.rstrip()))
-    return msgspec.structs.replace(last, message=msgspec.structs.replace(last.message, parts=parts))
+    return msgspec.structs.replace(last, parts=(*before, TextPart(end.text.rstrip())))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
+from perdure.context.build import History
+from perdure.context.growing.conversation import Conversation, conversation_of
 from perdure.context.pinning import pins_of, with_pins
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
@@ -38,40 +38,44 @@ async def pinned_window(log: LogReading, stream: StreamId, leaf: EntryId | None)
 
 
 class FollowedWindow:
-    """The window of a stream's branch, read once and lengthened by what is appended after that.
+    """The window of a stream's branch as a conversation, read once and then extended.
 
     Whoever holds it hands it every entry that comes after it was read, in order; what could make it
     another window than the longer one has it read again.
     """
 
-    def __init__(self, log: LogReading, stream: StreamId) -> None:
+    def __init__(self, log: LogReading, stream: StreamId, history: History = "full") -> None:
         self._log = log
         self._stream = stream
-        self._window: ContextWindow | None = None
+        self._history: History = history
+        self._conversation: Conversation | None = None
         self._leaf: EntryId | None = None
         self._added: list[Entry] = []
 
-    async def now(self) -> ContextWindow:
-        """The window as it is after all that was handed over.
+    @property
+    def leaf(self) -> EntryId | None:
+        """Where the branch ends after all that was handed over; None also where nobody knows."""
+        return None if self._conversation is None else self._leaf
+
+    async def now(self) -> Conversation:
+        """What the window says after all that was handed over.
 
         Raises: SessionNotFound.
         """
-        window = self._window
-        if window is None:
+        conversation = self._conversation
+        if conversation is not None and self._added:
+            conversation = conversation.extended(self._added)
+        if conversation is None:
             leaf = (await self._log.state(self._stream)).leaf
             window = await pinned_window(self._log, self._stream, leaf)
-        elif self._added:
-            entries = (*window.entries, *self._added)
-            window = msgspec.structs.replace(window, entries=entries, leaf=self._leaf)
-        # With pins, a later result may belong to a call that is pinned.
-        self._window = None if window.pins else window
-        self._leaf, self._added = window.leaf, []
-        return window
+            conversation = conversation_of(window, self._history)
+        self._conversation, self._leaf, self._added = conversation, conversation.leaf, []
+        return conversation
 
     def follow(self, entries: Iterable[Entry]) -> None:
         """Take in `entries`, the next ones of the stream."""
         for entry in entries:
-            if self._window is None:
+            if self._conversation is None:
                 return
             if entry.lane == "tree":
                 is_next = entry.parent_id == self._leaf and entry.kind in _LENGTHENING
@@ -81,4 +85,4 @@ class FollowedWindow:
             else:
                 is_next = entry.kind not in _TURNING
             if not is_next:
-                self._window, self._added = None, []
+                self._conversation, self._added = None, []

@@ -9,7 +9,7 @@ can read (see `invalid_json`) and the history stays valid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Literal
 
 import msgspec
@@ -50,7 +50,7 @@ def call_ids(messages: Iterable[Message]) -> frozenset[str]:
     return frozenset(call.id for message in messages for call in message.tool_calls)
 
 
-def answer_of(deltas: Iterable[Delta], model: str, taken_ids: Collection[str] = ()) -> Message:
+def answer_of(deltas: Iterable[Delta], model: str, taken_ids: Container[str] = ()) -> Message:
     """The message that `deltas` make.
 
     Raises: as `AnswerBuilder.finished`.
@@ -123,9 +123,10 @@ class AnswerBuilder:
     says that some of the answer has come, be it only the start of a tool call.
     """
 
-    def __init__(self, model: str, taken_ids: Collection[str] = ()) -> None:
+    def __init__(self, model: str, taken_ids: Container[str] = ()) -> None:
         self._model = model
-        self._taken = set(taken_ids)
+        self._taken = taken_ids
+        self._own: set[str] = set()
         self._parts: list[_Words | _Call] = []
         self._calls: dict[int, _Call] = {}
         self._end: Finished | None = None
@@ -206,10 +207,10 @@ class AnswerBuilder:
 
     def _distinct(self, call_id: str) -> str:
         free, number = call_id, 1
-        while free in self._taken:
+        while free in self._own or free in self._taken:
             number += 1
             free = f"{call_id}-{number}"
-        self._taken.add(free)
+        self._own.add(free)
         return free
 
     def _made(self, call_part: _CallMaker) -> tuple[Part, ...]:

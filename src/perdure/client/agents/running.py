@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast, get_args
 
 import msgspec
@@ -15,15 +16,16 @@ from perdure.context.branch_summary import (
     branch_summary_request,
     branch_summary_text,
 )
-from perdure.context.build import build_context
-from perdure.context.tokens import estimate_request
+from perdure.context.growing.conversation import Conversation, conversation_of
+from perdure.context.growing.prompt import prompt_of
+from perdure.context.tokens import estimate_request, unscaled_around
 from perdure.engine.branching import branch_told, entries_left
 from perdure.engine.turns.config import Budget, Judge, Limits, Link, ToolFacts, TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.inputs import Begin, CallFailed, NothingToSummarise, Summarised
 from perdure.engine.turns.leading import Leadership, leading
 from perdure.engine.turns.performing.summarising import summarised, tell_compacted
-from perdure.engine.turns.recovery import Recollection, carried, lost, open_turn
+from perdure.engine.turns.recovery import Recollection, Standing, carried, lost, open_turn
 from perdure.engine.turns.rules.spending import (
     SummaryOutcome,
     answer_usage,
@@ -39,7 +41,7 @@ from perdure.models.prices import Cost
 from perdure.models.protocol import ModelRequest, ThinkingLevel, ToolDeclaration
 from perdure.session.codec import body_of, new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
-from perdure.session.fold import ContextWindow
+from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId
 from perdure.session.kinds import BranchSummary, ModelChange, ThinkingChange
 from perdure.session.ledger import CompactingReason, ModelCalled, ModelFinished, Spending
@@ -72,7 +74,8 @@ class Running:
         self._stream = environment.stream
         self._system_prompt = system_prompt
         self._terms = terms
-        self._known = Recollection(environment.store, environment.stream)
+        self._known = Recollection(environment.store, environment.stream, agent.history)
+        self._settings = _settings(agent, environment, system_prompt)
 
     async def new_turn(
         self, message: Message, contents: tuple[bytes, ...], signals: Signals
@@ -82,26 +85,22 @@ class Running:
         Raises: LeaseHeld; TurnOpen when an interrupted turn has to be resumed first; LeaseLost.
         """
         async with leading(self.environment.claim) as leadership:
-            state = await self._ready(leadership)
-            signals.begins_after(state.head)
-            so_far = await self._known.so_far(state.head)
-            window = await self._known.branch.now()
-            now = self.environment.clock.now_ms()
-            parked = {name: until for name, until in so_far.parked.items() if until > now}
-            begin = Begin(
-                message,
-                state.info.turns + 1,
-                state.leaf,
-                self._tokens_before(so_far, window),
-                so_far.spent,
-                so_far.limit_microcents,
-                {**parked, **self.environment.cooldowns.open_at(now)},
-                tuple(sorted(so_far.granted)),
-                contents,
-            )
-            runner = self._runner(leadership, window, signals)
-            self._known.left = await runner.run(TurnState(self._stream, state.head), begin)
-            return self._known.left
+            standing = self._known.standing
+            while True:
+                # Where it stood after the last turn is right unless somebody else has appended.
+                at = standing or await self._standing(leadership)
+                so_far = await self._known.so_far(at.head)
+                conversation = await self._known.branch.now()
+                begin = self._begin(at, so_far, conversation, message, contents)
+                runner = self._runner(leadership, conversation, signals)
+                try:
+                    state = await runner.begin(TurnState(self._stream, at.head), begin)
+                except HeadConflict:
+                    standing = None
+                    continue
+                signals.begins_after(at.head)
+                self._known.left = await runner.run(state, begin)
+                return self._known.left
 
     async def lost_turn(self, signals: Signals) -> TurnState:
         """Go on with the turn whose process is gone.
@@ -114,9 +113,9 @@ class Running:
                 raise InvalidTransition("idle", "recover")
             signals.begins_after(turn.turn_seq - 1)
             self._known.forget()
-            window = await self._known.branch.now()
+            conversation = await self._known.branch.now()
             happened = await lost(self.environment.store, turn)
-            return await self._runner(leadership, window, signals).run(turn, happened)
+            return await self._runner(leadership, conversation, signals).run(turn, happened)
 
     async def compact(self, focus: str | None) -> Entry | None:
         """Summarise what can leave the context now; None when nothing can.
@@ -125,8 +124,8 @@ class Running:
         """
         async with leading(self.environment.claim) as leadership:
             window = await self._window(await self._ready(leadership))
-            config = self._config(window)
-            tokens = self._context_tokens(window)
+            config = self._config(window.state)
+            tokens = self._context_tokens(conversation_of(window, self.agent.history))
             intent, spent = await self._summary_called(leadership, config, tokens, "manual")
             outcome = await summarised(
                 self.environment, config.model, config.compaction, "manual", focus
@@ -149,7 +148,7 @@ class Running:
         """
         async with leading(self.environment.claim) as leadership:
             state = await self._ready(leadership)
-            config = self._config(await self._window(state))
+            config = self._config((await self._window(state)).state)
             entries = await entries_left(self.environment.store, self._stream, state.leaf, target)
             request = _branch_request(self.environment, entries, config, focus)
             if request is None:
@@ -224,23 +223,46 @@ class Running:
             raise TurnFailed(overrun_text(config.model, spent, overrun), "budget_exceeded")
         return (await self._append(leadership.lease, new_side(called)))[0], spent
 
-    def _tokens_before(self, so_far: TurnState, window: ContextWindow) -> int:
+    async def _standing(self, leadership: Leadership) -> Standing:
+        state = await self._ready(leadership)
+        return Standing(state.head, state.leaf, state.info.turns)
+
+    def _begin(
+        self,
+        at: Standing,
+        so_far: TurnState,
+        conversation: Conversation,
+        message: Message,
+        contents: tuple[bytes, ...],
+    ) -> Begin:
+        now = self.environment.clock.now_ms()
+        parked = {name: until for name, until in so_far.parked.items() if until > now}
+        return Begin(
+            message,
+            at.turns + 1,
+            at.leaf,
+            self._tokens_before(so_far, conversation),
+            so_far.spent,
+            so_far.limit_microcents,
+            {**parked, **self.environment.cooldowns.open_at(now)},
+            tuple(sorted(so_far.granted)),
+            contents,
+        )
+
+    def _tokens_before(self, so_far: TurnState, conversation: Conversation) -> int:
         """As `_context_tokens`, but where the last turn left it nothing is looked at again."""
         is_known = so_far.finished is not None and self.agent.history == "full"
         if is_known and so_far.context_tokens is not None:
             return so_far.context_tokens
-        return self._context_tokens(window)
+        return self._context_tokens(conversation)
 
-    def _context_tokens(self, window: ContextWindow) -> int:
+    def _context_tokens(self, conversation: Conversation) -> int:
         """About how large a request is without new words, instructions and tools included."""
-        model = _model(window, self.agent.model)
-        scale = self.environment.scales.of(model)
-        context = build_context(window, scale=scale, history=self.agent.history, model=model)
-        if any(item.message.usage is not None for item in context.messages):
-            return context.tokens  # it was counted with everything around it
-        declared = tuple(ToolDeclaration(*d) for d in self.environment.tools.declarations())
-        around = ModelRequest(model, (), self._system_prompt, declared)
-        return context.tokens + estimate_request(around, scale)
+        scale = self.environment.scales.of(_model(conversation.state, self.agent.model))
+        prompt = prompt_of(conversation, scale=scale)
+        if prompt.is_counted:
+            return prompt.tokens  # it was counted with everything around it
+        return prompt.tokens + math.ceil(self._settings.size * scale)
 
     async def _ready(self, leadership: Leadership) -> StreamState:
         """The session's state, open for a turn; one that had ended is opened again."""
@@ -253,28 +275,23 @@ class Running:
         return await self.environment.store.state(self._stream)
 
     def _runner(
-        self, leadership: Leadership, window: ContextWindow, signals: Signals
+        self, leadership: Leadership, conversation: Conversation, signals: Signals
     ) -> TurnRunner:
-        settings = RequestSettings(
-            system=self._system_prompt,
-            thinking_level=_thinking_level(window, self.agent.thinking_level),
-            max_output_tokens=self.agent.max_output_tokens,
-            temperature=self.agent.temperature,
-            history=self.agent.history,
-        )
+        state = conversation.state
+        level = _thinking_level(state, self.agent.thinking_level)
         return TurnRunner(
             self.environment,
             leadership,
-            self._config(window),
-            settings,
+            self._config(state),
+            replace(self._settings, thinking_level=level),
             signals.stopping,
             branch=self._known.branch,
             companion=signals.companion,
         )
 
-    def _config(self, window: ContextWindow) -> TurnConfig:
+    def _config(self, state: BranchState) -> TurnConfig:
         agent = self.agent
-        model = _model(window, agent.model)
+        model = _model(state, agent.model)
         facts = {
             spec.name: ToolFacts(spec.effect, spec.on_unknown)
             for spec in self.environment.tools.tools
@@ -340,15 +357,26 @@ def _closing(outcome: SummaryOutcome, config: TurnConfig, spent: Spending) -> Mo
     return msgspec.structs.replace(closing, model=config.model, spent=after, agent=config.agent)
 
 
-def _model(window: ContextWindow, default: str) -> str:
+def _settings(agent: Agent, environment: Environment, system: str | None) -> RequestSettings:
+    declared = tuple(ToolDeclaration(*tool) for tool in environment.tools.declarations())
+    return RequestSettings(
+        system=system,
+        tools=declared,
+        size=unscaled_around(system, declared),
+        max_output_tokens=agent.max_output_tokens,
+        temperature=agent.temperature,
+    )
+
+
+def _model(state: BranchState, default: str) -> str:
     """The model the branch was last switched to, else the agent's."""
-    change = window.state.model_change
+    change = state.model_change
     body = body_of(change) if change is not None else None
     return body.model if isinstance(body, ModelChange) else default
 
 
-def _thinking_level(window: ContextWindow, default: ThinkingLevel) -> ThinkingLevel:
-    change = window.state.thinking_change
+def _thinking_level(state: BranchState, default: ThinkingLevel) -> ThinkingLevel:
+    change = state.thinking_change
     body = body_of(change) if change is not None else None
     if isinstance(body, ThinkingChange) and body.level in get_args(ThinkingLevel):
         return cast("ThinkingLevel", body.level)

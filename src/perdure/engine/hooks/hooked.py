@@ -59,14 +59,15 @@ class HookedModels:
             for delta in _deltas_of(answer):
                 yield delta
             return
-        builder = AnswerBuilder(request.model, call_ids(request.messages))
-        has_observers = self._hooks.has("after_model_call")
+        builder = None
+        if self._hooks.has("after_model_call"):
+            builder = AnswerBuilder(request.model, call_ids(request.messages))
         async with aclosing(_generator(self._models.stream(request))) as deltas:
             async for delta in deltas:
-                if has_observers:
+                if builder is not None:
                     builder.add(delta)
                 yield delta
-        if has_observers:
+        if builder is not None:
             message = builder.finished()
             await self._hooks.tell(AfterModelCall(self._session_id, request, message))
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from perdure.context.build import History
-from perdure.context.tokens import corrected_scale, estimate_request
+from perdure.context.tokens import corrected_scale
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.leading import Claim
 from perdure.engine.turns.observing import SILENCE, Observer
 from perdure.events.bus import LiveBus
-from perdure.models.protocol import ModelClient, ModelRequest, ThinkingLevel
+from perdure.models.protocol import ModelClient, ThinkingLevel, ToolDeclaration
 from perdure.secrets.vault import Vault
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import StreamId
@@ -38,12 +38,14 @@ class Scales:
         """The factor for `model`; 1 before it has reported any usage."""
         return self._scales.get(model, 1.0)
 
-    def learn(self, request: ModelRequest, usage: Usage) -> None:
-        """Take in what the provider counted for `request`."""
-        scale = self.of(request.model)
+    def learn(self, model: str, size: float, usage: Usage) -> None:
+        """Take in what the provider counted for a request of `size`.
+
+        Units: `size` in tokens, as estimated without any correction.
+        """
+        scale = self.of(model)
         reported = usage.total_tokens - usage.output_tokens
-        estimated = estimate_request(request, scale)
-        self._scales[request.model] = corrected_scale(scale, estimated, reported)
+        self._scales[model] = corrected_scale(scale, math.ceil(size * scale), reported)
 
 
 class Cooldowns:
@@ -136,10 +138,15 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
-    """What every request of the session has in common besides its messages."""
+    """What every request of the session has in common besides its messages.
+
+    Units: `size` is what the instructions and the tools take, in tokens, estimated without any
+    correction.
+    """
 
     system: str | None = None
+    tools: tuple[ToolDeclaration, ...] = ()
+    size: float = 0.0
     thinking_level: ThinkingLevel = "off"
     max_output_tokens: int | None = None
     temperature: float | None = None
-    history: History = "full"

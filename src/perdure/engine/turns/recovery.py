@@ -6,6 +6,9 @@ newest turn is all that is read, however long the log is.
 
 from __future__ import annotations
 
+import msgspec
+
+from perdure.context.build import History
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.inputs import Aborted, Lost
 from perdure.engine.turns.leading import Claim, leading
@@ -14,7 +17,7 @@ from perdure.engine.turns.state import Phase, TurnState, fold
 from perdure.engine.windows import FollowedWindow
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
-from perdure.session.ids import StreamId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import Message, decode_message
 from perdure.session.notes import AgentBound, SessionStarted
@@ -65,32 +68,52 @@ async def carried(store: LogReading, stream: StreamId, head: int) -> TurnState:
     return fold(TurnState(stream=stream, head=before), tail)
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """Where a session stands in which a turn may begin: no turn is open, and it has not ended."""
+
+    head: int
+    leaf: EntryId | None
+    turns: int
+
+
 class Recollection:
-    """What the owner of a session's turns remembers from one to the next, so as not to read it.
+    """What the owner of a session's turns remembers from one to the next, so as not to read it."""
 
-    It counts while nobody else has appended; what is asked of it after that is read anew.
-    """
-
-    def __init__(self, store: LogReading, stream: StreamId) -> None:
+    def __init__(self, store: LogReading, stream: StreamId, history: History = "full") -> None:
         self._store = store
         self._stream = stream
-        self.branch = FollowedWindow(store, stream)
+        self._history: History = history
+        self.branch = FollowedWindow(store, stream, history)
         self.left: TurnState | None = None
+
+    @property
+    def standing(self) -> Standing | None:
+        """Where the session stands if nobody else has appended; None where that is not known."""
+        left, leaf = self.left, self.branch.leaf
+        if left is None or left.finished is None or left.ends_session or leaf is None:
+            return None
+        return Standing(left.head, leaf, left.number)
 
     async def so_far(self, head: int) -> TurnState:
         """The state that the log up to `head`, its last entry, leads to, for a new turn.
 
+        Of what others have appended since the last turn only that is read.
         Raises: SessionNotFound.
         """
-        if self.left is not None and self.left.head == head:
-            return self.left
-        self.forget()
-        return await carried(self._store, self._stream, head)
+        left = self.left
+        if left is None or not 0 <= head - left.head <= _PAGE:
+            self.forget()
+            return await carried(self._store, self._stream, head)
+        if left.head < head:
+            added = await self._store.entries(self._stream, left.head, head - left.head)
+            self.branch.follow(added)
+            left = self.left = fold(left, added)
+        return left
 
     def forget(self) -> None:
         """Read everything anew from now on."""
         self.left = None
-        self.branch = FollowedWindow(self._store, self._stream)
+        self.branch = FollowedWindow(self._store, self._stream, self._history)
 
 
 def _start_in(page: list[Entry]) -> int | None:

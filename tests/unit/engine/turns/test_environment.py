@@ -38,9 +38,11 @@ def test_a_claim_is_made_under_the_owners_name_and_term() -> None:
 def test_estimates_are_corrected_by_what_providers_report() -> None:
     scales = Scales()
     request = ModelRequest("p:m", (user("x" * 4000),))
-    before = estimate_request(request, scales.of("p:m"))
+    before, unscaled = estimate_request(request, scales.of("p:m")), estimate_request(request)
     for _ in range(20):
-        scales.learn(request, Usage(input_tokens=1500, cache_read_tokens=500, output_tokens=999))
+        scales.learn(
+            "p:m", unscaled, Usage(input_tokens=1500, cache_read_tokens=500, output_tokens=999)
+        )
     after = estimate_request(request, scales.of("p:m"))
     assert abs(after - 2000) < abs(before - 2000) / 10
     assert scales.of("another") == 1.0

@@ -8,7 +8,14 @@ import pytest
 
 from perdure.client.agents.chat import Chat
 from perdure.engine.turns.leading import Claim
-from perdure.engine.turns.recovery import Recollection, carried, give_up, lost, open_turn
+from perdure.engine.turns.recovery import (
+    Recollection,
+    Standing,
+    carried,
+    give_up,
+    lost,
+    open_turn,
+)
 from perdure.engine.turns.state import Phase
 from perdure.errors import LeaseHeld, SessionNotFound
 from perdure.models.scenario import Hang
@@ -144,7 +151,7 @@ async def test_a_log_whose_turns_do_not_say_what_was_spent_is_added_up() -> None
     assert (await carried(stage.memory, S, head)).spent == Spending(3)
 
 
-async def test_what_is_remembered_counts_until_somebody_else_appends() -> None:
+async def test_of_what_others_appended_since_the_last_turn_only_that_is_read() -> None:
     stage = Stage(says("one"), says("two"))
     chat = await stage.chat()
     await chat.send("hi")
@@ -152,9 +159,37 @@ async def test_what_is_remembered_counts_until_somebody_else_appends() -> None:
     known = Recollection(stage.memory, chat.session.id)
     read = await known.so_far(state.head)
     known.left, branch = read, known.branch
+    await branch.now()
     assert await known.so_far(state.head) is read
+    added = await chat.session.append(user("from elsewhere"))
+    after = await known.so_far(state.head + 1)
+    assert after == await carried(stage.memory, S, state.head + 1)
+    assert known.left is after
     assert known.branch is branch
-    await chat.session.append(user("from elsewhere"))
-    assert (await known.so_far(state.head + 1)).head == state.head + 1
+    assert branch.leaf == added.id
+
+
+async def test_when_others_have_appended_much_everything_is_read_anew() -> None:
+    stage = Stage(says("one"))
+    chat = await stage.chat()
+    await chat.send("hi")
+    state = await stage.memory.state(chat.id)
+    known = Recollection(stage.memory, chat.session.id)
+    known.left, branch = await known.so_far(state.head), known.branch
+    await chat.session.append_many([user(str(n)) for n in range(100)])
+    assert (await known.so_far(state.head + 100)).head == state.head + 100
     assert known.left is None
     assert known.branch is not branch
+
+
+async def test_where_a_session_stands_is_known_once_a_turn_of_it_is_over() -> None:
+    stage = Stage(says("one"))
+    chat = await stage.chat()
+    await chat.send("hi")
+    state = await stage.memory.state(chat.id)
+    known = Recollection(stage.memory, chat.session.id)
+    assert known.standing is None
+    known.left = await known.so_far(state.head)
+    assert known.standing is None
+    await known.branch.now()
+    assert known.standing == Standing(state.head, state.leaf, 1)

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
 import msgspec
 
-from perdure.context.build import Context, build_context
+from perdure.context.growing.prompt import Prompt, prompt_of
 from perdure.engine.turns.config import Link, TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.inputs import Answered, CallFailed
@@ -24,11 +24,10 @@ from perdure.models.protocol import (
     ModelRequest,
     TextDelta,
     ThinkingDelta,
-    ToolDeclaration,
 )
-from perdure.models.stream import AnswerBuilder, call_ids
+from perdure.models.stream import AnswerBuilder
 from perdure.session.codec import encode
-from perdure.session.messages import MediaPart, Message, ToolResultPart, Usage
+from perdure.session.messages import Message, Usage
 
 _log = logging.getLogger(__name__)
 
@@ -81,13 +80,13 @@ class AnswerCall:
 
         Raises: LeaseLost when the session was taken over while it streamed.
         """
-        context = await self._context()
+        prompt = await self._prompt()
         try:
-            request = await self._request(context)
+            request = await self._request(prompt)
         except MediaMissing as error:
             return self._failed(error)
-        self._request_tokens = self._call.tokens_estimated or context.tokens
-        self._builder = AnswerBuilder(request.model, call_ids(request.messages))
+        self._request_tokens = self._call.tokens_estimated or prompt.tokens
+        self._builder = AnswerBuilder(request.model, prompt.call_ids)
         try:
             async with streaming(self._environment, request) as deltas:
                 async for delta in deltas:
@@ -102,10 +101,11 @@ class AnswerCall:
             reason = f"its client failed ({type(error).__name__})"
             return self._failed(ModelError(request.model, reason))
         if message.usage is not None:
-            self._environment.scales.learn(request, message.usage)
+            size = prompt.size + self._settings.size
+            self._environment.scales.learn(request.model, size, message.usage)
         usage, is_estimated = self.usage(message)
         message = msgspec.structs.replace(message, usage=usage)
-        return Answered(message, context.dropped, len(context.messages), is_estimated)
+        return Answered(message, prompt.dropped, len(prompt.messages), is_estimated)
 
     def usage(self, arrived: Message | None) -> tuple[Usage | None, bool]:
         """What the call has taken when `arrived` has come, with its price; whether by estimate.
@@ -149,33 +149,26 @@ class AnswerCall:
         partial = self._builder.partial() if self._builder is not None else None
         return partial if partial is not None and partial.parts else None
 
-    async def _context(self) -> Context:
-        environment = self._environment
-        window = await self._branch.now()
-        model = self._call.model
-        return build_context(
-            window,
+    async def _prompt(self) -> Prompt:
+        return prompt_of(
+            await self._branch.now(),
             budget_tokens=_budget(self._config.link(self._call.link), self._settings),
-            scale=environment.scales.of(model),
-            history=self._settings.history,
-            model=model,
+            scale=self._environment.scales.of(self._call.model),
         )
 
-    async def _request(self, context: Context) -> ModelRequest:
-        messages = tuple(item.message for item in context.messages)
+    async def _request(self, prompt: Prompt) -> ModelRequest:
         return ModelRequest(
             model=self._call.model,
-            messages=messages,
+            messages=prompt.messages,
             system=self._settings.system,
-            tools=tuple(ToolDeclaration(*tool) for tool in self._environment.tools.declarations()),
+            tools=self._settings.tools,
             thinking_level=self._settings.thinking_level,
             max_output_tokens=self._settings.max_output_tokens,
             temperature=self._settings.temperature,
-            media=await self._media(messages),
+            media=await self._media(prompt.handles),
         )
 
-    async def _media(self, messages: tuple[Message, ...]) -> Mapping[str, bytes]:
-        handles = {part.handle for message in messages for part in _media_in(message)}
+    async def _media(self, handles: frozenset[str]) -> Mapping[str, bytes]:
         found: dict[str, bytes] = {}
         for handle in sorted(handles):
             digest = handle.removeprefix("media://")
@@ -228,13 +221,3 @@ def _budget(link: Link, settings: RequestSettings) -> int | None:
         return None
     reserved = settings.max_output_tokens or link.window_tokens // 10
     return max(link.window_tokens - reserved, link.window_tokens // 2)
-
-
-def _media_in(message: Message) -> list[MediaPart]:
-    found: list[MediaPart] = []
-    for part in message.parts:
-        if isinstance(part, MediaPart):
-            found.append(part)
-        elif isinstance(part, ToolResultPart):
-            found.extend(part.media)
-    return found

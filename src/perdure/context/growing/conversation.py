@@ -1,0 +1,111 @@
+"""What a window says, so kept that an entry appended to its branch costs what that entry holds.
+
+A `Conversation` is a value: it is extended, never changed. What makes the window another one than
+the longer one (the leaf moved, a compaction, one taken back, a pin) is not for `extended`: a new
+conversation is begun then. `build_context` is the definition; whatever the course of entries, the
+prompt of a conversation holds what the context of its window does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.context.build import History, end_of_turns, texts_in
+from perdure.context.emission import ContextMessage, emitted, message_in, stays_fresh
+from perdure.context.growing.settled import Settled
+from perdure.context.pairing import Paired, is_sendable, paired
+from perdure.session.entries import Entry
+from perdure.session.fold import BranchState, ContextWindow
+from perdure.session.ids import EntryId
+from perdure.session.messages import ToolResultPart
+
+MOST_OPEN = 8
+"""Messages that are looked at anew for every request, before some of them are settled."""
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """What a window says: what of it is `settled`, and what is still `open`.
+
+    `tail` is `open`, paired behind what is settled. `leaf` is where the branch ends, `state` what
+    it has inherited there. `is_fresh` says that usage reported from now on counts. `pins` and
+    `pinned` are the window's.
+    """
+
+    leaf: EntryId | None
+    state: BranchState
+    history: History = "full"
+    has_summary: bool = False
+    is_fresh: bool = True
+    pins: frozenset[EntryId] = frozenset()
+    pinned: tuple[Entry, ...] = ()
+    settled: Settled = Settled()
+    open: tuple[ContextMessage, ...] = ()
+    tail: Paired = Paired()
+
+    def extended(self, entries: Sequence[Entry]) -> Conversation | None:
+        """This, and `entries`, which follow its leaf and change nothing but by what they say.
+
+        None where one of them may belong to what is pinned.
+        """
+        added: list[ContextMessage] = []
+        for entry in entries:
+            message = message_in(entry, is_fresh=self.is_fresh)
+            if message is None:
+                continue
+            if self.pins and any(isinstance(part, ToolResultPart) for part in message.parts):
+                return None
+            added.append(ContextMessage(message, entry.id))
+        leaf = entries[-1].id if entries else self.leaf
+        return _with(msgspec.structs.replace(self, leaf=leaf), added)
+
+
+def conversation_of(window: ContextWindow, history: History = "full") -> Conversation:
+    """What `window` says; with `history` "text_only" as `build_context` has it then."""
+    said = emitted(window)
+    empty = Conversation(
+        leaf=window.leaf,
+        state=window.state,
+        history=history,
+        has_summary=said.has_summary,
+        is_fresh=stays_fresh(window),
+        pins=window.pins,
+        pinned=window.pinned,
+    )
+    return _with(empty, said.messages)
+
+
+def _with(conversation: Conversation, added: Sequence[ContextMessage]) -> Conversation:
+    """`conversation` and the messages `added` after it."""
+    whole = (*conversation.open, *added)
+    settling = _settled_texts if conversation.history == "text_only" else _settled_with
+    for settled, open_ in (settling(conversation.settled, whole), (conversation.settled, whole)):
+        tail = paired(open_, settled.calls)
+        if tail is not None:
+            return msgspec.structs.replace(conversation, settled=settled, open=open_, tail=tail)
+    # The result of a call that is settled: its round becomes another, and ids after it may.
+    anew = msgspec.structs.replace(conversation, settled=Settled(), open=())
+    return _with(anew, (*conversation.settled.said, *whole))
+
+
+_Settling = tuple[Settled, tuple[ContextMessage, ...]]
+"""What is settled, and what is left open."""
+
+
+def _settled_with(settled: Settled, open_: tuple[ContextMessage, ...]) -> _Settling:
+    if len(open_) <= MOST_OPEN:
+        return settled, open_
+    # What comes next is about the newest of them, nearly always.
+    places = range(len(open_) - 1, 0, -1)
+    cut = next((n for n in places if open_[n].message.role != "tool" and is_sendable(open_[n])), 0)
+    more = paired(open_[:cut], settled.calls, follower=open_[cut])
+    return (settled, open_) if more is None else (settled.with_more(open_[:cut], more), open_[cut:])
+
+
+def _settled_texts(settled: Settled, open_: tuple[ContextMessage, ...]) -> _Settling:
+    over = end_of_turns(open_)
+    more = paired(texts_in(open_[:over]), settled.calls)
+    if not over or more is None:
+        return settled, open_
+    return settled.with_more(open_[:over], more), open_[over:]

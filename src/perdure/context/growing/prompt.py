@@ -1,0 +1,107 @@
+"""What of a conversation is sent: all of it, or what fits a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+import msgspec
+
+from perdure.context.build import leading, trimmed
+from perdure.context.emission import ContextMessage
+from perdure.context.growing.conversation import Conversation
+from perdure.context.growing.settled import (
+    Settled,
+    handles_in,
+    newest_reported,
+    scaled,
+    sizes_of,
+)
+from perdure.context.pairing import CallIds
+from perdure.context.validity import alternating, joined, with_valid_ends
+from perdure.session.messages import Message
+
+_MARGIN = 1 + 1e-9
+"""What is left of a budget where estimates are added up in another order."""
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """The messages of a request.
+
+    Shape: `messages`, `tokens` and `dropped` are as those of a `Context`; `call_ids` holds the ids
+    of all calls in them, `handles` are those of all media. `is_counted`: some of `tokens` was
+    reported by a provider, who counted what is around the messages too.
+    Units: `size` is what the messages take, in tokens, unscaled.
+    """
+
+    messages: tuple[Message, ...]
+    tokens: int
+    dropped: int
+    size: float
+    call_ids: Container[str]
+    handles: frozenset[str]
+    is_counted: bool
+
+
+def prompt_of(
+    conversation: Conversation, *, budget_tokens: int | None = None, scale: float = 1.0
+) -> Prompt:
+    """What of `conversation` is sent; costs little more than what is still open of it.
+
+    Where it does not fit it is trimmed, as by `build_context`.
+    Units: `budget_tokens` tokens, as `scale` estimates them.
+    """
+    settled, tail = conversation.settled, conversation.tail.messages
+    sizes = sizes_of(tail)
+    at, reported = newest_reported(tail)
+    tokens = _tokens(settled, sizes, at, reported, scale)
+    size = settled.size + sum(sizes)
+    # Each message's estimate is rounded up.
+    most = max(size * scale + len(settled.sizes) + len(sizes), tokens) * _MARGIN
+    is_counted = bool(reported or settled.reported)
+    if budget_tokens is not None and most > budget_tokens:
+        return _trimmed(conversation, (*settled.sizes, *sizes), tokens, budget_tokens, scale)
+    together = joined(settled.before(tail))
+    return Prompt(
+        messages=with_valid_ends((*settled.messages, *(each.message for each in together))),
+        tokens=tokens,
+        dropped=0,
+        size=size,
+        call_ids=_ids(conversation),
+        handles=settled.handles | handles_in(each.message for each in tail),
+        is_counted=is_counted,
+    )
+
+
+def _tokens(settled: Settled, sizes: Sequence[float], at: int, reported: int, scale: float) -> int:
+    """The newest reported usage, and estimates for what stands behind it."""
+    if at >= 0:
+        return reported + scaled(sizes[at + 1 :], scale)
+    unreported = settled.sizes[settled.reported_at + 1 :]
+    return settled.reported + scaled(unreported, scale) + scaled(sizes, scale)
+
+
+def _trimmed(
+    conversation: Conversation,
+    sizes: Sequence[float],
+    tokens: int,
+    budget_tokens: int,
+    scale: float,
+) -> Prompt:
+    messages = (*conversation.settled.paired, *conversation.tail.messages)
+    estimates = [scaled((size,), scale) for size in sizes]
+    first = leading(messages, conversation.pinned, has_summary=conversation.has_summary)
+    trim = trimmed(messages, estimates, tokens, budget_tokens, pinned=first, pins=conversation.pins)
+    kept: tuple[ContextMessage, ...] = alternating(trim.messages)
+    return Prompt(
+        messages=tuple(each.message for each in kept),
+        tokens=trim.tokens,
+        dropped=trim.dropped,
+        size=sum(sizes_of(kept)),
+        call_ids=_ids(conversation),
+        handles=handles_in(each.message for each in kept),
+        is_counted=True,
+    )
+
+
+def _ids(conversation: Conversation) -> Container[str]:
+    return CallIds(conversation.settled.calls.sent, conversation.tail.calls.sent)

@@ -1,0 +1,28 @@
+"""Whether a window that was followed says what the one says that would be read now."""
+
+from __future__ import annotations
+
+from perdure.context.growing.conversation import conversation_of
+from perdure.context.growing.prompt import Prompt, prompt_of
+from perdure.engine.windows import FollowedWindow, pinned_window
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import LogReading
+
+
+async def assert_followed(
+    followed: FollowedWindow, log: LogReading, stream: StreamId, budget_tokens: int = 5
+) -> None:
+    """`followed` is where `stream` stands, and whole or trimmed it says the same."""
+    leaf = (await log.state(stream)).leaf
+    window = await pinned_window(log, stream, leaf)
+    read, found = conversation_of(window), await followed.now()
+    for budget in (None, budget_tokens):
+        asked = prompt_of(read, budget_tokens=budget)
+        assert facts(prompt_of(found, budget_tokens=budget)) == facts(asked)
+    assert (found.leaf, found.state, found.pins) == (window.leaf, window.state, window.pins)
+    assert followed.leaf == window.leaf
+
+
+def facts(prompt: Prompt) -> tuple[object, ...]:
+    """What a request is made of."""
+    return (prompt.messages, prompt.tokens, prompt.dropped, prompt.size, prompt.handles)

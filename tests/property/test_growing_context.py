@@ -1,0 +1,85 @@
+"""A conversation that was extended entry by entry is sent as the window it stands for would be."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.context.build import History, build_context
+from perdure.context.growing.conversation import Conversation, conversation_of
+from perdure.context.growing.prompt import prompt_of
+from perdure.context.pinning import with_pins
+from perdure.models.stream import call_ids
+from perdure.session.entries import Entry
+from perdure.session.fold import ContextWindow
+from perdure.session.ids import EntryId
+from perdure.session.kinds import MESSAGE, Custom, CustomMessage
+from perdure.session.messages import Message
+from tests.fakes.random_logs import messages, random_logs
+from tests.fakes.tree_log import TreeLog
+
+LENGTHENING = (MESSAGE, Custom.kind, CustomMessage.kind)
+HISTORIES: list[History] = ["full", "full", "text_only"]
+
+histories = st.sampled_from(HISTORIES)
+scales = st.sampled_from([0.25, 1.0, 1.37, 4.0])
+budgets = st.none() | st.integers(-5, 1_500)
+pins_of_logs = st.lists(st.integers(0, 40), max_size=3)
+
+
+def assert_same(
+    conversation: Conversation, window: ContextWindow, budget: int | None, scale: float
+) -> None:
+    history = conversation.history
+    asked = build_context(window, budget_tokens=budget, scale=scale, history=history)
+    prompt = prompt_of(conversation, budget_tokens=budget, scale=scale)
+    said = tuple(each.message for each in asked.messages)
+    assert prompt.messages == said
+    assert (prompt.tokens, prompt.dropped) == (asked.tokens, asked.dropped)
+    assert all(call_id in prompt.call_ids for call_id in call_ids(said))
+    assert conversation.leaf == window.leaf
+    assert conversation.state == window.state
+
+
+def followed(
+    before: Conversation, leaf: EntryId | None, entry: Entry, window: ContextWindow
+) -> Conversation:
+    """What whoever follows a branch has after `entry`; one that is pinned is told anew."""
+    found = None
+    is_next = entry.parent_id == leaf and entry.kind in LENGTHENING
+    if is_next and entry.id not in window.pins:
+        found = before.extended([entry])
+    return found or conversation_of(window, before.history)
+
+
+@given(random_logs(), histories, scales, budgets, pins_of_logs)
+def test_whatever_the_course_of_a_log_the_prompt_is_that_of_its_window(
+    log: TreeLog, history: History, scale: float, budget: int | None, pins: list[int]
+) -> None:
+    leaf, ids = None, list(log.by_id)
+    pinned = frozenset(ids[n] for n in pins if n < len(ids))
+
+    def window_at(end: EntryId | None) -> ContextWindow:
+        window = log.window(end)
+        return with_pins(window, log.path(end), pinned) if pinned else window
+
+    conversation = conversation_of(window_at(None), history)
+    for entry in log.by_id.values():
+        window = window_at(entry.id)
+        conversation = followed(conversation, leaf, entry, window)
+        assert_same(conversation, window, budget, scale)
+        leaf = entry.id
+
+
+@given(st.lists(messages, max_size=60), st.integers(1, 12), histories, scales, budgets)
+def test_a_long_branch_is_the_same_however_many_entries_come_at_once(
+    said: list[Message], at_once: int, history: History, scale: float, budget: int | None
+) -> None:
+    log = TreeLog()
+    conversation = conversation_of(log.window(), history)
+    for start in range(0, len(said), at_once):
+        log.extend(*said[start : start + at_once])
+        more = conversation.extended(log.entries[start:])
+        assert more is not None
+        conversation = more
+        assert_same(conversation, log.window(), budget, scale)
