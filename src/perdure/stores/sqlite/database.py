@@ -32,6 +32,7 @@ from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.opening import Patience, Site, connection, opened
 from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.syncing import LogSync
 from perdure.stores.sqlite.writer import Durability, Writer
 from perdure.stores.watching import Changes, Look, Watcher
 
@@ -78,10 +79,16 @@ class Database:
         writer = self._writer or await asyncio.to_thread(self._start_writer)
         return await writer.run(work, durability, is_composite=is_composite)
 
-    async def read(self, work: Callable[[Tables], T]) -> T:
-        """Do `work` on a reader's thread; it sees one moment of the database throughout."""
+    async def read(self, work: Callable[[Tables], T], *, is_durable: bool = True) -> T:
+        """Do `work` on a reader's thread; it sees one moment of the database throughout.
+
+        `is_durable`: what it saw is on the disk when this returns.
+        """
         self.check_usable()
-        return await self._readers.run(lambda tables: self._at_one_moment(work, tables))
+        is_synced = is_durable and self.site.is_writable
+        return await self._readers.run(
+            lambda reader: self._at_one_moment(work, reader, is_synced=is_synced)
+        )
 
     async def truncate_log(self) -> bool:
         """Copy all of the write-ahead log into the database, and leave its file empty.
@@ -143,13 +150,16 @@ class Database:
                 self._writer = Writer(self.path, self._connect, self._watcher.wake_all)
             return self._writer
 
-    def _at_one_moment(self, work: Callable[[Tables], T], tables: Tables) -> T:
+    def _at_one_moment(self, work: Callable[[Tables], T], reader: _Reader, *, is_synced: bool) -> T:
+        tables = reader.tables
         try:
             tables.run("BEGIN")
             try:
-                return work(tables)
+                result = work(tables)
             finally:
                 tables.run("ROLLBACK")
+            if is_synced:
+                reader.log.catch_up()
         except apsw.Error as error:
             meaning = meaning_of(error, self.path, tables.db.system_errno)
             if isinstance(meaning, StoreCorrupt):
@@ -159,10 +169,19 @@ class Database:
             meaning = StoreCorrupt(str(self.path), "a text in it is none")
             self._stop_writing(meaning)
             raise meaning from error
+        return result
 
     def _stop_writing(self, damage: StoreCorrupt) -> None:
         if self._writer is not None:
             self._writer.damage = damage.reason
+
+
+class _Reader:
+    """What a reader's thread reads with."""
+
+    def __init__(self, db: Connection) -> None:
+        self.tables = Tables(db)
+        self.log = LogSync(db)
 
 
 class _Readers:
@@ -174,27 +193,27 @@ class _Readers:
         self._opened: list[Connection] = []
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-reader")
 
-    async def run(self, work: Callable[[Tables], T]) -> T:
+    async def run(self, work: Callable[[_Reader], T]) -> T:
         """Do `work` on one of the threads."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, self._with_tables, work)
+        return await loop.run_in_executor(self._pool, self._with_reader, work)
 
-    def _with_tables(self, work: Callable[[Tables], T]) -> T:
-        tables: Tables | None = getattr(self._local, "tables", None)
-        if tables is None:
+    def _with_reader(self, work: Callable[[_Reader], T]) -> T:
+        reader: _Reader | None = getattr(self._local, "reader", None)
+        if reader is None:
             db = self._connect()
             db.pragma("query_only", "ON")
             self._opened.append(db)
-            tables = self._local.tables = Tables(db)
+            reader = self._local.reader = _Reader(db)
         try:
-            return work(tables)
+            return work(reader)
         finally:
-            if tables.db.txn_state() != apsw.SQLITE_TXN_NONE:
-                self._give_up(tables.db)
+            if reader.tables.db.txn_state() != apsw.SQLITE_TXN_NONE:
+                self._give_up(reader.tables.db)
 
     def _give_up(self, db: Connection) -> None:
         """Close a connection on which something still reads: it would never see a later moment."""
-        self._local.tables = None
+        self._local.reader = None
         self._opened.remove(db)
         db.close(force=True)
 

@@ -100,7 +100,10 @@ class _Handle:
         **kwargs: P.kwargs,
     ) -> T:
         database, namespace = self._open_database(), self.namespace
-        return await database.read(lambda tables: read(tables, namespace, *args, **kwargs))
+        return await database.read(
+            lambda tables: read(tables, namespace, *args, **kwargs),
+            is_durable=self.durability == "full",
+        )
 
     async def _write(self, work: Callable[[Tables], T], *, is_composite: bool = False) -> T:
         database = self._open_database()

@@ -24,6 +24,7 @@ from perdure.errors import PerdureError, StoreCorrupt, StoreError, StoreUnavaila
 from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.opening import Patience
 from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.syncing import LogSync
 
 Durability = Literal["full", "normal"]
 T = TypeVar("T")
@@ -70,8 +71,10 @@ class Writer:
         self._on_commit = on_commit
         self._checkpointer = Checkpointer(connect)
         self._tables.db.set_wal_hook(self._after_commit)
-        self._durability: Durability | None = None
-        self._version = -1  # of the data, as the last commit by another connection left it
+        self._tables.run("PRAGMA synchronous = NORMAL")  # for more, the log is synced (syncing.py)
+        self._log = LogSync(self._tables.db)
+        self._is_log_in_doubt = False
+        self._version = -1  # of the data, as the last commit of this connection left it
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._is_closed = False
         self._is_ending = False  # the writer's thread has seen the end of the queue
@@ -149,24 +152,33 @@ class Writer:
         return outcomes
 
     def _transact(self, group: list[_Job], *, is_open: bool) -> list[Outcome]:
-        run = self._tables.run
-        wanted: Durability = "full" if any(job.durability == "full" for job in group) else "normal"
-        if wanted != self._durability:
-            run(f"PRAGMA synchronous = {wanted}")
-            self._durability = wanted
+        run, db = self._tables.run, self._tables.db
+        if self._is_log_in_doubt:
+            self._replace_log()
         run("BEGIN IMMEDIATE")
-        if is_open and wanted == "full":  # which is enough for whoever comes
+        if is_open:
             self._gather(group)
-        version = self._tables.value("PRAGMA data_version")
-        if version != self._version:
+        if db.data_version() != self._version:
             self._tables.forget_standing(is_doubted=True)
-            self._version = version
         outcomes = [self._one(job) for job in group]
         try:
             run("COMMIT")
+            self._version = db.data_version()
+            if any(job.durability == "full" for job in group):
+                self._sync_log()
         except apsw.IOError as error:
             raise _InDoubt from error
         return outcomes
+
+    def _sync_log(self) -> None:
+        self._is_log_in_doubt = True
+        self._log.sync()
+        self._is_log_in_doubt = False
+
+    def _replace_log(self) -> None:
+        """Begin the log anew: a disk that failed to sync it may say next time that it did."""
+        self._tables.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._is_log_in_doubt = False
 
     def _one(self, job: _Job) -> Outcome:
         """Do one job's work; a refusal is its outcome, anything else is raised."""

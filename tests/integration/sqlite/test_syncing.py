@@ -1,0 +1,149 @@
+"""When the log of the file is synced: before anybody is told, and not while the file is locked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from perdure.errors import StoreUnavailable
+from perdure.session.codec import new_tree
+from perdure.session.messages import user
+from perdure.stores.key import StoreKey
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.sqlite.store import SqliteStore
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.faulty_vfs import FaultyVfs, Operation, failing_from, faulty_vfs, nothing
+from tests.fakes.raw_database import raw_database
+from tests.fakes.streams import S, create, say
+from tests.integration.sqlite.conftest import Opener
+
+
+@pytest.fixture
+def layer() -> Iterator[FaultyVfs]:
+    with faulty_vfs() as layer:
+        yield layer
+
+
+@pytest.fixture
+def synced(layer: FaultyVfs) -> list[str]:
+    """Ends of the names of files that were synced."""
+    names: list[str] = []
+
+    def plan(operation: Operation, name: str, _offset: int) -> None:
+        if operation == "sync":
+            names.append(name.rpartition("db")[2])
+
+    layer.plan = plan
+    return names
+
+
+def committed_elsewhere(path: Path) -> None:
+    """A commit of somebody who did not sync it."""
+    with raw_database(path) as other:
+        other.execute("PRAGMA synchronous = NORMAL")
+        other.execute("UPDATE namespace SET name = name")
+
+
+async def test_the_file_is_unlocked_when_a_commit_is_synced(
+    layer: FaultyVfs, open_store: Opener, path: Path
+) -> None:
+    store = await open_store(durability="full")
+    await create(store)
+    locked: list[bool] = []
+
+    def plan(operation: Operation, _name: str, _offset: int) -> None:
+        if operation != "sync":
+            return
+        with raw_database(path) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+                locked.append(False)
+                other.execute("ROLLBACK")
+            except apsw.BusyError:
+                locked.append(True)
+
+    layer.plan = plan
+    await say(store, "x")
+    layer.plan = nothing
+
+    assert locked == [False]
+
+
+async def test_what_somebody_else_committed_is_synced_before_it_is_told(
+    open_store: Opener, path: Path, synced: list[str]
+) -> None:
+    store = await open_store(durability="full")
+    await create(store)
+    await store.state(S)
+    committed_elsewhere(path)
+    synced.clear()
+
+    await store.state(S)
+    assert synced == ["-wal"]
+    for _ in range(3):
+        await store.state(S)
+    assert len(synced) <= 4  # each thread that reads looks once
+
+
+async def test_at_durability_normal_nothing_waits_for_the_disk(
+    open_store: Opener, path: Path, synced: list[str]
+) -> None:
+    store = await open_store(durability="normal")
+    await create(store)
+    committed_elsewhere(path)
+    synced.clear()
+
+    await say(store, "x")
+    await store.state(S)
+
+    assert synced == []
+
+
+async def test_a_commit_that_was_made_before_is_synced_before_it_is_told_again(
+    open_store: Opener, synced: list[str]
+) -> None:
+    careless, store = await open_store(durability="normal"), await open_store(durability="full")
+    await create(store)
+    write = Write(stream=S, entries=(new_tree(user("once")),))
+    commit = Commit(writes=(write,), at=1, idempotency_key="key")
+    await careless.commit(commit)
+    synced.clear()
+
+    assert (await store.commit(commit)).is_replay
+    assert synced == ["-wal"]
+
+
+async def test_after_a_sync_that_failed_the_log_begins_anew(
+    layer: FaultyVfs, open_store: Opener, path: Path
+) -> None:
+    store = await open_store(durability="full")
+    await create(store)
+    layer.plan = failing_from(1, apsw.IOError, "sync")
+    with pytest.raises(StoreUnavailable):
+        await say(store, "who knows")
+    with pytest.raises(StoreUnavailable):
+        await say(store, "not before the disk works")
+    with pytest.raises(StoreUnavailable):
+        await store.state(S)
+    done: list[tuple[str, str]] = []
+    layer.plan = lambda operation, name, _: done.append((operation, name.rpartition("db")[2]))
+
+    await say(store, "after")
+
+    assert done.index(("sync", "")) < done.index(("truncate", "-wal")) < len(done) - 1
+    assert done[-1] == ("sync", "-wal")
+    assert (await store.verify()).is_ok
+
+
+async def test_the_log_of_an_encrypted_store_is_synced_too(path: Path, synced: list[str]) -> None:
+    store = await SqliteStore.open(
+        path, clock=ManualClock(), random=SeededRandom(1), key=StoreKey(b"k" * 32)
+    )
+    await create(store)
+    synced.clear()
+    await say(store, "x")
+    assert synced == ["-wal"]
+    await store.close()
