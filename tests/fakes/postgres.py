@@ -37,6 +37,8 @@ _EMPTY = "; ".join(
             "quota",
             "erasure",
             "search",
+            "search_part",
+            "search_page",
             "search_mark",
             "partial",
             "blob",

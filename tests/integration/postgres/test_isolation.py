@@ -17,6 +17,7 @@ from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.keeping.quotas import Quota
 from perdure.stores.keeping.retention import Retention
+from perdure.stores.postgres.search.indexing import MOST_LOOSE
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Write
 from tests.conformance.store.building import S, append, create, header, said
@@ -35,6 +36,8 @@ TABLES: tuple[LiteralString, ...] = (
     "partial",
     "search",
     "search_mark",
+    "search_page",
+    "search_part",
     "erasure",
     "retention",
     "quota",
@@ -55,6 +58,7 @@ async def fill(store: PostgresStore) -> None:
     await store.put_partial(lease, 2, b"half")
     await create(store, "gone")
     await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name="gone"))
+    await create(store, "many", *[said("some") for _ in range(MOST_LOOSE)])
     await store.reindex()
 
 

@@ -7,9 +7,13 @@ import asyncio
 import psycopg
 import pytest
 
+from perdure.errors import SearchIndexDamaged
+from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
-from perdure.stores.postgres.search import indexing, querying
+from perdure.stores.keeping.erasing import EraseRequest
+from perdure.stores.postgres.search import indexing, parts, querying
+from perdure.stores.postgres.search.parts import forget
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import SessionStore
 from tests.conformance.store.building import S, append, create, header, said
@@ -29,8 +33,15 @@ async def filled(store: SessionStore, count: int = MANY) -> None:
 
 
 def mark(db: Database) -> tuple[int, int, int] | None:
-    row = db.execute("SELECT version, upto, texts FROM perdure.search_mark").fetchone()
+    row = db.execute("SELECT version, upto, parts FROM perdure.search_mark").fetchone()
     return None if row is None else (row[0], row[1], row[2])
+
+
+def bodies(db: Database) -> bytes:
+    """All that the index holds."""
+    pages = db.execute("SELECT first, body FROM perdure.search_page").fetchall()
+    texts = db.execute("SELECT filters, said FROM perdure.search").fetchall()
+    return b" ".join(text.encode() + b" " + body for text, body in (*pages, *texts))
 
 
 async def test_nothing_is_indexed_before_somebody_searches(
@@ -40,13 +51,13 @@ async def test_nothing_is_indexed_before_somebody_searches(
     assert mark(db) is None
 
     assert len(await search(store, "word")) == MANY
-    version, upto, texts = mark(db) or (0, 0, 0)
-    assert (version, texts) == (VERSION, MANY)
+    version, upto, parts = mark(db) or (0, 0, 0)
+    assert (version, parts) == (VERSION, 1)
     assert upto >= await store.position()
 
     await append(store, S, said("word newest"))
     assert [hit.entry for hit in await search(store, "newest")] == [f"s/{MANY}"]
-    assert mark(db) == (version, upto, texts)
+    assert mark(db) == (version, upto, parts)
 
 
 async def test_what_is_committed_late_is_found_though_the_mark_has_moved(
@@ -101,7 +112,7 @@ async def test_an_index_by_other_rules_is_built_anew(store: PostgresStore, db: D
     await filled(store)
     expected = await search(store, "word number7")
     db.execute("UPDATE perdure.search_mark SET version = 999")
-    db.execute("UPDATE perdure.search SET words = words || ' strange'")
+    db.execute("UPDATE perdure.search SET said = 'strange'")
     assert (await store.verify()).problems == ()
 
     assert await search(store, "word number7") == expected
@@ -114,38 +125,68 @@ async def test_damage_of_the_index_is_named_and_reindexing_mends_it(
 ) -> None:
     await filled(store)
     await create(store, header("titled", title="tide"))
+    await append(store, S, said("loose"), said("not loose"))
     await store.reindex()
-    db.execute("DELETE FROM perdure.search WHERE n = (SELECT n FROM perdure.entry WHERE seq = 3)")
-    db.execute("UPDATE perdure.search SET words = words || ' odd' WHERE n < 0")
-    db.execute("UPDATE perdure.search SET n = 2 ^ 40 WHERE n = (SELECT max(n) FROM perdure.search)")
+    db.execute(
+        "UPDATE perdure.search SET length = 7 WHERE n = (SELECT n FROM perdure.entry WHERE seq = 3)"
+    )
+    db.execute("UPDATE perdure.search SET at = 1 WHERE n < 0")
+    for seq in (MANY, 9):
+        db.execute(
+            "DELETE FROM perdure.search WHERE n = (SELECT n FROM perdure.entry WHERE seq = %s)",
+            (seq,),
+        )
+    db.execute(
+        "INSERT INTO perdure.search"
+        " SELECT namespace, 2 ^ 40, 0, 0, at, 1, '', 'x' FROM perdure.search LIMIT 1"
+    )
 
     problems = (await store.verify()).problems
-    assert {(each.stream, each.seq) for each in problems} == {
-        ("s", 3),
-        ("titled", None),
-        ("s", MANY - 1),
-        ("s", None),
-    }
+    named = {(each.stream, each.seq) for each in problems}
+    assert {("s", 3), ("titled", None), ("s", 9), ("s", MANY), (None, None)} <= named
     assert all("perdure store reindex" in each.problem for each in problems)
     await store.reindex()
     assert (await store.verify()).problems == ()
 
 
-async def test_what_is_forgotten_leaves_no_word(store: PostgresStore, db: Database) -> None:
+async def test_a_damaged_index_says_so_and_what_it_holds_can_be_erased(
+    store: PostgresStore, db: Database
+) -> None:
     await filled(store)
     await search(store, "word")
+    db.execute("UPDATE perdure.search_page SET body = 'x'")
+    db.execute("UPDATE perdure.search SET said = '\\xff'")
+
+    with pytest.raises(SearchIndexDamaged, match="store reindex"):
+        await search(store, "word")
+    assert len((await store.verify()).problems) == MANY
+    await store.erase(EraseRequest(id="e", scope="session", by="me", at=1, name=S))
+
+    assert await search(store, "word") == []
+    assert (await store.verify()).problems == ()
+
+
+async def test_what_is_forgotten_leaves_no_word_and_the_others_are_found(
+    store: PostgresStore, db: Database
+) -> None:
+    await filled(store)
+    assert len(await search(store, "number7")) == 1
     row = db.execute("SELECT n FROM perdure.entry WHERE seq = 7").fetchone()
     assert row is not None
-    kept = "SELECT count(*) FROM perdure.search WHERE words ~ '(^| )number7( |$)'"
-    assert db.execute(kept).fetchone() == (1,)
+    assert b"number7\n" in bodies(db)
 
-    await store._db.ask(indexing.forgetting("default", [row[0]]))  # pyright: ignore[reportPrivateUsage] - what an erasure does
+    async with store._db.connection() as connected, connected.transaction():  # pyright: ignore[reportPrivateUsage] - what an erasure does
+        assert await forget(connected, "default", [row[0], 2**40]) == 1
 
-    assert db.execute(kept).fetchone() == (0,)
+    assert b"number7 " not in bodies(db)
+    assert b"number8 " in bodies(db)
     assert await search(store, "number7") == []
+    assert len(await search(store, "word")) == MANY - 1
+    await store.reindex()
+    assert b"number8\n" in bodies(db)
 
 
-async def test_words_of_another_namespace_cannot_be_asked_for(
+async def test_the_index_of_another_namespace_cannot_be_read(
     open_store: Open, db: Database
 ) -> None:
     mine, theirs = await open_store(namespace="mine"), await open_store(namespace="theirs")
@@ -154,53 +195,59 @@ async def test_words_of_another_namespace_cannot_be_asked_for(
     await mine.reindex()
     await theirs.reindex()
     db.execute("SET ROLE perdure_app")
-    db.execute("SET perdure.namespace = 'mine'")
-    everything = "SELECT count(*), count(DISTINCT namespace) FROM perdure.search"
 
-    for sought in ("", "'word'", "'word' | !'word'", "!'nothing'", "'=b0'"):
-        db.execute("SELECT set_config('perdure.sought', %s, false)", (sought,))
-        assert db.execute(everything).fetchone() == (MANY, 1), sought
-    db.execute("SET perdure.sought = '''number7'''")
-    assert db.execute(everything).fetchone() == (1, 1)
-    db.execute("SET perdure.namespace = 'nobody'")
-    assert db.execute(everything).fetchone() == (0, 0)
+    for name, seen in (("mine", 1), ("nobody", 0)):
+        db.execute("SELECT set_config('perdure.namespace', %s, false)", (name,))
+        for table in ("search", "search_part", "search_page", "search_mark"):
+            rows = db.execute(f"SELECT DISTINCT namespace FROM perdure.{table}").fetchall()
+            assert rows == [(name,)] * seen, table
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            db.execute("INSERT INTO perdure.search VALUES ('theirs', 1, 0, 1, 1, 1, '', 'x')")
 
 
-async def test_a_search_goes_by_the_index_under_row_level_security(
+async def test_a_search_goes_by_the_indexes_under_row_level_security(
     store: PostgresStore, db: Database
 ) -> None:
     await filled(store)
     await search(store, "word")
     db.execute("SET ROLE perdure_app")
     db.execute("SET perdure.namespace = 'default'")
+    db.execute("SET perdure.horizon = '1000000'")
     db.execute("SET enable_seqscan = off")
-    db.execute("SET enable_indexscan = off")
-    db.execute("SET perdure.sought = '''number7'''")
+    db.execute("SET enable_bitmapscan = off")
+    ns, keys, ends = "default", ["number7"], ["number8"]
+    for sql, values, condition in (
+        (indexing.BEHIND, (ns, list(KINDS), 9, ns, 9, ns, ns, VERSION), "(n > "),
+        (querying.EXACT, ([1], keys, ns), "(first <= "),
+        (querying.BEGUN, ([1], keys, ends, ns, ns), "(first >= "),
+        (querying.SAID, ([1], [7], ns, 0, 2**60), "(number = "),
+    ):
+        plan = db.execute(b"EXPLAIN " + sql.encode(), values).fetchall()
+        assert any("Index Cond" in row[0] and condition in row[0] for row in plan), sql
 
-    plan = db.execute("EXPLAIN SELECT n FROM perdure.search ORDER BY n DESC LIMIT 10").fetchall()
-    assert any("search_words" in row[0] for row in plan)
-    assert any("Index Cond" in row[0] for row in plan)
 
-
-async def test_a_text_with_more_words_than_the_index_can_hold_is_found(
-    store: PostgresStore,
+async def test_a_text_too_long_for_any_part_is_found(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = [f"w{number:07}" for number in range(130_000)]
-    await filled(store, 60)
+    monkeypatch.setattr(indexing, "MOST_WORDS", 1_000)
+    monkeypatch.setattr(parts, "MOST_WORDS", 1_000)
+    words = [f"w{number:07}" for number in range(1_300)]
+    await filled(store)
     await append(store, S, said(" ".join(words)), said("after it w0000007"))
 
     await store.reindex()
 
-    assert {hit.entry for hit in await search(store, "w0129999")} == {"s/60"}
-    assert {hit.entry for hit in await search(store, "w0000007")} == {"s/60", "s/61"}
+    assert {hit.entry for hit in await search(store, "w0001299")} == {f"s/{MANY}"}
+    assert {hit.entry for hit in await search(store, "w0000007")} == {f"s/{MANY}", f"s/{MANY + 1}"}
     assert await search(store, "w0000007 NOT w0000008 NOT after") == []
     assert (await store.verify()).problems == ()
 
 
-@pytest.mark.parametrize("block", [4_096, 64])
+@pytest.mark.parametrize("loose", [512, 24, 1])
 async def test_it_finds_what_a_scan_finds(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, block: int
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, loose: int
 ) -> None:
-    monkeypatch.setattr(indexing, "BLOCK_TEXTS", block)
-    monkeypatch.setattr(querying, "BLOCK_TEXTS", block)
-    await check_it_finds_what_memory_finds(store, block)
+    monkeypatch.setattr(indexing, "MOST_LOOSE", loose)
+    monkeypatch.setattr(indexing, "SCANNED", loose // 2)
+    monkeypatch.setattr(indexing, "BATCH_ROWS", 2 * loose)
+    await check_it_finds_what_memory_finds(store, loose)

@@ -214,7 +214,7 @@ class _Searching(_Handle):
     async def search(self, query: SearchQuery) -> list[Hit]:
         sought = sought_in(query.text)
         progress = await indexing.progress(self._db)
-        if progress.behind > indexing.SCANNED:
+        if progress.is_due:
             # Where the database cannot be written, the search reads what is not indexed.
             with suppress(StoreReadOnly, StoreFull):
                 await indexing.index_upto(self._db, progress.horizon)

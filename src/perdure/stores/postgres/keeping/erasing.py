@@ -37,8 +37,8 @@ from perdure.stores.postgres.appending import Appender, Request
 from perdure.stores.postgres.database import Connected, Database, Question, asked
 from perdure.stores.postgres.keeping.quotas import LIFT, counting
 from perdure.stores.postgres.reading import ask_streams
-from perdure.stores.postgres.rows import Numbers, Row, Stream, Texts, info_of_row, stream_of
-from perdure.stores.postgres.search.indexing import forgetting
+from perdure.stores.postgres.rows import Row, Stream, Texts, info_of_row, stream_of
+from perdure.stores.postgres.search.parts import forget
 from perdure.stores.protocol import Commit
 
 BACKEND = "postgres"
@@ -146,10 +146,6 @@ WITH texts AS (
     WHERE namespace = %s AND digest = ANY(%s) AND digest NOT IN (SELECT digest FROM named)
     RETURNING size
 ) SELECT count(*), coalesce(sum(size), 0)::bigint FROM gone
-"""
-
-_INDEXED: LiteralString = """
-SELECT count(*) FROM perdure.search WHERE namespace = %s AND n = ANY(%s)
 """
 
 _KEEP: LiteralString = "INSERT INTO perdure.erasure VALUES (%s, %s, %s, %s)"
@@ -433,10 +429,7 @@ async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Cou
 
 async def forget_texts(db: Connected, namespace: str, positions: Sequence[int]) -> int:
     """Take what stands at `positions` out of the index of search; how many texts that was."""
-    indexed = Question(_INDEXED, (namespace, Numbers(positions)))
-    questions = [indexed, forgetting(namespace, positions), indexed]
-    before, _, after = await asked(db, namespace, questions)
-    return int(before[0][0]) - int(after[0][0])
+    return await forget(db, namespace, positions)
 
 
 async def without_contents(db: Connected, namespace: str, names: set[str]) -> tuple[int, int]:

@@ -92,6 +92,8 @@ _TABLES: tuple[LiteralString, ...] = (
     "perdure.entry",
     "perdure.blob",
     "perdure.search",
+    "perdure.search_part",
+    "perdure.search_page",
     "perdure.state",
     "perdure.alias",
     "perdure.idempotency",

@@ -2,51 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import LiteralString
 
-from perdure.session.search.joined import joined
+from perdure.session.search.parts.building import Part, Said
+from perdure.session.search.parts.comparing import differing
+from perdure.session.search.parts.pages import Page
 from perdure.session.search.searchable import KINDS
-from perdure.session.search.words import VERSION, terms
+from perdure.session.search.words import VERSION
 from perdure.stores.postgres.database import Question
-from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row
-from perdure.stores.postgres.search.indexing import (
-    ask_mark,
-    block_word,
-    found_in,
-    namespace_word,
-    words_of,
-)
+from perdure.stores.postgres.rows import ENTRY_COLUMNS, Numbers, Row
+from perdure.stores.postgres.search.indexing import ask_mark, found_in, text_of
+from perdure.stores.postgres.search.parts import PAGES, SAID, loose_text
 from perdure.stores.protocol import Problem
 from perdure.stores.scanning import Found
 
+SOME = 500
+"""Loose texts that are in memory at a time."""
+
+_PARTS: LiteralString = """
+SELECT no, size, last, first_at, last_at FROM perdure.search_part WHERE namespace = %s ORDER BY no
+"""
+
+_LOOSE: LiteralString = """
+SELECT n, at, filters, said FROM perdure.search
+WHERE namespace = %s AND part = 0 AND n > %s ORDER BY n LIMIT %s
+"""
+
+_HOMELESS: LiteralString = """
+SELECT s.n FROM perdure.search AS s WHERE s.namespace = %s AND s.part <> 0 AND NOT EXISTS (
+    SELECT FROM perdure.search_part AS p WHERE p.namespace = %s AND p.no = s.part
+) ORDER BY s.n
+"""
+
 _ENTRIES: LiteralString = f"""
-SELECT i.at, string_to_array(i.words, ' '), i.said, i.length, {ENTRY_COLUMNS}, e.n
-FROM perdure.entry AS e
+SELECT {ENTRY_COLUMNS}, e.n FROM perdure.entry AS e
 JOIN perdure.stream AS s ON s.namespace = e.namespace AND s.id = e.stream AND s.kind = 'session'
-LEFT JOIN perdure.search AS i ON i.namespace = e.namespace AND i.n = e.n
-WHERE e.namespace = %s AND e.n <= %s AND e.kind = ANY(%s) ORDER BY e.n
+WHERE e.namespace = %s AND e.n = ANY(%s) AND e.kind = ANY(%s)
 """  # noqa: S608 - put together from constants
 
 _TITLES: LiteralString = """
-SELECT i.at, string_to_array(i.words, ' '), i.said, i.length, b.header, b.n FROM perdure.birth AS b
-LEFT JOIN perdure.search AS i ON i.namespace = b.namespace AND i.n = -b.n
-WHERE b.namespace = %s AND b.n <= %s ORDER BY b.n
+SELECT b.header, b.n FROM perdure.birth AS b WHERE b.namespace = %s AND b.n = ANY(%s)
 """
 
-_STRAYS: LiteralString = """
-SELECT i.stream, i.n FROM perdure.search AS i
-WHERE i.namespace = %s AND (i.n > %s OR i.n < -%s OR NOT (
-    EXISTS (
-        SELECT FROM perdure.entry AS e
-        WHERE e.namespace = i.namespace AND e.n = i.n AND e.kind = ANY(%s)
-    ) OR EXISTS (
-        SELECT FROM perdure.birth AS b WHERE b.namespace = i.namespace AND b.n = -i.n
-    )
-)) ORDER BY i.n
+_MISSING: LiteralString = f"""
+SELECT {ENTRY_COLUMNS}, e.n FROM perdure.entry AS e
+JOIN perdure.stream AS s ON s.namespace = e.namespace AND s.id = e.stream AND s.kind = 'session'
+WHERE e.namespace = %s AND e.n <= %s AND e.kind = ANY(%s) AND NOT EXISTS (
+    SELECT FROM perdure.search AS i WHERE i.namespace = %s AND i.n = e.n
+) ORDER BY e.n
+"""  # noqa: S608 - put together from constants
+
+_MISSING_TITLES: LiteralString = """
+SELECT b.header, b.n FROM perdure.birth AS b
+WHERE b.namespace = %s AND b.n <= %s AND NOT EXISTS (
+    SELECT FROM perdure.search AS i WHERE i.namespace = %s AND i.n = -b.n
+) ORDER BY b.n
 """
 
-_BLOCK = block_word(0)[:2]
 _REMEDY = "`perdure store reindex` builds the index anew"
 
 Streamed = Callable[[Question], Iterator[Row]]
@@ -55,45 +68,87 @@ Streamed = Callable[[Question], Iterator[Row]]
 def index_problems(streamed: Streamed, namespace: str) -> Iterator[Problem]:
     """Every difference between the index and the log up to its mark."""
     rows = list(streamed(ask_mark(namespace)))
-    if not rows or rows[0][0] != VERSION:
-        return  # the next search builds it
-    upto = rows[0][1]
-    own = namespace_word(namespace)
-    entries = Question(_ENTRIES, (namespace, upto, list(KINDS)))
-    for question in (entries, Question(_TITLES, (namespace, upto))):
-        for at, words, said, length, *row in streamed(question):
-            found = found_in(tuple(row))
-            expected = None if found is None else _expected(found, own)
-            kept = None if words is None else (at, said, length, set(words))
-            if _without_block(expected) != _without_block(kept):
-                yield _difference(tuple(row))
-    strays = Question(_STRAYS, (namespace, upto, upto, list(KINDS)))
-    for stream, position in streamed(strays):
-        text = f"the search index holds words of what is not in the log ({position}); {_REMEDY}"
-        yield Problem(stream, None, text)
+    if rows and rows[0][0] == VERSION:  # else the next search builds it
+        yield from _Check(streamed, namespace, rows[0][1]).problems()
 
 
-_Indexed = tuple[int, str, int, set[str]]
-"""When, the words in order, how many, and by which it is found."""
+class _Check:
+    """One comparison, up to the position `upto`."""
+
+    def __init__(self, streamed: Streamed, namespace: str, upto: int) -> None:
+        self._streamed = streamed
+        self._namespace = namespace
+        self._upto = upto
+
+    def problems(self) -> Iterator[Problem]:
+        """Every difference."""
+        for row in list(self._streamed(Question(_PARTS, (self._namespace,)))):
+            yield from self._of_part(row)
+        yield from self._of_loose()
+        yield from self._missing()
+        ns = self._namespace
+        for (position,) in self._streamed(Question(_HOMELESS, (ns, ns))):
+            yield _stray(position)
+
+    def _of_part(self, row: Row) -> Iterator[Problem]:
+        number, *head = row
+        own = (self._namespace, number)
+        said = tuple([Said(*row[1:]) for row in self._streamed(Question(SAID, own))])
+        pages = tuple([Page(*row) for row in self._streamed(Question(PAGES, own))])
+        log = self._log(text.position for text in said)
+        texts = {position: text_of(found) for position, found in log.items()}
+        found = differing(Part(said, pages), texts)
+        ats = [text.at for text in said] or [0]
+        last = said[-1].position if said else 0
+        if not found and head != [len(said), last, min(ats), max(ats)]:
+            found = set(texts)
+        yield from self._differences(found, log)
+
+    def _of_loose(self) -> Iterator[Problem]:
+        after = -(2**62)
+        while rows := list(self._streamed(Question(_LOOSE, (self._namespace, after, SOME)))):
+            after = rows[-1][0]
+            kept = {text.position: text for text in map(loose_text, rows)}
+            log = self._log(kept)
+            texts = {position: text_of(found) for position, found in log.items()}
+            wrong = {each for each in kept if each not in texts or texts[each] != kept[each]}
+            yield from self._differences(wrong, log)
+
+    def _missing(self) -> Iterator[Problem]:
+        ns, upto = self._namespace, self._upto
+        entries = Question(_MISSING, (ns, upto, list(KINDS), ns))
+        for question in (entries, Question(_MISSING_TITLES, (ns, upto, ns))):
+            for row in self._streamed(question):
+                found = found_in(row)
+                if found is not None:
+                    yield _difference(found)
+
+    def _log(self, positions: Iterable[int]) -> dict[int, Found]:
+        """What the log says at `positions`, by position."""
+        asked = list(positions)
+        entries = Numbers(n for n in asked if n > 0)
+        births = Numbers(-n for n in asked if n < 0)
+        rows = [
+            *self._streamed(Question(_ENTRIES, (self._namespace, entries, list(KINDS)))),
+            *self._streamed(Question(_TITLES, (self._namespace, births))),
+        ]
+        read = (found_in(row) for row in rows)
+        return {found.position: found for found in read if found is not None}
+
+    def _differences(self, positions: set[int], log: dict[int, Found]) -> Iterator[Problem]:
+        for position in sorted(positions):
+            found = log.get(position)
+            yield _stray(position) if found is None else _difference(found)
 
 
-def _expected(found: Found, own: str) -> _Indexed:
-    said = terms(found.what.text)
-    return found.at, joined(said), len(said), {own, *words_of(found, said, 0)}
+def _difference(found: Found) -> Problem:
+    if found.entry is None:
+        text = f"its title is not in the search index as in the log; {_REMEDY}"
+        return Problem(found.stream, None, text)
+    text = f"it is not in the search index as in the log; {_REMEDY}"
+    return Problem(found.stream, found.entry.seq, text)
 
 
-def _without_block(indexed: _Indexed | None) -> tuple[int, str, int, set[str], bool] | None:
-    """What is indexed; of its block only that it has one: numbers shift with erasures."""
-    if indexed is None:
-        return None
-    at, said, length, words = indexed
-    blocks = {word for word in words if word.startswith(_BLOCK)}
-    return at, said, length, words - blocks, len(blocks) == 1
-
-
-def _difference(row: Row) -> Problem:
-    if len(row) > 2:
-        return Problem(row[0], row[1], f"it is not in the search index as in the log; {_REMEDY}")
-    found = found_in(row)
-    stream = None if found is None else found.stream
-    return Problem(stream, None, f"its title is not in the search index as in the log; {_REMEDY}")
+def _stray(position: int) -> Problem:
+    text = f"the search index holds words of what is not in the log ({position}); {_REMEDY}"
+    return Problem(None, None, text)

@@ -4,60 +4,57 @@
 transaction, and only up to where nothing can appear any more, whatever commits are under way
 (``perdure.settle``). A search moves it first, in steps, and reads what then is behind it.
 
-The index finds candidates by words, and by pairs of neighbours as hashes. Beside it each text has
-its words in order (``session.search.joined``), which decide what fits and what comes first, so that
-only what is shown is read from the log (``querying``). Whoever takes an entry out of
-the log takes it out of here too, in the same transaction (`forgetting`), or its words stay.
+Texts come in as they are (loose); some hundred of them become a part (``session.search.parts``).
+Whoever takes an entry out of the log takes it out of here too, in the same transaction
+(``parts.forget``), or its words stay: the other texts of its part are loose until the next search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from hashlib import blake2b, sha256
-from itertools import pairwise
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
 from typing import LiteralString, NamedTuple
-from zlib import crc32
 
 import msgspec
 
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
-from perdure.session.search.joined import joined
+from perdure.session.search.parts.building import Text
+from perdure.session.search.parts.codes import MOST_WORDS
+from perdure.session.search.parts.pages import FILTER
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.words import VERSION, terms
 from perdure.stores.postgres.database import Connected, Database, Question, asked
-from perdure.stores.postgres.rows import ENTRY_COLUMNS, Numbers, Row, Texts, entry_of
+from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, entry_of
+from perdure.stores.postgres.search.parts import (
+    add_part,
+    adding_loose,
+    clearing,
+    loose_count,
+    take_loose,
+)
 from perdure.stores.scanning import Found, found_entry, found_title
 
 SCANNED = 48
 """So few entries behind the mark are read by the search itself rather than indexed first."""
 
-BATCH_ROWS = 256
-BATCH_CHARACTERS = 1_000_000
+MOST_LOOSE = 512
+MOST_LOOSE_WORDS = 200_000
+"""Loose texts that a search reads; as many more are made a part."""
+
+BATCH_ROWS = 2_048
+BATCH_BYTES = 16_000_000
 """What one transaction indexes at most: a text that is longer is indexed alone."""
-
-BLOCK_TEXTS = 4_096
-"""Texts indexed one after the other that share a word for their block."""
-
-MOST_WORD_BYTES = 900_000
-"""What of different words a ``tsvector`` can hold; a text with more has `LONG` in their place."""
-
-LONG = "=l"
-
-_PAIRS, _PAIR_COUNT = 0xF0000, 0xFFFE
-"""Where the private characters of Unicode's plane 15 begin, and how many they are."""
-
-STEPS = 8
-"""A pair's hash also says at which word it begins, modulo this: of a phrase each pair has to begin
-one word after the one before. Without it, texts that hold its pairs far apart were candidates too.
-"""
 
 NO_END = 2**62
 """Behind every position and every moment."""
 
-_MARK: LiteralString = "SELECT version, upto, texts FROM perdure.search_mark WHERE namespace = %s"
+_MARK: LiteralString = "SELECT version, upto, parts FROM perdure.search_mark WHERE namespace = %s"
 
-_BEHIND: LiteralString = """
+# OFFSET 0 keeps the mark a value, for which the indexes are asked: put in where it is used, it is a
+# query that may leak, and row-level security lets none of those ask an index.
+BEHIND: LiteralString = """
 SELECT (SELECT count(*) FROM (
     SELECT FROM perdure.entry AS e WHERE e.namespace = %s AND e.n > m.upto AND e.kind = ANY(%s)
         AND e.n <= current_setting('perdure.horizon')::bigint
@@ -66,10 +63,12 @@ SELECT (SELECT count(*) FROM (
     SELECT FROM perdure.birth AS b WHERE b.namespace = %s AND b.n > m.upto
         AND b.n <= current_setting('perdure.horizon')::bigint
     LIMIT %s
-) AS births), current_setting('perdure.horizon')::bigint
+) AS births), current_setting('perdure.horizon')::bigint, (
+    SELECT count(*) FROM perdure.search AS t WHERE t.namespace = %s AND t.part = 0
+)
 FROM (SELECT coalesce((
     SELECT upto FROM perdure.search_mark WHERE namespace = %s AND version = %s
-), 0) AS upto) AS m
+), 0) AS upto OFFSET 0) AS m
 """
 
 _SETTLE: LiteralString = "SELECT perdure.settle(0)"
@@ -84,10 +83,20 @@ _LOCKED: LiteralString = _MARK + " FOR UPDATE"
 
 _HORIZON: LiteralString = "SELECT current_setting('perdure.horizon')::bigint"
 
-ENTRIES: LiteralString = f"""
-SELECT {ENTRY_COLUMNS}, e.n FROM perdure.entry AS e
+_FROM: LiteralString = """
+FROM perdure.entry AS e
 JOIN perdure.stream AS s ON s.namespace = e.namespace AND s.id = e.stream AND s.kind = 'session'
 WHERE e.namespace = %s AND e.n > %s AND e.n <= %s AND e.kind = ANY(%s)
+"""
+
+ENTRIES: LiteralString = f"SELECT {ENTRY_COLUMNS}, e.n {_FROM}"
+
+_NEXT: LiteralString = f"""
+SELECT {ENTRY_COLUMNS}, e.of, e.n FROM (
+    SELECT e.*, count(*) OVER () AS of,
+        sum(octet_length(e.body)) OVER (ORDER BY e.n) - octet_length(e.body) AS before
+    FROM (SELECT e.* {_FROM} ORDER BY e.n LIMIT %s) AS e
+) AS e WHERE e.before < %s ORDER BY e.n
 """  # noqa: S608 - put together from constants
 
 TITLES: LiteralString = """
@@ -95,41 +104,40 @@ SELECT b.header, b.n FROM perdure.birth AS b
 WHERE b.namespace = %s AND b.n > %s AND b.n <= %s ORDER BY b.n LIMIT %s
 """
 
-_ADD: LiteralString = """
-INSERT INTO perdure.search (namespace, n, stream, at, words, said, length)
-SELECT %s, d.n, d.stream, d.at, d.words, d.said, d.length
-FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[])
-    AS d (n, stream, at, words, said, length)
-"""
-
 _MOVE: LiteralString = """
-UPDATE perdure.search_mark SET version = %s, upto = %s, texts = %s WHERE namespace = %s
+UPDATE perdure.search_mark SET version = %s, upto = %s, parts = %s WHERE namespace = %s
 """
-
-_TIDY: LiteralString = "SELECT perdure.tidy_search()"
-
-_CLEAR: LiteralString = "DELETE FROM perdure.search WHERE namespace = %s"
-
-_FORGET: LiteralString = "DELETE FROM perdure.search WHERE namespace = %s AND n = ANY(%s)"
 
 _TEXTS: LiteralString = "SELECT count(*) FROM perdure.search WHERE namespace = %s"
 
 _header = msgspec.json.Decoder(StreamHeader)
 
+Told = Callable[[int, int], None]
+"""How much of how much is indexed."""
+
 
 class Mark(NamedTuple):
-    """Up to where the log is indexed, by which rules, and how many texts that made."""
+    """Up to where the log is indexed, by which rules, and how many parts that made."""
 
     version: int
     upto: int
-    texts: int
+    parts: int
 
 
 class Progress(NamedTuple):
-    """How many entries and titles are not indexed yet, `SCANNED` and one at most; up to where."""
+    """How many entries and titles are not indexed yet, `SCANNED` and one at most; up to where.
+
+    `loose` texts are in the index, in no part.
+    """
 
     behind: int
     horizon: int
+    loose: int
+
+    @property
+    def is_due(self) -> bool:
+        """A search would read more than it should."""
+        return self.behind > SCANNED or self.loose >= 2 * MOST_LOOSE
 
 
 NOTHING = Mark(VERSION, 0, 0)
@@ -149,23 +157,22 @@ def ask_mark(namespace: str) -> Question:
 async def progress(db: Database) -> Progress:
     """How far the index is behind the log."""
     ns, most = db.namespace, SCANNED + 1
-    values = (ns, list(KINDS), most, ns, most, ns, VERSION)
-    _, rows = await db.ask(Question(_SETTLE), Question(_BEHIND, values))
+    values = (ns, list(KINDS), most, ns, most, ns, ns, VERSION)
+    _, rows = await db.ask(Question(_SETTLE), Question(BEHIND, values))
     return Progress(*rows[0])
 
 
-async def index_upto(db: Database, horizon: int) -> None:
-    """Index all that was there up to `horizon`, in transactions that keep nobody waiting long.
+async def index_upto(db: Database, horizon: int, told: Told | None = None) -> None:
+    """Index all that was there up to `horizon`, in transactions that keep nobody waiting long."""
+    is_over = False
+    while not is_over:
+        mark, is_over = await index_some(db, horizon)
+        if told is not None:
+            told(min(mark.upto, horizon), horizon)
 
-    What they added stands in a list at first, which every search would have to go through.
-    """
-    while (await index_some(db)).upto < horizon:
-        pass
-    await db.ask(Question(_TIDY))
 
-
-async def index_some(db: Database) -> Mark:
-    """Index what stands next behind the mark; where the mark is now.
+async def index_some(db: Database, horizon: int) -> tuple[Mark, bool]:
+    """Index what stands next behind the mark; where the mark is now, and whether that was all.
 
     Others who index wait for this step, and writers do not notice. It does not wait for the disk:
     the log can tell it again.
@@ -176,34 +183,65 @@ async def index_some(db: Database) -> Mark:
         _, _, rows = await asked(connected, ns, [Question(_SOON), begin, locked])
         mark = mark_in(rows)
         if Mark(*rows[0]).version != VERSION:
-            await asked(connected, ns, [Question(_CLEAR, (ns,))])
+            await asked(connected, ns, clearing(ns))
         batch, upto = await _next(connected, ns, mark)
-        moved = Mark(VERSION, upto, mark.texts + len(batch))
-        add = [_adding(ns, batch, mark.texts)] if batch else []
-        move = Question(_MOVE, (VERSION, upto, moved.texts, ns))
-        await asked(connected, ns, [*add, move])
-    return moved
+        parts = mark.parts
+        if is_enough(len(batch), sum(len(text.words) for text in batch)):
+            parts += 1
+            await add_part(connected, ns, parts, batch)
+        else:
+            await asked(connected, ns, [adding_loose(ns, batch)])
+        has_more = upto < horizon
+        if not has_more:
+            parts, has_more = await _put_together(connected, ns, parts)
+        move = Question(_MOVE, (VERSION, upto, parts, ns))
+        await asked(connected, ns, [move])
+    return Mark(VERSION, upto, parts), not has_more
 
 
-async def _next(db: Connected, ns: str, mark: Mark) -> tuple[list[Found], int]:
+def is_enough(texts: int, words: int) -> bool:
+    """So many texts are worth a part; one that is too long for any stays loose."""
+    return texts >= MOST_LOOSE or MOST_LOOSE_WORDS <= words <= MOST_WORDS
+
+
+async def _put_together(db: Connected, ns: str, parts: int) -> tuple[int, bool]:
+    """Make a part of loose texts where they are many; how many parts, whether more may be made."""
+    texts, words = await loose_count(db, ns)
+    if not is_enough(texts, min(words, MOST_WORDS)):
+        return parts, False
+    held = await take_loose(db, ns, BATCH_ROWS)
+    await add_part(db, ns, parts + 1, held)
+    return parts + 1, len(held) < texts
+
+
+async def _next(db: Connected, ns: str, mark: Mark) -> tuple[list[Text], int]:
     """What stands next, in order, and the position up to which there is nothing else."""
     settled = await asked(db, ns, [Question(_SETTLE), Question(_HORIZON)])
-    horizon: int = settled[1][0][0]
-    rest: LiteralString = " ORDER BY e.n LIMIT %s"
-    entries = Question(ENTRIES + rest, (ns, mark.upto, horizon, list(KINDS), BATCH_ROWS))
-    titles = Question(TITLES, (ns, mark.upto, horizon, BATCH_ROWS))
-    rows = await asked(db, ns, [entries, titles])
-    upto = min([horizon, *(part[-1][-1] for part in rows if len(part) == BATCH_ROWS)])
-    batch: list[Found] = []
+    upto: int = settled[1][0][0]
+    span = (ns, mark.upto, upto)
+    entries = Question(_NEXT, (*span, list(KINDS), BATCH_ROWS, BATCH_BYTES))
+    rows, titles = await asked(db, ns, [entries, Question(TITLES, (*span, BATCH_ROWS))])
+    if rows and (len(rows) == BATCH_ROWS or len(rows) < rows[-1][-2]):
+        upto = rows[-1][-1]
+    if len(titles) == BATCH_ROWS:
+        upto = min(upto, titles[-1][-1])
+    read = [*((*row[:-2], row[-1]) for row in rows), *titles]
+    return await asyncio.to_thread(_batch, [row for row in read if row[-1] <= upto], upto)
+
+
+def _batch(rows: Iterable[Row], upto: int) -> tuple[list[Text], int]:
+    """The texts in `rows` as far as they make one part, and the position they reach."""
+    batch: list[Text] = []
     size = 0
-    for row in sorted((*rows[0], *rows[1]), key=lambda row: row[-1]):
+    for row in sorted(rows, key=lambda row: row[-1]):
         found = found_in(row)
-        if row[-1] > upto or found is None:
+        if found is None:
             continue
-        size += len(found.what.text)
-        if batch and size > BATCH_CHARACTERS:
+        text = text_of(found)
+        size += len(text.words)
+        if batch and size > MOST_WORDS:
             return batch, row[-1] - 1
-        batch.append(found)
+        batch.append(text)
     return batch, upto
 
 
@@ -218,12 +256,8 @@ def found_in(row: Row) -> Found | None:
 async def clear(db: Database) -> None:
     """Empty the index: the next search builds it anew."""
     ns = db.namespace
-    await db.ask(
-        Question(_BEGIN, (ns, VERSION)),
-        Question(_LOCKED, (ns,)),
-        Question(_CLEAR, (ns,)),
-        Question(_MOVE, (VERSION, 0, 0, ns)),
-    )
+    begin, locked = Question(_BEGIN, (ns, VERSION)), Question(_LOCKED, (ns,))
+    await db.ask(begin, locked, *clearing(ns), Question(_MOVE, (VERSION, 0, 0, ns)))
 
 
 async def texts(db: Database) -> int:
@@ -232,98 +266,31 @@ async def texts(db: Database) -> int:
     return int(rows[0][0])
 
 
-def forgetting(namespace: str, positions: Sequence[int]) -> Question:
-    """Takes out of the index what the entries at `positions` say; a title is at -(its birth's)."""
-    return Question(_FORGET, (namespace, Numbers(positions)))
+# ---------------------------------------------------------------- what stands for the filters
 
 
-# ---------------------------------------------------------------- words
-
-
-def _adding(namespace: str, batch: Sequence[Found], before: int) -> Question:
-    own = namespace_word(namespace)
-    words, said, lengths = Texts(), Texts(), Numbers()
-    for number, each in enumerate(batch, before):
-        in_order = terms(each.what.text)
-        words.append(" ".join((own, *words_of(each, in_order, number))))
-        said.append(joined(in_order))
-        lengths.append(len(in_order))
-    positions = Numbers(each.position for each in batch)
-    streams, ats = Texts(each.stream for each in batch), Numbers(each.at for each in batch)
-    return Question(_ADD, (namespace, positions, streams, ats, words, said, lengths))
-
-
-def words_of(found: Found, said: Sequence[str], number: int) -> list[str]:
-    """The different words `found`, which says `said`, is indexed by besides its namespace's.
-
-    It is the text of that `number` in the index. Titles belong to no block: they come after all
-    entries, however new.
-    """
+def text_of(found: Found) -> Text:
+    """`found` as it is indexed."""
     what = found.what
-    filters = [stream_word(found.stream), role_word(what.role), *map(tool_word, what.tools)]
-    if found.entry is not None:
-        filters.append(block_word(number // BLOCK_TEXTS))
-    words = {*said, *_pairs_in(said)}
-    return [*filters, *((LONG,) if _is_long(words) else words)]
+    filters = [stream_key(found.stream), role_key(what.role), *map(tool_key, what.tools)]
+    return Text(found.position, found.at, terms(what.text), filters)
 
 
-def _is_long(words: Collection[str]) -> bool:
-    most = sum(map(len, words)) * 4  # bytes of a character
-    return most > MOST_WORD_BYTES and sum(len(word.encode()) for word in words) > MOST_WORD_BYTES
-
-
-def namespace_word(namespace: str) -> str:
-    """What stands for a namespace: as ``perdure.search_namespace`` makes it."""
-    return "=n" + sha256(namespace.encode()).hexdigest()
-
-
-def pair_words(said: Sequence[str]) -> list[list[str]]:
-    """What stands for neighbours where `said` is said: of each list all, whatever the list.
-
-    A list is for where it may begin. Without pairs a phrase of words that are everywhere would be
-    looked for in every text.
-    """
-    hashes = _hashes(said)
-    return [
-        [_pair(*two, first + place) for place, two in enumerate(pairwise(hashes))]
-        for first in range(STEPS)
-    ]
-
-
-def _pairs_in(said: Sequence[str]) -> set[str]:
-    return {_pair(one, other, place) for place, (one, other) in enumerate(pairwise(_hashes(said)))}
-
-
-def _hashes(said: Sequence[str]) -> list[int]:
-    hashed = {word: crc32(word.encode()) for word in set(said)}
-    return [hashed[word] for word in said]
-
-
-def _pair(one: int, other: int, place: int) -> str:
-    """A character no word has."""
-    return chr(_PAIRS + (one * 40_503 + other * 30_011 + place % STEPS * 16_411) % _PAIR_COUNT)
-
-
-def block_word(number: int) -> str:
-    """What stands for a block of texts."""
-    return f"=b{number}"
-
-
-def stream_word(stream: StreamId) -> str:
+def stream_key(stream: StreamId) -> str:
     """What stands for a stream."""
-    return "=s" + _short(stream)
+    return f"{FILTER}s{_short(stream)}"
 
 
-def role_word(role: str) -> str:
+def role_key(role: str) -> str:
     """What stands for a role."""
-    return f"=r{role}"
+    return f"{FILTER}r{role}"
 
 
-def tool_word(tool: str) -> str:
+def tool_key(tool: str) -> str:
     """What stands for the name of a tool."""
-    return "=t" + _short(tool)
+    return f"{FILTER}t{_short(tool)}"
 
 
 def _short(name: str) -> str:
-    """Whatever `name` holds, and however long; should two be alike, the texts decide."""
-    return blake2b(name.encode(errors="surrogatepass"), digest_size=9).hexdigest()
+    """Whatever `name` holds, and however long."""
+    return blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()

@@ -1,9 +1,9 @@
 """Searching a database: candidates out of the index and, behind its mark, out of the log.
 
-The index gives texts that may fit, each with its words in order; which fit and what comes first is
+The parts of the index give texts that may fit, by their codes; which fit and what comes first is
 decided by these (``session.search``), so that every backend finds the same, and only what is shown
-is read from the log. All of a search but its hits' branches is read at one moment: nobody who
-indexes, or builds the index anew, can be seen half done.
+is read from the log. All of a search is read at one moment: nobody who indexes, or builds the index
+anew, can be seen half done.
 """
 
 from __future__ import annotations
@@ -12,29 +12,33 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import LiteralString
 
+from perdure.errors import SearchIndexDamaged
 from perdure.session.search.joined import counts_in_joined
+from perdure.session.search.parts.asking import Asked
+from perdure.session.search.parts.finding import Finding, Head, Looked, Read, Spoken
+from perdure.session.search.parts.pages import DAMAGE, after
 from perdure.session.search.query import Sought
 from perdure.session.search.ranking import Candidate, ranked
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
 from perdure.stores.postgres.database import Connected, Database, Question, asked
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Numbers, Row, Texts, is_text, place_of
-from perdure.stores.postgres.search.asking import certain, tsquery
 from perdure.stores.postgres.search.indexing import (
-    BLOCK_TEXTS,
     ENTRIES,
     NO_END,
     TITLES,
     Mark,
     ask_mark,
-    block_word,
     found_in,
     mark_in,
+    role_key,
+    stream_key,
+    tool_key,
 )
 from perdure.stores.scanning import Found, fitting, hit_of, is_wanted
 
 PAGE = MOST_RANKED
-"""Candidates that are read at once."""
+"""Entries behind the mark that are read at once."""
 
 SHOWN = 128
 """Hits whose branches are looked up at once."""
@@ -43,7 +47,52 @@ _BEGIN: LiteralString = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 _TAIL: LiteralString = ENTRIES + " ORDER BY e.n DESC LIMIT %s"
 
-_MATCHES: LiteralString = "SELECT * FROM perdure.matches(%s, %s, %s, %s, %s, %s)"
+_LOOSE: LiteralString = """
+SELECT n, length, filters, said FROM perdure.search
+WHERE namespace = %s AND part = 0 AND at >= %s AND at < %s
+"""
+
+_PARTS: LiteralString = """
+SELECT no, size, last FROM perdure.search_part
+WHERE namespace = %s AND last_at >= %s AND first_at < %s
+"""
+
+EXACT: LiteralString = """
+SELECT p.no, k.key, g.body
+FROM unnest(%s::bigint[]) AS p (no) CROSS JOIN unnest(%s::text[]) AS k (key)
+CROSS JOIN LATERAL (
+    SELECT body FROM perdure.search_page
+    WHERE namespace = %s AND part = p.no AND first <= k.key COLLATE "C"
+    ORDER BY first DESC LIMIT 1
+) AS g
+"""
+
+# OFFSET 0: see ``indexing.BEHIND``; and pages are looked up for each prefix, however few they are.
+BEGUN: LiteralString = """
+SELECT p.no, k.prefix, g.body
+FROM unnest(%s::bigint[]) AS p (no)
+CROSS JOIN unnest(%s::text[], %s::text[]) AS k (prefix, behind)
+CROSS JOIN LATERAL (SELECT coalesce((
+    SELECT first FROM perdure.search_page
+    WHERE namespace = %s AND part = p.no AND first <= k.prefix COLLATE "C"
+    ORDER BY first DESC LIMIT 1
+), '') AS first OFFSET 0) AS f
+CROSS JOIN LATERAL (
+    SELECT body FROM perdure.search_page
+    WHERE namespace = %s AND part = p.no AND first >= f.first AND first < k.behind COLLATE "C"
+    OFFSET 0
+) AS g
+"""
+
+SAID: LiteralString = """
+SELECT t.part, t.number, s.n, s.length, s.said
+FROM unnest(%s::bigint[], %s::bigint[]) AS t (part, number)
+CROSS JOIN LATERAL (
+    SELECT n, length, said FROM perdure.search
+    WHERE namespace = %s AND part = t.part AND number = t.number AND at >= %s AND at < %s
+    LIMIT 1
+) AS s
+"""
 
 _TEXTS: LiteralString = f"""
 SELECT {ENTRY_COLUMNS}, e.n FROM perdure.entry AS e WHERE e.namespace = %s AND e.n = ANY(%s)
@@ -69,7 +118,7 @@ async def hits(db: Database, query: SearchQuery, sought: Sought) -> list[Hit]:
     if query.sessions and not any(map(is_text, query.sessions)):
         return []
     async with _one_moment(db) as connected:
-        search = _Search(connected, db.namespace, query, sought)
+        search = _Search(connected, db, query, sought)
         return await search.hits(ranked(await search.candidates()))
 
 
@@ -86,21 +135,78 @@ async def _one_moment(db: Database) -> AsyncGenerator[Connected]:
 class _Search:
     """One search at one moment of the database."""
 
-    def __init__(self, db: Connected, namespace: str, query: SearchQuery, sought: Sought) -> None:
+    def __init__(self, db: Connected, of: Database, query: SearchQuery, sought: Sought) -> None:
         self._db = db
-        self._namespace = namespace
+        self._namespace = of.namespace
+        self._address = of.address
         self._query = query
         self._sought = sought
         self._read: dict[int, Found] = {}
 
     async def candidates(self) -> list[Candidate]:
-        """The newest `MOST_RANKED` that fit."""
-        fit: list[Candidate] = []
-        async for page in self._pages():
-            fit += page
-            if len(fit) >= MOST_RANKED:
-                break
-        return fit[:MOST_RANKED]
+        """The newest `MOST_RANKED` that fit, from both sides of the mark.
+
+        Raises: SearchIndexDamaged.
+        """
+        values = (self._namespace, *self._span())
+        questions = [ask_mark(self._namespace), Question(_PARTS, values), Question(_LOOSE, values)]
+        marks, parts, loose = await asked(self._db, self._namespace, questions)
+        mark = mark_in(marks)
+        found = [each async for page in self._behind(mark) for each in page]
+        filters = self._filters()
+        if not mark.upto:  # there is no index, or one by other rules
+            loose, parts = [], []
+        try:
+            found += self._loose(loose, filters)
+            heads = [Head(*row) for row in parts]
+            finding = Finding(Asked(self._sought, filters), heads, found, MOST_RANKED)
+            while step := finding.step():
+                await self._do(finding, step)
+        except DAMAGE as error:
+            raise SearchIndexDamaged(self._address) from error
+        return finding.candidates()
+
+    async def _do(self, finding: Finding, step: Sequence[Head] | Sequence[Read]) -> None:
+        heads = [each for each in step if isinstance(each, Head)]
+        if heads:
+            finding.looked(heads, *await self._pages(finding.asked, heads))
+            return
+        wanted = [each for each in step if isinstance(each, Read)]
+        parts, numbers = Numbers(t.part for t in wanted), Numbers(t.number for t in wanted)
+        values = (parts, numbers, self._namespace, *self._span())
+        finding.read(Spoken(*row) for row in await self._ask(Question(SAID, values)))
+
+    async def _pages(
+        self, query: Asked, heads: Sequence[Head]
+    ) -> tuple[Iterable[Looked], Iterable[Looked]]:
+        ns, parts = self._namespace, Numbers(head.part for head in heads)
+        begun = list[Row]()
+        exact = await self._ask(Question(EXACT, (parts, Texts(query.keys), ns)))
+        if query.prefixes:
+            ends = Texts(map(after, query.prefixes))
+            begun = await self._ask(Question(BEGUN, (parts, Texts(query.prefixes), ends, ns, ns)))
+        return [Looked(*row) for row in exact], [Looked(*row) for row in begun]
+
+    def _span(self) -> tuple[int, int]:
+        since, until = self._query.since, self._query.until
+        return (-NO_END if since is None else since, NO_END if until is None else until)
+
+    def _filters(self) -> list[list[str]]:
+        query = self._query
+        return [
+            [stream_key(stream) for stream in query.sessions],
+            [role_key(role) for role in query.roles],
+            [tool_key(tool) for tool in query.tools],
+        ]
+
+    def _loose(self, rows: Iterable[Row], filters: Sequence[Sequence[str]]) -> list[Candidate]:
+        groups = [set(group) for group in filters if group]
+        return [
+            Candidate(position, counts, length)
+            for position, length, own, said in rows
+            if not groups or not any(group.isdisjoint(own.split()) for group in groups)
+            if (counts := counts_in_joined(said.decode(), self._sought)) is not None
+        ]
 
     async def hits(self, best: Sequence[tuple[float, Candidate]]) -> list[Hit]:
         """The first of `best` that are wanted; as many are read as are needed for that."""
@@ -127,22 +233,18 @@ class _Search:
         texts = [(score, self._read.get(each.position)) for score, each in best]
         return [(score, text) for score, text in texts if text and is_wanted(text, self._query)]
 
-    async def _pages(self) -> AsyncIterator[list[Candidate]]:
-        """What fits, the newest entries first, then titles; from both sides of the mark."""
-        (rows,) = await asked(self._db, self._namespace, [ask_mark(self._namespace)])
-        mark = mark_in(rows)
+    async def _behind(self, mark: Mark) -> AsyncIterator[list[Candidate]]:
+        """What fits and is not indexed."""
         async for page in self._tail(mark):
             yield self._fitting(page)
-        async for page in self._indexed(mark):
-            yield page
-        after = mark.upto
+        after_n = mark.upto
         while True:
-            question = Question(TITLES, (self._namespace, after, NO_END, PAGE))
+            question = Question(TITLES, (self._namespace, after_n, NO_END, PAGE))
             rows = await self._ask(question)
             yield self._fitting(rows)
             if len(rows) < PAGE:
                 return
-            after = rows[-1][-1]
+            after_n = rows[-1][-1]
 
     def _fitting(self, rows: Sequence[Row]) -> list[Candidate]:
         """Those of `rows` of the log that fit."""
@@ -159,35 +261,6 @@ class _Search:
             if len(rows) < PAGE:
                 return
             below = rows[-1][-1]
-
-    async def _indexed(self, mark: Mark) -> AsyncIterator[list[Candidate]]:
-        """The newest blocks by themselves: a word that is everywhere has its hits there."""
-        last = max(mark.texts - 1, 0) // BLOCK_TEXTS
-        newest = [block_word(last), block_word(last - 1)]
-        if last > 1:
-            async for page in self._matches(tsquery(self._query, self._sought, only=newest)):
-                yield page
-        old = newest if last > 1 else []
-        async for page in self._matches(tsquery(self._query, self._sought, others_than=old)):
-            yield page
-
-    async def _matches(self, question: str) -> AsyncIterator[list[Candidate]]:
-        query, sought = self._query, self._sought
-        since = -NO_END if query.since is None else query.since
-        until = NO_END if query.until is None else query.until
-        below = NO_END
-        while True:
-            values = (question, below, since, until, certain(sought), PAGE)
-            rows = await self._ask(Question(_MATCHES, values))
-            yield [
-                Candidate(position, counts, length)
-                for position, stream, length, said in rows
-                if not query.sessions or stream in query.sessions
-                if (counts := counts_in_joined(said, sought)) is not None
-            ]
-            if len(rows) < PAGE:
-                return
-            below = rows[-1][0]
 
     async def _ask(self, question: Question) -> list[Row]:
         (rows,) = await asked(self._db, self._namespace, [question])

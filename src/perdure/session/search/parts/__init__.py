@@ -1,0 +1,1 @@
+"""An index of texts in parts: built once from some hundred texts, asked by words. Pure."""

@@ -1,0 +1,140 @@
+"""A part of an index out of its texts, and its texts' words out of it again.
+
+The same texts always give the same part, byte for byte, so that an index can be compared with what
+the log says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import NamedTuple
+from zlib import crc32
+
+from perdure.session.search.parts.codes import codes_of
+from perdure.session.search.parts.pages import (
+    FILTER,
+    PAIR,
+    Kept,
+    Page,
+    everything,
+    is_word,
+    pages_of,
+)
+from perdure.session.search.parts.postings import PLACES, bits, numbers, packed
+
+_RARE, _FEW = 32, 16
+"""A word is frequent in a part if it is in one of so many texts, and in so many."""
+
+_DIGITS = "".join(map(chr, range(0x21, 0x7F)))
+_PAIRS = len(_DIGITS) ** 2
+
+
+class Text(NamedTuple):
+    """A text as it is indexed: where in the log it is, its words, and keys for the filters."""
+
+    position: int
+    at: int
+    words: Sequence[str]
+    filters: Sequence[str]
+
+
+class Said(NamedTuple):
+    """A text of a part: the codes of its words stand for them."""
+
+    position: int
+    at: int
+    length: int
+    codes: bytes
+
+
+class Part(NamedTuple):
+    """Texts, ascending by position, and the pages by which they are found."""
+
+    said: tuple[Said, ...]
+    pages: tuple[Page, ...]
+
+
+def built(texts: Iterable[Text]) -> Part:
+    """The part that holds `texts`: at most ``MOST_TEXTS``, of ``MOST_WORDS`` words in all."""
+    ordered = sorted(texts, key=lambda text: text.position)
+    size = len(ordered)
+    codes = codes_of(Counter(chain.from_iterable(text.words for text in ordered)))
+    postings: defaultdict[str, list[int]] = defaultdict(list)
+    for number, text in enumerate(ordered):
+        for key in {*text.words, *text.filters}:
+            postings[key].append(number)
+    frequent = [word for word in codes if is_frequent(len(postings[word]), size)]
+    kept = {
+        key: Kept(key, codes.get(key, ""), packed(found, size)) for key, found in postings.items()
+    }
+    for key, places in _pairs(ordered, frequent).items():
+        kept[key] = Kept(key, "", packed(places, size * PLACES))
+    said = tuple([_said(text, codes) for text in ordered])
+    return Part(said, tuple(pages_of(kept[key] for key in sorted(kept))))
+
+
+def is_frequent(texts: int, size: int) -> bool:
+    """A word that is in so many of the `size` texts of a part has its pairs in the index.
+
+    Without them, a phrase of such words would have to be looked for in all of them.
+    """
+    return texts >= _FEW and texts * _RARE >= size
+
+
+def pair_key(one: str, other: str) -> str:
+    """What stands for two words side by side; different ones may have the same."""
+    return _key(_first_hash(one) + _second_hash(other))
+
+
+def _said(text: Text, codes: Mapping[str, str]) -> Said:
+    said = "".join([codes[word] for word in text.words])
+    return Said(text.position, text.at, len(text.words), said.encode())
+
+
+def _pairs(texts: Sequence[Text], frequent: Iterable[str]) -> dict[str, list[int]]:
+    """Of each key of a pair, at which places of which texts it begins."""
+    first = {word: _first_hash(word) for word in frequent}
+    second = {word: _second_hash(word) for word in first}
+    found: defaultdict[int, set[int]] = defaultdict(set)
+    for number, text in enumerate(texts):
+        base = number * PLACES
+        for place, (one, other) in enumerate(pairwise(text.words)):
+            if one in first and other in second:
+                found[(first[one] + second[other]) % _PAIRS].add(base + place % PLACES)
+    return {_key(pair): sorted(places) for pair, places in found.items()}
+
+
+def _first_hash(word: str) -> int:
+    return crc32(word.encode()) * 40_503
+
+
+def _second_hash(word: str) -> int:
+    return crc32(word.encode()) * 30_011
+
+
+def _key(hashed: int) -> str:
+    high, low = divmod(hashed % _PAIRS, len(_DIGITS))
+    return PAIR + _DIGITS[high] + _DIGITS[low]
+
+
+# ---------------------------------------------------------------- and back
+
+
+def texts_in(part: Part) -> Iterator[Text]:
+    """The texts that `part` was built from.
+
+    Raises: KeyError, UnicodeDecodeError, msgspec.DecodeError where it is damaged.
+    """
+    words: dict[str, str] = {}
+    filters: defaultdict[int, list[str]] = defaultdict(list)
+    for kept in chain.from_iterable(everything(page.body) for page in part.pages):
+        if is_word(kept.key):
+            words[kept.code] = kept.key
+        elif kept.key.startswith(FILTER):
+            for number in numbers(bits(kept.posting, len(part.said))):
+                filters[number].append(kept.key)
+    for number, said in enumerate(part.said):
+        spoken = [words[code] for code in said.codes.decode()]
+        yield Text(said.position, said.at, spoken, filters[number])

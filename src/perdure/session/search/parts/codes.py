@@ -1,0 +1,91 @@
+"""Words as single characters: a text of a part is a short string, in which C code counts phrases.
+
+The words that are most frequent in a part take one byte, the next two, the others three or four, as
+UTF-8 has it; among words of as many bytes the characters are in the order of the words. So words
+that begin alike are a few ranges of characters (`Range`), which one pattern finds. A character ends
+where the next begins, so bytes can be searched as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from perdure.session.search.query import Phrase
+
+MOST_WORDS = 1_000_000
+"""Words of a part, at most: characters are fewer than integers."""
+
+_FIRSTS = (0x01, 0x80, 0x800, 0x1_0000)
+_SURROGATES, _SURROGATE_COUNT = 0xD800, 0x800
+
+Counted = Callable[[bytes], int]
+"""How often a phrase occurs in a text that is given by its codes."""
+
+
+class Range(NamedTuple):
+    """Words that begin alike: the first and the last character among those of as many bytes."""
+
+    first: str
+    last: str
+
+
+def codes_of(frequencies: Mapping[str, int]) -> dict[str, str]:
+    """A character for each word of a part, given how often each occurs in it."""
+    ordered = sorted(frequencies, key=lambda word: (-frequencies[word], word))
+    one, two = _FIRSTS[1] - _FIRSTS[0], _FIRSTS[2] - _FIRSTS[0]
+    codes: dict[str, str] = {}
+    for first, group in zip(
+        _FIRSTS, (ordered[:one], ordered[one:two], ordered[two:]), strict=False
+    ):
+        codes.update((word, _character(point)) for point, word in enumerate(sorted(group), first))
+    return codes
+
+
+def _character(point: int) -> str:
+    return chr(point if point < _SURROGATES else point + _SURROGATE_COUNT)
+
+
+def ranges_of(codes: Sequence[str]) -> tuple[Range, ...]:
+    """The ranges that `codes`, those of words that begin alike, are."""
+    groups: dict[int, list[str]] = {}
+    for code in codes:
+        groups.setdefault(min(len(code.encode()), 3), []).append(code)
+    return tuple([Range(min(group), max(group)) for group in groups.values()])
+
+
+def counter(
+    phrase: Phrase, codes: Mapping[str, str], ranges: Mapping[str, Sequence[Range]]
+) -> Counted:
+    """What counts `phrase` in texts of the part whose words have these `codes`.
+
+    `ranges` are those of its last word where that may go on.
+    """
+    whole = phrase.terms[:-1] if phrase.is_prefix else phrase.terms
+    ending = ranges.get(phrase.terms[-1], ()) if phrase.is_prefix else ()
+    if not all(word in codes for word in whole) or (phrase.is_prefix and not ending):
+        return _never
+    stretch = "".join([codes[word] for word in whole])
+    if phrase.is_prefix:
+        return _counter_of_ranges(stretch, ending)
+    needle = stretch.encode()
+    if phrase.terms[0] not in phrase.terms[1:]:
+        return lambda said: said.count(needle)
+    overlapping = re.compile(b"(?=%s)" % re.escape(needle))  # count would not see what overlaps
+    return lambda said: len(overlapping.findall(said))
+
+
+def _counter_of_ranges(before: str, ending: Sequence[Range]) -> Counted:
+    inside = "".join([f"{_escaped(each.first)}-{_escaped(each.last)}" for each in ending])
+    pattern = f"(?={re.escape(before)}[{inside}])" if before else f"[{inside}]"
+    found = re.compile(pattern).findall
+    return lambda said: len(found(said.decode()))
+
+
+def _escaped(character: str) -> str:
+    return f"\\U{ord(character):08x}"
+
+
+def _never(_said: bytes) -> int:
+    return 0

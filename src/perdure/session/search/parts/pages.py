@@ -1,0 +1,128 @@
+"""The words of a part in order, cut into pages: of each its code and in which texts it stands.
+
+A page is found by its first key. Keys are words, and what stands beside them: pairs of neighbours
+and filters, which begin with a character no word has and come before all words. What is kept of a
+key is its code (of a word) and its posting, bytes that ``postings`` reads.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from struct import error, pack, unpack_from
+from typing import NamedTuple
+
+import msgspec
+
+PAGE_BYTES = 1_500
+"""About as many bytes are in a page; a posting that is longer has one to itself."""
+
+PAIR, FILTER = "!", "#"
+"""What keys of pairs and filters begin with."""
+
+DAMAGE = (LookupError, ValueError, error, msgspec.MsgspecError)
+"""What reading a part may raise that is not as it was written."""
+
+_BEHIND = "\U0010ffff"
+
+
+class Page(NamedTuple):
+    """A page, and the first of its keys."""
+
+    first: str
+    body: bytes
+
+
+class Kept(NamedTuple):
+    """What is kept of `key`; `code` is empty where it is no word."""
+
+    key: str
+    code: str
+    posting: bytes
+
+
+class _Body(msgspec.Struct, array_like=True, frozen=True):
+    """Keys, a line each; codes, one each or none; where postings end, in 2 or 4 bytes each."""
+
+    keys: str
+    codes: str
+    ends: bytes
+    postings: bytes
+
+
+_decoder = msgspec.msgpack.Decoder(_Body)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def is_word(key: str) -> bool:
+    """`key` is a word, neither a pair nor a filter."""
+    return key[0] not in (PAIR, FILTER)
+
+
+def pages_of(kept: Iterable[Kept]) -> Iterator[Page]:
+    """`kept`, in the order of its keys, in pages."""
+    held: list[Kept] = []
+    size = 0
+    for each in kept:
+        more = len(each.key) + len(each.posting) + 6
+        if held and (size + more > PAGE_BYTES or bool(held[0].code) != bool(each.code)):
+            yield _page(held)
+            held, size = [], 0
+        held.append(each)
+        size += more
+    if held:
+        yield _page(held)
+
+
+def _page(held: list[Kept]) -> Page:
+    ends: list[int] = []
+    end = 0
+    for each in held:
+        end += len(each.posting)
+        ends.append(end)
+    form = f"<{len(ends)}{'H' if end < 2**16 else 'I'}"
+    postings = b"".join([each.posting for each in held])
+    keys, codes = "\n".join([each.key for each in held]), "".join([each.code for each in held])
+    return Page(held[0].key, _encode(_Body(keys, codes, pack(form, *ends), postings)))
+
+
+def kept_in(body: bytes, key: str) -> Kept | None:
+    """What a page keeps of `key`; None where that is nothing."""
+    page = _decoder.decode(body)
+    keys = page.keys.split("\n")
+    place = bisect_left(keys, key)
+    if place == len(keys) or keys[place] != key:
+        return None
+    return next(_kept(page, keys, place, place + 1))
+
+
+def beginning(body: bytes, prefix: str) -> list[Kept]:
+    """What a page keeps of keys that begin with `prefix`."""
+    page = _decoder.decode(body)
+    keys = page.keys.split("\n")
+    first = bisect_left(keys, prefix)
+    return list(_kept(page, keys, first, bisect_left(keys, after(prefix))))
+
+
+def everything(body: bytes) -> list[Kept]:
+    """All that a page keeps."""
+    page = _decoder.decode(body)
+    keys = page.keys.split("\n")
+    return list(_kept(page, keys, 0, len(keys)))
+
+
+def after(prefix: str) -> str:
+    """What comes behind every key that begins with `prefix`."""
+    return prefix + _BEHIND
+
+
+def _kept(page: _Body, keys: list[str], first: int, behind: int) -> Iterator[Kept]:
+    if first >= behind:
+        return
+    size = len(page.ends) // len(keys)
+    form = f"<{behind - first}{'H' if size == 2 else 'I'}"
+    begin = 0 if first == 0 else unpack_from(form[0] + form[-1], page.ends, (first - 1) * size)[0]
+    for place, end in enumerate(unpack_from(form, page.ends, first * size), first):
+        code = page.codes[place] if page.codes else ""
+        yield Kept(keys[place], code, page.postings[begin:end])
+        begin = end

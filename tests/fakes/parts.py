@@ -1,0 +1,77 @@
+"""Parts of an index of search in memory, and looking for texts in them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from perdure.session.search.matching import counts_in
+from perdure.session.search.parts.asking import Asked
+from perdure.session.search.parts.building import Part, Text
+from perdure.session.search.parts.finding import Finding, Head, Looked, Read, Spoken
+from perdure.session.search.parts.pages import after
+from perdure.session.search.query import sought_in
+from perdure.session.search.ranking import Candidate
+
+Filters = Sequence[Sequence[str]]
+
+
+def text(position: int, words: str, *filters: str) -> Text:
+    """A text of `words` at a position, from that moment."""
+    return Text(position, position, words.split(), filters)
+
+
+def found_in(
+    parts: Sequence[Part], query: str, filters: Filters = (), most: int = 1_000
+) -> tuple[list[Candidate], int]:
+    """The newest `most` texts in `parts` that fit, and how many were read for that."""
+    heads = [Head(no, len(part.said), part.said[-1].position) for no, part in enumerate(parts)]
+    finding = Finding(Asked(sought_in(query), filters), heads, [], most)
+    read = 0
+    while step := finding.step():
+        looked = [each for each in step if isinstance(each, Head)]
+        wanted = [each for each in step if isinstance(each, Read)]
+        if looked:
+            exact = [page for head in looked for page in _exact(parts, head.part, finding.asked)]
+            begun = [page for head in looked for page in _begun(parts, head.part, finding.asked)]
+            finding.looked(looked, exact, begun)
+        else:
+            read += len(wanted)
+            finding.read(_spoken(parts, each) for each in wanted)
+    return finding.candidates(), read
+
+
+def fitting(texts: Sequence[Text], query: str, filters: Filters = ()) -> list[Candidate]:
+    """What a look at each of `texts` finds, the newest first."""
+    sought = sought_in(query)
+    fits = [
+        Candidate(each.position, counts, len(each.words))
+        for each in texts
+        if all(not group or set(group) & set(each.filters) for group in filters)
+        if (counts := counts_in(each.words, sought)) is not None
+    ]
+    return sorted(fits, key=lambda each: -each.position)
+
+
+def _exact(parts: Sequence[Part], number: int, asked: Asked) -> Iterator[Looked]:
+    pages = parts[number].pages
+    firsts = [page.first for page in pages]
+    for key in asked.keys:
+        place = bisect_right(firsts, key)
+        if place:
+            yield Looked(number, key, pages[place - 1].body)
+
+
+def _begun(parts: Sequence[Part], number: int, asked: Asked) -> Iterator[Looked]:
+    pages = parts[number].pages
+    firsts = [page.first for page in pages]
+    for prefix in asked.prefixes:
+        place = max(bisect_right(firsts, prefix) - 1, 0)
+        while place < len(pages) and pages[place].first < after(prefix):
+            yield Looked(number, prefix, pages[place].body)
+            place += 1
+
+
+def _spoken(parts: Sequence[Part], read: Read) -> Spoken:
+    said = parts[read.part].said[read.number]
+    return Spoken(read.part, read.number, said.position, said.length, said.codes)

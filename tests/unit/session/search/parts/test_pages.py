@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from perdure.session.search.parts.pages import (
+    DAMAGE,
+    PAGE_BYTES,
+    Kept,
+    beginning,
+    everything,
+    is_word,
+    kept_in,
+    pages_of,
+)
+
+KEPT = [
+    Kept("!ab", "", b"12"),
+    Kept("#user", "", b""),
+    *[Kept(f"w{number:03}", chr(200 + number), bytes([number])) for number in range(250)],
+    Kept("x", "z", b"y" * 70_000),
+    Kept("x1", "y", b"1"),
+]
+PAGES = list(pages_of(KEPT))
+
+
+def test_what_is_kept_is_found_by_its_key() -> None:
+    for page in PAGES:
+        for each in everything(page.body):
+            assert kept_in(page.body, each.key) == each
+    assert [each for page in PAGES for each in everything(page.body)] == KEPT
+    assert kept_in(PAGES[0].body, "#usex") is None
+    assert kept_in(PAGES[-1].body, "y") is None
+
+
+def test_pages_are_small_but_for_what_is_large_alone() -> None:
+    large = [page for page in PAGES if len(page.body) > 2 * PAGE_BYTES]
+
+    assert [page.first for page in large] == ["x"]
+    assert [page.first for page in PAGES] == sorted(page.first for page in PAGES)
+    assert len(PAGES) > 3
+
+
+def test_words_are_on_pages_of_their_own() -> None:
+    assert all(len({is_word(k.key) for k in everything(page.body)}) == 1 for page in PAGES)
+
+
+def test_keys_that_begin_alike_are_found_together() -> None:
+    found = [each for page in PAGES for each in beginning(page.body, "w03")]
+
+    assert [each.key for each in found] == [f"w03{number}" for number in range(10)]
+
+
+def test_a_page_that_is_none_is_damage() -> None:
+    for body in (b"", b"x", PAGES[0].body[:-9]):
+        with pytest.raises(DAMAGE):
+            everything(body)
