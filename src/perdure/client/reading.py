@@ -36,12 +36,18 @@ _PAGE = 500
 
 
 class OpenQuestion(msgspec.Struct, frozen=True):
-    """A question nobody has answered yet. Units: `at` is Unix milliseconds."""
+    """A question nobody has answered yet. Units: `at` is Unix milliseconds.
+
+    `flow` is there for what a flow itself waits for, and `target` the node or role that does. A
+    question without `choices` is answered in words.
+    """
 
     id: EntryId
     at: int
     about: EntryId | None
     question: Question
+    flow: StreamId | None = None
+    target: str | None = None
 
 
 INBOX_KINDS = (Question.kind, Answer.kind)

@@ -6,7 +6,9 @@ any number of handles, tasks and processes may use the same session. Running tur
 
 from __future__ import annotations
 
+import importlib
 import os
+from typing import Any
 
 import msgspec
 
@@ -36,6 +38,7 @@ from perdure.session.ids import EntryId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.notes import (
+    ALLOW_FLOW,
     Answer,
     CompactionUndone,
     Label,
@@ -240,7 +243,14 @@ class Session(Appender):
             return earlier
         try:
             # The key makes the store decide which of two answers was first.
-            return (await self._commit((new,), key=f"answer:{asked.id}"))[0]
+            key, flow = f"answer:{asked.id}", self._state.header.parent
+            if choice != ALLOW_FLOW or flow is None:
+                return (await self._commit((new,), key=key))[0]
+            store, clock = self._backing.store, self._outside.clock
+            # By name: only who answers in a flow loads what flows are decided by.
+            granting: Any = importlib.import_module("perdure.client.inbox.granting")
+            asking = (self.id, body)
+            return await granting.allow_for_flow(store, clock, flow, asking, new, by=by, key=key)
         except IdempotencyMismatch as error:
             first = await self._answer_to(asked.id)
             raise AlreadyAnswered(asked.id, first.choice, first.by) from error

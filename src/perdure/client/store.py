@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside, absolute
 from perdure.client.erasing import erase_namespace, erase_session, erase_subject, erasing
+from perdure.client.inbox.finding import FLOW_KINDS, question_named, stream_asking
 from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
 from perdure.client.session import Session
 from perdure.client.watching import Watch, watch_namespace
@@ -18,6 +20,8 @@ from perdure.engine.hooks.registry import Hooks
 from perdure.errors import Erased, SessionExists, SessionNotFound, Unsupported, WrongArgument
 from perdure.events.bus import LiveBus
 from perdure.session.declared.arguments import takes_all_declared
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
 from perdure.session.info import Origin, SessionInfo, StreamHeader
 from perdure.session.search.values import HITS, Hit, SearchQuery, SearchRole
 from perdure.stores.draft import Backing, Draft, Stored
@@ -148,8 +152,36 @@ class Store:
         return await self._searching.search(query)
 
     async def questions(self) -> list[OpenQuestion]:
-        """What waits for a person in any session, oldest first; ids are ``<session>/<seq>``."""
-        return open_questions(await self.backend.notes_of_all(INBOX_KINDS))
+        """What waits for a person in any session or flow, oldest first.
+
+        Shape: ids are those of the entries that ask, ``<session or flow>/<seq>``.
+        """
+        asked = open_questions(await self.backend.notes_of_all(INBOX_KINDS))
+        flows = await self.backend.notes_of_all(FLOW_KINDS)
+        if not flows:
+            return asked
+        of_flows = await _inbox_of_flows().questions(self.backend, self.outside.clock, flows)
+        return sorted((*asked, *of_flows), key=lambda question: question.at)
+
+    async def answer(
+        self, question: str, answer: str, *, by: str, note: str | None = None
+    ) -> Entry:
+        """Answer what waits in any session or flow: by the question's id, or how that begins.
+
+        `answer` is one of its choices; where it has none, a reply in words. The first answer
+        counts, whoever gives it. Durable: when this returns.
+        Raises: QuestionNotFound, AmbiguousId; AlreadyAnswered when somebody gave another answer
+        before; FlowRefusal when a flow does not wait for it any more; InvalidEntry when it is no
+        question, or `answer` is none of its choices.
+        """
+        id = question_named(question, () if stream_asking(question) else await self.questions())
+        stream = await self.backend.state(StreamId(id.rpartition("/")[0]))
+        if stream.header.kind != "flow":
+            session = await self.open(stream.header.id)
+            return await session.answer(id, answer, by=by, note=note)
+        clock, flow = self.outside.clock, stream.header.id
+        answering = _inbox_of_flows().Answering(self.backend, clock, flow)
+        return await answering.answer(id, answer, by=by, note=note)
 
     async def reindex(self) -> int:
         """Build the index of `search` anew from the log; how many texts can now be found.
@@ -248,6 +280,11 @@ class Store:
 
     async def _handle(self, header: StreamHeader, backing: Backing) -> Session:
         return Session(backing, await backing.log.state(header.id), self.outside, self.bus)
+
+
+def _inbox_of_flows() -> Any:
+    """`client.inbox.flows`, by name: only a store with flows loads what they are decided by."""
+    return importlib.import_module("perdure.client.inbox.flows")
 
 
 def _ms(moment: datetime) -> int:

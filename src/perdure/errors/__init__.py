@@ -2,7 +2,7 @@
 
     PerdureError                 code (stable), retryable, facts()
     ├ SessionError   EntryNotFound · AmbiguousId · InvalidEntry · InvalidParent · CorruptLog
-    │                UnsupportedVersion · AlreadyAnswered · Erased
+    │                UnsupportedVersion · AlreadyAnswered · QuestionNotFound · Erased
     ├ StoreError     SessionNotFound · SessionExists · HeadConflict · LeafConflict · LeaseHeld
     │                LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew · NotAStore
     │                StoreCorrupt · StoreReadOnly · StoreFull · StoreUnavailable · Unsupported
@@ -45,6 +45,7 @@ from perdure.errors.log import (
     EntryNotFound,
     InvalidEntry,
     InvalidParent,
+    QuestionNotFound,
     SessionError,
     UnsupportedVersion,
 )
@@ -138,6 +139,7 @@ __all__ = [
     "ModelUnavailable",
     "NotAStore",
     "PerdureError",
+    "QuestionNotFound",
     "QuotaExceeded",
     "RateLimited",
     "SearchIndexDamaged",

@@ -90,6 +90,18 @@ class UnsupportedVersion(SessionError):
         self.supported = supported
 
 
+class QuestionNotFound(SessionError):
+    """No open question has that id."""
+
+    code = "question_not_found"
+
+    def __init__(self, question: str) -> None:
+        super().__init__(
+            f"no question {question!r} waits here; `perdure inbox` lists those that do"
+        )
+        self.question = question
+
+
 class AlreadyAnswered(SessionError):
     """Somebody answered the question first, and otherwise; their answer counts."""
 

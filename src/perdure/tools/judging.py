@@ -49,7 +49,8 @@ class Ruling(msgspec.Struct, frozen=True):
 
     `text` asks the person, or tells the model why not. `grant` is what "always" would allow.
     `error_code` is there for what is refused; `action` and `preview`, the path, the command or the
-    host it is about, for what is asked.
+    host it is about, for what is asked. `choices` are a person's answers where they are others than
+    allow, deny and always; `free_in` the modes of a flow's consent in which nobody is asked.
     """
 
     decision: Decision
@@ -58,6 +59,8 @@ class Ruling(msgspec.Struct, frozen=True):
     error_code: str | None = None
     action: Action | None = None
     preview: str | None = None
+    choices: tuple[str, ...] = ()
+    free_in: tuple[str, ...] = ()
 
 
 def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, object]:

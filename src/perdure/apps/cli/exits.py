@@ -94,18 +94,6 @@ class NothingToPick(PerdureError):
         )
 
 
-class QuestionNotFound(PerdureError):
-    """No open question has that id."""
-
-    code: ClassVar[str] = "question_not_found"
-
-    def __init__(self, question: str) -> None:
-        super().__init__(
-            f"no question {question!r} waits here; `perdure inbox` lists those that do"
-        )
-        self.question = question
-
-
 class NeedsAnswer(PerdureError):
     """A turn waits for a person, and nobody can be asked here."""
 

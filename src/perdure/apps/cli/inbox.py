@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import getpass
-import importlib
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE, QuestionNotFound, UsageMistake
+from perdure.apps.cli.exits import DONE, UsageMistake
 from perdure.apps.cli.options import (
     JsonOption,
     NamespaceOption,
@@ -20,21 +19,18 @@ from perdure.apps.cli.options import (
 )
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import iso, local_time, out_style, show, show_json, show_lines
-from perdure.apps.terminal.text import safe
+from perdure.apps.terminal.text import one_line, safe
+from perdure.client.inbox.finding import question_named, stream_asking
 from perdure.client.reading import OpenQuestion
 from perdure.client.store import Store
-from perdure.errors import AmbiguousId
-from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import SessionInfo
 
 inbox = typer.Typer(invoke_without_command=True)
 
-_FLOWS = (FlowStarted.kind, FlowImported.kind)
-
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A question and the session it belongs to."""
+    """A question, and the session or flow it belongs to."""
 
     info: SessionInfo
     asked: OpenQuestion
@@ -94,11 +90,10 @@ def list_questions(
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
             waiting = await _waiting(opened)
-            of_flows = await _of_flows(opened)
         if as_json:
-            show_json([*(_data(each) for each in waiting), *of_flows])
-        elif waiting or of_flows:
-            show_lines([*_lines(waiting), *_flow_lines(of_flows)])
+            show_json([_data(each) for each in waiting])
+        elif waiting:
+            show_lines(_lines(waiting))
         else:
             show("Nothing waits for you.")
 
@@ -110,7 +105,14 @@ def answer(
     question: Annotated[
         str, typer.Argument(metavar="ID", help="The question: its id, or how it begins.")
     ],
-    choice: Annotated[str, typer.Argument(metavar="CHOICE", help="One of its choices.")],
+    choice: Annotated[
+        str,
+        typer.Argument(
+            metavar="ANSWER",
+            callback=only_text,
+            help="One of its choices; where it has none, your words.",
+        ),
+    ],
     *,
     note: Annotated[
         str | None,
@@ -126,29 +128,30 @@ def answer(
 ) -> int:
     """Answer a question.
 
-    The first answer counts, whoever gives it. The turn goes on when it is resumed, here or
-    elsewhere.
+    The first answer counts, whoever gives it. The turn, or the flow, goes on when it is resumed,
+    here or elsewhere. What a role asks to do is answered allow, allow-flow (and so for the rest of
+    the flow) or deny; what it asks in words, in words.
 
     Examples:
-        perdure inbox answer 01jd approve
-        perdure inbox answer 01jd/17 deny --note "not on a Friday"
+        perdure inbox answer 01jd/17 allow
+        perdure inbox answer 01jd deny --note "not on a Friday"
+        perdure inbox answer 20260527T14/9 "Take the night train."
 
     Exit codes:
         3  no open question has that id
-        4  somebody gave another answer before
+        4  somebody gave another answer before, or it does not wait any more
     """
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
-            session_id = await _session_of(opened, question)
-            handle = await opened.open(session_id)
-            entry = await handle.answer(question, choice, by=by or getpass.getuser(), note=note)
+            asked = () if stream_asking(question) else await opened.questions()
+            id = question_named(question, asked)
+            entry = await opened.answer(id, choice, by=by or getpass.getuser(), note=note)
+            resume = await _resuming(opened, entry.stream)
         if as_json:
-            show_json({"session": handle.id, "question": entry.about, "choice": choice})
+            show_json({"session": entry.stream, "question": id, "choice": choice})
         else:
-            show(
-                f"Answered {choice!r}. `perdure chat --session {handle.id}` goes on with the turn."
-            )
+            show(f"Answered {one_line(choice, 60)!r}. {resume}")
 
     return run(work)
 
@@ -156,33 +159,22 @@ def answer(
 async def _waiting(store: Store) -> list[Waiting]:
     """Every open question of the namespace, oldest first."""
     asked = await store.questions()
-    sessions = dict.fromkeys(entry_place(each.id)[0] for each in asked)
-    infos = {session: (await store.backend.state(session)).info for session in sessions}
-    return [Waiting(infos[entry_place(each.id)[0]], each) for each in asked]
+    streams = dict.fromkeys(_stream(each) for each in asked)
+    infos = {stream: (await store.backend.state(stream)).info for stream in streams}
+    return [Waiting(infos[_stream(each)], each) for each in asked]
 
 
-async def _of_flows(store: Store) -> list[dict[str, object]]:
-    """What flows wait for, each with the command that answers it."""
-    if not await store.backend.notes_of_all(_FLOWS):
-        return []
-    # By name: only a store with flows loads what they need.
-    flows: Any = importlib.import_module("perdure.apps.flow.listing")
-    found: list[dict[str, object]] = await flows.waiting_in_flows(store)
-    return found
+def _stream(asked: OpenQuestion) -> StreamId:
+    return asked.flow or entry_place(asked.id)[0]
 
 
-async def _session_of(store: Store, question: str) -> StreamId:
-    """The session that `question` is in; a prefix must fit one open question only."""
-    try:
-        return entry_place(question)[0]
-    except ValueError:
-        asked = await store.questions()
-    fitting = [each.id for each in asked if each.id.startswith(question)]
-    if len(fitting) > 1:
-        raise AmbiguousId(question, tuple(fitting))
-    if not fitting:
-        raise QuestionNotFound(question)
-    return entry_place(fitting[0])[0]
+async def _resuming(store: Store, stream: StreamId) -> str:
+    """What goes on with the session or flow in which something was answered."""
+    header = (await store.backend.state(stream)).header
+    flow = stream if header.kind == "flow" else header.parent if header.origin == "role" else None
+    if flow is not None:
+        return f"`perdure flow resume {flow}` goes on, if nobody runs it."
+    return f"`perdure chat --session {stream}` goes on with the turn."
 
 
 def _data(waiting: Waiting) -> dict[str, object]:
@@ -195,19 +187,21 @@ def _data(waiting: Waiting) -> dict[str, object]:
         "topic": question.topic,
         "text": question.text,
         "choices": question.choices,
-        "about": waiting.asked.about,
+        "about": waiting.asked.about or waiting.asked.target,
         "call_id": question.call_id,
         "expires_at": None if question.expires_at is None else iso(question.expires_at),
+        "flow": waiting.asked.flow,
+        "target": waiting.asked.target,
+        "answer": _command(waiting.asked),
     }
 
 
-def _flow_lines(items: list[dict[str, object]]) -> Iterator[str]:
-    style = out_style()
-    for item in items:
-        yield style.paint(str(item["session"]), "strong")
-        yield f"  {safe(str(item['title'] or '')) or '(no title)'}"
-        yield f"  {safe(str(item['text']))}"
-        yield f"  {item['answer']}"
+def _command(asked: OpenQuestion) -> str:
+    """What answers it."""
+    if asked.question.choices:
+        # What takes several words is quoted; the choices stand for themselves.
+        return f"perdure inbox answer {asked.id} {'|'.join(asked.question.choices)}"
+    return f'perdure inbox answer {asked.id} "..."'
 
 
 def _lines(waiting: list[Waiting]) -> Iterator[str]:
@@ -217,4 +211,4 @@ def _lines(waiting: list[Waiting]) -> Iterator[str]:
         yield style.paint(asked.id, "strong") + style.paint(f"  {local_time(asked.at)}", "faint")
         yield f"  {safe(each.info.name) or '(no title)'}"
         yield f"  {safe(asked.question.text)}"
-        yield f"  perdure inbox answer {asked.id} {'|'.join(asked.question.choices)}"
+        yield f"  {_command(asked)}"

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from perdure.apps.flow.options import flows_of
-from perdure.apps.flow.picture.telling import answer
 from perdure.apps.terminal.output import counted
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
@@ -74,32 +72,3 @@ def row_lines(rows: Sequence[Row], style: Style, width: int) -> Iterator[str]:
         parts += [f"waits for you: {len(row.waiting)}"] if row.waiting else []
         name = one_line(run.record_name or "", max(10, width - len(row.flow) - 50))
         yield f"{style.paint(row.flow, 'strong')}  {name}  {style.paint(', '.join(parts), 'faint')}"
-
-
-async def waiting_in_flows(store: Store) -> list[dict[str, object]]:
-    """What flows wait for, as items of the inbox; what their roles' tools ask is there already."""
-    async with flows_of(store) as flows:
-        rows = await listed(store, flows)
-    return [
-        _item(row.flow, row.state, each)
-        for row in rows
-        if row.state is not None
-        for each in row.waiting
-        if each.question is None
-    ]
-
-
-def _item(flow: str, state: FlowState, each: Waiting) -> dict[str, object]:
-    return {
-        "id": None,
-        "session": flow,
-        "title": state.run.record_name,
-        "asked_at": None,
-        "topic": each.topic,
-        "text": each.text,
-        "choices": each.choices,
-        "about": each.target,
-        "call_id": None,
-        "expires_at": None,
-        "answer": answer(flow, each),
-    }

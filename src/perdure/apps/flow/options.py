@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.options import only_text
-from perdure.apps.flow.roles import Acting, role_agents, roles_of
+from perdure.apps.flow.roles import Acting, role_agents
 from perdure.apps.opening import existing_store
 from perdure.apps.wiring import models
 from perdure.client.agents.runtime import Runtime
@@ -19,7 +19,6 @@ from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
 from perdure.errors import FlowRefusal
-from perdure.tools.permissions import Permissions
 
 FlowArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The flow: its id, or how that begins.")
@@ -48,14 +47,6 @@ def person(by: str | None) -> str:
     return by or getpass.getuser()
 
 
-_ALL_TOOLS = Permissions(
-    allowed_commands=("true",),
-    allowed_domains=("example.com",),
-    search_endpoint="https://example.com",
-)
-"""Under which every built-in tool is known, to judge what roles asked; nothing runs under it."""
-
-
 @asynccontextmanager
 async def flows_of(store: Store, acting: Acting | None = None) -> AsyncGenerator[Flows]:
     """The flows of `store`; those who `acting` can work too."""
@@ -80,11 +71,8 @@ async def opened_flow(
 
     Raises: SessionNotFound, AmbiguousId; FlowRefusal.
     """
-    async with existing_store(store, namespace) as opened:
-        async with flows_of(opened) as flows:
-            graph = (await flows.state(id)).graph
-        async with flows_of(opened, Acting(roles_of(graph), permissions=_ALL_TOOLS)) as flows:
-            yield opened, await flows.open(id, workspace=workspace)
+    async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+        yield opened, await flows.open(id, workspace=workspace)
 
 
 def need(is_there: object, flow: str, why: str) -> None:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+import msgspec
+
+from perdure.client.inbox.consenting import COMMANDS
 from perdure.engine.turns.config import Judge
 from perdure.session.flows.kinds import ConsentMode
 from perdure.session.flows.run import ConsentState
 from perdure.session.messages import ToolCallPart
+from perdure.session.notes import ALLOW_FLOW
 from perdure.tools.commands import NeedsShell, canonical, words_of
 from perdure.tools.judging import RuleSet, Ruling, judged
 from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry
+from perdure.tools.spec import ToolSpec
 
 RULES: Mapping[ConsentMode, RuleSet] = {
     "no-access": RuleSet(
@@ -21,9 +26,6 @@ RULES: Mapping[ConsentMode, RuleSet] = {
     "partial-access": RuleSet({"fs_write": "run", "process": "ask", "egress": "ask", "os": "ask"}),
     "full-access": RuleSet({"fs_write": "run", "process": "run", "egress": "run", "os": "run"}),
 }
-
-COMMANDS = "run_command"
-"""The tool whose exact commands a person grants."""
 
 _NEVER_ASKED = frozenset({"web_search"})
 
@@ -40,13 +42,39 @@ def consent_judge(
         if call.name not in tools.names:
             return Ruling("run")  # calls of unknown tools are answered elsewhere
         now = consent()
-        granted = in_turn | grants_of(now)
-        ruling = judged(tools.get(call.name), call.args, permissions, granted, RULES[now.mode])
+        spec, granted = tools.get(call.name), in_turn | grants_of(now)
+        ruling = judged(spec, call.args, permissions, granted, RULES[now.mode])
+        if ruling.decision != "ask":
+            return ruling
         is_granted = now.mode == "partial-access" and call.name in now.mcp.allowed_tools
-        is_free = is_granted or _is_harmless(call)
-        return Ruling("run") if ruling.decision == "ask" and is_free else ruling
+        if is_granted or _is_harmless(call):
+            return Ruling("run")
+        return _asking(ruling, spec, call, permissions)
 
     return judge
+
+
+def _asking(ruling: Ruling, spec: ToolSpec, call: ToolCallPart, permissions: Permissions) -> Ruling:
+    """`ruling` with what a person can allow beyond this once, and what would make it needless."""
+    would = {
+        mode: judged(spec, call.args, permissions, frozenset(), rules)
+        for mode, rules in RULES.items()
+    }
+    free_in = tuple(mode for mode, other in would.items() if other.decision == "run")
+    grant = None
+    if spec.is_outside:
+        grant = spec.name
+    elif spec.name == COMMANDS:
+        grant = would["partial-access"].grant
+    ruling = msgspec.structs.replace(ruling, grant=grant or ruling.grant, free_in=free_in)
+    if grant is None and "partial-access" not in free_in:
+        return ruling
+    if spec.is_outside:
+        what = f"{spec.name} may be called"
+    else:
+        what = "this very command may be run" if grant else "files may be written"
+    told = f"{ruling.text} ({ALLOW_FLOW}: from now on {what} in this flow without asking)"
+    return msgspec.structs.replace(ruling, text=told, choices=("allow", ALLOW_FLOW, "deny"))
 
 
 def grants_of(consent: ConsentState) -> frozenset[str]:

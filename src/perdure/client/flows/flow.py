@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from perdure.client.inbox.granting import change_consent
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.client.watching import Watch, watch_session
@@ -22,8 +23,6 @@ from perdure.session.notes import SideBody
 from perdure.stores.draft import Stored
 
 Run = Callable[[Journal], Awaitable[FlowState]]
-Release = Callable[[FlowState, str], Awaitable[None]]
-"""Answers the questions of role sessions that the flow's consent now allows."""
 
 
 class Flow:
@@ -32,11 +31,10 @@ class Flow:
     `by` names who decides, and is kept with what was decided.
     """
 
-    def __init__(self, store: Store, journal: Journal, run: Run, release: Release) -> None:
+    def __init__(self, store: Store, journal: Journal, run: Run) -> None:
         self._store = store
         self._journal = journal
         self._run = run
-        self._release = release
 
     @property
     def id(self) -> StreamId:
@@ -115,13 +113,11 @@ class Flow:
         if mode is None and command is None:
             raise ValueError("say which mode, or which command, the roles may use")
         granted = tool if command is not None else None
-        state = await self._decide(
-            lambda _: people.change_consent(
-                by, mode=mode, tool=granted, command=command, is_revoked=is_revoked
-            )
+        change = people.change_consent(
+            by, mode=mode, tool=granted, command=command, is_revoked=is_revoked
         )
-        await self._release(state, by)
-        return state
+        store = self._store
+        return await change_consent(store.backend, self._journal, store.outside.clock, change)
 
     async def configure(
         self,
@@ -179,10 +175,19 @@ class Flow:
         roles = {session: role for role, session in state.sessions.items()}
         found: list[Waiting] = []
         for session, role in roles.items():
-            for open_ in await (await self._store.open(session)).questions():
-                question = open_.question
+            for asked in await (await self._store.open(session)).questions():
+                question = asked.question
                 found.append(
-                    Waiting("consent", role, question.text, question.choices, question=open_.id)
+                    Waiting(
+                        topic="consent" if question.topic == "approval" else question.topic,
+                        target=role,
+                        text=question.text,
+                        choices=question.choices,
+                        question=asked.id,
+                        role=role,
+                        asked_at=asked.at,
+                        session=session,
+                    )
                 )
         return found
 

@@ -23,7 +23,6 @@ from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.documents.turns import DocumentTurns
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.place import begun_record, moved, place_of, write_record
-from perdure.client.flows.releasing import release
 from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waking import Waker
 from perdure.engine.flows.journal import Journal
@@ -214,7 +213,7 @@ class Flows:
     def _flow(self, flow: StreamId) -> Flow:
         outside = self._store.outside
         journal = Journal(self._store.backend, flow, outside.clock)
-        return Flow(self._store, journal, self._run, lambda s, by: release(self._host, s, by))
+        return Flow(self._store, journal, self._run)
 
     async def _run(self, journal: Journal) -> FlowState:
         state = await journal.state()

@@ -420,8 +420,22 @@ class Store(Handle[AsyncStore]):
         )
 
     def questions(self) -> list[OpenQuestion]:
-        """What waits for a person in any session, oldest first; ids are ``<session>/<seq>``."""
+        """What waits for a person in any session or flow, oldest first.
+
+        Shape: ids are those of the entries that ask, ``<session or flow>/<seq>``.
+        """
         return self.portal.call(self.asynchronous.questions())
+
+    def answer(self, question: str, answer: str, *, by: str, note: str | None = None) -> Entry:
+        """Answer what waits in any session or flow: by the question's id, or how that begins.
+
+        `answer` is one of its choices; where it has none, a reply in words. The first answer
+        counts, whoever gives it. Durable: when this returns.
+        Raises: QuestionNotFound, AmbiguousId; AlreadyAnswered when somebody gave another answer
+        before; FlowRefusal when a flow does not wait for it any more; InvalidEntry when it is no
+        question, or `answer` is none of its choices.
+        """
+        return self.portal.call(self.asynchronous.answer(question, answer, by=by, note=note))
 
     def reindex(self) -> int:
         """Build the index of `search` anew from the log; how many texts can now be found.

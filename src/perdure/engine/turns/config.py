@@ -132,6 +132,16 @@ class Ruling(Protocol):
         """The path, the command or the host that a person is asked about."""
         ...
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What a person can answer; (): allow, deny, and where there is a `grant` always."""
+        ...
+
+    @property
+    def free_in(self) -> tuple[str, ...]:
+        """The modes of a flow's consent in which nobody is asked."""
+        ...
+
 
 Judge = Callable[[ToolCallPart, frozenset[str]], Ruling]
 """Says whether a call may run, given what people granted in the turn so far. Pure."""
@@ -146,6 +156,8 @@ class Runs(msgspec.Struct, frozen=True):
     error_code: str | None = None
     action: str | None = None
     preview: str | None = None
+    choices: tuple[str, ...] = ()
+    free_in: tuple[str, ...] = ()
 
 
 def runs_all(call: ToolCallPart, granted: frozenset[str]) -> Ruling:

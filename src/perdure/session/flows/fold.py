@@ -18,6 +18,8 @@ from perdure.session.entries import Entry
 from perdure.session.flows import kinds
 from perdure.session.flows.graph import base_role, edge_key
 from perdure.session.flows.run import (
+    ITSELF,
+    Asked,
     AwaitingHuman,
     CommandGrant,
     ConsentState,
@@ -88,12 +90,16 @@ def _started(entry: Entry, body: kinds.FlowStarted) -> FlowState:
         record_name=body.graph.name,
         record_summary=body.graph.summary,
     )
-    return FlowState(run=run, graph=body.graph, start=body.start, head=entry.seq)
+    return FlowState(
+        run, body.graph, start=body.start, head=entry.seq, configuring=body.configuring
+    )
 
 
 def _imported(entry: Entry, body: kinds.FlowImported) -> FlowState:
     run = msgspec.convert(body.run, FlowRun)
     run = replace(run, record_name=body.graph.name, record_summary=body.graph.summary)
+    phase = run.improvement_phase
+    waiting = (*run.awaiting_human_nodes, *(phase.awaiting_human_roles if phase else ()), ITSELF)
     return FlowState(
         run,
         body.graph,
@@ -101,6 +107,7 @@ def _imported(entry: Entry, body: kinds.FlowImported) -> FlowState:
         head=entry.seq,
         sessions=body.sessions,
         improvement=body.improvement,
+        asked=dict.fromkeys(waiting, Asked(entry.seq, entry.at)),
     )
 
 
@@ -125,7 +132,11 @@ def _role_configured(state: FlowState, body: kinds.RoleConfigured, _: int) -> Fl
 
 
 def _consent_changed(state: FlowState, body: kinds.ConsentChanged, at: int) -> FlowState:
-    consent = state.run.consent_state
+    return _with(state, consent_state=consent_after(state.run.consent_state, body, at))
+
+
+def consent_after(consent: ConsentState, body: kinds.ConsentChanged, at: int) -> ConsentState:
+    """`consent` once `body` has happened. Units: `at` is Unix milliseconds."""
     if body.mode is not None:
         consent = replace(consent, mode=body.mode)
     if body.tool == "bash" and body.command is not None:
@@ -142,7 +153,7 @@ def _consent_changed(state: FlowState, body: kinds.ConsentChanged, at: int) -> F
             None if body.is_revoked else ToolGrant(body.command, iso(at)),
         )
         consent = replace(consent, mcp=replace(consent.mcp, allowed_tools=tools))
-    return _with(state, consent_state=consent)
+    return consent
 
 
 # ---------------------------------------------------------------- nodes
@@ -171,9 +182,12 @@ def _node_claimed(state: FlowState, body: kinds.NodeClaimed, _: int) -> FlowStat
     )
 
 
-def _node_parked(state: FlowState, body: kinds.NodeParked, _: int) -> FlowState:
+def _node_parked(state: FlowState, body: kinds.NodeParked, at: int) -> FlowState:
     waiting = AwaitingHuman(body.role, body.reason, body.detail)
+    state = _asked(state, body.node, at, body.offers)
     state = replace(state, stopping=_removed(state.stopping, body.node, body.role))
+    if body.reason == "role-configuration":  # what was chosen before cannot be had any more
+        state = replace(state, roles=_without(state.roles, body.role))
     return _with(
         state,
         running_nodes=_removed(state.run.running_nodes, body.node),
@@ -260,7 +274,8 @@ def _handoff_awaited(state: FlowState, body: kinds.HandoffAwaited, _: int) -> Fl
     )
 
 
-def _handoff_staged(state: FlowState, body: kinds.HandoffStaged, _: int) -> FlowState:
+def _handoff_staged(state: FlowState, body: kinds.HandoffStaged, at: int) -> FlowState:
+    state = _asked(state, body.node, at)
     run = state.run
     waiting = AwaitingHuman(body.role, "handoff-approval")
     return _with(
@@ -271,7 +286,8 @@ def _handoff_staged(state: FlowState, body: kinds.HandoffStaged, _: int) -> Flow
     )
 
 
-def _handoff_declined(state: FlowState, body: kinds.HandoffDeclined, _: int) -> FlowState:
+def _handoff_declined(state: FlowState, body: kinds.HandoffDeclined, at: int) -> FlowState:
+    state = _asked(state, body.node, at)
     run = state.run
     waiting = AwaitingHuman(body.role, "prompt-human", body.note)
     return _with(
@@ -284,7 +300,8 @@ def _handoff_declined(state: FlowState, body: kinds.HandoffDeclined, _: int) -> 
 # ---------------------------------------------------------------- closing and looking back
 
 
-def _closed(state: FlowState, body: kinds.ForwardPassClosed, _: int) -> FlowState:
+def _closed(state: FlowState, body: kinds.ForwardPassClosed, at: int) -> FlowState:
+    state = _asked(state, ITSELF, at)
     is_single = len({base_role(role) for role in state.graph.roles}) <= 1
     phase = ImprovementPhase("awaiting_choice", single_role=is_single)
     return _with(
@@ -319,7 +336,8 @@ def _improvement_claimed(state: FlowState, body: kinds.ImprovementClaimed, _: in
     return replace(state, sessions=state.sessions | {body.role: body.session}, repairs=repairs)
 
 
-def _improvement_parked(state: FlowState, body: kinds.ImprovementParked, _: int) -> FlowState:
+def _improvement_parked(state: FlowState, body: kinds.ImprovementParked, at: int) -> FlowState:
+    state = _asked(state, body.role, at)
     phase = _phase(state)
     waiting = AwaitingHuman(body.role, body.reason, body.detail)
     state = replace(state, stopping=_removed(state.stopping, body.role))
@@ -340,9 +358,9 @@ def _findings_made(state: FlowState, body: kinds.FindingsMade, _: int) -> FlowSt
     )
 
 
-def _feedback_asked(state: FlowState, body: kinds.FeedbackAsked, _: int) -> FlowState:
+def _feedback_asked(state: FlowState, body: kinds.FeedbackAsked, at: int) -> FlowState:
     state = _with_phase(
-        state,
+        _asked(state, ITSELF, at),
         status="awaiting_feedback_consent",
         feedback_artifact_path=body.artifact,
         feedback_consent="pending",
@@ -398,6 +416,11 @@ def iso(at: int) -> str:
     """`at` (Unix milliseconds) as ISO 8601 in UTC, with milliseconds."""
     text = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+def _asked(state: FlowState, target: str, at: int, offers: kinds.Offers | None = None) -> FlowState:
+    """`state` in which `target` waits for a person from this entry on."""
+    return replace(state, asked=state.asked | {target: Asked(state.head, at, offers)})
 
 
 def _role(state: FlowState, node: str) -> str:

@@ -23,6 +23,7 @@ AwaitingReason = Literal[
     "handoff-approval",
 ]
 ClaimCause = Literal["start", "reply", "handoff", "owed", "configuration", "resume"]
+Configuring = Literal["given", "ask"]
 ConsentMode = Literal["no-access", "partial-access", "full-access"]
 FeedbackKind = Literal["standard", "initialization", "update"]
 GrantedTool = Literal["bash", "mcp"]
@@ -56,9 +57,18 @@ class HandoffTarget(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str | None = None
 
 
+class Offers(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a role can be configured with. Shape: `skills` is a skill's name -> what it is for."""
+
+    models: tuple[str, ...] = ()
+    skills: dict[str, str] = {}
+
+
 class FlowStarted(SideBody, frozen=True, omit_defaults=True):
     """A flow begins. `start` are the nodes that are claimed first; paths are absolute.
 
+    `configuring` says who decides what a role works with: ``given``, its agent and its own files;
+    ``ask``, a person, before it begins.
     `feedback` and the fields after it say what kind of flow it is, for the feedback at its end.
     """
 
@@ -74,6 +84,7 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
     initialization_mode: InitializationMode | None = None
     update_from_version: str | None = None
     update_to_version: str | None = None
+    configuring: Configuring = "given"
 
 
 class WorkspaceBound(SideBody, frozen=True):
@@ -112,7 +123,10 @@ class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
 
 
 class NodeParked(SideBody, frozen=True, omit_defaults=True):
-    """A node waits for a person. `detail` says why, in a sentence."""
+    """A node waits for a person. `detail` says why, in a sentence.
+
+    `offers` is what its role can be configured with, where it waits for that.
+    """
 
     kind: ClassVar[str] = "node_parked"
 
@@ -120,6 +134,7 @@ class NodeParked(SideBody, frozen=True, omit_defaults=True):
     role: str
     reason: AwaitingReason
     detail: str | None = None
+    offers: Offers | None = None
 
 
 class NodeContinued(SideBody, frozen=True):
@@ -225,7 +240,10 @@ class ConsentChanged(SideBody, frozen=True, omit_defaults=True):
 
 
 class RoleConfigured(SideBody, frozen=True, omit_defaults=True):
-    """What a role instance works with; None leaves what the flow's agent says."""
+    """What a role instance works with; None leaves what the flow's agent says.
+
+    `by` is the person who said so.
+    """
 
     kind: ClassVar[str] = "role_configured"
 
@@ -234,6 +252,7 @@ class RoleConfigured(SideBody, frozen=True, omit_defaults=True):
     skills: tuple[str, ...] | None = None
     tools: tuple[str, ...] | None = None
     is_automatic: bool = False
+    by: str | None = None
 
 
 class ForwardPassClosed(SideBody, frozen=True):

@@ -13,12 +13,14 @@ import msgspec
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import (
     AwaitingReason,
+    Configuring,
     ConsentMode,
     DocumentBound,
     FeedbackKind,
     HandoffTarget,
     ImprovementMode,
     InitializationMode,
+    Offers,
     RepairAsked,
 )
 from perdure.session.ids import StreamId
@@ -38,6 +40,18 @@ class AwaitingHuman(msgspec.Struct, frozen=True, omit_defaults=True):
     role: str
     reason: AwaitingReason
     detail: str | None = None
+
+
+ITSELF = ""
+"""Stands for the flow among what waits, where nodes and roles have their names."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The entry that began a wait for a person, and when. Units: `at` is Unix milliseconds."""
+
+    seq: int
+    at: int
+    offers: Offers | None = None
 
 
 class HumanInput(msgspec.Struct, frozen=True, rename="camel"):
@@ -170,3 +184,6 @@ class FlowState(msgspec.Struct, frozen=True):
     at_node: dict[str, str] = {}
     """Role instance -> the node it was last claimed for."""
     document: DocumentBound | None = None
+    asked: dict[str, Asked] = {}
+    """Node, role or `ITSELF` -> the newest wait of it, which may be over."""
+    configuring: Configuring = "given"

@@ -109,6 +109,12 @@ EXPECTED: tuple[SideBody, ...] = (
         {"helper": {"id": "helper", "model": "scripted:echo"}},
     ),
     kinds.NodePassed("owner-intake", TARGETS),
+    kinds.FlowStarted("trip", "/w", "/w/record", Graph("g", ()), (), configuring="ask"),
+    kinds.NodeParked(
+        *("build", "developer_2", "role-configuration", "choose"),
+        offers=kinds.Offers(("p:m",), {"tests": "How we test."}),
+    ),
+    kinds.RoleConfigured("developer_2", by="me"),
 )
 
 

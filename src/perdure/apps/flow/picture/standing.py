@@ -58,7 +58,7 @@ def overlaid(state: FlowState, waiting: Iterable[Waiting]) -> FlowState:
 
     For its flow such a node runs: the question is its turn's.
     """
-    asked = {each.target: each.text for each in waiting if each.topic == "consent"}
+    asked = {each.target: each.text for each in waiting if each.session is not None}
     run = state.run
     nodes = [n for id in run.running_nodes if (n := state.graph.node(id)) and n.role in asked]
     if not nodes:
@@ -79,7 +79,7 @@ def is_blocked(state: FlowState, waiting: Iterable[Waiting]) -> bool:
     nodes = [state.graph.node(id) for id in state.run.running_nodes]
     roles = {node.role for node in nodes if node is not None}
     roles.update(() if phase is None else phase.running_roles)
-    asked = {each.target for each in waiting if each.topic == "consent"}
+    asked = {each.target for each in waiting if each.session is not None}
     return bool(roles) and roles <= asked
 
 

@@ -106,19 +106,19 @@ def _asked(each: Waiting, said: Mapping[str, str]) -> str:
 
 
 def answer(flow: str, each: Waiting) -> str:
-    """The command that answers it."""
+    """The command that answers it: the inbox's for what a session asks, else one of flows."""
+    if each.session is not None or (each.topic == "consent" and each.question is not None):
+        return f"perdure inbox answer {each.question} {'|'.join(each.choices)}"
     target = shlex.quote(each.target or "")
     match each.topic:
         case "handoff-approval":
             return f"perdure flow approve {flow} {target}   (or with --decline)"
         case "role-configuration":
-            return f"perdure flow configure {flow} ROLE --model MODEL"
+            return f"perdure flow configure {flow} {each.role or 'ROLE'} --model MODEL"
         case "improvement-choice":
             return f"perdure flow improve {flow} {'|'.join(each.choices)}"
         case "feedback-consent":
             return f"perdure flow feedback {flow} grant|deny"
-        case "consent" if each.question is not None:
-            return f"perdure inbox answer {each.question} {'|'.join(each.choices)}"
         case _:
             return f'perdure flow reply {flow} --to {target} "..."'
 

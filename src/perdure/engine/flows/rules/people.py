@@ -147,15 +147,19 @@ def configure(
     model: str | None = None,
     skills: tuple[str, ...] | None = None,
     tools: tuple[str, ...] | None = None,
+    by: str | None = None,
 ) -> RoleConfigured:
     """A person says what a role instance works with.
 
-    Raises: FlowRefusal when the workflow has no such role.
+    Raises: FlowRefusal when the workflow has no such role, or for other skills than those it was
+    told when its session began.
     """
     if role not in state.graph.roles:
         known = ", ".join(state.graph.roles)
         raise _refusal(state, f"the workflow has no role {role!r}; it has: {known}")
-    return RoleConfigured(role, model, skills, tools)
+    if skills is not None and role in state.sessions:
+        raise _refusal(state, f"{role} has begun, and was told its skills then; they stay")
+    return RoleConfigured(role, model, skills, tools, by=by)
 
 
 def choose_improvement(state: FlowState, mode: ImprovementMode, by: str) -> ImprovementChosen:

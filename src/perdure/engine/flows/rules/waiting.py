@@ -1,17 +1,19 @@
-"""What of a flow waits for a person, in words, and how it can be answered."""
+"""What of a flow waits for a person, in words, and how it can be answered.
+
+Each wait is a question of the inbox. The entry that began it is its id: an answer is bound to
+exactly that wait, and one that comes when the flow waits for something else is refused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 import msgspec
 
-from perdure.session.flows.kinds import AwaitingReason
-from perdure.session.flows.run import AwaitingHuman, FlowState
-from perdure.session.ids import EntryId
-
-Topic = AwaitingReason | Literal["improvement-choice", "feedback-consent"]
+from perdure.session.flows.kinds import Offers
+from perdure.session.flows.run import ITSELF, Asked, AwaitingHuman, FlowState
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.notes import QuestionTopic
 
 _TEXTS: dict[str, str] = {
     "prompt-human": "asks, and waits for a reply",
@@ -22,19 +24,28 @@ _TEXTS: dict[str, str] = {
     "handoff-approval": "wants to hand over",
 }
 
+AS_GIVEN = "default"
+"""The answer that leaves a role as its agent and its own files say."""
+
 
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that waits for a person.
 
-    `target` is the node, in the improvement the role; None for the flow itself. No `choices`: a
-    reply in words. `question` is the question of a role's session that asks this.
+    `target` is the node, in the improvement and where a role's session asks the role; None for the
+    flow itself. No `choices`: a reply in words. `question` is its id in the inbox, `session` the
+    role's session that asks, where none of the flow's own entries does. `offers` is what a role can
+    be configured with. Units: `asked_at` is Unix milliseconds.
     """
 
-    topic: Topic
+    topic: QuestionTopic
     target: str | None
     text: str
     choices: tuple[str, ...] = ()
     question: EntryId | None = None
+    role: str | None = None
+    asked_at: int = 0
+    offers: Offers | None = None
+    session: StreamId | None = None
 
 
 def waits_in(state: FlowState) -> tuple[Waiting, ...]:
@@ -42,23 +53,36 @@ def waits_in(state: FlowState) -> tuple[Waiting, ...]:
     return tuple(_waits(state))
 
 
+def question_of(state: FlowState, target: str) -> EntryId:
+    """The id, in the inbox, of what `target` waits for: a node, a role, or the flow `ITSELF`."""
+    asked = state.asked.get(target, Asked(0, 0))
+    id = entry_id(state.run.flow_id, asked.seq)
+    # Of an imported flow, one entry says of every node what it waits for.
+    return EntryId(f"{id}:{target}") if asked.seq == 0 and target else id
+
+
 def _waits(state: FlowState) -> Iterator[Waiting]:
     run, phase = state.run, state.run.improvement_phase
     for node, waiting in run.awaiting_human_nodes.items():
-        if node not in run.pending_human_inputs:
-            yield _of(node, waiting, _staged(state, node))
+        if node not in run.pending_human_inputs and not _is_configured(state, waiting):
+            yield _of(state, node, waiting, _staged(state, node))
     if phase is None:
         return
     if run.status == "awaiting_improvement_choice":
         modes = ("parallel", "none") if phase.single_role else ("graph-based", "parallel", "none")
         text = "The work is closed. How shall the roles look back at it?"
-        yield Waiting("improvement-choice", None, text, modes)
+        yield _of_itself(state, "improvement-choice", text, modes)
     for role, waiting in phase.awaiting_human_roles.items():
         if role not in phase.pending_human_inputs:
-            yield _of(role, waiting)
+            yield _of(state, role, waiting)
     if run.status == "awaiting_feedback_consent":
         text = f"Shall feedback be written to {phase.feedback_artifact_path}?"
-        yield Waiting("feedback-consent", None, text, ("granted", "denied"))
+        yield _of_itself(state, "feedback-consent", text, ("grant", "deny"))
+
+
+def _is_configured(state: FlowState, waiting: AwaitingHuman) -> bool:
+    """Whether what it waits for was chosen, and nobody has gone on with it yet."""
+    return waiting.reason == "role-configuration" and waiting.role in state.roles
 
 
 def _staged(state: FlowState, node: str) -> str:
@@ -66,8 +90,35 @@ def _staged(state: FlowState, node: str) -> str:
     return ", ".join(f"{target.artifact} to {target.node}" for target in targets)
 
 
-def _of(target: str, waiting: AwaitingHuman, about: str = "") -> Waiting:
+def _of(state: FlowState, target: str, waiting: AwaitingHuman, about: str = "") -> Waiting:
     text = f"{target} ({waiting.role}) {_TEXTS[waiting.reason]}"
     detail = about or waiting.detail
-    choices = ("approve", "decline") if waiting.reason == "handoff-approval" else ()
-    return Waiting(waiting.reason, target, f"{text}: {detail}" if detail else text, choices)
+    asked = state.asked.get(target, Asked(0, 0))
+    return Waiting(
+        topic=waiting.reason,
+        target=target,
+        text=f"{text}: {detail}" if detail else text,
+        choices=_choices(waiting, asked.offers),
+        question=question_of(state, target),
+        role=waiting.role,
+        asked_at=asked.at,
+        offers=asked.offers,
+    )
+
+
+def _choices(waiting: AwaitingHuman, offers: Offers | None) -> tuple[str, ...]:
+    if waiting.reason == "handoff-approval":
+        return ("approve", "decline")
+    if waiting.reason != "role-configuration":
+        return ()
+    offers = offers or Offers()
+    models = tuple(f"model={model}" for model in offers.models)
+    return (AS_GIVEN, *models, *(f"skills={name}" for name in offers.skills))
+
+
+def _of_itself(
+    state: FlowState, topic: QuestionTopic, text: str, choices: tuple[str, ...]
+) -> Waiting:
+    asked = state.asked.get(ITSELF, Asked(0, 0))
+    question = question_of(state, ITSELF)
+    return Waiting(topic, None, text, choices, question, asked_at=asked.at)

@@ -46,16 +46,18 @@ def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
 
 def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: Ruling) -> None:
     """A policy wants a person to decide about a call that has not begun."""
+    usual = ("allow", "always", "deny") if ruling.grant else ("allow", "deny")
     question = Question(
         topic="approval",
         text=ruling.text,
-        choices=("allow", "always", "deny") if ruling.grant else ("allow", "deny"),
+        choices=ruling.choices or usual,
         call_id=call.id,
         args_hash=args_hash(call.args),
         grant=ruling.grant,
         tool=call.name,
         action=ruling.action,
         preview=ruling.preview,
+        free_in=ruling.free_in or None,
     )
     scribe.side(question, scribe.state.answer_id)
 

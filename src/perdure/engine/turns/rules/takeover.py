@@ -34,7 +34,7 @@ from perdure.session.ledger import (
     ToolStarted,
 )
 from perdure.session.messages import Message, TextPart, ToolResultPart
-from perdure.session.notes import Answer, LeafMoved
+from perdure.session.notes import ALLOWING, Answer, LeafMoved
 
 UNKNOWN_TEXT = (
     "Outcome unknown: the tool was cut off while it ran. It may or may not have taken effect; "
@@ -202,7 +202,7 @@ def _run_as_told(scribe: Scribe, asked: OpenQuestion, answer: Answer, config: Tu
         asked.question.call_id,
         asked.question.args_hash,
     )
-    if answer.choice in ("allow", "always") and is_same and call.name in config.tools:
+    if answer.choice in ALLOWING and is_same and call.name in config.tools:
         start_tool(scribe, call, config)
         return
     text = f"Not run: {answer.by} did not allow it." + (f" {answer.note}" if answer.note else "")

@@ -15,7 +15,7 @@ from perdure.apps.flow.picture.telling import (
 )
 from perdure.apps.terminal.style import Style
 from perdure.engine.flows.rules.improvement import order_by_graph
-from perdure.engine.flows.rules.waiting import Topic, Waiting
+from perdure.engine.flows.rules.waiting import Waiting
 from perdure.session.flows.feed import FeedItem
 from perdure.session.flows.kinds import (
     FindingsMade,
@@ -24,6 +24,7 @@ from perdure.session.flows.kinds import (
     ImprovementClaimed,
 )
 from perdure.session.ids import EntryId, StreamId
+from perdure.session.notes import QuestionTopic
 from tests.fakes.flow_log import FlowLog, graph
 
 PLAIN = Style()
@@ -42,7 +43,9 @@ MODES = ("graph-based", "none")
         ("feedback-consent", "perdure flow feedback f grant|deny"),
     ],
 )
-def test_everything_that_waits_says_which_command_answers_it(topic: Topic, words: str) -> None:
+def test_everything_that_waits_says_which_command_answers_it(
+    topic: QuestionTopic, words: str
+) -> None:
     assert answer("f", Waiting(topic, "a", "It waits.", MODES)) == words
 
 

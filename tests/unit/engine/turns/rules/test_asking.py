@@ -26,6 +26,8 @@ class Said(msgspec.Struct, frozen=True):
     error_code: str | None = None
     action: str | None = None
     preview: str | None = None
+    choices: tuple[str, ...] = ()
+    free_in: tuple[str, ...] = ()
 
 
 def course_with(*rulings: Said) -> Course:

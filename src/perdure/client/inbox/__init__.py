@@ -1,0 +1,1 @@
+"""The inbox: what sessions and flows ask people, and what an answer does."""

@@ -1,0 +1,45 @@
+"""What a flow's consent lets go on of what its roles have asked, and what allowing for a flow adds.
+
+A role's question says in which modes nobody would have been asked, so it can be judged by whoever
+changes the consent, without the role's tools.
+"""
+
+from __future__ import annotations
+
+from perdure.session.flows.kinds import ConsentChanged, GrantedTool
+from perdure.session.flows.run import ConsentState
+from perdure.session.notes import Question
+
+COMMANDS = "run_command"
+"""The tool whose exact commands a person grants."""
+
+
+def is_freed(question: Question, consent: ConsentState) -> bool:
+    """Whether what `question` asks is allowed by `consent`."""
+    if question.topic != "approval":
+        return False
+    if consent.mode in (question.free_in or ()):
+        return True
+    granted = granted_by(question)
+    if granted is None or consent.mode != "partial-access":
+        return False
+    tool, name = granted
+    return name in (consent.bash.allowed_commands if tool == "bash" else consent.mcp.allowed_tools)
+
+
+def allowing(question: Question, consent: ConsentState, by: str) -> ConsentChanged:
+    """The consent that allows `question` in the whole flow: a grant, and a mode that heeds it."""
+    tool, name = granted_by(question) or (None, None)
+    mode = "partial-access" if consent.mode == "no-access" else None
+    return ConsentChanged(by, mode, tool, name)
+
+
+def granted_by(question: Question) -> tuple[GrantedTool, str] | None:
+    """The exact command, or the tool of an MCP server, that is granted with `question`."""
+    grant, tool = question.grant, question.tool
+    if grant is None or tool is None:
+        return None
+    if grant == tool:
+        return "mcp", tool
+    command = grant.removeprefix(f"{COMMANDS} ")
+    return ("bash", command) if tool == COMMANDS and command != grant else None

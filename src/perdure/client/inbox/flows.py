@@ -1,0 +1,101 @@
+"""What flows wait for, as questions of the inbox, and answering one of them.
+
+The same act as the commands of flows: one entry in the flow's log, decided on its newest state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.client.reading import OpenQuestion
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.rules.answering import answered, settled_by
+from perdure.engine.flows.rules.waiting import Waiting, waits_in
+from perdure.errors import AlreadyAnswered, FlowRefusal, HeadConflict, PerdureError
+from perdure.session.clock import Clock
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.flows.kinds import FlowCompleted
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import MESSAGE
+from perdure.session.notes import Question
+from perdure.stores.protocol import Commit, SessionStore
+
+
+async def questions(
+    store: SessionStore, clock: Clock, notes: Sequence[Entry]
+) -> list[OpenQuestion]:
+    """What the flows of the namespace wait for; those that cannot be opened ask nothing.
+
+    Shape: `notes` are the namespace's entries of `FLOW_KINDS`.
+    """
+    over = {note.stream for note in notes if note.kind == FlowCompleted.kind}
+    flows = dict.fromkeys(note.stream for note in notes if note.stream not in over)
+    found: list[OpenQuestion] = []
+    for flow in flows:
+        try:
+            state = await Journal(store, flow, clock).state()
+        except PerdureError:  # `perdure flow list` names it, and says why
+            continue
+        found += [await _question(store, state, waiting) for waiting in waits_in(state)]
+    return found
+
+
+async def _question(store: SessionStore, state: FlowState, waiting: Waiting) -> OpenQuestion:
+    assert waiting.question is not None
+    flow, text = state.run.flow_id, waiting.text
+    if waiting.topic == "prompt-human" and waiting.role in state.sessions:
+        words = await _last_words(store, state.sessions[waiting.role])
+        text = f"{text}: {words}" if words else text
+    asked = Question(waiting.topic, text, waiting.choices)
+    return OpenQuestion(waiting.question, waiting.asked_at, None, asked, flow, waiting.target)
+
+
+async def _last_words(store: SessionStore, session: StreamId) -> str:
+    """What the role said last, without what it said to perdure."""
+    leaf = (await store.state(session)).leaf
+    for entry in reversed(await store.branch(session, leaf, limit=8, kind=MESSAGE)):
+        if (message := entry.message) is not None and message.role == "assistant":
+            return message.text.partition("```handoff")[0].strip()
+    return ""
+
+
+class Answering:
+    """Answers what one flow waits for."""
+
+    def __init__(self, store: SessionStore, clock: Clock, flow: StreamId) -> None:
+        self._store = store
+        self._clock = clock
+        self._journal = Journal(store, flow, clock)
+
+    async def answer(self, question: EntryId, answer: str, *, by: str, note: str | None) -> Entry:
+        """Answer `question`, the id under which the flow waits.
+
+        Shape: the entry that was appended; where `by` gave the same answer before, that one.
+        Durable: when this returns. Raises: AlreadyAnswered, FlowRefusal, InvalidEntry.
+        """
+        while True:
+            state = await self._journal.state()
+            if all(waiting.question != question for waiting in waits_in(state)):
+                return await self._settled(question, answer, by)
+            body = answered(state, question, answer, by, note)
+            write = self._journal.write(state, body)
+            try:
+                committed = await self._store.commit(
+                    Commit(writes=(write,), at=self._clock.now_ms())
+                )
+            except HeadConflict:
+                continue
+            return committed.entries[0][0]
+
+    async def _settled(self, question: EntryId, answer: str, by: str) -> Entry:
+        """The entry of the same answer, given before. Raises: as `answer`."""
+        flow = self._journal.flow
+        log = [(entry, body_of(entry)) for entry in await self._store.entries(flow)]
+        settled = settled_by(await self._journal.state(), question, log)
+        if settled.choice is None:
+            raise FlowRefusal(flow, f"{question} needs no answer any more: a handoff came instead")
+        if (settled.choice, settled.by) == (answer, by):
+            return settled.entry
+        raise AlreadyAnswered(question, settled.choice, settled.by or "somebody")

@@ -1,0 +1,95 @@
+"""Allowing for a whole flow: the flow's consent and the answers it gives, in one commit.
+
+Of several roles that ask, each has its question in its own session. What a change of the consent
+allows is answered with it, so no role waits for what it may do already.
+"""
+
+from __future__ import annotations
+
+from perdure.client.inbox.consenting import allowing, is_freed
+from perdure.client.reading import INBOX_KINDS, open_questions
+from perdure.engine.flows.journal import Journal
+from perdure.errors import HeadConflict
+from perdure.session.clock import Clock
+from perdure.session.codec import new_side
+from perdure.session.entries import Entry, NewEntry
+from perdure.session.flows.fold import consent_after
+from perdure.session.flows.kinds import ConsentChanged
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+from perdure.session.notes import Answer, Question
+from perdure.stores.protocol import Commit, SessionStore, Write
+
+NOTE = "allowed for the flow"
+"""Of the answers that follow from a consent."""
+
+
+async def change_consent(
+    store: SessionStore, journal: Journal, clock: Clock, change: ConsentChanged
+) -> FlowState:
+    """Append `change` to the flow, and the answers that it gives.
+
+    Durable: when this returns.
+    """
+    while True:
+        state = await journal.state()
+        freed = await _freed(store, state, change, clock.now_ms())
+        writes = (journal.write(state, change), *freed)
+        try:
+            await store.commit(Commit(writes=writes, at=clock.now_ms()))
+        except HeadConflict:
+            continue
+        return await journal.state()
+
+
+async def allow_for_flow(
+    store: SessionStore,
+    clock: Clock,
+    flow: StreamId,
+    question: tuple[StreamId, Question],
+    answer: NewEntry,
+    *,
+    by: str,
+    key: str,
+) -> Entry:
+    """Append `answer`, which allows `question` for the whole of `flow`, under `key`.
+
+    Shape: `question` is with the session that asks it. Gives the answer's entry.
+    Durable: when this returns. Raises: IdempotencyMismatch when another answer was first.
+    """
+    session, asked = question
+    journal = Journal(store, flow, clock)
+    while True:
+        state = await journal.state()
+        change = allowing(asked, state.run.consent_state, by)
+        at = clock.now_ms()
+        freed = await _freed(store, state, change, at, but=session)
+        writes = (Write(stream=session, entries=(answer,)), journal.write(state, change), *freed)
+        try:
+            committed = await store.commit(Commit(writes=writes, at=at, idempotency_key=key))
+        except HeadConflict:
+            continue
+        return committed.entries[0][0]
+
+
+async def _freed(
+    store: SessionStore,
+    state: FlowState,
+    change: ConsentChanged,
+    at: int,
+    but: StreamId | None = None,
+) -> list[Write]:
+    """The answers that `change` gives to what the roles' sessions ask; those of `but` left out."""
+    consent = consent_after(state.run.consent_state, change, at)
+    writes: list[Write] = []
+    for session in state.sessions.values():
+        if session == but:
+            continue
+        notes = await store.notes(session, INBOX_KINDS)
+        answers = tuple(
+            new_side(Answer("allow", change.by, NOTE), asked.id)
+            for asked in open_questions(notes)
+            if is_freed(asked.question, consent)
+        )
+        writes += [Write(stream=session, entries=answers)] if answers else []
+    return writes
