@@ -16,7 +16,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.sqlite import writer
+from perdure.stores.sqlite.log import checkpointing
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.faulty_vfs import faulty_vfs
 from tests.fakes.raw_database import raw_database
@@ -143,7 +143,7 @@ async def test_the_log_is_copied_into_the_database_while_writing_goes_on(
     for _ in range(80):
         await say(store, "x" * 500_000)
 
-    assert size_of(log) < 2 * writer.RESTART_PAGES * 4096
+    assert size_of(log) < 2 * checkpointing.RESTART_PAGES * 4096
     assert size_of(path) > 4 * 2**20
     await store.close()
     assert size_of(log) == 0

@@ -24,7 +24,7 @@ from perdure.stores.sqlite.branches import Fork, fork_of, node_seen
 from perdure.stores.sqlite.packing.contents import Packed, content_in
 from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
 from perdure.stores.sqlite.search.checking import index_problems, look_again
-from perdure.stores.sqlite.upkeep.strays import stray_problems
+from perdure.stores.sqlite.strays import stray_problems
 from perdure.stores.verification import (
     StoredCommit,
     StoredEntry,

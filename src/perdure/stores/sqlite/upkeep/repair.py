@@ -142,8 +142,12 @@ def _opened(path: Path, key: StoreKey | None) -> Connection | None:
     """A connection that changes nothing; None where the file is too damaged for one."""
     try:
         site = located(path, is_created=False, key=key)
-    except (KeyMissing, KeyWrong, StoreNotEncrypted, StoreTooNew, NotAStore):
+    except (KeyMissing, StoreNotEncrypted, StoreTooNew):
         raise
+    except (KeyWrong, NotAStore):
+        if key is None:
+            raise
+        return None  # its first page may be damaged: `_rebuilt` sees whether the key is its key
     except PerdureError:
         return None
     flags = apsw.SQLITE_OPEN_READWRITE
@@ -175,7 +179,7 @@ def _problems(path: Path, key: StoreKey | None) -> bool:
             return any(True for _ in content.problems())
         finally:
             content.close()
-    except (KeyMissing, KeyWrong, StoreNotEncrypted):
+    except (KeyMissing, StoreNotEncrypted):
         raise
     except (PerdureError, apsw.Error, UnicodeDecodeError):
         return True
@@ -186,6 +190,8 @@ def _problems(path: Path, key: StoreKey | None) -> bool:
 
 def _rebuilt(path: Path, key: StoreKey | None, new: Path, random: RandomSource, at: int) -> Repair:
     found = salvaged(path, key, new.parent)
+    if key is not None and found.is_empty:
+        raise KeyWrong(str(path))
     seed = random(16)
     site = opened(new, is_created=True, seed=lambda: seed, key=key)
     db = connection(site, seed)

@@ -34,7 +34,9 @@ WHERE type = 'table' AND rootpage > 0 AND length(sql) BETWEEN 90 AND 600
 _SEARCH_SETTINGS = frozenset({"secure-delete", "version"})
 """What FTS5 keeps in a table of its own, which looks as an index of names does."""
 
+_SLOT_COLUMNS = ", ".join(f"column_{number:02d}" for number in range(12))
 _CHUNK_BYTES = 2**20
+_FILLING_BYTES = 2**28
 _MAGIC = b"SQLite format 3\0"
 _PAGE_SIZES = frozenset(2**power for power in range(9, 17))
 
@@ -55,6 +57,12 @@ class Salvage:
         self.contents: list[Row] = []
         self.unreadable_pages = 0
         self.missing_bytes = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was read; of an encrypted store: its key is another, or every page is damaged."""
+        found = (self.names, self.streams, self.births, self.entries, self.commits, self.contents)
+        return not any(found)
 
     def take(self, rowid: int, row: Row) -> None:
         """Keep a row of a table, if it is one of ours."""
@@ -80,6 +88,8 @@ def salvaged(path: Path, key: StoreKey | None, folder: Path) -> Salvage:
     if key is None:
         missing_bytes = _missing_bytes(copy)
         _give_new_first_page(copy)
+    else:
+        _give_encrypted_first_page(copy, key)
     for name in ("-wal", "-shm", "-journal"):
         copy.with_name(copy.name + name).unlink(missing_ok=True)
     found = Salvage()
@@ -173,12 +183,39 @@ def _first_page(folder: Path, page_bytes: int, pages: int) -> bytes:
     return bytes(page)
 
 
+def _give_encrypted_first_page(copy: Path, key: StoreKey) -> None:
+    """The same for an encrypted copy: each page is sealed by itself, so one of another store fits.
+
+    It says that there are at least as many pages as the copy has, and two tables, for `_slots`.
+    """
+    other = copy.parent / "other.db"
+    other.unlink(missing_ok=True)
+    left_bytes = copy.stat().st_size
+    db = cast("Connection", apsw.Connection(str(other)))
+    unlock(db, key)
+    db.pragma("page_size", PAGE_BYTES)
+    db.pragma("journal_mode", "OFF")
+    db.pragma("synchronous", "OFF")
+    for name in ("one", "another"):
+        db.execute(f"CREATE TABLE {name} ({_SLOT_COLUMNS})")
+    db.execute("CREATE TABLE filling (content)")
+    while left_bytes > 0:
+        some_bytes = min(left_bytes, _FILLING_BYTES)
+        db.execute("INSERT INTO filling VALUES (zeroblob(?))", (some_bytes,))
+        left_bytes -= some_bytes
+    db.close()
+    with other.open("rb") as source, copy.open("r+b") as target:
+        target.write(source.read(PAGE_BYTES))
+        target.truncate(-(-copy.stat().st_size // PAGE_BYTES) * PAGE_BYTES)
+    other.unlink()
+
+
 # ---------------------------------------------------------------- page by page
 
 
 def _look_through(db: Connection, found: Salvage) -> None:
-    pages = int(db.pragma("page_count"))
     slots = _slots(db)
+    pages = int(db.pragma("page_count"))  # the file's, whatever its first page says
     at_once = 1 if slots else AT_ONCE  # after a page that does not decrypt, a transaction is over
     for first in range(2, pages + 1, at_once):
         _look_at(db, range(first, min(first + at_once, pages + 1)), slots, found)

@@ -14,7 +14,7 @@ from typing import Any
 
 import apsw
 
-from perdure.stores.sqlite.rows import Connection
+from perdure.stores.sqlite.rows import LogConnection
 
 _POINTERS = ("xClose", "xRead", "xWrite", "xTruncate")
 
@@ -38,7 +38,7 @@ class _File(ctypes.Structure):
 class LogSync:
     """Syncs the write-ahead log as `db` has it open; on one thread, while no statement runs."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: LogConnection) -> None:
         self._db = db
         self._synced: int | None = None
 
