@@ -146,6 +146,7 @@ def _marks(info: SessionInfo) -> tuple[tuple[str, bool], ...]:
         ("fork", info.parent is not None and info.origin != "subagent"),
         ("invoked", info.origin == "subagent"),
         ("ended", info.status == "ended"),
+        ("import not finished", info.status == "importing"),
     )
 
 

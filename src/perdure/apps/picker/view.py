@@ -13,6 +13,7 @@ _AROUND = 5
 """Lines that are no session: what is typed, what is known of the marked one, the keys."""
 
 _FACTS_CELLS = 34
+_ENDINGS = {"ended": "  (ended)", "importing": "  (import not finished)"}
 HINT = 'Enter takes it   Esc leaves   "quotes" seek the exact words   Tab '
 
 
@@ -67,6 +68,6 @@ def _known(choice: Choice | None, columns: int, style: Style) -> Iterator[str]:
         yield ""
         return
     info = choice.info
-    ending = "  (ended)" if info.status == "ended" else ""
+    ending = _ENDINGS.get(info.status, "")
     yield style.paint(clipped(f"{info.id}{ending}", columns), "strong")
     yield style.paint(one_line(info.cwd or "(no folder)", columns), "faint")

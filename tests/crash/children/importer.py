@@ -1,0 +1,63 @@
+"""Import a file in pieces and be killed at each write, fsync and removal, one after the other.
+
+importer.py FORMAT FOLDER STEP. FOLDER/file is the file; for every STEP-th operation there is a
+folder with a store into which the import was killed there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from perdure.interop.formats.sources.reading import Bounds
+from perdure.interop.importing import FormatName, import_source
+from perdure.interop.reports import ImportReport
+from perdure.stores.sqlite.store import SqliteStore
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.faulty_vfs import faulty_vfs, killing_at
+
+MOST_OPERATIONS = 3_000
+PIECES = Bounds(whole_bytes=0, piece_bytes=900)
+
+
+async def opened(place: Path) -> SqliteStore:
+    return await SqliteStore.open(place / "store.db", clock=ManualClock(), random=SeededRandom(1))
+
+
+async def import_file(store: SqliteStore, file: Path, format: FormatName) -> ImportReport:
+    clock, random = ManualClock(), SeededRandom(2)
+    return await import_source(
+        store, file, clock=clock, random=random, format=format, bounds=PIECES
+    )
+
+
+async def imported(place: Path, file: Path, format: FormatName) -> None:
+    store = await opened(place)
+    await import_file(store, file, format)
+    await store.close()
+
+
+def kill_at_each(format: FormatName, folder: Path, step: int) -> None:
+    for operation in range(1, MOST_OPERATIONS, step):
+        place = folder / f"{operation:05}"
+        place.mkdir()
+        child = os.fork()
+        if child == 0:
+            with faulty_vfs() as layer:
+                layer.plan = killing_at(operation)
+                asyncio.run(imported(place, folder / "file", format))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):
+            if os.WEXITSTATUS(status):
+                raise SystemExit(os.WEXITSTATUS(status))
+            return
+    raise SystemExit(f"the import takes more than {MOST_OPERATIONS} operations")
+
+
+if __name__ == "__main__":
+    kill_at_each(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))  # type: ignore[arg-type]  # a format

@@ -1,0 +1,74 @@
+"""``kill -9`` in the middle of an import: its session says so, and the same import finishes it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.interop.exporting import export_session
+from perdure.interop.importing import FormatName
+from perdure.session.notes import ImportSource
+from perdure.stores.protocol import SessionStore
+from tests.crash.children.importer import import_file, opened
+from tests.fakes.sources import claude_file, pi_file
+from tests.unit.interop.test_adding import contents, parts
+
+CHILD = Path(__file__).parent / "children" / "importer.py"
+STEP = 3  # a commit is more operations than that, so none is passed over
+FILES: dict[FormatName, bytes] = {
+    "pi": pi_file("v3.jsonl"),
+    "claude-code": claude_file("tools.jsonl"),
+}
+
+
+def kill_at_each(format: str, folder: Path) -> None:
+    command = [sys.executable, str(CHILD), format, str(folder), str(STEP)]
+    subprocess.run(command, check=True, timeout=300)
+
+
+async def stage_of(store: SessionStore) -> tuple[str, int]:
+    """How far the import is: the session's status, and how many pieces of the file are there."""
+    assert (await store.verify()).is_ok
+    found = await store.sessions(scope="all")
+    if not found:
+        return "nothing", 0
+    [session] = found
+    pieces = parts(await store.notes(session.id, (ImportSource.kind,)))
+    assert (session.status == "importing") == pieces[-1].has_more
+    return session.status, len(pieces)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("format", FILES)
+async def test_an_import_killed_anywhere_is_marked_and_then_finished(
+    format: FormatName, tmp_path: Path
+) -> None:
+    file, folder = tmp_path / "work" / "file", tmp_path / "work"
+    folder.mkdir()
+    file.write_bytes(FILES[format])
+    expected_store = await opened(folder)
+    report = await import_file(expected_store, file, format)
+    expected = contents(await expected_store.entries(report.session))
+    pieces = parts(await expected_store.entries(report.session))
+    await expected_store.close()
+
+    kill_at_each(format, folder)
+    stages: set[tuple[str, int]] = set()
+    for place in sorted(path for path in folder.iterdir() if path.is_dir()):
+        store = await opened(place)
+        try:
+            stages.add(await stage_of(store))
+            again = await import_file(store, file, format)
+            assert contents(await store.entries(report.session)) == expected
+            assert await stage_of(store) == ("active", len(pieces))
+            assert (await import_file(store, file, format)).entries == 0
+            if format == "pi":
+                assert (await export_session(store, again.session, "pi")).content == FILES[format]
+        finally:
+            await store.close()
+    # Killed between any two commits, and not only at some of them.
+    assert stages >= {("nothing", 0)} | {("importing", n) for n in range(1, len(pieces))}
