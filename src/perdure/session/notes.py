@@ -11,7 +11,27 @@ from perdure.session.ids import EntryId
 
 EndedBy = Literal["user", "idle", "agent"]
 QueueMode = Literal["steer", "follow_up"]
-QuestionTopic = Literal["unknown_outcome", "interrupted", "budget", "approval"]
+QuestionTopic = Literal[
+    "unknown_outcome",
+    "interrupted",
+    "budget",
+    "approval",
+    "prompt-human",
+    "autonomous-abort",
+    "consent",
+    "consent-denied",
+    "role-configuration",
+    "handoff-approval",
+    "improvement-choice",
+    "feedback-consent",
+]
+"""Those after the first four are what flows wait for: their entries are the flow's own kinds."""
+
+ALLOW_FLOW = "allow-flow"
+"""The answer that allows a call, and with it what it is about for the whole flow."""
+
+ALLOWING = frozenset(("allow", "always", ALLOW_FLOW))
+"""The answers to an approval under which the call runs."""
 
 
 class SideBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -259,7 +279,8 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     exact arguments asked about (BLAKE2b-256, hex). `grant` is what the answer "always" allows from
     then on; `limit_microcents` what the session may spend once a budget's question is answered
     "continue". Of an approval, `agent` asks for `tool`, which is an `action`; `preview` is the
-    path, the command or the host it is about.
+    path, the command or the host it is about; `free_in` are the modes of its flow's consent in
+    which nobody is asked.
     Units: `expires_at` is Unix milliseconds; None never expires.
     """
 
@@ -277,6 +298,7 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     tool: str | None = None
     action: str | None = None
     preview: str | None = None
+    free_in: tuple[str, ...] | None = None
 
 
 class Answer(SideBody, frozen=True, omit_defaults=True):

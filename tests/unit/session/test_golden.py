@@ -214,6 +214,7 @@ EXPECTED: tuple[Body, ...] = (
     ToolStarted("c1", "t", {}, 1, "read", "retry", "k", agent="helper", model="p:m"),
     ToolFinished("c1", "t", "ok", succeeded=True, agent="helper", attempt=2, summary="seen"),
     TurnFinished("stop", model="p:m"),
+    Question("approval", "May it?", ("allow", "allow-flow", "deny"), free_in=("full-access",)),
 )
 
 
