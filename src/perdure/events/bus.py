@@ -42,10 +42,14 @@ class LiveBus:
 
     def publish(self, event: LiveEvent) -> None:
         """Hand `event` to everybody who watches its stream; never waits, never raises."""
-        call = self._open.setdefault((event.stream, event.of), _OpenCall())
+        key = (event.stream, event.of)
+        call = self._open.get(key)
+        if call is None:
+            call = self._open[key] = _OpenCall()
         call.add(event)
-        for subscription in tuple(self._subscriptions):
-            subscription.offer(event)
+        if self._subscriptions:
+            for subscription in tuple(self._subscriptions):
+                subscription.offer(event)
         for observer in tuple(self._observers):
             try:
                 observer(event)
@@ -58,11 +62,10 @@ class LiveBus:
         Units: `at` is Unix milliseconds.
         Raises: ValueError when it belongs to no stream or to two; no number is used up then.
         """
-        call = self._open.get((draft.stream, draft.of))
+        stream, of = draft.stream, draft.of
+        call = self._open.get((stream, of))
         n = 1 if call is None else call.n + 1
-        event = LiveEvent(
-            draft.stream, draft.of, n, draft.type, at, draft.text, draft.agent, draft.model
-        )
+        event = LiveEvent(stream, of, n, draft.type, at, draft.text, draft.agent, draft.model)
         self.publish(event)
         return event
 

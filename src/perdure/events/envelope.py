@@ -31,12 +31,12 @@ class Draft(msgspec.Struct, frozen=True):
 
         Raises: ValueError when it names both or neither.
         """
-        named = [id for id in (self.session_id, self.flow_id) if id is not None]
-        if len(named) != 1:
-            raise ValueError(
-                "an event belongs to one session or one flow: name exactly one of them"
-            )
-        return named[0]
+        session, flow = self.session_id, self.flow_id
+        if session is not None and flow is None:
+            return session
+        if flow is not None and session is None:
+            return flow
+        raise ValueError("an event belongs to one session or one flow: name exactly one of them")
 
 
 def head_of(stream: StreamId, kind: StreamKind, type: str, at: int) -> dict[str, object]:

@@ -87,7 +87,7 @@ class Costing:
 
     def __init__(self, prices: Mapping[str, Price], client: object) -> None:
         self._prices = dict(prices)
-        self._client = client
+        self._list = client if isinstance(client, Pricing) else None
 
     def __call__(self, model: str, usage: Usage) -> int | None:
         own = self._prices.get(model) or self._prices.get(f"{model.partition(':')[0]}:*")
@@ -95,9 +95,7 @@ class Costing:
             return own.cost_microcents(usage)
         if usage.cost_microcents is not None:
             return usage.cost_microcents
-        if isinstance(self._client, Pricing):
-            return self._client.cost_microcents(model, usage)
-        return None
+        return None if self._list is None else self._list.cost_microcents(model, usage)
 
 
 def unpriced(model: str, usage: Usage) -> int | None:

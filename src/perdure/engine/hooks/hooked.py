@@ -45,11 +45,16 @@ class HookedModels:
         """What is known of `model`."""
         return self._models.info(model)
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
-        """Call the model as the hooks have it.
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Call the model as the hooks have it; where there is none, straight.
 
         Raises: ModelRefused when one blocks; ModelError.
         """
+        if self._hooks.has("before_model_call") or self._hooks.has("after_model_call"):
+            return self._asked(request)
+        return self._models.stream(request)
+
+    async def _asked(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         asked = BeforeModelCall(self._session_id, request)
         point, answer = await self._hooks.ask(asked)
         if isinstance(answer, Block):
