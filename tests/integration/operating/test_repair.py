@@ -274,13 +274,48 @@ async def test_a_damaged_encrypted_store(tmp_path: Path) -> None:
     assert damaged > 3
 
 
-async def test_the_beginning_of_an_encrypted_store_cannot_be_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["a bit", "all of it", "all but what tells what it is"])
+async def test_a_lost_first_page_of_an_encrypted_store_costs_nothing_else(
+    tmp_path: Path, damage: str
+) -> None:
+    path = tmp_path / "store.db"
+    await filled(path, KEY)
+    before = await content(path, KEY)
+    whole = content_of(path)
+    first = {
+        "a bit": whole[:50] + bytes([whole[50] ^ 1]) + whole[51:PAGE],
+        "all of it": bytes(PAGE),
+        "all but what tells what it is": whole[:24] + bytes(PAGE - 24),
+    }[damage]
+    path.write_bytes(first + whole[PAGE:])
+    done = await repair(address(path), key=KEY)
+
+    assert done.is_damaged
+    assert done.losses == ()
+    assert await content(path, KEY) == before
+    assert b"answer" not in content_of(path)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+async def test_another_key_repairs_nothing(tmp_path: Path, *, is_damaged: bool) -> None:
     path, original = tmp_path / "d" / "store.db", tmp_path / "original.db"
     await filled(original, KEY)
-    with_damage(original, path, 50)
+    with_damage(original, path, 50, bit=0)
+    if not is_damaged:
+        path.write_bytes(content_of(original))
+    before = content_of(path)
     with pytest.raises(KeyWrong):
-        await repair(address(path), key=KEY)
+        await repair(address(path), key="cd" * 32)
+    assert content_of(path) == before
     assert names(path.parent) == {"store.db"}
+
+
+async def test_what_is_no_store_is_none_with_a_key_either(tmp_path: Path) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_text("dear reader, " * 1000)
+    with pytest.raises(NotAStore):
+        await repair(address(path), key=KEY)
+    assert path.read_text().startswith("dear reader")
 
 
 async def test_a_sound_store_is_left_alone(store_file: Path) -> None:

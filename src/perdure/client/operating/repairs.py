@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import cast
 
 import msgspec
 
 from perdure.client.clock import SystemClock, system_random
+from perdure.client.keys import configured_key
 from perdure.client.operating.backups import SQLITE, upkeep_of_sqlite
 from perdure.client.upkeep import place_of, present_keys
-from perdure.errors import KeyWrong, StoreCorrupt
+from perdure.errors import KeyWrong, NotAStore, StoreCorrupt
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Problem
 
@@ -47,8 +49,7 @@ async def repair(
     with `to`, left as it is. A store without a fault is left alone.
     Durable: on return; killed before, the store is as it was.
     Raises: StoreInUse while anybody has it open; StoreExists when there is something at `to`;
-    KeyMissing, KeyWrong, also where the beginning of an encrypted file is damaged, which nobody can
-    read; Unsupported for other stores.
+    KeyMissing; KeyWrong when `key` opens no page of the file; Unsupported for other stores.
     """
     address, path = place_of(address, "repair")
     target = None if to is None else place_of(to, "repair")[1].absolute()
@@ -56,6 +57,11 @@ async def repair(
         keys = await present_keys(address, path, key)
     except StoreCorrupt:  # its beginning is damaged, and is that of a plain store
         keys = (None,)
+    except NotAStore:  # so much of its beginning is damaged that only a key can tell
+        configured = configured_key(key, os.environ, address)
+        if configured is None:
+            raise
+        keys = (configured,)
     work = upkeep_of_sqlite("repair").repair
     for number, present in enumerate(keys, 1):
         try:

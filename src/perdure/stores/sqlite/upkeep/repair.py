@@ -191,6 +191,7 @@ def _problems(path: Path, key: StoreKey | None) -> bool:
 def _rebuilt(path: Path, key: StoreKey | None, new: Path, random: RandomSource, at: int) -> Repair:
     found = salvaged(path, key, new.parent)
     if key is not None and found.is_empty:
+        located(path, is_created=False, key=key)  # what is no store at all is refused as such
         raise KeyWrong(str(path))
     seed = random(16)
     site = opened(new, is_created=True, seed=lambda: seed, key=key)
