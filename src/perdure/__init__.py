@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from perdure.errors import EngineError as EngineError
     from perdure.errors import EntryNotFound as EntryNotFound
     from perdure.errors import Erased as Erased
+    from perdure.errors import FlowNotFound as FlowNotFound
     from perdure.errors import FlowRefusal as FlowRefusal
     from perdure.errors import FormatError as FormatError
     from perdure.errors import HeadConflict as HeadConflict
@@ -220,6 +221,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "EngineError",
         "EntryNotFound",
         "Erased",
+        "FlowNotFound",
         "FlowRefusal",
         "FormatError",
         "HeadConflict",

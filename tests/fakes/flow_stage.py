@@ -6,6 +6,7 @@ What a role answers depends on the request alone, so any process gives the same 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,9 @@ class FlowStage:
         scenario = Scenario(name="flow", rules=rules, context_window=window)
         self.models = ScriptedModel(scenario, clock=self.clock)
 
-    def flows(self, *roles: str, owner: str = "here", **agent: Any) -> Flows:
+    def flows(
+        self, *roles: str, owner: str = "here", offered: Sequence[str] = (), **agent: Any
+    ) -> Flows:
         """The flows as one process has them."""
         settings: dict[str, Any] = {
             "model": MODEL,
@@ -70,4 +73,5 @@ class FlowStage:
             **agent,
         }
         agents = [Agent(role, **settings) for role in roles]
-        return Flows(Runtime(self.store, agents, models=self.models, owner=owner))
+        runtime = Runtime(self.store, agents, models=self.models, owner=owner)
+        return Flows(runtime, offered_models=offered)

@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from perdure.errors.engine import EngineError
+from perdure.errors.stores import SessionNotFound
+
+
+class FlowNotFound(SessionNotFound):
+    """No flow has that id; a session may."""
+
+    def __init__(self, flow: str) -> None:
+        super().__init__(flow)
+        self.args = (f"there is no flow {flow!r} here; `perdure flow list` names those there are",)
+        self.flow = flow
 
 
 class FlowRefusal(EngineError):

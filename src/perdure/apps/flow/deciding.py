@@ -248,7 +248,7 @@ def consent(  # noqa: PLR0913 - each is an option of the command
     )
 
 
-def configure(
+def configure(  # noqa: PLR0913 - each is an option of the command
     flow: FlowArgument,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="A role instance.")],
     *,
@@ -259,24 +259,37 @@ def configure(
         list[str] | None,
         typer.Option("--tool", metavar="NAME", help="Only this of its tools. Repeatable."),
     ] = None,
+    skills: Annotated[
+        list[str] | None,
+        typer.Option("--skill", metavar="NAME", help="It is taught this; none: nothing."),
+    ] = None,
+    by: ByOption = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Say with which model and tools a role works from its next turn on.
+    """Say with which model, tools and skills a role works from its next turn on.
+
+    Skills are told when the role begins: choose them before. Without options the role works as its
+    agent and its own files say.
 
     Examples:
         perdure flow configure 20260527T14 developer_2 -m openai:gpt-5
-        perdure flow configure 20260527T14 reviewer --tool read_file --tool search_files
+        perdure flow configure 20260527T14 reviewer --tool read_file --skill careful-reading
+        perdure flow configure 20260527T14 reviewer  # as it is, where it waits for that
 
     Exit codes:
-        4  the workflow has no such role
+        2  the project has no such skill
+        4  the workflow has no such role, or it has begun and was told its skills
     """
+    taught = None if skills is None else [name for name in skills if name != "none"]
     return _decided(
         store,
         namespace,
         flow,
-        lambda handle: handle.configure(role, model=model, tools=tools or None),
+        lambda handle: handle.configure(
+            role, model=model, tools=tools or None, skills=taught, by=person(by)
+        ),
         f"{role} is configured",
         as_json=as_json,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from perdure.engine.flows.files.drawing import CANONICAL, drawn_graph
 from perdure.engine.flows.files.readings import Library, project_folder
+from perdure.engine.flows.files.skills import SkillShelf
 from perdure.errors import ConfigError, InvalidWorkflow
 from perdure.session.flows.graph import Graph, base_role
 
@@ -42,6 +43,7 @@ def _missing(graph: Graph, name: str, library: Library) -> Iterator[str]:
             library.of_role(role)
         except ConfigError as error:
             yield str(error)
+    yield from SkillShelf(library.project).faults(base_role(role) for role in graph.roles)
     for node in graph.nodes:
         try:
             library.named(node.required_readings, f"{name}, node {node.id!r}")

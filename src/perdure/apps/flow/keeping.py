@@ -48,7 +48,7 @@ def export(
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-            id = await opened.backend.find(flow)
+            id = await flows.find(flow)
             files = await export_flow(opened.backend, id)
             graph = (await flows.look(id).state()).graph
         files[WORKFLOW] = workflow_text(graph).encode()
@@ -97,7 +97,7 @@ def delete(
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-            id = await opened.backend.find(flow)
+            id = await flows.find(flow)
             state = await flows.look(id).state()
             busy = ", ".join(state.run.running_nodes)
             need(not busy, id, f"{busy} is at work; `perdure flow stop` ends that")

@@ -106,7 +106,7 @@ def show_flow(  # noqa: PLR0913 - each is an option of the command
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-            id = await opened.backend.find(flow)
+            id = await flows.find(flow)
             handle = flows.look(id)
             if is_watching:
                 await watched(opened, handle, as_json=as_json, is_ended=lambda: False)

@@ -57,7 +57,7 @@ async def flows_of(store: Store, acting: Acting | None = None) -> AsyncGenerator
     router = models(acting.scenario)
     try:
         runtime = Runtime(store, role_agents(acting), models=router)
-        async with runtime, Flows(runtime) as flows:
+        async with runtime, Flows(runtime, offered_models=acting.offered) as flows:
             yield flows
     finally:
         await router.aclose()
@@ -65,14 +65,14 @@ async def flows_of(store: Store, acting: Acting | None = None) -> AsyncGenerator
 
 @asynccontextmanager
 async def opened_flow(
-    store: str | None, namespace: str, id: str, workspace: Path | None = None
+    store: str | None, namespace: str, id: str
 ) -> AsyncGenerator[tuple[Store, Flow]]:
-    """An existing flow, to be decided in.
+    """An existing flow, to be decided in, wherever its files are.
 
-    Raises: SessionNotFound, AmbiguousId; FlowRefusal.
+    Raises: FlowNotFound, AmbiguousId.
     """
     async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-        yield opened, await flows.open(id, workspace=workspace)
+        yield opened, flows.look(await flows.find(id))
 
 
 def need(is_there: object, flow: str, why: str) -> None:

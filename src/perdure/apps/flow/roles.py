@@ -8,10 +8,13 @@ import msgspec
 
 from perdure.apps.wiring import builtin_tools
 from perdure.client.agents.agent import DEFAULT_MODEL, Agent
+from perdure.engine.flows.rules.answering import choice_in
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
 from perdure.engine.flows.rules.structure import OWNER
+from perdure.errors import ConfigError, InvalidEntry
 from perdure.models.scenario import Scenario
-from perdure.session.flows.graph import Graph, base_role
+from perdure.session.flows.graph import Graph, base_role, is_role
+from perdure.session.flows.run import RoleConfiguration
 from perdure.tools.permissions import Permissions
 
 INSTRUCTIONS = """You are the role `{role}` in a flow of several roles that hand work to each other.
@@ -21,17 +24,41 @@ your instructions say. Say what you looked at and what you changed; say so when 
 
 
 class Acting(msgspec.Struct, frozen=True):
-    """Who works: the roles, the model they use, and what their tools may touch at all."""
+    """Who works: the roles, the model they use, and what their tools may touch at all.
+
+    `offered` are the models that a person can choose for a role.
+    """
 
     roles: Sequence[str]
     model: str | None = None
     scenario: Scenario | None = None
     permissions: Permissions = Permissions()
+    offered: Sequence[str] = ()
 
 
 def roles_of(graph: Graph) -> tuple[str, ...]:
     """The base roles of `graph`, the owner's among them."""
     return tuple(dict.fromkeys((OWNER, *(base_role(role) for role in graph.roles))))
+
+
+def roles_in(words: Sequence[str]) -> dict[str, RoleConfiguration]:
+    """What roles work with, by role instance; each of `words` is a role and a choice.
+
+    Raises: ConfigError.
+    """
+    found: dict[str, RoleConfiguration] = {}
+    for line in words:
+        role, _, rest = line.strip().partition(" ")
+        if not is_role(role) or role in found:
+            raise ConfigError(
+                f"--role {line!r} names no role, or one twice; write ROLE model=NAME skills=A,B"
+            )
+        try:
+            choice = choice_in(rest)
+        except InvalidEntry as error:
+            raise ConfigError(f"--role {line!r}: {error.reason}") from error
+        found[role] = RoleConfiguration(choice.model, choice.skills)
+    return found
 
 
 def role_agents(acting: Acting) -> list[Agent]:

@@ -26,17 +26,40 @@ from perdure.apps.flow.options import (
 from perdure.apps.flow.picture.standing import is_blocked, overlaid
 from perdure.apps.flow.picture.telling import picture, wait_data
 from perdure.apps.flow.picture.watching import Followed, changes_of, watched
-from perdure.apps.flow.roles import Acting, roles_of
+from perdure.apps.flow.roles import Acting, roles_in, roles_of
 from perdure.apps.opening import NAMESPACE, existing_store, writable_store
 from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
 from perdure.apps.wiring import scenario_in
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
-from perdure.session.flows.kinds import ConsentMode
+from perdure.session.flows.kinds import Configuring, ConsentMode
 
 ConsentOption = Annotated[
     ConsentMode,
     typer.Option(metavar="MODE", help="What roles may do unasked: no-, partial-, full-access."),
+]
+
+ConfiguringOption = Annotated[
+    Configuring,
+    typer.Option(
+        "--configure",
+        metavar="MODE",
+        help="Who says what roles work with: given (agents and files) or ask (you).",
+    ),
+]
+
+RolesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--role",
+        metavar="WORDS",
+        help='What a role works with: "ROLE model=NAME skills=A,B". Repeatable.',
+    ),
+]
+
+OfferedOption = Annotated[
+    list[str] | None,
+    typer.Option("--offer", metavar="MODEL", help="You can choose this model. Repeatable."),
 ]
 
 RecordOption = Annotated[
@@ -57,6 +80,9 @@ def begin(  # noqa: PLR0913 - each is an option of the command
         str | None, typer.Option("--id", metavar="ID", help="The flow's id; left out: a new one.")
     ] = None,
     consent: ConsentOption = "no-access",
+    configuring: ConfiguringOption = "given",
+    roles: RolesOption = None,
+    offered: OfferedOption = None,
     model: ModelOption = None,
     scenario: ScenarioOption = None,
     commands: CommandsOption = None,
@@ -74,6 +100,8 @@ def begin(  # noqa: PLR0913 - each is an option of the command
         perdure flow run workflow.yaml --watch
         perdure flow run workflow.yaml -m anthropic:claude-opus-4-5 --consent partial-access
         perdure flow run workflow.yaml --scenario scenario.yaml  # offline, scripted
+        perdure flow run workflow.yaml --role "reviewer model=openai:gpt-5 skills=careful-reading"
+        perdure flow run workflow.yaml --configure ask --offer openai:gpt-5 --offer scripted:echo
 
     Exit codes:
         0  the flow is completed
@@ -82,12 +110,13 @@ def begin(  # noqa: PLR0913 - each is an option of the command
     """
     if not file.is_file():
         raise PathNotFound(str(file))
+    chosen = roles_in(roles or ())
     acted = None if scenario is None else scenario_in(scenario)
     permissions = permissions_of(os.environ, None, commands, domains)
 
     async def work() -> int:
         graph = graph_in(file, workspace, project)
-        acting = Acting(roles_of(graph), model, acted, permissions)
+        acting = Acting(roles_of(graph), model, acted, permissions, offered=offered or ())
         async with writable_store(store, namespace) as opened, flows_of(opened, acting) as flows:
             flow = await flows.start(
                 file,
@@ -96,6 +125,8 @@ def begin(  # noqa: PLR0913 - each is an option of the command
                 id=id,
                 record_folder=None if record is None else record.absolute(),
                 consent=consent,
+                configuring=configuring,
+                roles=chosen,
             )
             remark(f"flow {flow.id}")
             return await worked(opened, flow, is_watching=is_watching, as_json=as_json)
@@ -107,6 +138,7 @@ def resume(  # noqa: PLR0913 - each is an option of the command
     flow: FlowArgument,
     *,
     workspace: WorkspaceOption = None,
+    offered: OfferedOption = None,
     model: ModelOption = None,
     scenario: ScenarioOption = None,
     commands: CommandsOption = None,
@@ -136,7 +168,7 @@ def resume(  # noqa: PLR0913 - each is an option of the command
         async with existing_store(store, namespace) as opened:
             async with flows_of(opened) as flows:
                 graph = (await flows.state(flow)).graph
-            acting = Acting(roles_of(graph), model, acted, permissions)
+            acting = Acting(roles_of(graph), model, acted, permissions, offered=offered or ())
             async with flows_of(opened, acting) as flows:
                 found = await flows.open(flow, workspace=workspace)
                 return await worked(opened, found, is_watching=is_watching, as_json=as_json)

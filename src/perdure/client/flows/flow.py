@@ -6,8 +6,10 @@ waits for it, so any number of processes may decide at once, whoever runs the fl
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from perdure.client.flows.place import shelf_of
 from perdure.client.inbox.granting import change_consent
 from perdure.client.session import Session
 from perdure.client.store import Store
@@ -126,15 +128,22 @@ class Flow:
         model: str | None = None,
         skills: Sequence[str] | None = None,
         tools: Sequence[str] | None = None,
+        by: str = "user",
     ) -> FlowState:
         """Say what a role instance works with from its next turn on; None: as its agent has it.
 
-        Raises: FlowRefusal when the workflow has no such role.
+        Raises: FlowRefusal when the workflow has no such role, and for skills once it has begun;
+        ConfigError for a skill the project does not have.
         """
         chosen = None if skills is None else tuple(skills)
         named = None if tools is None else tuple(tools)
+        if chosen:
+            shelf = shelf_of(await self.state())
+            await asyncio.to_thread(lambda: [shelf.skill(name) for name in chosen])
         return await self._decide(
-            lambda state: people.configure(state, role, model=model, skills=chosen, tools=named)
+            lambda state: people.configure(
+                state, role, model=model, skills=chosen, tools=named, by=by
+            )
         )
 
     async def choose_improvement(self, mode: ImprovementMode, *, by: str = "user") -> FlowState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from perdure.client.flows.documents.beginning import (
     beginning,
     checked,
     document_in,
+    document_text,
 )
 from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.documents.turns import DocumentTurns
@@ -27,11 +28,17 @@ from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waking import Waker
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.runner import FlowRunner
-from perdure.errors import ConfigError, Unsupported
+from perdure.errors import AmbiguousId, ConfigError, FlowNotFound, Unsupported
 from perdure.session.codec import new_side
 from perdure.session.flows.graph import Graph
-from perdure.session.flows.kinds import ConsentMode, FlowImported, FlowStarted
-from perdure.session.flows.run import FeedbackContext, FlowState
+from perdure.session.flows.kinds import (
+    Configuring,
+    ConsentMode,
+    FlowImported,
+    FlowStarted,
+    RoleConfigured,
+)
+from perdure.session.flows.run import FeedbackContext, FlowState, RoleConfiguration
 from perdure.session.ids import StreamId, stream_id
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy
@@ -50,15 +57,22 @@ class Flows:
     where the agent does not say anything but the default. Ends with its ``async with``.
     """
 
-    def __init__(self, runtime: Runtime, *, on_interrupt: InterruptPolicy = "continue") -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        on_interrupt: InterruptPolicy = "continue",
+        offered_models: Iterable[str] = (),
+    ) -> None:
         self._host = runtime.host
         self._on_interrupt: InterruptPolicy = on_interrupt
+        self._offered = tuple(offered_models)
         self._store = runtime.host.store
         self._waker = Waker(self._store.backend)
 
-    async def start(
+    async def start(  # noqa: PLR0913 - each is an option of its own, and all are named
         self,
-        workflow: Graph | Workflow | str | os.PathLike[str],
+        workflow: Graph | Workflow | Located | str | os.PathLike[str],
         *,
         workspace: str | os.PathLike[str] = ".",
         project: str | None = None,
@@ -67,6 +81,8 @@ class Flows:
         consent: ConsentMode = "no-access",
         feedback: FeedbackContext = STANDARD,
         inputs: Mapping[str, object] | None = None,
+        configuring: Configuring = "given",
+        roles: Mapping[str, RoleConfiguration] | None = None,
     ) -> Flow:
         """A new flow of `workflow`: a graph, a workflow document, or the path of either's file.
 
@@ -76,6 +92,8 @@ class Flows:
         workspace's folder) is the folder of the workspace whose ``a-docs`` the roles read.
         A document is run with `inputs`, by the agents of the runtime that its nodes name, else by
         those it defines; its file is copied, and what counts is what the log has of it.
+        `roles` says what role instances work with; with `configuring` "ask" each of the others
+        waits until a person says so, where there is something to choose.
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError when a required reading or an input is missing or
         cannot be used; SecretPasted for a credential in an input; SessionExists;
@@ -88,51 +106,67 @@ class Flows:
         root = Path(absolute(workspace) or ".")
         folder = root / (record_folder or Path(".perdure", "records", flow))
         document = await asyncio.to_thread(document_in, workflow)
+        begun = _Begun(flow, root, folder, project or root.name, consent)
         if document is not None:
-            begun = _Begun(flow, root, folder, project or root.name, consent)
+            if configuring != "given" or roles:
+                raise ConfigError("a workflow document says itself what its agents work with")
             return await self._of_document(begun, document, inputs or {})
         if inputs:
             raise ConfigError("a workflow of roles takes no inputs; a workflow document does")
-        assert not isinstance(workflow, Workflow)
-        place = await asyncio.to_thread(begun_record, workflow, root, folder, project or root.name)
+        assert not isinstance(workflow, Workflow | Located)
+        return await self._of_roles(begun, workflow, feedback, configuring, roles or {})
+
+    async def _of_roles(
+        self,
+        begun: _Begun,
+        workflow: Graph | str | os.PathLike[str],
+        feedback: FeedbackContext,
+        configuring: Configuring,
+        roles: Mapping[str, RoleConfiguration],
+    ) -> Flow:
+        """A new flow of a workflow of roles."""
+        named = {name for chosen in roles.values() for name in chosen.skills or ()}
+        place = await asyncio.to_thread(
+            begun_record, workflow, begun.root, begun.folder, begun.project, named
+        )
+        chosen = [_chosen(place.graph, role, each) for role, each in roles.items()]
         started = FlowStarted(
             project=place.project,
             workspace_root=str(place.workspace),
             record_folder=str(place.record),
             graph=place.graph,
             start=(place.graph.nodes[0].id,),
-            consent=consent,
+            consent=begun.consent,
             feedback=feedback.kind,
             initialization_mode=feedback.initialization_mode,
             update_from_version=feedback.update_from_version,
             update_to_version=feedback.update_to_version,
+            configuring=configuring,
         )
         header = StreamHeader(
-            flow,
-            outside.clock.now_ms(),
+            begun.flow,
+            self._store.outside.clock.now_ms(),
             kind="flow",
             cwd=started.workspace_root,
             title=place.graph.name,
         )
-        write = Write(stream=flow, create=header, entries=(new_side(started),))
+        entries = tuple(new_side(body) for body in (started, *chosen))
+        write = Write(stream=begun.flow, create=header, entries=entries)
         await self._store.backend.commit(Commit(writes=(write,), at=header.created_at))
-        return self._flow(flow)
+        return self._flow(begun.flow)
 
     async def _of_document(
-        self, begun: _Begun, document: tuple[Located, str, str], inputs: Mapping[str, object]
+        self, begun: _Begun, found: Located, inputs: Mapping[str, object]
     ) -> Flow:
         """A new flow of a workflow document."""
-        found, name, text = document
         at, agents = self._store.outside.clock.now_ms(), self._host.agents
 
         def begin() -> Beginning:
             if not begun.root.is_dir():
                 raise ConfigError(f"there is no folder {begun.root}; name the flow's workspace")
-            bound = checked(found, name, agents, begun.root)
-            made = beginning(
-                found, name, bound, workspace=begun.root, flow=begun.flow, inputs=inputs
-            )
-            write_record(begun.folder, text)
+            bound = checked(found, agents, begun.root)
+            made = beginning(found, bound, workspace=begun.root, flow=begun.flow, inputs=inputs)
+            write_record(begun.folder, document_text(found))
             made.write_inputs(begun.folder)
             return made
 
@@ -158,7 +192,7 @@ class Flows:
         """What came out of a flow of a workflow document, by output node; {} before it did.
 
         Shape: texts; where several nodes lead to an output, theirs by node.
-        Raises: SessionNotFound, AmbiguousId.
+        Raises: FlowNotFound, AmbiguousId.
         """
         return await outputs_of(self._store.backend, await self.state(flow))
 
@@ -167,10 +201,10 @@ class Flows:
 
         With `workspace` it goes on in that folder from now on, its record folder being where it
         was below the former one.
-        Raises: SessionNotFound, AmbiguousId; FlowRefusal when its workspace or its record folder is
+        Raises: FlowNotFound, AmbiguousId; FlowRefusal when its workspace or its record folder is
         not on this machine.
         """
-        found = await self._store.backend.find(flow)
+        found = await self.find(flow)
         journal = Journal(self._store.backend, found, self._store.outside.clock)
         if workspace is not None:
             root = Path(absolute(workspace) or ".")
@@ -181,9 +215,25 @@ class Flows:
     async def state(self, flow: str) -> FlowState:
         """Where a flow stands, wherever its files are.
 
-        Raises: SessionNotFound, AmbiguousId; CorruptLog for what is no flow.
+        Raises: FlowNotFound, AmbiguousId.
         """
-        return await self._flow(await self._store.backend.find(flow)).state()
+        return await self._flow(await self.find(flow)).state()
+
+    async def find(self, flow: str) -> StreamId:
+        """The id of the flow of that id, or of the only one whose id begins with it.
+
+        Raises: FlowNotFound, also for the id of a session; AmbiguousId.
+        """
+        notes = await self._store.backend.notes_of_all((FlowStarted.kind, FlowImported.kind))
+        flows = {note.stream for note in notes}
+        if flow in flows:
+            return StreamId(flow)
+        fitting = sorted(id for id in flows if flow and id.startswith(flow))
+        if len(fitting) > 1:
+            raise AmbiguousId(flow, tuple(fitting))
+        if not fitting:
+            raise FlowNotFound(flow)
+        return fitting[0]
 
     def look(self, flow: StreamId) -> Flow:
         """The flow of exactly that id, wherever its files are: to be read and decided in."""
@@ -221,7 +271,9 @@ class Flows:
         turns = RoleTurns
         if state.document is not None:  # what it runs is in its log, and edited nowhere else
             ground, turns = replace(ground, drawing=None), DocumentTurns
-        roles = turns(self._host, journal, ground.record, library, self._on_interrupt)
+        roles = turns(
+            self._host, journal, ground.record, library, self._on_interrupt, offered=self._offered
+        )
         clock = self._store.outside.clock
         runner = FlowRunner(ground, roles, clock, lambda: self._waker.wakes(journal.flow))
         return await runner.run()
@@ -236,6 +288,14 @@ class _Begun:
     folder: Path
     project: str
     consent: ConsentMode
+
+
+def _chosen(graph: Graph, role: str, chosen: RoleConfiguration) -> RoleConfigured:
+    """What was chosen for `role` of a flow that begins. Raises: ConfigError for no role of it."""
+    if role not in graph.roles:
+        known = ", ".join(graph.roles)
+        raise ConfigError(f"the workflow has no role {role!r} to configure; it has: {known}")
+    return RoleConfigured(role, chosen.model, chosen.skills, chosen.tools)
 
 
 def flow_id(outside: Outside) -> StreamId:

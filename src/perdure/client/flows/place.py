@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from perdure.engine.flows.files.drawing import CANONICAL, WORKFLOW, Drawing, drawn_graph
 from perdure.engine.flows.files.readings import Library, project_folder
 from perdure.engine.flows.files.record import RecordFolder
+from perdure.engine.flows.files.skills import SkillShelf
 from perdure.engine.flows.files.workflow_text import workflow_text
 from perdure.engine.flows.joined import Ground
 from perdure.engine.flows.journal import Journal
@@ -45,21 +47,29 @@ class Place:
 
 
 def begun_record(
-    workflow: Graph | str | os.PathLike[str], workspace: Path, record: Path, project: str
+    workflow: Graph | str | os.PathLike[str],
+    workspace: Path,
+    record: Path,
+    project: str,
+    skills: Collection[str] = (),
 ) -> Place:
     """The place of a new flow, with its record folder made. Blocks.
 
-    Raises: InvalidWorkflow; ConfigError when the workflow cannot be read, when the record folder
-    holds another flow's, or for a reading that is missing.
+    `skills` are those chosen for its roles. Raises: InvalidWorkflow; ConfigError when the workflow
+    cannot be read, when the record folder holds another flow's, or for a reading or a skill that is
+    missing.
     """
     if not workspace.is_dir():
         raise ConfigError(f"there is no folder {workspace}; name the workspace of the flow")
     text, name = _text_of(workflow)
     folder = project_folder(workspace, project)
     graph = drawn_graph(text, name, folder / CANONICAL)
-    library = Library(folder)
+    library, shelf = Library(folder), SkillShelf(folder)
     for role in dict.fromkeys(base_role(role) for role in graph.roles):
         library.of_role(role)
+        shelf.of_role(role)
+    for name in sorted(skills):
+        shelf.skill(name)
     for node in graph.nodes:
         library.named(node.required_readings, f"{name}, node {node.id!r}")
     write_record(record, text)
@@ -81,6 +91,12 @@ def place_of(state: FlowState) -> Place:
                 "where its workspace is now",
             )
     return Place(workspace, record, run.project_namespace, state.graph)
+
+
+def shelf_of(state: FlowState) -> SkillShelf:
+    """The skills of a flow's project. Raises: FlowRefusal when it is not on this machine."""
+    place = place_of(state)
+    return SkillShelf(project_folder(place.workspace, place.project))
 
 
 def moved(state: FlowState, workspace: Path) -> tuple[SideBody, ...]:

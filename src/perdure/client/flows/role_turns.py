@@ -7,7 +7,7 @@ base role's; what the flow configures for the role goes before what the agent sa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -19,10 +19,12 @@ from perdure.client.agents.running import Running
 from perdure.client.agents.turn import Signals
 from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.flows.consent import consent_judge
+from perdure.client.flows.equipping import check_configured, skills_of
 from perdure.client.flows.guarding import guarded
 from perdure.engine.flows.files.contracts import contracts
 from perdure.engine.flows.files.readings import Library
 from perdure.engine.flows.files.record import RecordFolder
+from perdure.engine.flows.files.skills import SkillShelf
 from perdure.engine.flows.joined import ClaimLost
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork
@@ -76,6 +78,8 @@ class RoleTurns:
         record: RecordFolder,
         library: Library,
         on_interrupt: InterruptPolicy,
+        *,
+        offered: Sequence[str] = (),
     ) -> None:
         self._host = host
         self._store = host.store.backend
@@ -83,6 +87,8 @@ class RoleTurns:
         self._journal = journal
         self._record = record
         self._library = library
+        self._shelf = SkillShelf(library.project)
+        self._offered = tuple(offered)
         self._on_interrupt: InterruptPolicy = on_interrupt
         self._at_work: dict[StreamId, Signals] = {}
         self._ready: dict[StreamId, _Ready] = {}
@@ -90,6 +96,8 @@ class RoleTurns:
     async def session(self, state: FlowState, role: str) -> StreamId:
         """See ``Roles``."""
         id = session_of(state, role)
+        if state.configuring == "ask":
+            await asyncio.to_thread(check_configured, state, role, self._offered, self._shelf)
         if role in state.sessions:
             return id
         place = detected(Workspace(working_dir=state.run.workspace_root))
@@ -261,8 +269,9 @@ class RoleTurns:
     async def _bundle(self, state: FlowState, role: str, instructions: str | None) -> str:
         of = base_role(role)
         readings = await asyncio.to_thread(self._library.of_role, of)
+        skills = await asyncio.to_thread(skills_of, state, role, self._shelf)
         folder = state.run.record_folder_path
-        return context_bundle(role, folder, contracts(), readings, instructions)
+        return context_bundle(role, folder, contracts(), readings, instructions, skills=skills)
 
 
 def session_of(state: FlowState, role: str) -> StreamId:

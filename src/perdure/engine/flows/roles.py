@@ -7,8 +7,18 @@ from typing import Protocol
 from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.runnable import Work
 from perdure.engine.turns.companion import Companion
+from perdure.errors import ConfigError
+from perdure.session.flows.kinds import Offers
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
+
+
+class Unconfigured(ConfigError):
+    """A person has to say what a role works with before it can. `offers` is what there is."""
+
+    def __init__(self, told: str, offers: Offers) -> None:
+        super().__init__(told)
+        self.offers = offers
 
 
 class Roles(Protocol):
@@ -17,7 +27,8 @@ class Roles(Protocol):
     async def session(self, state: FlowState, role: str) -> StreamId:
         """The session of a role instance, made with its context bundle when there is none yet.
 
-        Raises: ConfigError when the role cannot work: no agent, or a required reading is missing.
+        Raises: ConfigError when the role cannot work: no agent, or a required reading is missing;
+        Unconfigured when a person has to say what it works with.
         """
         ...
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.engine.flows.documents.settling import last_bodies
 from perdure.engine.flows.joined import ClaimLost, Ground, JoinedTurn
-from perdure.engine.flows.roles import Roles
+from perdure.engine.flows.roles import Roles, Unconfigured
 from perdure.engine.flows.rules.closing import stall
 from perdure.engine.flows.rules.improvement import (
     RoleWork,
@@ -200,6 +200,10 @@ class FlowRunner:
         try:
             session = await self._roles.session(state, role)
             message = await self._roles.entry_message(state, work)
+        except Unconfigured as error:
+            wanting = NodeParked(work.node.id, role, "role-configuration", str(error), error.offers)
+            await self._park(state, wanting)
+            return
         except ConfigError as error:
             await self._park(state, NodeParked(work.node.id, role, "autonomous-abort", str(error)))
             return

@@ -58,27 +58,32 @@ class Beginning(msgspec.Struct, frozen=True):
 
 
 def document_in(
-    workflow: Graph | Workflow | str | os.PathLike[str],
-) -> tuple[Located, str, str] | None:
-    """`workflow` (a document, or the path of a file) where it is one, its name, and its text.
+    workflow: Graph | Workflow | Located | str | os.PathLike[str],
+) -> Located | None:
+    """`workflow`, or what is in the file of that path, where it is a workflow document.
 
     Raises: InvalidWorkflow with every fault and its line; ConfigError when it cannot be read.
     """
-    if isinstance(workflow, Workflow):
-        return Located(workflow), workflow.id, serialize(workflow)
     if isinstance(workflow, Graph):
         return None
+    if isinstance(workflow, Workflow):
+        return Located(workflow, name=workflow.id)
+    if isinstance(workflow, Located):
+        return workflow
     path = Path(workflow)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
-    return (located(text, path.name), path.name, text) if is_document(text) else None
+    return located(text, path.name) if is_document(text) else None
 
 
-def checked(
-    found: Located, name: str, given: Mapping[str, Agent], workspace: Path
-) -> dict[str, Agent]:
+def document_text(found: Located) -> str:
+    """The file of `found`; written where there was none."""
+    return serialize(found.workflow) if found.text is None else found.text
+
+
+def checked(found: Located, given: Mapping[str, Agent], workspace: Path) -> dict[str, Agent]:
     """The agents of the workflow `found`, which can be run.
 
     `given` are those of the program, by id. Raises: InvalidWorkflow with every fault.
@@ -87,13 +92,12 @@ def checked(
     names = detected(Workspace(working_dir=str(workspace))).names
     faults += faults_of(found, given, names)
     if faults:
-        raise InvalidWorkflow(name, in_order(faults))
+        raise InvalidWorkflow(found.name, in_order(faults))
     return agents
 
 
 def beginning(
     found: Located,
-    name: str,
     agents: Mapping[str, Agent],
     *,
     workspace: Path,
@@ -109,7 +113,7 @@ def beginning(
     context, more = ({}, []) if faults else _context(found, workspace, flow, values)
     if faults or more:
         told = "; ".join(in_order([*faults, *more]))
-        raise ConfigError(f"{name} cannot be run with that: {told}")
+        raise ConfigError(f"{found.name} cannot be run with that: {told}")
     graph = graph_of(found.workflow)
     document = bound(
         found.workflow, values, context, {ref: agent.snapshot() for ref, agent in agents.items()}

@@ -39,6 +39,11 @@ class Library:
     def __init__(self, project: Path) -> None:
         self._project = project
 
+    @property
+    def project(self) -> Path:
+        """The folder of the project."""
+        return self._project
+
     def of_role(self, role: str) -> tuple[Reading, ...]:
         """What the base role `role` has to have read; its own ``main.md`` first, if there is one.
 

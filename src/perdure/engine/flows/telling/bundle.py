@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perdure.engine.flows.telling.entry import Contracts, Reading
+from perdure.engine.flows.telling.entry import Contracts, Reading, Skill
 from perdure.session.flows.graph import base_role
 
 
@@ -14,12 +14,20 @@ def context_bundle(
     contracts: Contracts,
     readings: tuple[Reading, ...] = (),
     instructions: str | None = None,
+    *,
+    skills: tuple[Skill, ...] = (),
 ) -> str:
     """The system prompt of the role instance `role`.
 
-    `instructions` are those of its agent, `readings` those its role asks for.
+    `instructions` are those of its agent, `readings` those its role asks for, `skills` what it can
+    do besides.
     """
-    return "\n\n".join(_parts(role, record_folder, contracts, readings, instructions))
+    parts = _parts(role, record_folder, contracts, readings, instructions)
+    return "\n\n".join((*parts, *(_taught(skill) for skill in skills)))
+
+
+def _taught(skill: Skill) -> str:
+    return f"# Skill {skill.name} ({skill.path})\n\n{skill.description}\n\n{skill.text}".rstrip()
 
 
 def _parts(

@@ -35,6 +35,15 @@ class Reading(msgspec.Struct, frozen=True):
     text: str
 
 
+class Skill(msgspec.Struct, frozen=True):
+    """What a role can be taught. `path` is that of its file in the project, `text` what it says."""
+
+    name: str
+    description: str
+    path: str
+    text: str
+
+
 def entry_message(
     state: FlowState,
     work: Work,

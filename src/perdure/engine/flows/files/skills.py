@@ -1,0 +1,148 @@
+"""The skills of a project: what a role can be taught, as files it has and roles ask for.
+
+A skill is a folder ``a-docs/skills/<name>`` with a ``SKILL.md``: front matter that says what it is
+called and what it is for, then its text. ``a-docs/roles/<role>/skills.yaml`` lists those of a role.
+What cannot be resolved is an error with its file and line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from perdure.engine.flows.files.readings import DOCS
+from perdure.engine.flows.telling.entry import Skill
+from perdure.errors import ConfigError
+from perdure.models.yaml_nodes import Node, NodeReader
+
+FOLDER = f"{DOCS}/skills"
+FILE = "SKILL.md"
+LARGEST_BYTES = 256 * 1024
+"""A skill is told in full, in every turn of its role; what is larger goes into files beside it."""
+
+LONGEST_DESCRIPTION = 1024
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_KNOWN = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+"""Keys of front matter. Those after the first two are for other programs, and change nothing."""
+
+
+class SkillShelf:
+    """The skills of one project. Blocks: call it off the event loop."""
+
+    def __init__(self, project: Path) -> None:
+        self._project = project
+
+    def names(self) -> tuple[str, ...]:
+        """The skills there are, by name."""
+        folder = self._project / FOLDER
+        if not folder.is_dir():
+            return ()
+        return tuple(sorted(each.name for each in folder.iterdir() if (each / FILE).is_file()))
+
+    def whole(self) -> dict[str, Skill]:
+        """Every skill by its name. Raises: ConfigError for one that cannot be read."""
+        return {name: self.skill(name) for name in self.names()}
+
+    def skill(self, name: str, place: str = "") -> Skill:
+        """The skill called `name`, which `place` asks for.
+
+        Raises: ConfigError.
+        """
+        known = self.names()
+        if name not in known:
+            told = ", ".join(known) or "none"
+            asked = f"{place}: " if place else ""
+            raise ConfigError(f"{asked}there is no skill {name!r} in {FOLDER}; there are: {told}")
+        return _skill(name, f"{FOLDER}/{name}/{FILE}", self._text(f"{FOLDER}/{name}/{FILE}"))
+
+    def of_role(self, role: str) -> tuple[Skill, ...]:
+        """The skills that the base role `role` has by its own file. Raises: ConfigError."""
+        path = f"{DOCS}/roles/{role}/skills.yaml"
+        if not (self._project / path).is_file():
+            return ()
+        return tuple(self.skill(name, place) for name, place in _listed(path, self._text(path)))
+
+    def faults(self, roles: Iterable[str] = ()) -> tuple[str, ...]:
+        """What is wrong with any skill, and with those that `roles` ask for, each in a sentence."""
+        found: list[str] = []
+        for name in self.names():
+            try:
+                self.skill(name)
+            except ConfigError as error:
+                found.append(str(error))
+        for role in roles:
+            try:
+                self.of_role(role)
+            except ConfigError as error:
+                found.append(str(error))
+        return tuple(dict.fromkeys(found))
+
+    def _text(self, path: str) -> str:
+        root = Path(os.path.realpath(self._project))
+        real = Path(os.path.realpath(root / path))
+        if not real.is_relative_to(root):
+            raise ConfigError(f"{path} leads out of the project")
+        try:
+            with real.open("rb") as file:
+                content = file.read(LARGEST_BYTES + 1)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        if len(content) > LARGEST_BYTES:
+            raise ConfigError(f"{path} is larger than {LARGEST_BYTES // 1024} KiB")
+        return content.decode(errors="replace")
+
+
+def _skill(name: str, path: str, text: str) -> Skill:
+    head, body = _parted(text, path)
+    reader = NodeReader()
+    root = reader.root(head)
+    fields: Mapping[str, Node] = {}
+    if root is not None:
+        fields = reader.mapping(root, _KNOWN, ("name", "description"))
+    called = _line(reader, fields, "name")
+    told = _line(reader, fields, "description")
+    if called and (called != name or not _NAME.fullmatch(name)):
+        reader.fault(fields["name"], f"it is called {called!r}; its folder {name!r} (kebab-case)")
+    if len(told) > LONGEST_DESCRIPTION:
+        reader.fault(fields["description"], f"keep it within {LONGEST_DESCRIPTION} characters")
+    if reader.faults:
+        raise ConfigError(f"{path}: {'; '.join(reader.faults)}")
+    return Skill(name, told, path, body.strip())
+
+
+def _parted(text: str, path: str) -> tuple[str, str]:
+    """The front matter of a file, and what follows it."""
+    lines = text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}").splitlines()
+    if not lines or lines[0].rstrip() != "---":
+        raise ConfigError(f"{path}, line 1: it begins with `---`, name, description, `---`")
+    for number, line in enumerate(lines[1:], 1):
+        if line.rstrip() == "---":
+            # An empty first line: so a fault's line is the line of the file.
+            return "\n".join(["", *lines[1:number]]), "\n".join(lines[number + 1 :])
+    raise ConfigError(f"{path}, line 1: its front matter has no end: write a line `---` after it")
+
+
+def _line(reader: NodeReader, fields: Mapping[str, Node], name: str) -> str:
+    if name not in fields:
+        return ""
+    text = reader.text(fields[name]).strip()
+    if fields[name].kind == "str" and not text:
+        reader.fault(fields[name], f"{name!r} says nothing")
+    return " ".join(text.split())
+
+
+def _listed(path: str, text: str) -> list[tuple[str, str]]:
+    """The names in a ``skills.yaml``, each with its place."""
+    reader = NodeReader()
+    root = reader.root(text)
+    outer: Mapping[str, Node] = {}
+    if root is not None:
+        outer = reader.mapping(root, ("skills",), ("skills",))
+    items = reader.items(outer["skills"]) if "skills" in outer else ()
+    found = [(reader.text(item), f"{path}, line {item.line}") for item in items]
+    if reader.faults:
+        raise ConfigError(f"{path}: {'; '.join(reader.faults)}")
+    return found

@@ -1,0 +1,167 @@
+"""What a role works with: its skills from files, or what a person chose before it began."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.client.flows.flows import Flows
+from perdure.errors import ConfigError, FlowRefusal, InvalidEntry
+from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
+from perdure.session.flows.run import RoleConfiguration
+from tests.fakes.flow_stage import FlowStage, ends, hands
+
+LINE = Graph(
+    "a change",
+    (
+        FlowNode("owner-intake", "owner"),
+        FlowNode("build", "developer"),
+        FlowNode("end", "owner"),
+    ),
+    (FlowEdge("owner-intake", "build"), FlowEdge("build", "end")),
+)
+RULES = (
+    *hands("Node `owner-intake`", "record", "plan.md", "build"),
+    *hands("Node `build`", "record", "done.md", "end"),
+    ends("Node `end`", "forward-pass-closed"),
+)
+
+
+def project(folder: Path) -> Path:
+    """A project with two skills, one of which is the developer's."""
+    for name, told in (("tests", "Run them all."), ("prose", "Be plain.")):
+        place = folder / "a-docs" / "skills" / name
+        place.mkdir(parents=True)
+        head = f"---\nname: {name}\ndescription: How we do {name}.\n---\n"
+        (place / "SKILL.md").write_text(head + told)
+    role = folder / "a-docs" / "roles" / "developer"
+    role.mkdir(parents=True)
+    (role / "skills.yaml").write_text("skills: [tests]\n")
+    return folder
+
+
+async def prompt_of(stage: FlowStage, role: str) -> str:
+    """The system prompt of a role's session, as its log has it."""
+    (started,) = await stage.memory.notes(
+        await stage.memory.find(f"f__{role}"), ("session_started",)
+    )
+    return started.body.decode()
+
+
+async def test_a_role_is_taught_what_its_own_file_lists(tmp_path: Path) -> None:
+    stage = FlowStage(project(tmp_path), *RULES)
+    flow = await stage.flows("owner", "developer").start(
+        LINE, workspace=tmp_path, record_folder="record", consent="full-access", id="f"
+    )
+    assert (await flow.run()).status == "awaiting_improvement_choice"
+    assert "Run them all." in await prompt_of(stage, "developer")
+    assert "# Skill" not in await prompt_of(stage, "owner")
+    for file in (tmp_path / "a-docs" / "skills").rglob("SKILL.md"):
+        file.write_text("changed")
+    assert "Run them all." in await prompt_of(stage, "developer")  # it is in the log
+
+
+async def test_what_was_chosen_goes_before_the_file_and_is_kept(tmp_path: Path) -> None:
+    stage = FlowStage(project(tmp_path), *RULES)
+    flow = await stage.flows("owner", "developer").start(
+        LINE,
+        workspace=tmp_path,
+        record_folder="record",
+        consent="full-access",
+        id="f",
+        roles={"developer": RoleConfiguration(skills=("prose",))},
+    )
+    await flow.configure("owner", skills=["tests", "prose"])
+    with pytest.raises(ConfigError, match="there is no skill 'magic'"):
+        await flow.configure("owner", skills=["magic"])
+    (tmp_path / "a-docs" / "skills" / "tests" / "SKILL.md").unlink()  # gone since it was chosen
+    await flow.run()
+    assert "Be plain." in await prompt_of(stage, "developer")
+    assert "Run them all." not in await prompt_of(stage, "developer")
+    assert (await prompt_of(stage, "owner")).count("# Skill") == 1
+    with pytest.raises(FlowRefusal, match="was told its skills then"):
+        await flow.configure("developer", skills=[])
+
+
+@pytest.mark.parametrize(
+    ("roles", "told"),
+    [
+        ({"developer": RoleConfiguration(skills=("magic",))}, "there is no skill 'magic'"),
+        ({"ghost": RoleConfiguration(model="p:m")}, "no role 'ghost' to configure"),
+    ],
+)
+async def test_what_there_is_not_cannot_be_chosen_for_a_flow(
+    tmp_path: Path, roles: dict[str, RoleConfiguration], told: str
+) -> None:
+    stage = FlowStage(project(tmp_path), *RULES)
+    with pytest.raises(ConfigError, match=told):
+        await stage.flows("owner", "developer").start(LINE, workspace=tmp_path, roles=roles)
+
+
+async def test_a_role_waits_until_a_person_said_what_it_works_with(tmp_path: Path) -> None:
+    stage = FlowStage(project(tmp_path), *RULES)
+    models = ("scripted:flow", "scripted:other")
+
+    def flows() -> Flows:
+        """As another process has them."""
+        return stage.flows("owner", "developer", offered=models)
+
+    flow = await flows().start(
+        LINE,
+        workspace=tmp_path,
+        record_folder="record",
+        consent="full-access",
+        id="f",
+        configuring="ask",
+    )
+    assert (await flow.run()).awaiting_human_nodes["owner-intake"].reason == "role-configuration"
+    (asked,) = await stage.store.questions()
+    assert asked.question.choices == (
+        *("default", "model=scripted:flow", "model=scripted:other", "skills=prose", "skills=tests"),
+    )
+    assert "tests (How we do tests.)" in asked.question.text
+    with pytest.raises(InvalidEntry, match="there is no model 'p:m' to choose"):
+        await stage.store.answer(asked.id, "model=p:m", by="ana")
+    await stage.store.answer(asked.id, "model=scripted:flow skills=prose", by="ana")
+    run = await (await flows().open("f")).run()
+    assert run.visited_node_ids == ("owner-intake",)
+    assert "Be plain." in await prompt_of(stage, "owner")
+    (asked,) = await stage.store.questions()
+    assert asked.target == "build"
+    await stage.store.answer(asked.id, "default", by="ana")
+    run = await (await flows().open("f")).run()
+    assert run.status == "awaiting_improvement_choice"
+    assert "Run them all." in await prompt_of(stage, "developer")
+
+
+async def test_a_chosen_model_that_is_not_offered_any_more_is_asked_about_again(
+    tmp_path: Path,
+) -> None:
+    stage = FlowStage(tmp_path, *RULES)
+    flows = stage.flows("owner", "developer", offered=("scripted:flow", "p:new"))
+    flow = await flows.start(
+        LINE,
+        workspace=tmp_path,
+        record_folder="record",
+        consent="full-access",
+        id="f",
+        configuring="ask",
+        roles={
+            "owner": RoleConfiguration("p:old"),
+            "developer": RoleConfiguration("scripted:flow"),
+        },
+    )
+    await flow.run()
+    (asked,) = await stage.store.questions()
+    assert "its model p:old is not offered any more" in asked.question.text
+    await stage.store.answer(asked.id, "model=scripted:flow", by="ana")
+    assert (await flow.run()).status == "awaiting_improvement_choice"
+
+
+async def test_where_there_is_nothing_to_choose_nobody_is_asked(tmp_path: Path) -> None:
+    stage = FlowStage(tmp_path, *RULES)
+    flow = await stage.flows("owner", "developer", offered=("scripted:flow",)).start(
+        LINE, workspace=tmp_path, record_folder="record", consent="full-access", configuring="ask"
+    )
+    assert (await flow.run()).status == "awaiting_improvement_choice"

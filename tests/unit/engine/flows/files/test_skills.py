@@ -1,0 +1,100 @@
+"""The skills of a project, and what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.engine.flows.files.skills import LARGEST_BYTES, SkillShelf
+from perdure.errors import ConfigError
+
+HEAD = "---\nname: tests\ndescription: How we test.\n---\n"
+
+
+def shelf(folder: Path, **skills: str) -> SkillShelf:
+    """A project with `skills`, the texts of their files."""
+    for name, text in skills.items():
+        place = folder / "a-docs" / "skills" / name.replace("_", "-")
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "SKILL.md").write_text(text)
+    return SkillShelf(folder)
+
+
+def listing(folder: Path, role: str, text: str) -> None:
+    """Give `role` the skills that `text` lists."""
+    place = folder / "a-docs" / "roles" / role
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "skills.yaml").write_text(text)
+
+
+def test_a_skill_is_its_head_and_its_text(tmp_path: Path) -> None:
+    text = (
+        "---\nname: tests\ndescription: >\n  How\n  we test.\nlicense: MIT\n---\n\nRun them all.\n"
+    )
+    found = shelf(tmp_path, tests=text).skill("tests")
+    assert (found.name, found.description) == ("tests", "How we test.")
+    assert (found.path, found.text) == ("a-docs/skills/tests/SKILL.md", "Run them all.")
+
+
+def test_a_project_without_skills_has_none(tmp_path: Path) -> None:
+    empty = SkillShelf(tmp_path)
+    assert (empty.names(), empty.whole(), empty.of_role("owner"), empty.faults(["owner"])) == (
+        *((), {}, ()),
+        (),
+    )
+
+
+def test_a_role_has_the_skills_that_its_file_lists_in_order(tmp_path: Path) -> None:
+    prose = "---\nname: plain-prose\ndescription: How we write.\n---\nBe plain."
+    made = shelf(tmp_path, tests=HEAD, plain_prose=prose)
+    listing(tmp_path, "developer", "skills: [tests, plain-prose]\n")
+    assert [skill.name for skill in made.of_role("developer")] == ["tests", "plain-prose"]
+    assert made.names() == ("plain-prose", "tests")
+
+
+def test_a_skill_that_is_not_there_says_where_it_was_asked_for(tmp_path: Path) -> None:
+    made = shelf(tmp_path, tests=HEAD)
+    listing(tmp_path, "developer", "skills:\n  - tests\n  - magic\n")
+    with pytest.raises(ConfigError, match=r"skills\.yaml, line 3: there is no skill 'magic'"):
+        made.of_role("developer")
+    (fault,) = made.faults(["developer", "developer"])
+    assert fault.endswith("in a-docs/skills; there are: tests")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Run them all.", "line 1: it begins with `---`"),
+        ("---\nname: tests\n", "line 1: its front matter has no end"),
+        ("---\nname: tests\n---\n", "'description' is missing"),
+        ("---\nname: other\ndescription: x\n---\n", "line 2: it is called 'other'"),
+        ("---\nname: tests\ndescription: ''\n---\n", "line 3: 'description' says nothing"),
+        (HEAD.replace("How we test.", "x" * 2000), "within 1024 characters"),
+        ("---\nname: tests\ndescription: x\nmodel: y\n---\n", "line 4: 'model' is unknown"),
+        (HEAD + "x" * LARGEST_BYTES, "larger than 256 KiB"),
+    ],
+)
+def test_a_skill_that_cannot_be_used_says_why(tmp_path: Path, text: str, told: str) -> None:
+    made = shelf(tmp_path, tests=text)
+    (fault,) = made.faults()
+    assert fault.startswith("a-docs/skills/tests/SKILL.md")
+    assert told in fault
+
+
+def test_a_list_with_faults_says_each_with_its_line(tmp_path: Path) -> None:
+    made = shelf(tmp_path, tests=HEAD)
+    listing(tmp_path, "owner", "skils: [tests]\n")
+    with pytest.raises(ConfigError, match="line 1: 'skils' is unknown here"):
+        made.of_role("owner")
+
+
+def test_a_link_out_of_the_project_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(HEAD)
+    project = tmp_path / "p"
+    made = shelf(project, tests=HEAD)
+    file = project / "a-docs" / "skills" / "tests" / "SKILL.md"
+    file.unlink()
+    file.symlink_to(tmp_path / "secret")
+    with pytest.raises(ConfigError, match="leads out of the project"):
+        made.skill("tests")
