@@ -22,7 +22,8 @@ from perdure.stores.protocol import EMPTY
 async def figures(store: Store, *, days: int = DAYS) -> StoreFigures:
     """What the store holds, what is largest, and what was added in the last `days`.
 
-    Of an SQLite store all namespaces, of others the one that is open; those are read whole.
+    Of an SQLite store all namespaces, of others the one that is open. Memory and session files are
+    read whole; the others count.
     """
     since = store.outside.clock.now_ms() - days * DAY_MS
     if isinstance(store.backend, Measuring):

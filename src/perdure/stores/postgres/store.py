@@ -26,6 +26,7 @@ from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.quotas import Quota, Usage
 from perdure.stores.keeping.retention import Holding, Retention
+from perdure.stores.operating.figures import StoreFigures
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.postgres import leases, reading, verify
 from perdure.stores.postgres.appending import Appender, Request
@@ -33,7 +34,7 @@ from perdure.stores.postgres.database import CONNECTIONS, Database, Durability, 
 from perdure.stores.postgres.keeping import erasing, quotas, retaining
 from perdure.stores.postgres.rows import is_text
 from perdure.stores.postgres.search import indexing, querying
-from perdure.stores.postgres.upkeep import sealing
+from perdure.stores.postgres.upkeep import measuring, sealing
 from perdure.stores.postgres.watching import Watcher
 from perdure.stores.protocol import (
     EMPTY,
@@ -193,7 +194,7 @@ class _Namespace(_Handle):
 
 
 class _Sealing(_Handle):
-    """`Sealing`."""
+    """`Sealing` and `Measuring`."""
 
     async def standings(self) -> list[Standing]:
         return await sealing.standings(self._db)
@@ -206,6 +207,9 @@ class _Sealing(_Handle):
     async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
         await sealing.receive(self._db, self._appender, sealed, contents)
         self._watcher.tell()
+
+    async def measured(self, since: int) -> StoreFigures:
+        return await measuring.measured(self._db, since)
 
 
 class _Searching(_Handle):

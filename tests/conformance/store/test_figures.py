@@ -1,0 +1,68 @@
+"""Figures of a store are those that reading it whole adds up to, whoever counts them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from perdure.session.ids import StreamId
+from perdure.stores.operating.figures import DAY_MS, Measuring, NamespaceFigures, day_of
+from perdure.stores.operating.sealed import Sealing
+from perdure.stores.protocol import EMPTY, Commit, SessionStore, Write
+from tests.conformance.store.building import S, append, create, fork, header, said
+from tests.fakes.clock import START_MS, ManualClock
+
+OLD = "x" * 700
+
+
+async def filled(store: SessionStore, clock: ManualClock) -> None:
+    await create(store, S, said("a"))
+    await store.commit(Commit(writes=(Write(stream=S, entries=(said(OLD),)),), at=START_MS))
+    for day in (1, 1, 3, 2):  # the clock of a machine may be set back
+        at = START_MS + day * DAY_MS
+        write = Write(stream=S, entries=(said(f"on day {day}"), said("and another")))
+        await store.commit(Commit(writes=(write,), at=at))
+    await append(store, S, said("large " + "y" * 20_000))
+    if store.capabilities.pointer_fork:
+        await fork(store, S, "f", said("in the fork"))
+    flow = Write(stream=StreamId("flow"), create=header("flow", kind="flow"))
+    await store.commit(Commit(writes=(flow,), at=clock.now_ms(), blobs=(b"blob", b"another")))
+
+
+async def counted(store: SessionStore, since: int) -> tuple[dict[str, int], dict[str, list[int]]]:
+    """Bytes by stream, and entries and bytes by day, as reading every commit gives them."""
+    assert isinstance(store, Sealing)
+    sizes: dict[str, int] = {}
+    days: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for each in await store.standings():
+        share = await store.sealed(each.stream, after=EMPTY, upto=each.head, limit=1_000)
+        sizes[each.stream] = sum(len(row.entry.body) for row in share.entries())
+        for commit in share.commits:
+            if commit.at >= since:
+                days[day_of(commit.at)][0] += len(commit.rows)
+                days[day_of(commit.at)][1] += sum(len(row.entry.body) for row in commit.rows)
+    return sizes, dict(days)
+
+
+@pytest.mark.parametrize("since", [0, START_MS + DAY_MS, START_MS + 2 * DAY_MS + 1])
+async def test_a_store_that_measures_itself_says_what_reading_it_says(
+    store: SessionStore, clock: ManualClock, since: int
+) -> None:
+    if not isinstance(store, Measuring):
+        pytest.skip("its figures are read")
+    await filled(store, clock)
+    sizes, days = await counted(store, since)
+
+    found = await store.measured(since)
+
+    (own,) = (each for each in found.namespaces if each.namespace == store.namespace)
+    assert {each.stream: each.bytes for each in own.largest} == sizes
+    assert own.bytes == sum(sizes.values())
+    assert {each.day: [each.entries, each.bytes] for each in own.growth} == days
+    assert _counts(own) == (2, 1, 1, 2, 11)
+    assert own.entries == sum(each.entries for each in own.largest) == 12
+
+
+def _counts(own: NamespaceFigures) -> tuple[int, ...]:
+    return (own.sessions, own.flows, own.forks, own.contents, own.content_bytes)
