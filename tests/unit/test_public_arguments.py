@@ -230,7 +230,7 @@ async def test_a_function_refuses_nonsense(function: Any, name: str) -> None:
 async def test_a_method_refuses_nonsense(
     handles: dict[type, Any], known: type, method: str, name: str
 ) -> None:
-    with pytest.raises(WrongArgument, match=r"Nonsense$"):
+    with pytest.raises(WrongArgument, match="Nonsense"):
         await awaited(getattr(handles[known], method), name)
 
 
@@ -238,7 +238,7 @@ async def test_a_method_refuses_nonsense(
 def test_a_method_without_async_refuses_nonsense(
     handles_without_async: dict[type, Any], known: type, method: str, name: str
 ) -> None:
-    with pytest.raises(WrongArgument, match=r"Nonsense$"):
+    with pytest.raises(WrongArgument, match="Nonsense"):
         stepped(getattr(handles_without_async[known], method), name)
 
 

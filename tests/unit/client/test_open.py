@@ -19,6 +19,7 @@ from perdure.errors import (
     StoreNotEncrypted,
     StoreUnavailable,
     Unsupported,
+    WrongArgument,
 )
 from perdure.session.messages import user
 from perdure.stores.key import StoreKey
@@ -34,9 +35,17 @@ async def test_a_store_in_memory_lives_as_long_as_its_block() -> None:
         await session.path()
 
 
-@pytest.mark.parametrize("namespace", ["", "\udcff", 5, None])
-async def test_a_namespace_is_a_name(namespace: Any) -> None:
-    with pytest.raises(ConfigError, match="is no namespace: give it a name"):
+@pytest.mark.parametrize(
+    ("namespace", "told"),
+    [
+        ("", "is no namespace: give it a name"),
+        ("\udcff", "is no namespace: give it a name"),
+        (5, "open takes str as namespace, not int"),
+        (None, "open takes str as namespace, not None"),
+    ],
+)
+async def test_a_namespace_is_a_name(namespace: Any, told: str) -> None:
+    with pytest.raises((ConfigError, WrongArgument), match=told):
         async with open_store("memory:", namespace=namespace):
             raise AssertionError("it was opened")
 

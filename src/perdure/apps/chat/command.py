@@ -11,9 +11,10 @@ import msgspec
 import typer
 
 from perdure.apps.chat.answering import Answering
+from perdure.apps.chat.asking import pending_questions
 from perdure.apps.chat.choosing import AgentOption, cast_for
 from perdure.apps.chat.conversation import Conversation
-from perdure.apps.chat.performing import PASTED, RESUMING, pending_questions, performed
+from perdure.apps.chat.performing import PASTED, RESUMING, performed
 from perdure.apps.chat.permitting import (
     ApproveOption,
     CommandsOption,
@@ -219,14 +220,14 @@ async def _one_turn(
             remark(RESUMING)
             pending = await pending_questions(chat)
             before = await performed(
-                chat, resumed.turn, teller, after=resumed.head, pending=pending
+                answering.store, chat, resumed.turn, teller, after=resumed.head, pending=pending
             )
             if before is None:
                 return INTERRUPTED
     await answering.use_model(chat)
     if kinds := credentials_in(prompt):
         remark(PASTED.format(", ".join(kinds)))
-    reply = await performed(chat, chat.send(prompt), teller)
+    reply = await performed(answering.store, chat, chat.send(prompt), teller)
     if isinstance(teller, QuietTeller) and reply is not None:
         show(safe(reply.text))
     return INTERRUPTED if reply is None else DONE

@@ -12,12 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from perdure.apps.chat.answering import Answering, Resumed
+from perdure.apps.chat.asking import Asked, pending_questions
 from perdure.apps.chat.performing import (
     PASTED,
     RESUMING,
-    Asked,
     Left,
-    pending_questions,
     performed,
 )
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer
@@ -160,7 +159,15 @@ class Conversation:
     ) -> None:
         steering = asyncio.create_task(self._steered(chat)) if self._lines.is_terminal else None
         try:
-            await performed(chat, turn, self._teller, after=after, pending=pending, ask=self._ask)
+            await performed(
+                self._answering.store,
+                chat,
+                turn,
+                self._teller,
+                after=after,
+                pending=pending,
+                ask=self._ask,
+            )
         finally:
             if steering is not None:
                 steering.cancel()
@@ -182,18 +189,18 @@ class Conversation:
         Raises: NeedsAnswer when nobody types any more.
         """
         assert self._chat is not None
-        self._teller.remark(asked.text)
+        self._teller.remark(asked.told)
         while True:
             if self._is_shown:
                 show(f"{' / '.join(asked.choices)}? ", end="", is_flushed=True)
             line = await self._answer_line()
             if line is None:
-                raise NeedsAnswer(asked.id, asked.choices, self._chat.id)
-            choice, _, note = line.strip().partition(" ")
+                raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.told)
+            choice, _, rest = line.strip().partition(" ")
             if choice in asked.choices:
                 break
-        session = self._chat.session
-        await session.answer(asked.id, choice, by=getpass.getuser(), note=note.strip() or None)
+        store, note = self._answering.store, rest.strip() or None
+        await store.answer(asked.id, choice, by=getpass.getuser(), note=note)
 
     async def _answer_line(self) -> str | None:
         if not self._lines.is_terminal:

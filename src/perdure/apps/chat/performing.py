@@ -7,32 +7,19 @@ turn stays open in the log to be resumed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Sequence
 
-import msgspec
-
-from perdure.apps.cli.exits import NeedsAnswer
+from perdure.apps.chat.asking import Ask, Asked, Asking, cancelled, question_in
 from perdure.apps.terminal.telling import Teller
 from perdure.apps.terminal.typed import interrupts
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.turn import Reply, Turn
-from perdure.events.types import AnyEvent, Event
+from perdure.client.store import Store
+from perdure.events.types import Event
 
 RESUMING = "going on with the turn that was interrupted"
 PASTED = "your message holds what looks like a credential ({}); it is stored and sent as it is"
 STOPPING = "stopping the turn; Ctrl-C again leaves it as it is"
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """A question that a turn waits for."""
-
-    id: str
-    text: str
-    choices: tuple[str, ...]
-
-
-Ask = Callable[[Asked], Awaitable[None]]
-"""Has a question answered, or raises NeedsAnswer."""
 
 
 class Left(Exception):
@@ -40,6 +27,7 @@ class Left(Exception):
 
 
 async def performed(
+    store: Store,
     chat: Chat,
     turn: Turn,
     teller: Teller,
@@ -50,7 +38,7 @@ async def performed(
 ) -> Reply | None:
     """How `turn` ended, once its events after seq `after` were told; None if it was stopped.
 
-    `pending` are questions it asked before that.
+    `pending` are questions it asked before that. What agents ask whom it has invoked is asked, too.
 
     Raises: Left; NeedsAnswer when it asks and there is nobody to `ask`; what the turn raises.
     """
@@ -67,61 +55,45 @@ async def performed(
         else:
             is_left.set()
 
+    asking = Asking(store, chat, teller, ask)
     with interrupts(pressed):
-        telling = asyncio.create_task(
-            _told(chat, turn, teller, after=after, pending=pending, ask=ask)
-        )
-        leaving = asyncio.create_task(is_left.wait())
+        telling = asyncio.create_task(_told(turn, teller, asking, after=after, pending=pending))
+        leaving = asyncio.create_task(_left(is_left))
+        below = asyncio.create_task(asking.below())
         try:
-            await asyncio.wait((telling, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if telling.done():
-                telling.result()
-                reply = await turn
-                return None if presses else reply
-            raise Left
+            await _first_of(telling, leaving, below)
+            reply = await turn
+            return None if presses else reply
         finally:
-            await _cancelled((telling, leaving, *stopping))
+            await cancelled((telling, leaving, below, *stopping))
             if turn.is_running:
                 await chat.suspend()
 
 
+async def _first_of(telling: asyncio.Task[None], *others: asyncio.Task[None]) -> None:
+    """Wait until all is told; what one of `others` raises before is raised."""
+    while not telling.done():
+        running = [task for task in others if not task.done()]
+        await asyncio.wait((telling, *running), return_when=asyncio.FIRST_COMPLETED)
+        for task in others:
+            if task.done():
+                task.result()
+    telling.result()
+
+
+async def _left(is_left: asyncio.Event) -> None:
+    await is_left.wait()
+    raise Left
+
+
 async def _told(
-    chat: Chat, turn: Turn, teller: Teller, *, after: int, pending: Sequence[Asked], ask: Ask | None
+    turn: Turn, teller: Teller, asking: Asking, *, after: int, pending: Sequence[Asked]
 ) -> None:
     for asked in pending:
-        await _asked(chat, asked, ask)
+        await asking.ask(asked)
     async for event in turn:
         if isinstance(event, Event) and event.seq <= after:
             continue
         teller.tell(event)
         if (asked := question_in(event)) is not None:
-            await _asked(chat, asked, ask)
-
-
-async def _asked(chat: Chat, asked: Asked, ask: Ask | None) -> None:
-    if ask is None:
-        raise NeedsAnswer(asked.id, asked.choices, chat.id)
-    await ask(asked)
-
-
-async def pending_questions(chat: Chat) -> tuple[Asked, ...]:
-    """What the session waits for now."""
-    return tuple(
-        Asked(waiting.id, waiting.question.text, waiting.question.choices)
-        for waiting in await chat.session.questions()
-    )
-
-
-def question_in(event: AnyEvent) -> Asked | None:
-    """The question that `event` asks."""
-    if not isinstance(event, Event) or event.type != "inbox:question":
-        return None
-    return msgspec.convert({**event.payload, "id": event.payload["entryId"]}, Asked)
-
-
-async def _cancelled(tasks: Iterable[asyncio.Task[object]]) -> None:
-    waiting = [task for task in tasks if not task.done()]
-    for task in waiting:
-        task.cancel()
-    if waiting:
-        await asyncio.wait(waiting)
+            await asking.ask(asked)

@@ -99,11 +99,15 @@ class NeedsAnswer(PerdureError):
 
     code: ClassVar[str] = "needs_answer"
 
-    def __init__(self, question: str, choices: tuple[str, ...], session: str) -> None:
+    def __init__(
+        self, question: str, choices: tuple[str, ...], session: str, text: str = ""
+    ) -> None:
+        said = text.strip().rstrip(".")
         super().__init__(
-            f"the turn waits for you: `perdure inbox answer {question} {'|'.join(choices)}`, then "
-            f"`perdure chat --session {session}`"
+            f"the turn waits for you{f' ({said})' if said else ''}: `perdure inbox answer "
+            f"{question} {'|'.join(choices)}`, then `perdure chat --session {session}`"
         )
+        self.text = text
         self.question = question
         self.choices = choices
         self.session = session

@@ -171,6 +171,10 @@ def _stream(asked: OpenQuestion) -> StreamId:
 async def _resuming(store: Store, stream: StreamId) -> str:
     """What goes on with the session or flow in which something was answered."""
     header = (await store.backend.state(stream)).header
+    while header.origin == "subagent" and header.parent is not None:
+        # Whoever invoked its agent waits for it, and goes on with it.
+        stream = header.parent
+        header = (await store.backend.state(stream)).header
     flow = stream if header.kind == "flow" else header.parent if header.origin == "role" else None
     if flow is not None:
         return f"`perdure flow resume {flow}` goes on, if nobody runs it."
@@ -196,6 +200,12 @@ def _data(waiting: Waiting) -> dict[str, object]:
     }
 
 
+def _invoker(info: SessionInfo) -> str:
+    if info.origin != "subagent" or info.parent is None:
+        return ""
+    return f"  (of an agent that session {info.parent} has invoked)"
+
+
 def _command(asked: OpenQuestion) -> str:
     """What answers it."""
     if asked.question.choices:
@@ -209,6 +219,6 @@ def _lines(waiting: list[Waiting]) -> Iterator[str]:
     for each in waiting:
         asked = each.asked
         yield style.paint(asked.id, "strong") + style.paint(f"  {local_time(asked.at)}", "faint")
-        yield f"  {safe(each.info.name) or '(no title)'}"
+        yield f"  {safe(each.info.name) or '(no title)'}{_invoker(each.info)}"
         yield f"  {safe(asked.question.text)}"
         yield f"  {_command(asked)}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from perdure.client.agents.agent import Agent
+from perdure.client.agents.delegation.asking import asked_below
 from perdure.client.agents.running import Running
 from perdure.client.agents.turn import Turn
 from perdure.client.agents.workspace import Workspace
-from perdure.client.reading import EntryRef
+from perdure.client.reading import EntryRef, OpenQuestion
 from perdure.client.session import Session
 from perdure.errors import InvalidTransition
 from perdure.models.protocol import ThinkingLevel
@@ -59,6 +60,16 @@ class Resting:
     async def spent(self) -> Spending:
         """What the session has spent on models so far, by the calls in its own log."""
         return await self._running.spent()
+
+    async def questions(self) -> list[OpenQuestion]:
+        """What the chat waits for, oldest first: also what agents ask whom it has invoked.
+
+        Each is answered with `Store.answer`, whatever session it is of.
+        """
+        own = await self.session.questions()
+        below = await asked_below(self._running.environment.store, self.id)
+        found = (*own, *(asked.question for asked in below))
+        return sorted(found, key=lambda question: question.at)
 
     async def set_model(self, model: str) -> Entry:
         """Use another model (``provider:name``) from the next turn on, on this branch."""

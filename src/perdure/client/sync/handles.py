@@ -601,6 +601,13 @@ class Chat(Handle[AsyncChat]):
         """What the session has spent on models so far, by the calls in its own log."""
         return self.portal.call(self.asynchronous.spent())
 
+    def questions(self) -> list[OpenQuestion]:
+        """What the chat waits for, oldest first: also what agents ask whom it has invoked.
+
+        Each is answered with `Store.answer`, whatever session it is of.
+        """
+        return self.portal.call(self.asynchronous.questions())
+
     def set_model(self, model: str) -> Entry:
         """Use another model (``provider:name``) from the next turn on, on this branch."""
         return self.portal.call(self.asynchronous.set_model(model))

@@ -14,7 +14,6 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from perdure.engine.hooks.points import Block, HookName, HookPoint
-from perdure.errors import WrongArgument
 from perdure.session.declared.arguments import takes_declared
 
 Hook = Callable[[Any], Any]
@@ -50,8 +49,6 @@ class Hooks:
         Shape: gives the function that takes it away again.
         Raises: WrongArgument for a point that there is not.
         """
-        if name not in self._hooks:
-            raise WrongArgument(f"there is no hook {name!r}; there are {', '.join(self._hooks)}")
         registered = Registered(hook, is_guard)
         self._hooks[name].append(registered)
 

@@ -104,6 +104,8 @@ def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
     kind = "None" if given is None else f"{type(given).__name__}"
     if takes.startswith("a list of") and isinstance(given, list | tuple | set | frozenset | dict):
         kind = f"{kind} of something else"
+    elif isinstance(given, str) and "'" in takes:
+        kind = f"{given!r:.40}"
     elif kind in takes:
         kind = f"one of {type(given).__module__}"
     return WrongArgument(f"{owner} takes {takes} as {name}, not {kind}", argument=name, takes=takes)

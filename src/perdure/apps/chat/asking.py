@@ -1,0 +1,136 @@
+"""Questions that come up while a turn runs: its own, and those of the agents it has invoked.
+
+One is asked at a time. A question that somebody answers elsewhere is not waited for any longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+
+from perdure.apps.cli.exits import NeedsAnswer
+from perdure.apps.terminal.telling import Teller
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.delegation.asking import asked_below
+from perdure.client.reading import OpenQuestion
+from perdure.client.store import Store
+from perdure.errors import AlreadyAnswered
+from perdure.events.projection import events_of
+from perdure.events.types import AnyEvent, Event
+from perdure.session.ids import entry_place
+from perdure.tools.builtin.delegating import INVOKE_AGENT
+
+ELSEWHERE = "it was answered elsewhere"
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A question that a turn waits for. `asker` is the invoked agent that asks it, if one does."""
+
+    id: str
+    text: str
+    choices: tuple[str, ...]
+    asker: str | None = None
+
+    @property
+    def told(self) -> str:
+        """The question as a person is told it."""
+        if self.asker is None:
+            return self.text
+        return f"{self.asker} (session {entry_place(self.id)[0]}) asks: {self.text}"
+
+
+Ask = Callable[[Asked], Awaitable[None]]
+"""Has a question answered, or raises NeedsAnswer."""
+
+
+class Asking:
+    """Has the questions of one chat's turns answered with `ask`; None: nobody can be asked."""
+
+    def __init__(self, store: Store, chat: Chat, teller: Teller, ask: Ask | None) -> None:
+        self._store = store
+        self._chat = chat
+        self._teller = teller
+        self._ask = ask
+        self._turn = asyncio.Lock()
+
+    async def ask(self, asked: Asked) -> None:
+        """Have `asked` answered, by whoever is there or elsewhere.
+
+        Raises: NeedsAnswer when there is nobody to ask.
+        """
+        if self._ask is None:
+            raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.told)
+        async with self._turn:
+            asking = asyncio.ensure_future(self._ask(asked))
+            elsewhere = asyncio.ensure_future(self._answered(asked.id))
+            try:
+                await asyncio.wait((asking, elsewhere), return_when=asyncio.FIRST_COMPLETED)
+                if asking.done():
+                    asking.result()
+                else:
+                    self._teller.remark(ELSEWHERE)
+            except AlreadyAnswered:
+                self._teller.remark(ELSEWHERE)
+            finally:
+                await cancelled((asking, elsewhere))
+
+    async def below(self) -> None:
+        """Have what invoked agents ask answered, as long as this runs.
+
+        Raises: NeedsAnswer when there is nobody to ask.
+        """
+        if INVOKE_AGENT not in self._chat.agent.registry.names:
+            return
+        changes = self._store.backend.changes()
+        seen: set[str] = set()
+        while True:
+            for each in await asked_below(self._store.backend, self._chat.id):
+                waiting = each.question
+                if waiting.id not in seen:
+                    seen.add(waiting.id)
+                    await self._tell(waiting.id)
+                    question = waiting.question
+                    asked = Asked(waiting.id, question.text, question.choices, each.asker)
+                    await self.ask(asked)
+            await anext(changes)
+
+    async def _tell(self, question: str) -> None:
+        """Tell whoever is told of events that an invoked agent asks."""
+        stream, seq = entry_place(question)
+        (entry,) = await self._store.backend.entries(stream, seq - 1, 1)
+        for event in events_of(entry):
+            self._teller.tell(event)
+
+    async def _answered(self, question: str) -> None:
+        """Wait until nobody has to answer `question` any more."""
+        session = await self._store.open(entry_place(question)[0])
+        changes = self._store.backend.changes()
+        while question in {each.id for each in await session.questions()}:
+            await anext(changes)
+
+
+async def pending_questions(chat: Chat) -> tuple[Asked, ...]:
+    """What the chat's own session waits for now."""
+    return tuple(map(_asked, await chat.session.questions()))
+
+
+def question_in(event: AnyEvent) -> Asked | None:
+    """The question that `event` asks."""
+    if not isinstance(event, Event) or event.type != "inbox:question":
+        return None
+    return msgspec.convert({**event.payload, "id": event.payload["entryId"]}, Asked)
+
+
+async def cancelled(tasks: Iterable[asyncio.Future[None]]) -> None:
+    """End `tasks`, and wait until they have ended."""
+    waiting = [task for task in tasks if not task.done()]
+    for task in waiting:
+        task.cancel()
+    if waiting:
+        await asyncio.wait(waiting)
+
+
+def _asked(waiting: OpenQuestion) -> Asked:
+    return Asked(waiting.id, waiting.question.text, waiting.question.choices)

@@ -1,0 +1,38 @@
+"""What invoked agents ask: it waits for a person, and whoever invoked them waits with it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.client.agents.delegation.lineage import Child, children_of
+from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import LogReading
+
+
+class AskedBelow(msgspec.Struct, frozen=True):
+    """A question in a session that was opened for a call, and whose session that is."""
+
+    question: OpenQuestion
+    child: Child
+
+    @property
+    def asker(self) -> str:
+        """Who asks, as a person is told."""
+        return self.child.agent or "an agent"
+
+
+async def asked_below(store: LogReading, session: StreamId) -> list[AskedBelow]:
+    """What waits for a person in the sessions that calls in `session` have opened, however deep.
+
+    Shape: oldest first.
+    """
+    found: list[AskedBelow] = []
+    waiting = [session]
+    while waiting:
+        for child in await children_of(store, waiting.pop()):
+            waiting.append(child.info.id)
+            notes = await store.notes(child.info.id, INBOX_KINDS)
+            own = (note for note in notes if note.stream == child.info.id)
+            found += [AskedBelow(asked, child) for asked in open_questions(own)]
+    return sorted(found, key=lambda asked: asked.question.at)
