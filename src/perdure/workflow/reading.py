@@ -72,10 +72,15 @@ class Lines(msgspec.Struct, frozen=True):
 
 
 class Located(msgspec.Struct, frozen=True):
-    """A workflow, and where in its file everything stands."""
+    """A workflow, and where in its file everything stands; `text` is the whole file's.
+
+    Shape: `name` is what errors call it; without a file `text` is None.
+    """
 
     workflow: Workflow
     lines: Lines = Lines()
+    name: str = "the workflow"
+    text: str | None = None
 
 
 def is_document(text: str) -> bool:
@@ -104,7 +109,7 @@ def located(text: str, name: str = "the workflow") -> Located:
     found = None if root is None else reader.document(root)
     if found is None or reader.nodes.faults:
         raise InvalidWorkflow(name, reader.nodes.faults)
-    return found
+    return msgspec.structs.replace(found, name=name, text=text)
 
 
 class _Reader:

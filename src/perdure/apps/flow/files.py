@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from perdure.apps.flow.documents.starting import faults_in
+from perdure.client.flows.documents.beginning import document_in
+from perdure.engine.flows.documents.mapping import graph_of
 from perdure.engine.flows.files.drawing import CANONICAL, drawn_graph
 from perdure.engine.flows.files.readings import Library, project_folder
 from perdure.engine.flows.files.skills import SkillShelf
@@ -17,6 +20,9 @@ def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
 
     Raises: InvalidWorkflow with every fault and its line; ConfigError.
     """
+    found = document_in(file)
+    if found is not None:
+        return graph_of(found.workflow)
     folder = _folder(workspace, project)
     try:
         text = file.read_text(encoding="utf-8")
@@ -28,6 +34,9 @@ def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
 def faults_of(file: Path, workspace: Path, project: str | None = None) -> tuple[str, ...]:
     """All that keeps a flow of `file` from being begun, each in a sentence; none: nothing does."""
     try:
+        found = document_in(file)
+        if found is not None:
+            return faults_in(found, workspace)
         graph = graph_in(file, workspace, project)
     except InvalidWorkflow as error:
         return error.faults

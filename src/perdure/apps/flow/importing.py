@@ -25,6 +25,7 @@ from perdure.interop.a_society.folder import (
 from perdure.interop.a_society.importing import import_flow
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.run import FlowRun
+from perdure.workflow.reading import is_document
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -78,7 +79,14 @@ def _graph(folder: Path, read: FlowFolder) -> Graph:
     project = project_folder(Path(read.run["workspaceRoot"]), read.run["projectNamespace"])
     for place in _records(folder, read):
         if place.is_file():
-            return drawn_graph(place.read_text("utf-8"), str(place), project / CANONICAL)
+            text = place.read_text("utf-8")
+            if is_document(text):
+                raise FormatError(
+                    str(folder),
+                    f"its flow ran the workflow document {place}, and what that worked with is "
+                    f"not in the folder; begin it anew with `perdure flow run {place}`",
+                )
+            return drawn_graph(text, str(place), project / CANONICAL)
     tried = " nor ".join(str(place) for place in _records(folder, read))
     raise FormatError(str(folder), f"its workflow is missing: there is neither {tried}")
 

@@ -13,7 +13,7 @@ from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, r
 from perdure.apps.flow.options import ByOption, FlowArgument, flows_of, need, person
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import counted, show, show_json
-from perdure.engine.flows.files.workflow_text import workflow_text
+from perdure.engine.flows.documents.mapping import workflow_text_of
 from perdure.interop.a_society.exporting import export_flow
 from perdure.interop.a_society.folder import FORMAT
 
@@ -50,8 +50,8 @@ def export(
         async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
             id = await flows.find(flow)
             files = await export_flow(opened.backend, id)
-            graph = (await flows.look(id).state()).graph
-        files[WORKFLOW] = workflow_text(graph).encode()
+            state = await flows.look(id).state()
+        files[WORKFLOW] = workflow_text_of(state).encode()
         _write(output, files, is_forced=is_forced)
         if as_json:
             told = {"flow": id, "format": format, "folder": str(output), "files": sorted(files)}

@@ -11,6 +11,7 @@ import typer
 
 from perdure.apps.cli.exits import DONE, USAGE, PathNotFound, UsageMistake
 from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.flow.documents.results import output_data, output_lines
 from perdure.apps.flow.files import faults_of, graph_in
 from perdure.apps.flow.listing import listed, row_data, row_lines
 from perdure.apps.flow.options import FlowArgument, ProjectOption, WatchOption, flows_of
@@ -28,6 +29,7 @@ from perdure.apps.terminal.output import (
     width,
 )
 from perdure.apps.terminal.text import safe
+from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.feeds import Feeds
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
@@ -116,7 +118,9 @@ def show_flow(  # noqa: PLR0913 - each is an option of the command
                 await _feed(opened, handle, role, after, limit, as_json=as_json)
             elif as_json:
                 seen = overlaid(await handle.state(), await handle.waiting())
-                show_raw(msgspec.json.encode(seen.run) + b"\n")
+                outputs = output_data(seen, await outputs_of(opened.backend, seen))
+                told = msgspec.to_builtins(seen.run) | outputs
+                show_raw(msgspec.json.encode(told) + b"\n")
             else:
                 await _picture(opened, handle)
 
@@ -129,6 +133,7 @@ async def _picture(store: Store, flow: Flow) -> None:
     await followed.read(state)
     waiting = await flow.waiting()
     show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
+    show_lines(output_lines(await outputs_of(store.backend, state), out_style()))
 
 
 async def _session(store: Store, flow: Flow, role: str) -> None:

@@ -34,6 +34,7 @@ class Acting(msgspec.Struct, frozen=True):
     scenario: Scenario | None = None
     permissions: Permissions = Permissions()
     offered: Sequence[str] = ()
+    agents: Sequence[Agent] = ()
 
 
 def roles_of(graph: Graph) -> tuple[str, ...]:
@@ -63,6 +64,8 @@ def roles_in(words: Sequence[str]) -> dict[str, RoleConfiguration]:
 
 def role_agents(acting: Acting) -> list[Agent]:
     """An agent for each role, and for the one that writes feedback."""
+    if acting.agents:
+        return list(acting.agents)
     model = acting.model
     if model is None and acting.scenario is not None:
         model = f"scripted:{acting.scenario.name}"

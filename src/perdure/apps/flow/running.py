@@ -9,11 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from perdure.apps.chat.permitting import CommandsOption, DomainsOption, permissions_of
-from perdure.apps.cli.exits import DONE, FAILED, PathNotFound
+from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
 from perdure.apps.cli.options import JsonOption, ModelOption, NamespaceOption, StoreOption, run
+from perdure.apps.flow.documents.results import output_data, output_lines
+from perdure.apps.flow.documents.starting import Given, InputsOption, begun, resumed
 from perdure.apps.flow.files import graph_in
 from perdure.apps.flow.options import (
     FlowArgument,
@@ -30,9 +33,12 @@ from perdure.apps.flow.roles import Acting, roles_in, roles_of
 from perdure.apps.opening import NAMESPACE, existing_store, writable_store
 from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
 from perdure.apps.wiring import scenario_in
+from perdure.client.flows.documents.beginning import document_in
+from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
 from perdure.session.flows.kinds import Configuring, ConsentMode
+from perdure.workflow.reading import Located
 
 ConsentOption = Annotated[
     ConsentMode,
@@ -87,6 +93,7 @@ def begin(  # noqa: PLR0913 - each is an option of the command
     scenario: ScenarioOption = None,
     commands: CommandsOption = None,
     domains: DomainsOption = None,
+    inputs: InputsOption = None,
     is_watching: WatchOption = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -100,6 +107,7 @@ def begin(  # noqa: PLR0913 - each is an option of the command
         perdure flow run workflow.yaml --watch
         perdure flow run workflow.yaml -m anthropic:claude-opus-4-5 --consent partial-access
         perdure flow run workflow.yaml --scenario scenario.yaml  # offline, scripted
+        perdure flow run session.workflow.yaml --input message="and for Sunday?"
         perdure flow run workflow.yaml --role "reviewer model=openai:gpt-5 skills=careful-reading"
         perdure flow run workflow.yaml --configure ask --offer openai:gpt-5 --offer scripted:echo
 
@@ -113,6 +121,17 @@ def begin(  # noqa: PLR0913 - each is an option of the command
     chosen = roles_in(roles or ())
     acted = None if scenario is None else scenario_in(scenario)
     permissions = permissions_of(os.environ, None, commands, domains)
+
+    document = document_in(file)
+    if document is not None:
+        if configuring != "given" or roles or offered:
+            raise UsageMistake("a workflow document says itself what its agents work with")
+        acting = Acting((), model, acted, permissions)
+        said = Given(workspace, acting, inputs or (), record, project, id, consent)
+        shown = Shown(is_watching=is_watching, as_json=as_json)
+        return run(lambda: _of_document(store, namespace, document, said, shown))
+    if inputs:
+        raise UsageMistake("a workflow of roles takes no --input; a workflow document does")
 
     async def work() -> int:
         graph = graph_in(file, workspace, project)
@@ -132,6 +151,21 @@ def begin(  # noqa: PLR0913 - each is an option of the command
             return await worked(opened, flow, is_watching=is_watching, as_json=as_json)
 
     return run(work)
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """How a flow is shown while it runs."""
+
+    is_watching: bool
+    as_json: bool
+
+
+async def _of_document(
+    store: str | None, namespace: str, document: Located, said: Given, shown: Shown
+) -> int:
+    async with writable_store(store, namespace) as opened, begun(opened, document, said) as flow:
+        remark(f"flow {flow.id}")
+        return await worked(opened, flow, is_watching=shown.is_watching, as_json=shown.as_json)
 
 
 def resume(  # noqa: PLR0913 - each is an option of the command
@@ -167,7 +201,12 @@ def resume(  # noqa: PLR0913 - each is an option of the command
     async def work() -> int:
         async with existing_store(store, namespace) as opened:
             async with flows_of(opened) as flows:
-                graph = (await flows.state(flow)).graph
+                state = await flows.state(flow)
+            if state.document is not None:
+                said = Acting((), model, acted, permissions)
+                async with resumed(opened, state, said, workspace) as found:
+                    return await worked(opened, found, is_watching=is_watching, as_json=as_json)
+            graph = state.graph
             acting = Acting(roles_of(graph), model, acted, permissions, offered=offered or ())
             async with flows_of(opened, acting) as flows:
                 found = await flows.open(flow, workspace=workspace)
@@ -200,13 +239,17 @@ async def worked(store: Store, flow: Flow, *, is_watching: bool, as_json: bool) 
                 await each
     state = await flow.state()
     waiting = await flow.waiting()
+    outputs = await outputs_of(store.backend, state)
     if as_json:
         told = [wait_data(flow.id, each) for each in waiting]
-        show_json({"flow": flow.id, "status": state.run.status, "waiting": told})
-    elif not (is_watching and sys.stdout.isatty()):
+        summary = {"flow": flow.id, "status": state.run.status, "waiting": told}
+        show_json({**summary, **output_data(state, outputs)})
+        return DONE if state.run.status == "completed" else FAILED
+    if not (is_watching and sys.stdout.isatty()):
         followed = Followed(store, flow)
         await followed.read(state)
         show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
+    show_lines(output_lines(outputs, out_style()))
     return DONE if state.run.status == "completed" else FAILED
 
 

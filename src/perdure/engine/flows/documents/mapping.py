@@ -11,9 +11,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from perdure.engine.flows.files.workflow_text import workflow_text
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
 from perdure.session.flows.kinds import DocumentBound
+from perdure.session.flows.run import FlowState
 from perdure.workflow.document import AgentNode, InputNode, Workflow, WorkflowNode
+from perdure.workflow.writing import serialize
 
 
 def graph_of(workflow: Workflow) -> Graph:
@@ -95,6 +98,13 @@ def bound(
 def workflow_of(document: DocumentBound) -> Workflow:
     """The workflow that a flow's log says it runs."""
     return msgspec.convert(document.workflow, Workflow)
+
+
+def workflow_text_of(state: FlowState) -> str:
+    """The file of what the flow at `state` runs: a workflow document, or one of roles."""
+    if state.document is None:
+        return workflow_text(state.graph)
+    return serialize(workflow_of(state.document))
 
 
 def node_of(workflow: Workflow, id: str) -> WorkflowNode | None:

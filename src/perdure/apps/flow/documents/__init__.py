@@ -1,0 +1,1 @@
+"""Workflow documents on the command line: begun with inputs, gone on with, their outputs shown."""

@@ -1,0 +1,110 @@
+"""``perdure flow run`` and ``resume`` with a workflow document, known by what the file says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.flow.documents.casting import cast_of, recast
+from perdure.apps.flow.options import flows_of
+from perdure.apps.flow.roles import Acting
+from perdure.apps.terminal.output import remark
+from perdure.client.flows.documents.beginning import checked
+from perdure.client.flows.flow import Flow
+from perdure.client.store import Store
+from perdure.engine.flows.documents.admission import from_texts
+from perdure.errors import InvalidWorkflow
+from perdure.session.flows.kinds import ConsentMode
+from perdure.session.flows.run import FlowState
+from perdure.workflow.reading import Located
+
+InputsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input", metavar="NAME=VALUE", help="An input of a workflow document. Repeatable."
+    ),
+]
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What was said on the command line of a new flow."""
+
+    workspace: Path
+    acting: Acting
+    inputs: Sequence[str] = ()
+    record: Path | None = None
+    project: str | None = None
+    id: str | None = None
+    consent: ConsentMode = "no-access"
+
+
+@asynccontextmanager
+async def begun(store: Store, found: Located, given: Given) -> AsyncGenerator[Flow]:
+    """A new flow of the document `found`.
+
+    Raises: InvalidWorkflow; ConfigError; SecretPasted.
+    """
+    cast = await asyncio.to_thread(cast_of, found, given.acting)
+    agents = {agent.id: agent for agent in cast.agents}
+    checked(cast.located, agents, given.workspace)
+    for each in cast.remarks:
+        remark(each)
+    texts = inputs_in(given.inputs)
+    acting = msgspec.structs.replace(given.acting, agents=cast.agents)
+    async with flows_of(store, acting) as flows:
+        yield await flows.start(
+            cast.located,
+            workspace=given.workspace,
+            project=given.project,
+            id=given.id,
+            record_folder=None if given.record is None else given.record.absolute(),
+            consent=given.consent,
+            inputs=from_texts(found.workflow, texts),
+        )
+
+
+@asynccontextmanager
+async def resumed(
+    store: Store, state: FlowState, acting: Acting, workspace: Path | None
+) -> AsyncGenerator[Flow]:
+    """The flow that stands at `state`, to be run on.
+
+    Raises: ConfigError; FlowRefusal when its files are not here.
+    """
+    assert state.document is not None
+    agents = recast(state.document, acting)
+    async with flows_of(store, msgspec.structs.replace(acting, agents=agents)) as flows:
+        yield await flows.open(state.run.flow_id, workspace=workspace)
+
+
+def inputs_in(words: Sequence[str]) -> dict[str, str]:
+    """The texts that ``NAME=VALUE`` says, by name.
+
+    Raises: UsageMistake.
+    """
+    found: dict[str, str] = {}
+    for each in words:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise UsageMistake(f"--input {each!r} gives nothing a value: write --input NAME=VALUE")
+        if name in found:
+            raise UsageMistake(f"--input {name} is there twice: give it once")
+        found[name] = value
+    return found
+
+
+def faults_in(found: Located, workspace: Path) -> tuple[str, ...]:
+    """All that keeps the document `found` from being run, each in a sentence."""
+    cast = cast_of(found, Acting(()))
+    try:
+        checked(cast.located, {agent.id: agent for agent in cast.agents}, workspace)
+    except InvalidWorkflow as error:
+        return error.faults
+    return ()
