@@ -17,7 +17,7 @@ import msgspec
 from perdure.interop.formats.items import Item, body_without_source, source_of, without_source
 from perdure.interop.formats.pi.ids import written_ids
 from perdure.interop.formats.sources.outline import Outline, digest_of_opaque
-from perdure.session.entries import Entry
+from perdure.session.entries import Entry, Lane
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
@@ -59,7 +59,7 @@ class Traces:
         self.written_ids: dict[str, EntryId] = {}
         self._has_written_ids = has_written_ids
         self._parts = parts
-        self._places: dict[tuple[int, int], EntryId] = {}
+        self._places: dict[tuple[int, int, Lane], EntryId] = {}
         self._ordinals: dict[int, int] = {}
         self._opaque: dict[bytes, list[EntryId]] = {}
         self._remaining: set[EntryId] = set()
@@ -80,7 +80,7 @@ class Traces:
             if source.length:  # without: where an import left the leaf
                 ordinal = self._ordinals.get(source.offset, 0)
                 self._ordinals[source.offset] = ordinal + 1
-                self._places[source.offset, ordinal] = entry.id
+                self._places[source.offset, ordinal, entry.lane] = entry.id
             return
         if entry.kind == OPAQUE:
             self._opaque.setdefault(digest_of_opaque(entry.body), []).append(entry.id)
@@ -98,7 +98,7 @@ class Traces:
         found: dict[int, EntryId] = {}
         waiting = {digest: iter(entries) for digest, entries in self._opaque.items()}
         for position, item in enumerate(items):
-            entry = self._places.get((item.offset, item.ordinal))
+            entry = self._places.get((item.offset, item.ordinal, item.lane))
             if entry is None and waiting and item.kind == OPAQUE:
                 entry = next(waiting.get(_opaque_digest(items, position, item), iter(())), None)
             if entry is None and item.ordinal == 0 and item.alias is not None:

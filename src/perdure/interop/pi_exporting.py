@@ -8,7 +8,7 @@ counted in the warnings: the turn ledger, the inbox, compactions that were taken
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -16,12 +16,13 @@ from perdure.errors import EntryNotFound
 from perdure.interop.formats.bundles import models_in_force, readable, standing_of
 from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.items import IMPORT, source_of
-from perdure.interop.formats.losses import MEDIUM, OUTSIDE, Losses
+from perdure.interop.formats.losses import DEEP, HALF, MEDIUM, OUTSIDE, Losses
 from perdure.interop.formats.native import Bundle, blob_names
 from perdure.interop.formats.parts import HANDLE
 from perdure.interop.formats.pi import migration, reading, records
 from perdure.interop.formats.pi.ids import written_id, written_ids
 from perdure.interop.formats.pi.messages import BASH
+from perdure.interop.formats.spelling import shallow
 from perdure.interop.identities import foreign_ids, known_items
 from perdure.interop.originals import content_of, originals_of
 from perdure.interop.reports import Exported
@@ -119,12 +120,16 @@ async def _session(store: SessionStore, stream: StreamId) -> _Session:
 
 
 class _Base(msgspec.Struct, frozen=True):
-    """What a file begins with: the bytes, the entries they hold with their ids, and their leaf."""
+    """What a file begins with: the bytes, the entries they hold with their ids, and their leaf.
+
+    `outdated` are entries made of a line that was half-written then, and says something else now.
+    """
 
     content: bytes
     ids: Mapping[EntryId, str]
     leaf: EntryId | None
     unidentified: Mapping[int, str]
+    outdated: frozenset[EntryId] = frozenset()
 
 
 def _original(session: _Session) -> _Base | None:
@@ -149,7 +154,31 @@ def _original(session: _Session) -> _Base | None:
             unidentified[item.offset] = name
         if entry is not None:
             names[entry] = name
-    return _Base(content, names, leaf, unidentified)
+    parts = originals[-1].seqs
+    outdated = {entry.id for entry in session.own if _is_of(entry, parts)} - names.keys()
+    outdated -= _passed_by(session, names.keys() | outdated, outdated)
+    return _Base(content, names, leaf, unidentified, frozenset(outdated))
+
+
+def _is_of(entry: Entry, parts: Collection[int]) -> bool:
+    """Whether `entry` was read from a line of the file that is kept in `parts`."""
+    source = source_of(entry.body)
+    return source is not None and bool(source.length) and source.part in parts
+
+
+def _passed_by(
+    session: _Session, held: Collection[EntryId], outdated: Collection[EntryId]
+) -> set[EntryId]:
+    """Those of `outdated` that what is to be written hangs on, so that they have to be, too."""
+    parents = {entry.id: entry.parent_id for entry in session.tree}
+    starts = [parents[entry] for entry in parents if entry not in held]
+    passed: set[EntryId] = set()
+    for start in [*starts, session.state.leaf]:
+        entry = start
+        while entry is not None and entry in outdated and entry not in passed:
+            passed.add(entry)
+            entry = parents.get(entry)
+    return passed
 
 
 def _is_of_pi(header: StreamHeader) -> bool:
@@ -179,7 +208,8 @@ class _Writer:
         original = _original(session)
         self._has_original = original is not None
         self._base = original or _new_file(session)
-        self._fresh = [entry for entry in session.tree if entry.id not in self._base.ids]
+        held = self._base.ids.keys() | self._base.outdated
+        self._fresh = [entry for entry in session.tree if entry.id not in held]
         self._parts = _pi_parts(session.notes)
         self._ids = self._named()
         media = {HANDLE + name: content for name, content in session.blobs.items()}
@@ -239,9 +269,17 @@ class _Writer:
         lines: list[bytes] = []
         for ordinal, record in enumerate(records.records_of(entry, body, self._writing)):
             name = own if ordinal == 0 else written_id(entry.id, ordinal)
-            lines.append(records.line_of(record, name, parent, entry.at))
+            lines.append(self._line(record, name, parent, entry.at))
             parent = self._last[entry.id] = name
         return lines
+
+    def _line(self, record: records.RecordFields, name: str, parent: str | None, at: int) -> bytes:
+        line = records.line_of(record, name, parent, at)
+        flat = shallow(line)
+        if flat is None:
+            return line
+        self._lost.add(DEEP)
+        return records.written(flat)
 
     def _original_line(self, entry: Entry) -> bytes | None:
         """The record of a pi file that `entry` was read from, if it was from one."""
@@ -283,13 +321,16 @@ class _Writer:
         marker: records.RecordFields = {"type": "custom", "customType": reading.LEAF_MARKER}
         return [records.line_of(marker, written_id(note), parent, self._at(note))]
 
+    def _is_held(self, note: Entry) -> bool:
+        return note.id in self._base.ids or note.id in self._base.outdated
+
     def _at(self, note: EntryId) -> int:
         return self._times.get(note, self._session.state.header.created_at)
 
     def _labels(self) -> list[tuple[EntryId, records.RecordFields]]:
         """A record for every label that the file does not say yet, or says otherwise."""
         notes = [note for note in self._session.notes if note.kind == Label.kind]
-        said = labels_of(note for note in notes if note.id in self._base.ids)
+        said = labels_of(note for note in notes if self._is_held(note))
         now = labels_of(notes)
         newest: dict[EntryId, EntryId] = {}
         for note in notes:
@@ -313,7 +354,7 @@ class _Writer:
             change = readable(note) if note.kind == SessionInfoChanged.kind else None
             if isinstance(change, SessionInfoChanged) and change.title is not msgspec.UNSET:
                 now, source = change.title, note.id
-                said = change.title if note.id in self._base.ids else said
+                said = change.title if self._is_held(note) else said
         if now == said:
             return []
         if not now:
@@ -362,7 +403,9 @@ class _Writer:
 
     def warnings(self) -> list[str]:
         """What the file does not hold; to be asked after `content`."""
-        session, held = self._session, self._base.ids
+        session, base = self._session, self._base
+        held = base.ids.keys() | base.outdated
+        self._lost.add(HALF, len(base.outdated))
         undone = undone_of(session.notes) & {entry.id for entry in session.tree}
         if not self._has_original:
             self._lost.add_header(session.state.header)

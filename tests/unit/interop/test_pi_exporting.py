@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from perdure.interop.formats.lines import lines_of
+from perdure.interop.formats.lines import LEVELS, lines_of
 from perdure.interop.formats.pi.reading import LEAF_MARKER, parse
 from perdure.interop.pi_exporting import export_pi
 from perdure.session.codec import new_side, new_tree
@@ -334,3 +334,56 @@ async def test_extension_state_of_here_is_custom_there() -> None:
     await create(store)
     await append(store, new_tree(Custom("todo", {"ratio": 0.000005})))
     assert b'"data":{"ratio":0.000005}' in await exported(store)
+
+
+def nested(levels: int) -> object:
+    value: object = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+async def test_a_value_that_no_reader_takes_so_deep_is_written_as_text_and_told() -> None:
+    store = empty_store()
+    await create(store, S)
+    await append(store, new_tree(assistant(tool_call("c", "t", {"a": nested(LEVELS)}))))
+    made = await export_pi(store, S)
+    parsed = parse(made.content)
+    assert parsed.malformed == ()
+    [item] = parsed.items
+    assert isinstance(item.body, Message)
+    assert len(item.body.tool_calls) == 1
+    assert any("nested too deeply" in warning for warning in made.warnings)
+
+
+HALF = (
+    b'{"message":{"role":"user","content":"half"},"type":"message","id":"h","parentId":"b0000010"}'
+)
+WHOLE = HALF + b'{"type":"message"\n'
+
+
+async def test_a_line_that_was_read_half_written_is_not_written_beside_the_whole_one() -> None:
+    store, head = empty_store(), pi_file("v3.jsonl")
+    stream = (await imported(store, head + HALF)).session
+    await imported(store, head + WHOLE)
+    made = await export_pi(store, stream)
+    assert made.content == head + WHOLE
+    assert any("half-written" in warning for warning in made.warnings)
+
+
+async def test_it_is_written_where_something_of_ours_hangs_on_it() -> None:
+    store, head = empty_store(), pi_file("v3.jsonl")
+    stream = (await imported(store, head + HALF)).session
+    await say(store, "ours", stream=stream)
+    await imported(store, head + WHOLE)
+    made = await exported(store, stream)
+    assert made.startswith(head + WHOLE)
+    assert texts_on(path_of(parse(made)))[-2:] == ["half", "ours"]
+
+
+async def test_a_name_that_was_read_half_written_is_not_given_again() -> None:
+    store, head = empty_store(), pi_file("v3.jsonl")
+    named = b'{"type":"session_info","id":"n","parentId":null,"name":"Half"}'
+    stream = (await imported(store, head + named)).session
+    await imported(store, head + named + b"}\n")
+    assert await exported(store, stream) == head + named + b"}\n"

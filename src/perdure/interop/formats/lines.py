@@ -14,14 +14,12 @@ from typing import cast
 
 import msgspec
 
-DEPTH_MARGIN = 700
-"""Levels of nesting that a line must leave to whoever reads or writes what is made of it.
+LEVELS = 250
+"""So deep may a line be nested, whoever reads it, and wherever.
 
-Of the interpreter's 1,000: a writer in Python takes two for each level, a reader starts deeper.
+Of the interpreter's 1,000 levels a writer in Python takes two or three for each of these, and
+starts where its caller stands.
 """
-
-_SHALLOW = 250
-"""So many brackets cannot nest too deeply, whoever reads them, and wherever."""
 
 TOO_DEEP = "it is nested too deeply"
 MENDED = (
@@ -87,15 +85,31 @@ def read_line(content: bytes) -> Reading:
 
 
 def _decoded(content: bytes) -> object:
-    if len(content) <= _SHALLOW or content.count(b"[") + content.count(b"{") <= _SHALLOW:
-        return _decoder.decode(content)
-    value = _decoder.decode(b"[" * DEPTH_MARGIN + content + b"]" * DEPTH_MARGIN)
-    for _ in range(DEPTH_MARGIN):
-        wrapped = cast("list[object]", value)
-        if len(wrapped) != 1:  # brackets of the content closed some of ours
-            raise msgspec.DecodeError("it is more than one JSON value")
-        value = wrapped[0]
+    value = _decoder.decode(content)
+    if is_too_deep(content, value):
+        raise RecursionError
     return value
+
+
+def is_too_deep(content: bytes, value: object) -> bool:
+    """Whether `content`, which says `value`, is nested more than `LEVELS` deep."""
+    if len(content) <= LEVELS or content.count(b"[") + content.count(b"{") <= LEVELS:
+        return False
+    layer = [value] if isinstance(value, dict | list) else []
+    for _ in range(LEVELS):
+        layer = [each for holder in layer for each in _containers_in(holder)]
+        if not layer:
+            return False
+    return True
+
+
+def _containers_in(holder: object) -> list[object]:
+    held = (
+        cast("dict[str, object]", holder).values()
+        if isinstance(holder, dict)
+        else cast("list[object]", holder)
+    )
+    return [each for each in held if isinstance(each, dict | list)]
 
 
 def _read_leniently(content: bytes) -> Reading:

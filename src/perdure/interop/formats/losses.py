@@ -22,6 +22,9 @@ MISPLACED = "part that a message of its role cannot hold"
 MEDIUM = "medium, named only"
 OUTSIDE = "message outside the context, kept as state of an extension"
 
+DEEP = "value nested too deeply, told as text"
+HALF = "line that was read half-written and says something else by now, left out"
+
 _LEFT_OF_A_FILE = f'"type":"{REDACTED}"'.encode()
 _PLACE = ("format", "session")
 """Keys of the description of a source that every session has."""

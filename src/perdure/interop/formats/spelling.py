@@ -6,11 +6,13 @@ Programs agree on everything else that msgspec writes. What a format spells in i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
+from perdure.interop.formats.lines import LEVELS, is_too_deep
 from perdure.session.codec import encode
 
 
@@ -38,6 +40,35 @@ def written(value: object, style: Style) -> bytes:
     except RecursionError:
         return encode(value)
     return encode(value)
+
+
+def shallow(line: bytes) -> dict[str, object] | None:
+    """What the JSON object `line` says, with what is nested deeper than `LEVELS` as text.
+
+    Shape: None where nothing is, so that the line can stay as it is.
+    """
+    if line.count(b"[") + line.count(b"{") <= LEVELS:
+        return None
+    value = msgspec.json.decode(line, type=dict[str, object])
+    if not is_too_deep(line, value):
+        return None
+    layer: list[object] = [value]
+    for _ in range(LEVELS - 1):
+        layer = [each for holder in layer for _, each in _containers_in(holder)]
+    for holder in layer:
+        for key, each in list(_containers_in(holder)):
+            cast("Any", holder)[key] = encode(each).decode()
+    return value
+
+
+def _containers_in(holder: object) -> Iterator[tuple[object, object]]:
+    """The objects and arrays right in `holder`, with their keys or positions."""
+    held = (
+        cast("dict[str, object]", holder).items()
+        if isinstance(holder, dict)
+        else enumerate(cast("list[object]", holder))
+    )
+    return ((key, each) for key, each in held if isinstance(each, dict | list))
 
 
 def _spelled(value: object, style: Style) -> object:

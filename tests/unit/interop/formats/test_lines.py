@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.interop.formats.lines import DEPTH_MARGIN, TOO_DEEP, Reading, lines_of, read_line
+from perdure.interop.formats.lines import LEVELS, TOO_DEEP, Reading, lines_of, read_line
 
 
 @given(st.binary())
@@ -76,12 +76,12 @@ def test_deep_nesting_is_refused_before_it_can_hurt_a_later_reader() -> None:
 
 
 def test_many_brackets_side_by_side_are_not_deep() -> None:
-    value = [[n] for n in range(DEPTH_MARGIN * 3)]
+    value = [[n] for n in range(LEVELS * 10)]
     assert read_line(json.dumps(value).encode()).value == value
 
 
 def test_brackets_that_would_close_ours_are_refused() -> None:
-    filling = b"[]," * (DEPTH_MARGIN * 2)
+    filling = b"[]," * (LEVELS * 10)
     assert not read_line(b"1],[" + filling + b"2").is_json
 
 
@@ -99,4 +99,18 @@ def test_everything_python_writes_as_json_is_read(value: object) -> None:
 
 def test_few_brackets_too_may_nest_too_deeply() -> None:
     assert read_line(b"[" * 400 + b"]" * 400) == Reading(None, is_json=False, problem=TOO_DEEP)
-    assert read_line(b"[" * 250 + b"]" * 250).is_json
+    assert read_line(b"[" * LEVELS + b"]" * LEVELS).is_json
+
+
+def read_below(frames: int, line: bytes) -> Reading:
+    return read_line(line) if frames == 0 else read_below(frames - 1, line)
+
+
+@pytest.mark.parametrize("frames", [0, 100, 400])
+@pytest.mark.parametrize("depth", [LEVELS - 1, LEVELS, LEVELS + 1, LEVELS + 50])
+def test_how_deep_is_too_deep_is_the_same_whoever_asks(frames: int, depth: int) -> None:
+    line = b'[{"a":' * (depth // 2) + b"[" * (depth % 2) + b"NaN"
+    line += b"]" * (depth % 2) + b"}]" * (depth // 2)
+    assert read_below(frames, line).is_json == (depth <= LEVELS)
+    exact = line.replace(b"NaN", b"1")
+    assert read_below(frames, exact).is_json == (depth <= LEVELS)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perdure.interop.formats.lines import read_line
+from perdure.interop.formats.lines import LEVELS, read_line
 from perdure.interop.formats.operator import spelling as operator
 from perdure.interop.formats.pi import javascript
-from perdure.interop.formats.spelling import Style, spelling, written
+from perdure.interop.formats.spelling import Style, shallow, spelling, written
 
 STYLES = pytest.mark.parametrize("style", [javascript.STYLE, operator.STYLE])
 
@@ -39,3 +39,14 @@ def test_what_python_cannot_walk_is_still_written(style: Style) -> None:
     for _ in range(600):
         value = [value]
     assert msgspec.json.decode(written(value, style)) == value
+
+
+def test_what_is_nested_too_deeply_for_a_reader_is_told_as_text() -> None:
+    deep = b'{"a":' * LEVELS + b'{"b":[1]}' + b"}" * LEVELS
+    flat = shallow(deep)
+    assert flat is not None
+    line = msgspec.json.encode(flat)
+    assert read_line(line).is_json
+    assert line == b'{"a":' * LEVELS + b'"{\\"b\\":[1]}"' + b"}" * LEVELS
+    assert shallow(line) is None
+    assert shallow(b'{"a":[' + b"[]," * LEVELS + b"[]]}") is None

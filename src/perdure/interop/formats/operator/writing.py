@@ -17,11 +17,12 @@ from perdure.interop.formats.bundles import leaf_of, models_in_force, readable, 
 from perdure.interop.formats.fields import fields_of, name_in, number_in
 from perdure.interop.formats.items import source_of
 from perdure.interop.formats.lines import lines_of, read_line
-from perdure.interop.formats.losses import MEDIUM, OUTSIDE, Losses
+from perdure.interop.formats.losses import DEEP, MEDIUM, OUTSIDE, Losses
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.operator import records
 from perdure.interop.formats.operator.records import CONTEXT, RecordFields, Writing
 from perdure.interop.formats.parts import HANDLE
+from perdure.interop.formats.spelling import shallow
 from perdure.session.codec import Body, Unknown
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
@@ -156,10 +157,18 @@ class _Writer:
         *before, own = records.records_of(entry, body, self._writing)
         for ordinal, record in enumerate(before, 1):
             name = records.written_id(entry.id, ordinal)
-            lines.append(records.line_of(record, name, parent, entry.at))
+            lines.append(self._line(record, name, parent, entry.at))
             parent = name
         name = self._last[entry.id] = self._writing.ids[entry.id]
-        return [*lines, records.line_of(own, name, parent, entry.at)]
+        return [*lines, self._line(own, name, parent, entry.at)]
+
+    def _line(self, record: RecordFields, name: str, parent: str | None, at: int) -> bytes:
+        line = records.line_of(record, name, parent, at)
+        flat = shallow(line)
+        if flat is None:
+            return line
+        self._lost.add(DEEP)
+        return records.written(flat)
 
     # -- what stands at the end: labels, the title, the leaf
 
