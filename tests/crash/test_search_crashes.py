@@ -19,8 +19,8 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.store import SqliteStore
 
 CHILD = Path(__file__).parent / "children" / "indexer.py"
-ENTRIES = 300
-"""Three steps of indexing."""
+ENTRIES = 700
+"""Two steps of indexing: a part, and texts that are in none yet."""
 
 
 async def opened(path: Path) -> SqliteStore:

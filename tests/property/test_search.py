@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
-from typing import cast
+from unittest.mock import patch
 
-import apsw
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,13 +21,13 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import assistant, tool_call, tool_result, user
 from perdure.session.search.matching import counts_in
+from perdure.session.search.parts import building
 from perdure.session.search.query import MOST_PHRASES, sought_in
 from perdure.session.search.snippets import snippet_of
 from perdure.session.search.values import SearchQuery, SearchRole
-from perdure.session.search.words import spaced, terms, words
+from perdure.session.search.words import terms, words
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, SessionStore, Write
-from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.search import indexing
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
@@ -150,8 +149,8 @@ async def compare(
 
 
 async def index_more(store: SqliteStore) -> None:
-    step = store._write_index(indexing.index_some)  # pyright: ignore[reportPrivateUsage] - a search takes this step for more entries than these logs have
-    await step
+    progress = await store._read(indexing.progress)  # pyright: ignore[reportPrivateUsage] - a search takes this step for more entries than these logs have
+    await store._index(progress)  # pyright: ignore[reportPrivateUsage] - as above
 
 
 async def check_alike(plain: MemoryStore, indexed: SqliteStore, wanted: list[SearchQuery]) -> None:
@@ -161,25 +160,24 @@ async def check_alike(plain: MemoryStore, indexed: SqliteStore, wanted: list[Sea
 
 
 @settings(max_examples=30)
-@given(commits, st.lists(queries, min_size=1, max_size=6), st.sets(st.integers(0, 5)))
+@given(
+    commits,
+    st.lists(queries, min_size=1, max_size=6),
+    st.sets(st.integers(0, 5)),
+    st.sampled_from([1, 4, 512]),
+)
 def test_the_index_finds_what_a_scan_finds(
-    script: list[tuple[str, list[NewEntry]]], wanted: list[SearchQuery], index: set[int]
+    script: list[tuple[str, list[NewEntry]]],
+    wanted: list[SearchQuery],
+    index: set[int],
+    loose: int,
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.object(indexing, "MOST_LOOSE", loose),
+        patch.object(building, "_FEW", 1),
+    ):
         asyncio.run(compare(Path(folder, "s.db"), script, wanted, index))
-
-
-@given(st.lists(texts | st.text(), max_size=5))
-def test_fts5_splits_what_is_indexed_into_the_same_words(given_texts: list[str]) -> None:
-    db = cast("Connection", apsw.Connection(":memory:"))
-    db.execute("CREATE VIRTUAL TABLE s USING fts5 (text, content = '', tokenize = 'ascii')")
-    db.execute("CREATE VIRTUAL TABLE v USING fts5vocab (s, instance)")
-    expected: set[tuple[int, int, str]] = set()
-    for row, text in enumerate(given_texts):
-        db.execute("INSERT INTO s (rowid, text) VALUES (?, ?)", (row, spaced(text)))
-        expected |= {(row, place, term) for place, term in enumerate(terms(text))}
-    assert set(db.execute("SELECT doc, offset, term FROM v")) == expected
-    db.close()
 
 
 @given(st.text() | texts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
@@ -20,7 +21,7 @@ from perdure.session.search.words import VERSION
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.search import indexing, querying
-from perdure.stores.sqlite.search.counting import add_function
+from perdure.stores.sqlite.search.indexing import MOST_LOOSE
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.faulty_vfs import failing_from, faulty_vfs
 from tests.fakes.raw_database import raw_database
@@ -60,29 +61,51 @@ async def test_nothing_is_indexed_before_somebody_searches(open_store: Opener, p
     assert mark(path) == (VERSION, MANY, 1)
 
 
-async def test_the_index_grows_in_steps_each_whole(open_store: Opener, path: Path) -> None:
+async def test_the_index_grows_in_steps_each_whole(
+    open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "BATCH_ROWS", 128)
+    monkeypatch.setattr(indexing, "MOST_LOOSE", 100)
     store = await open_store()
     await filled(store)
-    await append(store, *[new_tree(user("x" * 200_000 + " word")) for _ in range(3)])
-    for number in range(indexing.BATCH_ROWS + 2):
+    for number in range(130):
         header = StreamHeader(StreamId(f"t{number}"), 1, title="word title")
         await store.commit(Commit(writes=(Write(stream=header.id, create=header),), at=1))
-    expected = MANY + 3 + indexing.BATCH_ROWS + 2
-    steps = [mark(path)]
+    expected = MANY + 130
     everything = SearchQuery(text="word", limit=1_000)
+    marks: list[tuple[int, ...]] = []
     with raw_database(path) as db:
-        add_function(db)
         tables = Tables(db)
-        while steps[-1] != (VERSION, MANY + 3, indexing.BATCH_ROWS + 3):
+        upto = indexing.progress(tables, "default")
+        is_over = False
+        while not is_over:
+            step = indexing.made(indexing.next_step(tables, "default", upto))
             db.execute("BEGIN IMMEDIATE")
-            steps.append(indexing.index_some(tables))
+            is_over = indexing.put_in(tables, step)
             db.execute("COMMIT")
-            assert steps[-1][1:] >= steps[-2][1:]
+            marks.append(indexing.mark_of(tables)[1:])
             found = querying.hits(tables, "default", everything, sought_in("word"))
             assert len(found) == expected
             assert len({(hit.stream, hit.entry) for hit in found}) == expected
-    assert len(steps) > 5
+    assert marks == sorted(marks)
+    assert len(marks) > 4
+    assert marks[-1][:3] == (MANY, 131, 3)
     assert (await store.verify()).problems == ()
+
+
+async def test_a_step_that_was_read_before_an_erasure_is_not_put_in(
+    open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    await filled(store)
+    with raw_database(path) as db:
+        tables = Tables(db)
+        step = indexing.next_step(tables, "default", indexing.progress(tables, "default"))
+        indexing.forget(tables, list(indexing.entries_of(tables, 1, 7, 7)))
+
+        assert indexing.put_in(tables, step) is False
+
+        assert indexing.texts(tables, "default") == 0
 
 
 async def test_handles_that_index_and_write_at_once_stay_in_step(open_store: Opener) -> None:
@@ -105,8 +128,9 @@ async def test_an_index_by_other_rules_is_built_anew(open_store: Opener, path: P
     expected = await search(store, "word number7")
     with raw_database(path) as db:
         db.execute("UPDATE search_mark SET version = 999")
-        db.execute("INSERT INTO search (search) VALUES ('delete-all')")
-        db.execute("INSERT INTO search (rowid, text, place) VALUES (1, 'old number7 word', 'n1')")
+        db.execute("DELETE FROM search_text")
+        db.execute("DELETE FROM search_loose")
+        db.execute("INSERT INTO search_loose VALUES (1, 1, 3, '#n1', ' old  number7  word ')")
     assert (await store.verify()).problems == ()
 
     assert await search(store, "word number7") == expected
@@ -153,10 +177,12 @@ async def test_a_full_disk_does_not_keep_anybody_from_searching(open_store: Open
 # ---------------------------------------------------------------- damage
 
 
-async def indexed(open_store: Opener, path: Path, *alterations: str) -> SqliteStore:
+async def indexed(
+    open_store: Opener, path: Path, *alterations: str, count: int = MANY
+) -> SqliteStore:
     """A store whose index was altered behind its back."""
     store = await open_store()
-    await filled(store)
+    await filled(store, count)
     await search(store, "word")
     assert (await store.verify()).problems == ()
     await store.close()
@@ -166,23 +192,21 @@ async def indexed(open_store: Opener, path: Path, *alterations: str) -> SqliteSt
     return await open_store()
 
 
-PLACE = "n1 s1 ruser"
-DELETE = f"""
-INSERT INTO search (search, rowid, text, place) VALUES ('delete', 8, 'word number7', '{PLACE}')
-"""
-REORDER = f"INSERT INTO search (rowid, text, place) VALUES (8, 'number7 word', '{PLACE}')"
-MOVE = "INSERT INTO search (rowid, text, place) VALUES (8, 'word number7', 'n2 s1 ruser')"
+TAKEN = "DELETE FROM search_loose WHERE n = 8"
+OTHER = "INSERT INTO search_loose VALUES (8, 8, 2, '#n2 #s1 #ruser', ' word  number7 ')"
+REORDERED = "UPDATE search_loose SET said = ' number7  word ' WHERE n = 8"
 
 
 @pytest.mark.parametrize(
     ("alterations", "seqs"),
     [
-        ([DELETE], [7]),
-        ([DELETE, REORDER], [7]),
-        ([DELETE, MOVE], [7]),
-        (["UPDATE search_time SET at = at + 1 WHERE n = 8"], [7]),
-        (["DELETE FROM search_time WHERE n IN (8, 10)"], [7, 9]),
+        ([TAKEN], [7]),
+        ([REORDERED], [7]),
+        ([TAKEN, OTHER], [7]),
+        (["UPDATE search_loose SET at = at + 1 WHERE n = 8"], [7]),
+        (["DELETE FROM search_loose WHERE n IN (8, 10)"], [7, 9]),
         (["UPDATE search_mark SET entry = entry - 1"], [399]),
+        (["INSERT INTO search_loose VALUES (8000, 1, 1, '', 'x')"], [None]),
     ],
 )
 async def test_an_index_that_differs_from_the_log_is_found_and_the_entry_named(
@@ -200,11 +224,37 @@ async def test_an_index_that_differs_from_the_log_is_found_and_the_entry_named(
     assert len(await search(store, "word")) == MANY
 
 
+@pytest.mark.parametrize(
+    ("alterations", "seqs"),
+    [
+        (["DELETE FROM search_text WHERE n = 8"], range(MOST_LOOSE)),
+        (["UPDATE search_text SET at = at + 1 WHERE n = 8"], [7]),
+        (["UPDATE search_text SET said = CAST(x'02' || substr(said, 2) AS BLOB) WHERE n = 8"], [7]),
+        (["DELETE FROM search_page WHERE part = 1 AND first > 'number3'"], range(MOST_LOOSE)),
+        (["DELETE FROM search_part"], range(MOST_LOOSE)),
+    ],
+)
+async def test_a_part_that_differs_from_the_log_is_found_and_the_entries_named(
+    open_store: Opener,
+    path: Path,
+    alterations: list[str],
+    seqs: Sequence[int],
+) -> None:
+    store = await indexed(open_store, path, *alterations, count=MOST_LOOSE)
+
+    problems = (await store.verify()).problems
+
+    assert sorted(problem.seq or 0 for problem in problems) == list(seqs)
+    await store.reindex()
+    assert (await store.verify()).problems == ()
+    assert len(await search(store, "word")) == MOST_LOOSE
+
+
 async def test_a_damaged_index_is_refused_by_searches_only_and_can_be_built_anew(
     open_store: Opener, path: Path
 ) -> None:
     store = await indexed(
-        open_store, path, "UPDATE search_data SET block = zeroblob(40) WHERE id > 100"
+        open_store, path, "UPDATE search_page SET body = zeroblob(40)", count=MOST_LOOSE
     )
 
     with pytest.raises(SearchIndexDamaged, match="store reindex"):
@@ -213,11 +263,29 @@ async def test_a_damaged_index_is_refused_by_searches_only_and_can_be_built_anew
     assert not (await store.verify()).is_ok
 
     await store.reindex()
-    assert len(await search(store, "word")) == MANY
+    assert len(await search(store, "word")) == MOST_LOOSE
     assert (await store.verify()).problems == ()
 
 
+async def test_out_of_a_damaged_index_everything_is_forgotten(
+    open_store: Opener, path: Path
+) -> None:
+    store = await indexed(
+        open_store, path, "UPDATE search_page SET body = zeroblob(40)", count=MOST_LOOSE
+    )
+    await store.close()
+
+    forget(path, (0, 0))
+
+    assert mark(path) == (VERSION, 0, 0)
+    assert len(await search(await open_store(), "word")) == MOST_LOOSE
+
+
 # ---------------------------------------------------------------- forgetting
+
+
+def bytes_of(path: Path) -> bytes:
+    return path.read_bytes()
 
 
 def forget(path: Path, seqs: tuple[int, int]) -> None:
@@ -232,29 +300,29 @@ def forget(path: Path, seqs: tuple[int, int]) -> None:
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
 
-async def test_what_is_forgotten_leaves_no_byte_in_the_index(
-    open_store: Opener, path: Path
+@pytest.mark.parametrize("stays", [50, MOST_LOOSE])
+async def test_what_is_forgotten_leaves_no_word_in_the_index(
+    open_store: Opener, path: Path, stays: int
 ) -> None:
     store = await open_store()
     header = StreamHeader(S, 1, title="kanariengelb")
     texts = [new_tree(user(f"word canary{each} kanarienvogel")) for each in range(200)]
     await store.commit(Commit(writes=(Write(stream=S, create=header, entries=tuple(texts)),), at=1))
-    await append(store, *[new_tree(user("word stays")) for _ in range(50)])
+    await append(store, *[new_tree(user("word stays")) for _ in range(stays)])
     await search(store, "word")
     await store.close()
+    assert b"kanarienvogel" in bytes_of(path)
 
     forget(path, (0, 199))
 
     with raw_database(path) as db:
-        blocks = db.execute("SELECT group_concat(hex(block), '') FROM search_data").fetchone()
-    assert blocks is not None
-    for canary in (b"canary", b"kanarien", b"anarien"):
-        assert canary.hex().upper() not in blocks[0]
+        texts = db.execute("SELECT said, filters FROM search_loose").fetchall()
+        assert db.execute("SELECT count(*) FROM search_page").fetchone() == (0,)
+    assert len(texts) == stays
+    assert "anarien" not in str(texts)
     reopened = await open_store()
-    with raw_database(path) as db:
-        assert db.execute("SELECT count(*) FROM search('kanarienvogel')").fetchone() == (0,)
-        assert db.execute("SELECT count(*) FROM search('stays')").fetchone() == (50,)
-    assert len(await search(reopened, "stays")) == 50
+    assert len(await search(reopened, "stays")) == stays
+    assert await search(reopened, "kanarienvogel") == []
 
 
 async def test_a_damaged_header_is_damage_of_the_store_and_no_fault_of_the_search(

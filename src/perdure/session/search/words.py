@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-VERSION = 1
-"""Of the words an index holds, and of what they are made of (``searchable``)."""
+VERSION = 2
+"""Of the words an index holds, what they are made of (``searchable``), its form (``parts``)."""
 
 LONGEST = 64
 
@@ -56,7 +56,6 @@ _VOICED = "\u3099\u309a\uff9e\uff9f"
 
 _ASCII_WORD = re.compile(f"[a-z0-9]{{1,{LONGEST}}}")
 _RUN = re.compile("[A-Za-z0-9\x80-\U0010ffff]+")
-_LONG = re.compile(f"[A-Za-z0-9]{{{LONGEST + 1}}}")
 _PIECE = re.compile(f"[{_SINGLE}][{_VOICED}{_DROPPED}]*|[^ {_SINGLE}]+")
 _PLAIN_RUN = re.compile(f"[{_PLAIN}]+")
 _CHUNK = re.compile(f"[{_SINGLE}]|[^ {_SINGLE}]{{1,{LONGEST}}}")
@@ -95,16 +94,6 @@ def words(text: str) -> Iterator[Word]:
         start = found.start()
         for term, first, last in _pieces(found.group()):
             yield Word(term, start + first, start + last)
-
-
-def spaced(text: str) -> str:
-    """A text whose stretches of ASCII letters, digits and other characters are `terms` of `text`.
-
-    It is `text` itself where that already is one but for letter case.
-    """
-    if text.isascii() and _LONG.search(text) is None:
-        return text
-    return " ".join(terms(text))
 
 
 def _pieces(run: str) -> tuple[Word, ...]:

@@ -36,7 +36,6 @@ from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version, migrate, version_of
 from perdure.stores.sqlite.packing.cipher import looks_encrypted, unlock
 from perdure.stores.sqlite.rows import Connection
-from perdure.stores.sqlite.search.counting import add_function
 
 PAGE_BYTES = 4_096
 """Measured: larger pages store 4 % less and write twice as much for each small commit."""
@@ -131,7 +130,6 @@ def connection(site: Site, seed: bytes) -> Connection:
     db.pragma("fullfsync", "ON")  # means something on macOS only
     db.pragma("checkpoint_fullfsync", "ON")
     db.pragma("journal_size_limit", LOG_LIMIT_BYTES)
-    add_function(db)
     return db
 
 

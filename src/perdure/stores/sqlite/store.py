@@ -260,7 +260,7 @@ class _Searching(_Handle):
     async def search(self, query: SearchQuery) -> list[Hit]:
         sought = sought_in(query.text)
         progress = await self._read(indexing.progress)
-        if progress.behind > indexing.SCANNED:
+        if progress.is_due:
             # Where the file cannot be written, the search reads what is not indexed.
             with suppress(StoreReadOnly, StoreFull):
                 await self._index(progress)
@@ -273,8 +273,16 @@ class _Searching(_Handle):
 
     async def _index(self, progress: indexing.Progress) -> None:
         """Index all that was there at `progress`, in transactions that keep nobody waiting long."""
-        while not progress.is_reached(await self._write_index(indexing.index_some)):
+        while not await self._index_some(progress):
             pass
+
+    async def _index_some(self, progress: indexing.Progress) -> bool:
+        """A step of that; whether it was the last."""
+        step = await self._read(indexing.next_step, progress)
+        if step.is_last and not step.texts:
+            return True
+        step = await asyncio.to_thread(indexing.made, step)
+        return await self._write_index(lambda tables: indexing.put_in(tables, step))
 
     async def _write_index(self, work: Callable[[Tables], T]) -> T:
         # At durability "normal", whatever the handle's: the log can tell it again.

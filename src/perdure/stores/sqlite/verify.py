@@ -23,7 +23,7 @@ from perdure.stores.protocol import EMPTY, Problem, Verification
 from perdure.stores.sqlite.branches import Fork, fork_of, node_seen
 from perdure.stores.sqlite.packing.contents import Packed, content_in
 from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
-from perdure.stores.sqlite.search.checking import index_problems, look_again
+from perdure.stores.sqlite.search.checking import index_problems
 from perdure.stores.sqlite.strays import stray_problems
 from perdure.stores.verification import (
     StoredCommit,
@@ -91,7 +91,6 @@ def verification(tables: Tables, namespace: str) -> Verification:
 
 
 def _file_problems(tables: Tables) -> Iterator[Problem]:
-    look_again(tables)
     try:
         found = [str(row[0]) for row in tables.rows("PRAGMA quick_check(100)")]
     except apsw.Error as error:

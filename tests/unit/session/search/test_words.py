@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.session.search.words import LONGEST, Word, spaced, terms, words
+from perdure.session.search.words import LONGEST, Word, terms, words
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,3 @@ def test_words_know_where_they_stand() -> None:
         Word("1", 7, 8),
         Word("2", 7, 8),
     ]
-
-
-def test_plain_text_is_indexed_as_it_is() -> None:
-    text = "Any plain_text, as it is."
-    assert spaced(text) is text
-
-
-@pytest.mark.parametrize("text", ["x" * 100, "Tēnā koe", "店"])
-def test_other_text_is_indexed_word_by_word(text: str) -> None:
-    assert spaced(text).split(" ") == terms(text)

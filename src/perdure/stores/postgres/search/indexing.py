@@ -201,7 +201,7 @@ async def index_some(db: Database, horizon: int) -> tuple[Mark, bool]:
 
 def is_enough(texts: int, words: int) -> bool:
     """So many texts are worth a part; one that is too long for any stays loose."""
-    return texts >= MOST_LOOSE or MOST_LOOSE_WORDS <= words <= MOST_WORDS
+    return words <= MOST_WORDS and (texts >= MOST_LOOSE or words >= MOST_LOOSE_WORDS)
 
 
 async def _put_together(db: Connected, ns: str, parts: int) -> tuple[int, bool]:

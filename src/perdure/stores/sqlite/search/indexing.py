@@ -2,12 +2,13 @@
 
 ``search_mark`` says up to where the log is indexed. It moves with the index in one transaction, so
 whoever is killed, or indexes at the same time, leaves the index as whole as it was. Nothing is
-indexed while a turn is appended: measured, it would cost 1.3 ms a turn where the log itself costs
-0.2. A search first moves the mark, in transactions so small that writers do not notice, and reads
-what then is behind it.
+indexed while a turn is appended. A search first moves the mark, in steps: what a step adds is read
+and made outside of any transaction that others would wait for (`next_step`, `made`), and put in if
+the mark still stands where it stood (`put_in`). What then is behind the mark is read by the search.
 
-The index knows only numbers and words (`Document`); texts are read from the log. Whoever takes an
-entry out of the log first takes it out of here (`forget`), or its words stay.
+Texts come in as they are (loose); some hundred of them become a part (``session.search.parts``).
+Whoever takes an entry out of the log first takes it out of here (`forget`), or its words stay: the
+other texts of its part are loose until the next search.
 """
 
 from __future__ import annotations
@@ -22,21 +23,37 @@ from perdure.errors import SearchIndexDamaged
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
+from perdure.session.search.parts.building import Part, Text, built
+from perdure.session.search.parts.codes import MOST_WORDS
+from perdure.session.search.parts.pages import FILTER
 from perdure.session.search.searchable import (
     KINDS,
     Searchable,
     searchable_of,
     searchable_title,
 )
-from perdure.session.search.words import VERSION, spaced
+from perdure.session.search.words import VERSION, terms
 from perdure.stores.sqlite.rows import Cursor, Row, Tables
+from perdure.stores.sqlite.search.parts import (
+    add_loose,
+    add_part,
+    clear_tables,
+    forget_texts,
+    loose_count,
+    loose_texts,
+    remove_loose,
+)
 
 SCANNED = 48
 """So few entries behind the mark are read by the search itself rather than indexed first."""
 
-BATCH_ROWS = 128
-BATCH_CHARACTERS = 256_000
-"""What one transaction indexes at most: a text that is longer is indexed alone."""
+MOST_LOOSE = 512
+MOST_LOOSE_WORDS = 200_000
+"""Loose texts that a search reads; as many more are made a part."""
+
+BATCH_ROWS = 2_048
+BATCH_BYTES = 16_000_000
+"""What one step indexes at most: a text that is longer is indexed alone."""
 
 _ENTRIES = """
 SELECT e.n, s.namespace, e.stream, e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body
@@ -54,35 +71,68 @@ _NEWEST = """
 SELECT (SELECT coalesce(max(n), 0) FROM entry), (SELECT coalesce(max(no), 0) FROM stream)
 """
 
+_IS_MISSING = """
+NOT EXISTS (SELECT 1 FROM search_text AS t WHERE t.n = e.n)
+AND NOT EXISTS (SELECT 1 FROM search_loose AS t WHERE t.n = e.n)
+"""
+
+_TITLES_IN_INDEX = """
+SELECT n FROM search_text WHERE n < 0 UNION ALL SELECT n FROM search_loose WHERE n < 0
+"""
+
 NO_END = 2**62
 """Behind every position and every number."""
 
-_INSERT = "INSERT INTO search (rowid, text, place) VALUES (?, ?, ?)"
-_INSERT_TIME = "INSERT INTO search_time VALUES (?, ?)"
-_DELETE = "INSERT INTO search (search, rowid, text, place) VALUES ('delete', ?, ?, ?)"
-_DELETE_TIME = "DELETE FROM search_time WHERE n = ?"
-_SET_MARK = "UPDATE search_mark SET version = ?, entry = ?, stream = ?"
+_MARK = "SELECT version, entry, stream, parts, forgotten FROM search_mark"
+_SET_MARK = "UPDATE search_mark SET version = ?, entry = ?, stream = ?, parts = ?"
+_HAS_FORGOTTEN = "UPDATE search_mark SET forgotten = forgotten + 1"
+
+_TEXTS = "SELECT (SELECT count(*) FROM search_text) + (SELECT count(*) FROM search_loose)"
 
 _header = msgspec.json.Decoder(StreamHeader)
 
 
 class Mark(NamedTuple):
-    """Up to where the log is indexed: a position and the number of a stream; and by which rules."""
+    """Up to where the log is indexed: a position and the number of a stream; and by which rules.
+
+    `parts` were built so far; `forgotten` counts how often something was taken out.
+    """
 
     version: int
     entry: int
     stream: int
+    parts: int
+    forgotten: int
 
 
 class Progress(NamedTuple):
-    """How much of the log is not indexed yet, and the mark that would change that."""
+    """How much of the log is not indexed yet, and up to where it goes; how many texts are loose."""
 
     behind: int
-    newest: Mark
+    entry: int
+    stream: int
+    loose: int
 
-    def is_reached(self, mark: Mark) -> bool:
-        """Everything that was in the log then is indexed at `mark`."""
-        return mark.entry >= self.newest.entry and mark.stream >= self.newest.stream
+    @property
+    def is_due(self) -> bool:
+        """A search would read more than it should."""
+        return self.behind > SCANNED or self.loose >= 2 * MOST_LOOSE
+
+
+class Step(NamedTuple):
+    """What is to be put into the index next, read at `before`.
+
+    `texts` are new up to `entry` and `stream`, or, where `is_of_loose`, loose ones; `part` is what
+    they make together, None where they are too few. `is_last`: then there is nothing more to do.
+    """
+
+    before: Mark
+    texts: list[Text]
+    entry: int
+    stream: int
+    is_of_loose: bool
+    is_last: bool
+    part: Part | None = None
 
 
 class Document(NamedTuple):
@@ -103,95 +153,132 @@ class Document(NamedTuple):
 
 def mark_of(tables: Tables) -> Mark:
     """The mark; that of an empty index when it was built by rules of another version."""
-    row = tables.row("SELECT version, entry, stream FROM search_mark")
+    mark = _kept_mark(tables)
+    return mark if mark.version == VERSION else Mark(VERSION, 0, 0, 0, mark.forgotten)
+
+
+def _kept_mark(tables: Tables) -> Mark:
+    row = tables.row(_MARK)
     if row is None:
         raise apsw.CorruptError("the search index has no mark")
-    mark = Mark(*row)
-    return mark if mark.version == VERSION else Mark(VERSION, 0, 0)
+    return Mark(*row)
 
 
 def progress(tables: Tables, _namespace: str) -> Progress:
     """How far the index is behind the log, of all namespaces."""
-    mark, newest = mark_of(tables), _newest(tables)
-    return Progress(newest.entry - mark.entry + newest.stream - mark.stream, newest)
+    mark, (entry, stream) = mark_of(tables), _newest(tables)
+    behind = entry - mark.entry + stream - mark.stream
+    return Progress(behind, entry, stream, loose_count(tables)[0])
 
 
 def texts(tables: Tables, _namespace: str) -> int:
     """How many texts are indexed, of all namespaces."""
-    return int(tables.value("SELECT count(*) FROM search_time"))
+    return int(tables.value(_TEXTS))
 
 
-def _newest(tables: Tables) -> Mark:
-    return Mark(VERSION, *(tables.row(_NEWEST) or (0, 0)))
+def _newest(tables: Tables) -> tuple[int, int]:
+    entry, stream = tables.row(_NEWEST) or (0, 0)
+    return entry, stream
 
 
-# ---------------------------------------------------------------- writing (on the writer's thread)
+# ---------------------------------------------------------------- a step
 
 
-def index_some(tables: Tables) -> Mark:
-    """Index what stands next behind the mark; where the mark is now.
+def next_step(tables: Tables, _namespace: str, upto: Progress) -> Step:
+    """What stands next behind the mark; once that is at `upto`, loose texts that make a part."""
+    before = mark_of(tables)
+    is_there = before.entry >= upto.entry and before.stream >= upto.stream
+    if is_there and _kept_mark(tables).version == VERSION:
+        return _step_of_loose(tables, before)
+    newest, newest_stream = _newest(tables)
+    stream = max(before.stream, min(newest_stream, before.stream + BATCH_ROWS))
+    batch = [text_of(each) for each in titles(tables, before.stream, stream)]
+    more, entry = _batch(tables, before.entry, newest, sum(len(text.words) for text in batch))
+    return Step(before, [*batch, *more], entry, stream, is_of_loose=False, is_last=False)
+
+
+def _step_of_loose(tables: Tables, before: Mark) -> Step:
+    count, words = loose_count(tables)
+    found: list[Text] = []
+    if is_enough(count, min(words, MOST_WORDS)):
+        found = loose_texts(tables, BATCH_ROWS)
+    is_last = len(found) == count or not found
+    return Step(before, found, before.entry, before.stream, is_of_loose=True, is_last=is_last)
+
+
+def made(step: Step) -> Step:
+    """`step` with its part, if its texts make one. Takes some tenths of a second."""
+    if not is_enough(len(step.texts), sum(len(text.words) for text in step.texts)):
+        return step
+    return step._replace(part=built(step.texts))
+
+
+def is_enough(texts: int, words: int) -> bool:
+    """So many texts are worth a part; one that is too long for any stays loose."""
+    return words <= MOST_WORDS and (texts >= MOST_LOOSE or words >= MOST_LOOSE_WORDS)
+
+
+def put_in(tables: Tables, step: Step) -> bool:
+    """Do `step`, on the writer's thread; whether that was the last one.
 
     Raises: SearchIndexDamaged.
     """
     try:
-        if tables.value("SELECT version FROM search_mark") != VERSION:
-            clear(tables)
-        mark, newest = mark_of(tables), _newest(tables)
-        stream = min(newest.stream, mark.stream + BATCH_ROWS)
-        _add(tables, titles(tables, mark.stream, stream))
-        batch, entry = _batch(tables, mark.entry, newest.entry)
-        _add(tables, batch)
-        tables.run(_SET_MARK, (VERSION, entry, stream))
-    except apsw.CorruptError as error:
-        raise damaged(tables, error) from error
-    return Mark(VERSION, entry, stream)
+        if mark_of(tables) != step.before:  # somebody else was first; what is next is read anew
+            return False
+        if _kept_mark(tables).version != VERSION:
+            clear_tables(tables)
+        parts = step.before.parts
+        if step.is_of_loose:
+            remove_loose(tables, (text.position for text in step.texts))
+        if step.part is not None:
+            parts += 1
+            add_part(tables, parts, step.part)
+        else:
+            add_loose(tables, step.texts)
+        tables.run(_SET_MARK, (VERSION, step.entry, step.stream, parts))
+    except apsw.ConstraintError as error:
+        raise damaged(tables) from error
+    return step.is_last
 
 
-def _batch(tables: Tables, after: int, newest: int) -> tuple[list[Document], int]:
-    """The next documents, and the position up to which there are no others."""
-    rows = _rows(tables, "ORDER BY e.n LIMIT ?", after, newest, BATCH_ROWS).fetchall()
-    batch: list[Document] = []
-    size = 0
-    for row in rows:
+def _batch(tables: Tables, after: int, newest: int, size: int) -> tuple[list[Text], int]:
+    """The next texts, `MOST_WORDS` at most with the `size` words there are, and their end."""
+    rows = _rows(tables, "ORDER BY e.n LIMIT ?", after, newest, BATCH_ROWS)
+    batch: list[Text] = []
+    read, last = 0, after
+    for count, row in enumerate(rows, 1):
         document = _of_entry(tables, row)
-        size += 0 if document is None else len(document.what.text)
-        if batch and size > BATCH_CHARACTERS:
-            return batch, row[0] - 1
-        if document is not None:
-            batch.append(document)
-    return batch, newest if len(rows) < BATCH_ROWS else rows[-1][0]
+        text = None if document is None else text_of(document)
+        size += 0 if text is None else len(text.words)
+        if batch and size > MOST_WORDS:
+            return batch, last
+        if text is not None:
+            batch.append(text)
+        last, read = row[0], read + len(row[-1])
+        if count == BATCH_ROWS or read > BATCH_BYTES:
+            return batch, last
+    return batch, max(after, newest)
 
 
 def clear(tables: Tables) -> None:
     """Empty the index, also a damaged one: the next search builds it anew."""
-    tables.run("INSERT INTO search (search) VALUES ('delete-all')")
-    tables.run("DELETE FROM search_time")
-    tables.run(_SET_MARK, (VERSION, 0, 0))
+    clear_tables(tables)
+    tables.run(_HAS_FORGOTTEN)
+    tables.run(_SET_MARK, (VERSION, 0, 0, 0))
 
 
 def forget(tables: Tables, documents: Iterable[Document]) -> None:
     """Take `documents` out of the index, with every byte of their words.
 
-    They are to be read before the log loses them, with `entries_of` and `titles`; those behind the
-    mark are not in the index yet. An index by other rules is emptied, since it will be made anew.
+    They are to be read before the log loses them, with `entries_of` and `titles`. An index by other
+    rules is emptied, and so is a damaged one, since it will be made anew.
     """
-    if tables.value("SELECT version FROM search_mark") != VERSION:
+    rows = [each.row for each in documents]
+    if _kept_mark(tables).version != VERSION or not forget_texts(tables, rows):
         clear(tables)
-    mark = mark_of(tables)
-    for each in documents:
-        if each.row <= mark.entry and -each.row <= mark.stream:
-            tables.run(_DELETE, (each.row, *_columns(each)))
-            tables.run(_DELETE_TIME, (each.row,))
-
-
-def _add(tables: Tables, documents: Iterable[Document]) -> None:
-    for each in documents:
-        tables.run(_INSERT, (each.row, *_columns(each)))
-        tables.run(_INSERT_TIME, (each.row, each.at))
-
-
-def _columns(document: Document) -> tuple[str, str]:
-    return spaced(document.what.text), " ".join(places_of(document))
+    elif rows:
+        tables.run(_HAS_FORGOTTEN)
 
 
 # ---------------------------------------------------------------- documents
@@ -206,6 +293,18 @@ def entries_of(tables: Tables, stream: int, first: int, last: int) -> Iterator[D
     """Those of the stream number `stream`, from seq `first` to seq `last`."""
     rest = "AND e.stream = ? AND e.seq BETWEEN ? AND ?"
     return _documents(tables, _rows(tables, rest, 0, NO_END, stream, first, last).fetchall())
+
+
+def missing(tables: Tables, upto: int) -> Iterator[Document]:
+    """The entries up to the position `upto` that can be found, and are not in the index."""
+    rest = f"AND {_IS_MISSING} ORDER BY e.n"
+    return _documents(tables, _rows(tables, rest, 0, upto).fetchall())
+
+
+def missing_titles(tables: Tables, upto: int) -> Iterator[Document]:
+    """The titles of streams up to the number `upto` that are not in the index."""
+    kept = {row[0] for row in tables.rows(_TITLES_IN_INDEX)}
+    return (title for title in titles(tables, 0, upto) if title.row not in kept)
 
 
 def document_at(tables: Tables, row: int) -> Document | None:
@@ -247,38 +346,37 @@ def titles(tables: Tables, after: int, upto: int = NO_END) -> Iterator[Document]
 # ---------------------------------------------------------------- what stands for the filters
 
 
-def places_of(document: Document) -> list[str]:
-    """The words in the column ``place``: what the filters of a query ask for."""
-    return [
-        namespace_word(document.namespace),
-        stream_word(document.stream),
-        role_word(document.what.role),
-        *map(tool_word, document.what.tools),
+def text_of(document: Document) -> Text:
+    """`document` as it is indexed."""
+    filters = [
+        namespace_key(document.namespace),
+        stream_key(document.stream),
+        role_key(document.what.role),
+        *map(tool_key, document.what.tools),
     ]
+    return Text(document.row, document.at, terms(document.what.text), filters)
 
 
-def namespace_word(number: int) -> str:
+def namespace_key(number: int) -> str:
     """What stands for a namespace."""
-    return f"n{number}"
+    return f"{FILTER}n{number}"
 
 
-def stream_word(number: int) -> str:
+def stream_key(number: int) -> str:
     """What stands for a stream."""
-    return f"s{number}"
+    return f"{FILTER}s{number}"
 
 
-def role_word(role: str) -> str:
+def role_key(role: str) -> str:
     """What stands for a role."""
-    return f"r{role}"
+    return f"{FILTER}r{role}"
 
 
-def tool_word(tool: str) -> str:
+def tool_key(tool: str) -> str:
     """What stands for the name of a tool."""
-    return f"t{tool.encode(errors='surrogatepass').hex()}"
+    return f"{FILTER}t{tool.encode(errors='surrogatepass').hex()}"
 
 
-def damaged(tables: Tables, error: apsw.Error) -> SearchIndexDamaged | apsw.Error:
-    """What `error` means: where only the index is damaged, the log goes on being written."""
-    if getattr(error, "extendedresult", 0) != apsw.SQLITE_CORRUPT_VTAB:
-        return error
+def damaged(tables: Tables) -> SearchIndexDamaged:
+    """The index does not hold together; the log beside it goes on being written."""
     return SearchIndexDamaged(tables.value("SELECT file FROM pragma_database_list LIMIT 1"))

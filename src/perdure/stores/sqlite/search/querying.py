@@ -1,8 +1,8 @@
 """Searching an SQLite file: candidates out of the index and, behind its mark, out of the log.
 
-The index gives only rows of the namespace, since every row carries its namespace as a word. What
-the rows mean, how they are ranked and which part of a text is shown is decided in
-``session.search``, so that every backend finds the same.
+The parts of the index give texts that may fit, by their codes; which fit, how they are ranked and
+which part of a text is shown is decided in ``session.search``, so that every backend finds the
+same. An index is of all namespaces: each text has the key of its own among those for the filters.
 """
 
 from __future__ import annotations
@@ -10,18 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-import apsw
+import msgspec
 
 from perdure.session.ids import EntryId
+from perdure.session.search.joined import counts_in_joined
 from perdure.session.search.matching import counts_in
-from perdure.session.search.query import Phrase, Sought
+from perdure.session.search.parts.asking import Asked
+from perdure.session.search.parts.finding import Finding, Head, Looked, Read, Spoken
+from perdure.session.search.parts.pages import DAMAGE, after
+from perdure.session.search.parts.postings import MOST_TEXTS
+from perdure.session.search.query import Sought
 from perdure.session.search.ranking import Candidate, ranked
 from perdure.session.search.snippets import snippet_of
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
 from perdure.session.search.words import terms
 from perdure.stores.sqlite.branches import is_on_branch
 from perdure.stores.sqlite.rows import Tables, is_text
-from perdure.stores.sqlite.search.counting import NAME
 from perdure.stores.sqlite.search.indexing import (
     NO_END,
     Document,
@@ -30,23 +34,31 @@ from perdure.stores.sqlite.search.indexing import (
     document_at,
     entries,
     mark_of,
-    namespace_word,
-    role_word,
-    stream_word,
+    namespace_key,
+    role_key,
+    stream_key,
     titles,
-    tool_word,
+    tool_key,
 )
 
-_MATCHES = f"""
-SELECT search.rowid, {NAME}(search, ?, ?) FROM search
-WHERE search MATCH ? ORDER BY search.rowid DESC LIMIT ?
-"""  # noqa: S608 - put together from constants
+_LOOSE = "SELECT n, length, filters, said FROM search_loose WHERE at >= ? AND at < ?"
 
-_MATCHES_IN_TIME = f"""
-SELECT search.rowid, {NAME}(search, ?, ?)
-FROM search CROSS JOIN search_time AS t ON t.n = search.rowid
-WHERE search MATCH ? AND t.at >= ? AND t.at < ? ORDER BY search.rowid DESC LIMIT ?
-"""  # noqa: S608 - put together from constants
+_PARTS = "SELECT no, size, last FROM search_part WHERE last_at >= ? AND first_at < ?"
+
+_PAGE = """
+SELECT body FROM search_page WHERE part = ? AND first <= ? ORDER BY first DESC LIMIT 1
+"""
+
+_PAGES = """
+SELECT body FROM search_page WHERE part = ?1 AND first < ?3 AND first >= coalesce((
+    SELECT first FROM search_page WHERE part = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 1
+), '')
+"""
+
+_SAID = """
+SELECT id, n, length, said FROM search_text
+WHERE id IN (SELECT value FROM json_each(?)) AND at >= ? AND at < ?
+"""
 
 _STREAM_NUMBER = "SELECT no FROM stream WHERE namespace = ? AND id = ?"
 
@@ -78,10 +90,12 @@ class _Search:
         if self._query.sessions and not self._streams:
             return []
         mark = mark_of(self._tables)
+        found = list(self._behind(mark))
         is_empty = mark.entry == mark.stream == 0
-        found = [*self._behind(mark), *(() if is_empty else self._indexed())]
-        found.sort(key=lambda candidate: -candidate.position)
-        return found[:MOST_RANKED]
+        try:
+            return self._found(found, is_empty=is_empty)
+        except DAMAGE as error:
+            raise damaged(self._tables) from error
 
     def hit(self, score: float, candidate: Candidate) -> Hit | None:
         """The hit that `candidate` is; None when the log no longer holds it."""
@@ -104,30 +118,66 @@ class _Search:
 
     # -- out of the index
 
-    def _indexed(self) -> Iterator[Candidate]:
-        filters = self._filters()
-        first = sum(map(len, filters))
-        span = (first, first + len(self._sought.phrases))
-        match = _match(filters, self._sought)
+    def _found(self, found: list[Candidate], *, is_empty: bool) -> list[Candidate]:
+        """The newest of those `found` and those in the index."""
+        filters, span = self._filters(), self._span()
+        heads: list[Head] = []
+        if not is_empty:
+            found += self._loose(filters, span)
+            heads = [Head(*row) for row in self._tables.rows(_PARTS, *span)]
+        finding = Finding(Asked(self._sought, filters), heads, found, MOST_RANKED)
+        while step := finding.step():
+            looked = [each for each in step if isinstance(each, Head)]
+            if looked:
+                exact, begun = (
+                    self._exact(looked, finding.asked),
+                    self._begun(looked, finding.asked),
+                )
+                finding.looked(looked, exact, begun)
+            else:
+                finding.read(self._spoken([each for each in step if isinstance(each, Read)], span))
+        return finding.candidates()
+
+    def _loose(self, filters: list[list[str]], span: tuple[int, int]) -> Iterator[Candidate]:
+        groups = [frozenset(group) for group in filters]
+        for position, length, own, said in self._tables.rows(_LOOSE, *span):
+            if any(group.isdisjoint(own.split()) for group in groups):
+                continue
+            counts = counts_in_joined(said, self._sought)
+            if counts is not None:
+                yield Candidate(position, counts, length)
+
+    def _exact(self, heads: Sequence[Head], asked: Asked) -> Iterator[Looked]:
+        for head in heads:
+            for key in asked.keys:
+                for row in self._tables.run(_PAGE, (head.part, key)).fetchall():
+                    yield Looked(head.part, key, row[0])
+
+    def _begun(self, heads: Sequence[Head], asked: Asked) -> Iterator[Looked]:
+        for head in heads:
+            for prefix in asked.prefixes:
+                values = (head.part, prefix, after(prefix))
+                for row in self._tables.run(_PAGES, values).fetchall():
+                    yield Looked(head.part, prefix, row[0])
+
+    def _spoken(self, wanted: Iterable[Read], span: tuple[int, int]) -> Iterator[Spoken]:
+        ids = [each.part * MOST_TEXTS + each.number for each in wanted]
+        listed = msgspec.json.encode(ids).decode()
+        for place, position, length, said in self._tables.rows(_SAID, listed, *span):
+            part, number = divmod(place, MOST_TEXTS)
+            yield Spoken(part, number, position, length, said)
+
+    def _span(self) -> tuple[int, int]:
         since, until = self._query.since, self._query.until
-        sql, time = _MATCHES, ()
-        if since is not None or until is not None:
-            first_ms = -NO_END if since is None else since
-            sql, time = _MATCHES_IN_TIME, (first_ms, NO_END if until is None else until)
-        try:
-            for row, told in self._tables.rows(sql, *span, match, *time, MOST_RANKED):
-                length, *counts = map(int, told.split())
-                yield Candidate(row, tuple(counts), length)
-        except apsw.CorruptError as error:
-            raise damaged(self._tables, error) from error
+        return (-NO_END if since is None else since, NO_END if until is None else until)
 
     def _filters(self) -> list[list[str]]:
-        """Of each group a row must have one of the words in its place."""
+        """Of each group a text must have one of the keys."""
         groups = [
-            [namespace_word(self._namespace)],
-            [stream_word(number) for number in self._streams],
-            [role_word(role) for role in self._query.roles],
-            [tool_word(tool) for tool in self._query.tools],
+            [namespace_key(self._namespace)],
+            [stream_key(number) for number in self._streams],
+            [role_key(role) for role in self._query.roles],
+            [tool_key(tool) for tool in self._query.tools],
         ]
         return [group for group in groups if group]
 
@@ -171,24 +221,3 @@ class _Search:
 
 def _stream_number(tables: Tables, namespace: int, stream: str) -> int | None:
     return tables.value(_STREAM_NUMBER, namespace, stream) if is_text(stream) else None
-
-
-def _match(filters: Sequence[Sequence[str]], sought: Sought) -> str:
-    """The query in the language of FTS5: filters first, so that their phrases are numbered so."""
-    places = " AND ".join(f"({' OR '.join(map(_quoted, group))})" for group in filters)
-    clauses = " AND ".join(f"({_any_of(clause)})" for clause in sought.clauses)
-    match = f"place : ({places}) AND text : ({clauses})"
-    return f"({match}) NOT text : ({_any_of(sought.unwanted)})" if sought.unwanted else match
-
-
-def _any_of(phrases: Iterable[Phrase]) -> str:
-    return " OR ".join(map(_phrase, phrases))
-
-
-def _phrase(phrase: Phrase) -> str:
-    return _quoted(" ".join(phrase.terms)) + (" *" if phrase.is_prefix else "")
-
-
-def _quoted(words: str) -> str:
-    """Terms hold letters, digits and characters that mean nothing to FTS5; no quotes."""
-    return f'"{words}"'

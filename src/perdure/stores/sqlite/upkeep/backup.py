@@ -22,7 +22,6 @@ from perdure.stores.sqlite.migrate import version_of
 from perdure.stores.sqlite.opening import Site, bare_connection, check_version, located, refusal
 from perdure.stores.sqlite.packing.cipher import copy_into
 from perdure.stores.sqlite.rows import Connection, Tables
-from perdure.stores.sqlite.search.counting import add_function
 from perdure.stores.sqlite.upkeep import sealing
 from perdure.stores.sqlite.upkeep.placing import (
     PROGRESS_STEPS,
@@ -53,7 +52,6 @@ class Content:
         except apsw.Error as error:
             self._db.close()
             raise refusal(error, self._site) from error
-        add_function(self._db)
         self._tables = Tables(self._db)
 
     @property

@@ -1,0 +1,120 @@
+"""The tables of the index: texts that are loose, and parts; one made of the other, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from perdure.session.search.joined import joined
+from perdure.session.search.parts.building import Part, Said, Text, texts_in
+from perdure.session.search.parts.codes import MOST_WORDS
+from perdure.session.search.parts.pages import DAMAGE, Page
+from perdure.session.search.parts.postings import MOST_TEXTS
+from perdure.stores.sqlite.rows import Row, Tables
+
+_ADD_LOOSE = "INSERT INTO search_loose VALUES (?, ?, ?, ?, ?)"
+_ADD_TEXT = "INSERT INTO search_text VALUES (?, ?, ?, ?, ?)"
+_ADD_PART = "INSERT INTO search_part VALUES (?, ?, ?, ?, ?)"
+_ADD_PAGE = "INSERT INTO search_page VALUES (?, ?, ?)"
+
+_COUNT = "SELECT count(*), coalesce(sum(length), 0) FROM search_loose WHERE length <= ?"
+
+_LOOSE = (
+    "SELECT n, at, filters, said, length FROM search_loose WHERE length <= ? ORDER BY n LIMIT ?"
+)
+
+_SAID = "SELECT n, at, length, said FROM search_text WHERE id >= ? AND id < ? ORDER BY id"
+_PAGES = "SELECT first, body FROM search_page WHERE part = ? ORDER BY first"
+
+_PLACE = "SELECT id FROM search_text WHERE n = ?"
+
+_REMOVE_LOOSE = "DELETE FROM search_loose WHERE n = ?"
+
+TABLES = ("search_loose", "search_text", "search_part", "search_page")
+
+
+def loose_count(tables: Tables) -> tuple[int, int]:
+    """How many texts are in no part, and how many words they are, but for what is too long."""
+    count, words = tables.row(_COUNT, MOST_WORDS) or (0, 0)
+    return count, words
+
+
+def loose_texts(tables: Tables, most: int) -> list[Text]:
+    """The first loose texts, as far as they make one part."""
+    texts: list[Text] = []
+    size = 0
+    for row in tables.rows(_LOOSE, MOST_WORDS, most):
+        size += row[4]
+        if size > MOST_WORDS:
+            break
+        texts.append(loose_text(row))
+    return texts
+
+
+def loose_text(row: Row) -> Text:
+    """The text in a row: its position and time, its filters and its words."""
+    return Text(row[0], row[1], row[3].split(), row[2].split())
+
+
+def part_of(tables: Tables, number: int) -> Part:
+    """The part of that number."""
+    first = number * MOST_TEXTS
+    said = tuple([Said(*row) for row in tables.rows(_SAID, first, first + MOST_TEXTS)])
+    return Part(said, tuple([Page(*row) for row in tables.rows(_PAGES, number)]))
+
+
+# ---------------------------------------------------------------- writing
+
+
+def add_loose(tables: Tables, texts: Iterable[Text]) -> None:
+    """Add `texts` that are in no part."""
+    rows = (
+        (text.position, text.at, len(text.words), " ".join(text.filters), joined(text.words))
+        for text in texts
+    )
+    tables.run_many(_ADD_LOOSE, rows)
+
+
+def remove_loose(tables: Tables, positions: Iterable[int]) -> None:
+    """Take loose texts out."""
+    tables.run_many(_REMOVE_LOOSE, ((position,) for position in positions))
+
+
+def add_part(tables: Tables, number: int, part: Part) -> None:
+    """Add the part of that number."""
+    ats = [said.at for said in part.said]
+    head = (number, len(part.said), part.said[-1].position, min(ats), max(ats))
+    tables.run(_ADD_PART, head)
+    first = number * MOST_TEXTS
+    tables.run_many(_ADD_TEXT, ((place, *said) for place, said in enumerate(part.said, first)))
+    tables.run_many(_ADD_PAGE, ((number, *page) for page in part.pages))
+
+
+def clear_tables(tables: Tables) -> None:
+    """Take everything out."""
+    for table in TABLES:
+        tables.run(f"DELETE FROM {table}")  # noqa: S608 - a constant
+
+
+def forget_texts(tables: Tables, positions: Sequence[int]) -> bool:
+    """Take out what stands at `positions`; the other texts of their parts are loose then.
+
+    False where the index is damaged: then all of it has to go.
+    """
+    places = [tables.value(_PLACE, position) for position in positions]
+    parts = sorted({place // MOST_TEXTS for place in places if place is not None})
+    try:
+        for number in parts:
+            _take_apart(tables, number, frozenset(positions))
+    except DAMAGE:
+        return False
+    remove_loose(tables, positions)
+    return True
+
+
+def _take_apart(tables: Tables, number: int, gone: frozenset[int]) -> None:
+    texts = list(texts_in(part_of(tables, number)))
+    first = number * MOST_TEXTS
+    tables.run("DELETE FROM search_text WHERE id >= ? AND id < ?", (first, first + MOST_TEXTS))
+    tables.run("DELETE FROM search_page WHERE part = ?", (number,))
+    tables.run("DELETE FROM search_part WHERE no = ?", (number,))
+    add_loose(tables, (text for text in texts if text.position not in gone))
