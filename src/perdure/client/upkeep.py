@@ -24,6 +24,7 @@ Report = Callable[[int, int], None]
 """Told how many bytes of how many are written; on a thread."""
 
 _SCHEME = "sqlite:///"
+_POSTGRES = ("postgres", "postgresql")
 _FOLDER = "perdure.stores.sqlite.upkeep"
 
 
@@ -41,6 +42,12 @@ class _Migrating(Protocol):
     """The module of a backend that has schemas."""
 
     def rehearsed(self, path: Path, key: StoreKey | None) -> MigrationPlan: ...
+
+
+class _MigratingServer(Protocol):
+    """The same of a server's database."""
+
+    async def rehearsed(self, address: str) -> MigrationPlan: ...
 
 
 async def is_encrypted(address: str | None = None) -> bool:
@@ -98,6 +105,10 @@ async def planned_migration(
 
     Raises: as `perdure.open`; Unsupported where there are no schemas.
     """
+    address = address or default_address(os.environ, sys.platform)
+    if address.partition(":")[0] in _POSTGRES:
+        server = importlib.import_module("perdure.stores.postgres.upkeep.migrating")
+        return await cast("_MigratingServer", server).rehearsed(address)
     address, path = place_of(address, "migrations")
     keys = await present_keys(address, path, key)
     module = cast("_Migrating", importlib.import_module(f"{_FOLDER}.migrating"))

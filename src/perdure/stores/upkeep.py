@@ -43,3 +43,9 @@ class MigrationPlan(msgspec.Struct, frozen=True):
     current: int
     latest: int
     steps: tuple[str, ...]
+
+
+def purpose(sql: str) -> str:
+    """What a migration is for: its first line says so."""
+    first = sql.partition("\n")[0].removeprefix("-- ")
+    return first.partition(": ")[2] or first

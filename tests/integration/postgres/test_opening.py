@@ -9,6 +9,7 @@ import pytest
 
 from perdure.client.clock import SystemClock, system_random
 from perdure.client.open import open as open_by_address
+from perdure.client.upkeep import planned_migration
 from perdure.errors import (
     ConfigError,
     NotAStore,
@@ -18,7 +19,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.stores.postgres.database import conninfo_of, public_address
-from perdure.stores.postgres.migrate import latest_version
+from perdure.stores.postgres.migrate import latest_version, migrations
 from perdure.stores.postgres.store import PostgresStore, open_postgres
 from tests.conformance.store.building import S, append, create, said
 from tests.fakes.clock import START_MS, ManualClock
@@ -41,6 +42,42 @@ async def test_many_that_open_a_new_database_at_once_make_one_store(
     for store in stores:
         assert (await store.info()).schema_version == latest_version()
         assert len(await store.entries(S)) == 1
+
+
+async def test_a_rehearsal_says_what_opening_would_do_and_changes_nothing(
+    fresh: str, open_store: Open
+) -> None:
+    plan = await planned_migration(fresh)
+
+    assert (plan.current, plan.latest) == (0, latest_version())
+    assert len(plan.steps) == latest_version()
+    assert "@" not in plan.store.partition("@")[2]
+    with psycopg.connect(fresh) as db:
+        assert db.execute("SELECT to_regnamespace('perdure')").fetchall() == [(None,)]
+    await open_store(fresh)
+    assert (await planned_migration(fresh)).steps == ()
+
+
+async def test_a_rehearsal_begins_where_the_store_stands(fresh: str) -> None:
+    with psycopg.connect(fresh, autocommit=True) as db:
+        db.execute("CREATE SCHEMA perdure")
+        for version, sql in list(migrations().items())[:-2]:
+            db.execute(sql.encode())
+            db.execute("INSERT INTO perdure.schema_version VALUES (%s)", (version,))
+        plan = await planned_migration(fresh)
+        kept = db.execute("SELECT max(version) FROM perdure.schema_version").fetchall()
+
+    assert kept == [(latest_version() - 2,)]
+    assert [step.partition(":")[0] for step in plan.steps] == [
+        f"schema {latest_version() - 1}",
+        f"schema {latest_version()}",
+    ]
+
+
+async def test_a_read_only_database_is_only_looked_at(fresh: str) -> None:
+    plan = await planned_migration(f"{fresh}&options=-c%20default_transaction_read_only%3Don")
+
+    assert len(plan.steps) == latest_version()
 
 
 async def test_a_schema_of_another_program_is_left_alone(fresh: str, open_store: Open) -> None:

@@ -6,6 +6,7 @@ at a time look at the version and change it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from psycopg import AsyncConnection
 
 from perdure.errors import NotAStore, StoreReadOnly, StoreTooNew, StoreUnavailable
 from perdure.stores.postgres.rows import Row
+from perdure.stores.upkeep import MigrationPlan, purpose
 
 APP_ROLE = "perdure_app"
 """The role that row-level security binds; made by the first migration where that is allowed."""
@@ -113,16 +115,40 @@ async def _version(db: AsyncConnection[Row], site: Site) -> int:
     return 0 if row is None or row[0] is None else int(row[0])
 
 
+async def rehearsed(db: AsyncConnection[Row], store: str) -> MigrationPlan:
+    """What `prepared` would do to the schema: done in one transaction, and taken back.
+
+    A database that cannot be written is only looked at.
+    Raises: NotAStore, StoreTooNew, StoreUnavailable; nothing is changed.
+    """
+    async with db.transaction(force_rollback=True):
+        await db.execute(_LOCK)
+        site = await _site(db)
+        _check_site(site, store)
+        current = await _version(db, site)
+        if current > latest_version():
+            raise StoreTooNew(store, current, latest_version())
+        missing = {version: sql for version, sql in migrations().items() if version > current}
+        if not site.is_read_only:
+            await _apply(db, site, missing)
+    steps = tuple(f"schema {version}: {purpose(sql)}" for version, sql in missing.items())
+    return MigrationPlan(store, current, latest_version(), steps)
+
+
 async def _migrate(db: AsyncConnection[Row], store: str) -> None:
     for version, sql in migrations().items():
         async with db.transaction():
             await db.execute(_LOCK)
             site = await _site(db)
             _check_site(site, store)
-            if await _version(db, site) >= version:
-                continue
-            if not site.has_schema:
-                await db.execute("CREATE SCHEMA perdure")
-            # As bytes: the text comes from a file of the package, not from anybody.
-            await db.execute(sql.encode(), prepare=False)
-            await db.execute("INSERT INTO perdure.schema_version VALUES (%s)", (version,))
+            if await _version(db, site) < version:
+                await _apply(db, site, {version: sql})
+
+
+async def _apply(db: AsyncConnection[Row], site: Site, steps: Mapping[int, str]) -> None:
+    if steps and not site.has_schema:
+        await db.execute("CREATE SCHEMA perdure")
+    for version, sql in steps.items():
+        # As bytes: the text comes from a file of the package, not from anybody.
+        await db.execute(sql.encode(), prepare=False)
+        await db.execute("INSERT INTO perdure.schema_version VALUES (%s)", (version,))

@@ -11,7 +11,7 @@ from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.migrate import latest_version, migrations, version_of
 from perdure.stores.sqlite.opening import bare_connection, check_version, located, refusal
 from perdure.stores.sqlite.rows import Connection
-from perdure.stores.upkeep import MigrationPlan
+from perdure.stores.upkeep import MigrationPlan, purpose
 
 
 def rehearsed(path: Path, key: StoreKey | None = None) -> MigrationPlan:
@@ -36,7 +36,7 @@ def rehearsed(path: Path, key: StoreKey | None = None) -> MigrationPlan:
     finally:
         if db is not None:
             db.close()
-    steps = tuple(f"schema {version}: {_purpose(sql)}" for version, sql in missing.items())
+    steps = tuple(f"schema {version}: {purpose(sql)}" for version, sql in missing.items())
     return MigrationPlan(str(path), current, latest_version(), steps)
 
 
@@ -47,9 +47,3 @@ def _try(db: Connection, sql: str) -> None:
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")
-
-
-def _purpose(sql: str) -> str:
-    """The first line of a migration, which says what it is for."""
-    first = sql.partition("\n")[0].removeprefix("-- ")
-    return first.partition(": ")[2] or first
