@@ -9,7 +9,8 @@ idempotency keys are the backend's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import msgspec
 
@@ -31,7 +32,16 @@ from perdure.session.ids import EntryId, StreamId, entry_id, entry_place, stream
 from perdure.session.info import ForkPoint, SessionInfo, StreamHeader, info_after, info_of
 from perdure.session.kinds import OPAQUE, CustomMessage
 from perdure.session.ledger import TurnFinished, TurnStarted
-from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
+from perdure.session.messages import (
+    MESSAGE,
+    MESSAGE_VERSION,
+    Message,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    decode_message,
+)
 from perdure.session.notes import ContentErased, LeafMoved, Queued
 from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamState, Write
 
@@ -41,6 +51,7 @@ Sees = Callable[[EntryId], bool]
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _TIMES = range(-(2**53), 2**53)  # whole numbers that every JSON reader keeps exact
 _VERSIONS = range(1, 2**31)
+_NOWHERE = StreamId("")
 
 _LANES: dict[str, Lane] = {kind: body.lane for kind, body in BODIES.items()}
 _LANES[MESSAGE] = "tree"
@@ -50,6 +61,9 @@ _WELL_FORMED = frozenset(
     + [(kind, body.lane, body.version) for kind, body in BODIES.items()]
 )
 """Kind, lane and version of nearly every entry, which then need no second look."""
+
+Read = Body | InvalidEntry | None
+"""What `read_bodies` makes of a body; None for one that nobody here can read."""
 
 _json = msgspec.json.Decoder(msgspec.Raw)
 _header = msgspec.json.Decoder(StreamHeader)
@@ -169,16 +183,33 @@ def is_current(lease: Lease, state: StreamState) -> bool:
     return lease.stream == state.header.id and lease.epoch == state.epoch > 0
 
 
-def admit(state: StreamState, write: Write, at: int, sees: Sees) -> Admission:
+def read_bodies(write: Write) -> list[Read]:
+    """The bodies of `write`, to be handed to `admit`: what takes time and needs no stream.
+
+    What is to be refused is refused there, in its turn.
+    """
+    read: list[Read] = []
+    for new in write.entries:
+        try:
+            read.append(_checked_body(new))
+        except InvalidEntry as refusal:
+            read.append(refusal)
+    return read
+
+
+def admit(
+    state: StreamState, write: Write, at: int, sees: Sees, read: Sequence[Read] | None = None
+) -> Admission:
     """`write` as entries of the stream that stands at `state`, in a commit made at `at`.
 
+    `read` is its `read_bodies`, where that was done before.
     Raises: LeaseLost, HeadConflict, LeafConflict, TurnOpen, InvalidEntry, InvalidParent; see
     ``SessionStore.commit``.
     """
     _check_expected(state, write)
     arrival = _Arrival(state, write, at, sees)
-    for new in write.entries:
-        arrival.take(new)
+    for new, body in zip(write.entries, read or read_bodies(write), strict=True):
+        arrival.take(new, body)
     return Admission(
         entries=tuple(arrival.entries),
         leaf=arrival.leaf,
@@ -230,46 +261,39 @@ class _Arrival:
         self._has_lease = write.lease is not None
         self._is_erasing = isinstance(write, ErasingWrite)
 
-    def take(self, new: NewEntry) -> None:
+    def take(self, new: NewEntry, body: Read) -> None:
         """Give `new` its place, and let it move the leaf or open or close a turn."""
         _check_header(new)
-        asked = self._placed(new)
-        body = _checked_body(asked)
-        if asked.lane == "tree":
-            if self._is_beside_a_turn():
-                asked = _as_queued(asked)
-            else:
-                self.leaf = asked.id
+        seq = self._first + len(self.entries)
+        at = self._at if new.at is None else new.at
+        parent = about = None
+        if new.lane == "tree":
+            parent = self.leaf if new.parent is LEAF else self._parent(new.parent)
         else:
-            self._apply(asked, body)
-        self.entries.append(asked)
+            about = self._about(new.about, seq)
+        if isinstance(body, InvalidEntry):
+            raise body
+        entry = Entry(
+            self._stream, seq, new.lane, parent, about, at, new.kind, new.v, new.body
+        )  # by place: by name it takes twice as long
+        id_ = entry.id
+        if new.lane == "side":
+            self._apply(entry, body)
+        elif self._is_beside_a_turn():
+            entry = _as_queued(entry)
+        else:
+            self.leaf = id_
+        self.entries.append(entry)
         self.bodies.append(body)
         if new.alias is not None:
-            self.aliases.append((new.alias, asked.id))
+            self.aliases.append((new.alias, id_))
 
     def _is_beside_a_turn(self) -> bool:
         return self.open_turn is not None and not self._has_lease
 
-    def _placed(self, new: NewEntry) -> Entry:
-        seq = self._first + len(self.entries)
-        is_tree = new.lane == "tree"
-        return Entry(
-            stream=self._stream,
-            seq=seq,
-            lane=new.lane,
-            parent_id=self._parent(new.parent) if is_tree else None,
-            about=None if is_tree else self._about(new.about, seq),
-            at=self._at if new.at is None else new.at,
-            kind=new.kind,
-            v=new.v,
-            body=new.body,
-        )
-
     def _parent(self, parent: ParentRef) -> EntryId | None:
-        if parent is LEAF:
-            return self.leaf
-        if parent is None:
-            return None
+        if parent is None or parent is LEAF:
+            return None if parent is None else self.leaf
         if isinstance(parent, Sibling):
             sibling = self._sibling(parent)
             if sibling.lane == "side" and not self._is_beside_a_turn():
@@ -375,14 +399,18 @@ def _is_text(text: object) -> bool:
         return False
 
 
-def _checked_body(entry: Entry) -> Body | None:
+def _checked_body(new: NewEntry) -> Body | None:
     """The body of an entry of a known kind and version; None for what nobody here can read.
 
     What reads a body as its kind's class reads all of it, so that only the others are read as
     JSON; it skips over text in unknown fields, which is why that is looked at on its own.
     """
-    if entry.kind == OPAQUE:
+    if new.kind == OPAQUE:
         return None
+    plain = _plain_message(new)
+    if plain is not None:
+        return plain
+    entry = Entry(_NOWHERE, 0, new.lane, None, None, 0, new.kind, new.v, new.body)
     try:
         body = body_of(entry)
     except UnsupportedVersion as error:
@@ -390,17 +418,35 @@ def _checked_body(entry: Entry) -> Body | None:
             raise InvalidEntry(str(error)) from error
         body = None
     except CorruptLog as error:
-        _check_json(entry.body)
+        _check_json(new.body)
         raise InvalidEntry(
-            _held_inline(entry) or f"its body is not that of a {entry.kind}"
+            _held_inline(entry) or f"its body is not that of a {new.kind}"
         ) from error
-    if body is None or isinstance(body, Unknown) or not entry.body.isascii():
-        _check_json(entry.body)
-    if isinstance(body, Message | CustomMessage) and _may_hold_media(entry.body):
+    if body is None or isinstance(body, Unknown) or not new.body.isascii():
+        _check_json(new.body)
+    if isinstance(body, Message | CustomMessage) and _may_hold_media(new.body):
         reason = inline_in(body.parts)
         if reason is not None:
             raise InvalidEntry(reason)
     return body
+
+
+def _plain_message(new: NewEntry) -> Message | None:
+    """The message in `new`, if it is one as most are; None if it has to be looked at closely."""
+    if new.kind != MESSAGE or new.v != MESSAGE_VERSION or not new.body.isascii():
+        return None
+    try:
+        message = decode_message(new.body)
+    except (ValueError, RecursionError):
+        return None
+    return message if all(map(_has_no_media, message.parts)) else None
+
+
+def _has_no_media(part: Part) -> bool:
+    kind = type(part)
+    if kind is ToolResultPart:
+        return not cast("ToolResultPart", part).media
+    return kind is TextPart or kind is ToolCallPart
 
 
 def _held_inline(entry: Entry) -> str | None:

@@ -85,6 +85,8 @@ class Watcher:
 
     def wake_all(self) -> None:
         """There was a commit. Called on any thread."""
+        if self._thread is None:  # nobody watches; whoever begins to is woken by the first look
+            return
         with self._lock:
             watches = list(self._watches)
         for changes in watches:

@@ -9,12 +9,12 @@ stream, so that a later one sees the earlier; the writer gives it a savepoint.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import apsw
 import msgspec
 
 from perdure.errors import Erased, IdempotencyMismatch, LeaseHeld, LeaseLost, SessionExists
+from perdure.session.clock import RandomSource
 from perdure.session.codec import encode
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
@@ -24,12 +24,14 @@ from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
 from perdure.stores.admission import (
     Admission,
+    Read,
     Shared,
     admit,
     advanced,
     check_origin,
     is_current,
     opened,
+    read_bodies,
 )
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import EMPTY, Commit, Committed, Lease, StreamState, Write
@@ -100,18 +102,44 @@ ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, content = excluded.conten
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Share(msgspec.Struct, frozen=True, gc=False):
+    """A write, and what can be made of it before its turn comes and the file is locked.
+
+    Shape: its bodies as read, and a salt and a digest for each.
+    """
+
+    write: Write
+    read: list[Read]
+    salts: list[bytes]
+    digests: list[bytes]
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
     """A commit with what was prepared before it waited for its turn.
 
-    `asked` is its fingerprint, `salts` holds one for every entry, `blobs` its contents packed.
+    `asked` is its fingerprint, `blobs` its contents packed.
     """
 
     namespace: str
     commit: Commit
     asked: bytes
-    salts: bytes
+    shares: list[Share]
     blobs: Sequence[Packed]
+
+
+def shares_of(commit: Commit, random: RandomSource) -> list[Share]:
+    """What can be made of the writes of `commit` before its turn."""
+    return [_share_of(write, random) for write in commit.writes]
+
+
+def _share_of(write: Write, random: RandomSource) -> Share:
+    count = len(write.entries)
+    if not count:
+        return Share(write, [], [], [])
+    grains = random(SALT_BYTES * count)
+    salts = [grains[at : at + SALT_BYTES] for at in range(0, len(grains), SALT_BYTES)]
+    digests = [body_digest(new.body, salt) for new, salt in zip(write.entries, salts, strict=True)]
+    return Share(write, read_bodies(write), salts, digests)
 
 
 # ---------------------------------------------------------------- commits
@@ -125,17 +153,13 @@ def append(tables: Tables, request: Request) -> Committed:
         if replayed is not None:
             return replayed
     first = next_position(tables) if key is not None else 0
-    appended: list[tuple[Entry, ...]] = []
-    begin = 0
-    for write in commit.writes:
-        appended.append(_append_to_one(tables, request, write, request.salts[begin:]))
-        begin += len(write.entries) * SALT_BYTES
+    appended = tuple([_append_to_one(tables, request, share) for share in request.shares])
     if request.blobs:
         keep_blobs(tables, namespace_number(tables, request.namespace), request.blobs)
     if key is not None:
         namespace = namespace_number(tables, request.namespace)
         tables.run(_KEEP_KEY, (namespace, key, request.asked, first, commit.at))
-    return Committed(tuple(appended))
+    return Committed(appended)
 
 
 def namespace_number(tables: Tables, name: str) -> int:
@@ -160,9 +184,8 @@ def _replayed(tables: Tables, key: str, request: Request) -> Committed | None:
     )
 
 
-def _append_to_one(
-    tables: Tables, request: Request, write: Write, salts: bytes
-) -> tuple[Entry, ...]:
+def _append_to_one(tables: Tables, request: Request, share: Share) -> tuple[Entry, ...]:
+    write = share.write
     if write.create is not None:
         if write.create.fork is not None:
             check_origin(standing(tables, request.namespace, write.create.fork.stream).state)
@@ -175,9 +198,9 @@ def _append_to_one(
     def sees(reference: EntryId) -> bool:
         return node_seen(tables, stream.no, head, reference) is not None
 
-    admission = admit(stream.state, write, request.commit.at, sees)
+    admission = admit(stream.state, write, request.commit.at, sees, share.read)
     if admission.entries:
-        grown = _extend(tables, stream, admission, request.commit.at, salts)
+        grown = _extend(tables, stream, admission, request.commit.at, share)
         tables.standing[request.namespace, write.stream] = grown
     return admission.entries
 
@@ -288,13 +311,14 @@ def _changing(info: SessionInfo) -> tuple[object, ...]:
 # ---------------------------------------------------------------- entries
 
 
-def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, salts: bytes) -> Stream:
+def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, share: Share) -> Stream:
     """Seal what was admitted, and write it; the stream as it then stands."""
     sealed: list[tuple[Entry, bytes, bytes]] = []
     lines: list[bytes] = []
-    for index, entry in enumerate(admission.entries):
-        salt = salts[index * SALT_BYTES : (index + 1) * SALT_BYTES]
-        digest = body_digest(entry.body, salt)
+    prepared = zip(share.write.entries, share.salts, share.digests, strict=True)
+    for entry, (new, salt, digest) in zip(admission.entries, prepared, strict=True):
+        if entry.body is not new.body:  # it is queued
+            digest = body_digest(entry.body, salt)  # noqa: PLW2901 - of what is stored
         lines.append(header_line(entry, digest))
         sealed.append((entry, salt, digest))
     chain = commit_hash(stream.state.hash, at, admission.epoch, lines)
@@ -329,7 +353,7 @@ def placed(
     )
     for alias, entry in admission.aliases:
         tables.run(_KEEP_ALIAS, (stream.no, alias, int(entry.rpartition("/")[2])))
-    if any(entry.kind in _TURN_ENDS for entry in entries):
+    if not _TURN_ENDS.isdisjoint([entry.kind for entry in entries]):
         tables.run("DELETE FROM partial WHERE stream = ?", (stream.no,))
     state = advanced(stream.state, admission, chain)
     return Stream(stream.no, state, leaf, growth.tip, stream.owner, stream.until)
@@ -341,7 +365,7 @@ class _Growth:
     def __init__(self, tables: Tables, stream: Stream, first: int) -> None:
         self.tip = stream.tip
         self._tables = tables
-        self._stream = stream
+        self._number = stream.no
         self._prefix = stream.state.header.id + "/"
         self._n = first
         self._nodes: dict[EntryId | None, Node] = {None: _ABOVE_ROOT}
@@ -350,25 +374,26 @@ class _Growth:
 
     def row(self, entry: Entry, salt: bytes | None, digest: bytes) -> tuple[object, ...]:
         """The row of the next entry."""
-        n, number, seq, name = self._n, self._stream.no, entry.seq, entry.kind
+        n, seq, name = self._n, entry.seq, entry.kind
         self._n = n + 1
         kind = self._tables.kind_numbers.get(name) or _kind_number(self._tables, name)
         run = ref = depth = messages = state = None
         if entry.lane == "side":
             ref = self._ref(entry.about)
         else:
-            parent = self._node(entry.parent_id)
+            parent_id = entry.parent_id
+            parent = self._nodes.get(parent_id) or self._node(parent_id)
             run = parent.run if parent.n == self.tip else seq
-            ref = parent.seq if parent.stream == number else self._ref(entry.parent_id)
+            ref = parent.seq if parent.stream == self._number else self._ref(parent_id)
             depth = parent.depth + 1
             messages = parent.messages + 1 if name == MESSAGE else parent.messages
             state = parent.state
             if name in _INHERITED:
                 state = _state_with(self._tables, state, name, n)
-            self._nodes[entry.id] = Node(n, number, seq, run, depth, messages, state)
+            self._nodes[entry.id] = Node(n, self._number, seq, run, depth, messages, state)
             self.tip = n
         return (
-            *(n, number, seq, kind, entry.v, entry.at, run, ref, depth, messages, state),
+            *(n, self._number, seq, kind, entry.v, entry.at, run, ref, depth, messages, state),
             *(salt, digest, entry.body),
         )
 
@@ -379,7 +404,7 @@ class _Growth:
     def _node(self, reference: EntryId | None) -> Node:
         node = self._nodes.get(reference)
         if node is None and reference is not None:
-            place = self._tables.place(self._stream.no, reference)
+            place = self._tables.place(self._number, reference)
             node = None if place is None else self._tables.node_of(*place)
         if node is None:
             raise apsw.CorruptError(f"the tree entry {reference} is gone")

@@ -44,7 +44,7 @@ CACHE_KIB = 4_096
 LOG_LIMIT_BYTES = 16 * 2**20
 BUSY_LIMIT_S = 30.0
 
-BUSY_WAIT_S = (0.00005, 0.0005)
+BUSY_WAIT_S = (0.00003, 0.0002)
 """Short beside a commit: whoever sleeps longer leaves the file to nobody (decision 11)."""
 
 _MAGIC = b"SQLite format 3\0"

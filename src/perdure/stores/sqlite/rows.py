@@ -142,8 +142,7 @@ class Node(NamedTuple):
     state: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(msgspec.Struct, frozen=True):
     """A row of ``stream`` as values. `tip` is the position of its own newest tree entry."""
 
     no: int

@@ -26,7 +26,7 @@ from perdure.session.info import SessionInfo
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
-from perdure.stores.chain import SALT_BYTES, fingerprint
+from perdure.stores.chain import fingerprint
 from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.quotas import Quota, Usage
@@ -61,6 +61,9 @@ from perdure.stores.upkeep import Vacuumed
 from perdure.stores.watching import Changes
 
 SCHEME = "sqlite:///"
+
+AT_ONCE_BYTES = 2**17
+"""Commits larger than this are prepared on a thread; it takes longer than asking one."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -118,18 +121,16 @@ class _Writing(_Handle):
 
     async def commit(self, commit: Commit) -> Committed:
         check_commit(commit)
-        blobs: list[Packed] = []
+        writes, blobs = commit.writes, list[Packed]()
         if commit.blobs:
             blobs = await asyncio.to_thread(_all_packed, commit.blobs)
-        count = sum(len(write.entries) for write in commit.writes)
-        request = appending.Request(
-            namespace=self.namespace,
-            commit=commit,
-            asked=b"" if commit.idempotency_key is None else fingerprint(commit),
-            salts=self._random(SALT_BYTES * count) if count else b"",
-            blobs=blobs,
-        )
-        is_composite = len(commit.writes) > 1 or any(write.create for write in commit.writes)
+        if sum([len(new.body) for write in writes for new in write.entries]) > AT_ONCE_BYTES:
+            shares = await asyncio.to_thread(appending.shares_of, commit, self._random)
+        else:
+            shares = appending.shares_of(commit, self._random)
+        asked = b"" if commit.idempotency_key is None else fingerprint(commit)
+        request = appending.Request(self.namespace, commit, asked, shares, blobs)
+        is_composite = len(writes) > 1 or any(write.create for write in writes)
         return await self._write(
             lambda tables: appending.append(tables, request), is_composite=is_composite
         )

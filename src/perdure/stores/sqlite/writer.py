@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
 
 import apsw
@@ -106,11 +106,11 @@ class Writer:
 
     def _gather(self, group: list[_Job], *, is_waiting: bool = False) -> None:
         """Add the jobs that wait now to `group`; if `is_waiting`, at least one but at the end."""
+        queue = self._queue
         while len(group) < MAX_GROUP and not self._is_ending:
-            try:
-                job = self._queue.get(block=is_waiting and not group)
-            except Empty:
+            if queue.empty() and (group or not is_waiting):
                 return
+            job = queue.get()
             if job is None:
                 self._is_ending = True
             elif not job.future.cancelled():
@@ -204,14 +204,19 @@ class Writer:
         return meaning
 
     def _deliver(self, group: Sequence[_Job], outcomes: Sequence[Outcome]) -> None:
+        if len(group) == 1:
+            self._wake(group[0].loop, [(group[0], outcomes[0])])
+            return
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Job, Outcome]]] = {}
         for job, outcome in zip(group, outcomes, strict=True):
             by_loop.setdefault(job.loop, []).append((job, outcome))
         for loop, delivered in by_loop.items():
-            try:
-                loop.call_soon_threadsafe(_hand_over, delivered)
-            except RuntimeError:  # the loop was closed: nobody waits any more
-                continue
+            self._wake(loop, delivered)
+
+    @staticmethod
+    def _wake(loop: asyncio.AbstractEventLoop, delivered: Sequence[tuple[_Job, Outcome]]) -> None:
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(_hand_over, delivered)
 
     def _after_commit(self, _db: Connection, _name: str, pages: int) -> int:
         if pages >= CHECKPOINT_PAGES:

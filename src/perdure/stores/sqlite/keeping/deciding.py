@@ -18,7 +18,6 @@ from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader, redacted
 from perdure.session.notes import KEPT_WHEN_ERASED
-from perdure.stores.chain import SALT_BYTES
 from perdure.stores.keeping import copies
 from perdure.stores.keeping.cascade import (
     KEPT_NOTES,
@@ -39,7 +38,7 @@ from perdure.stores.keeping.erasing import (
 )
 from perdure.stores.protocol import Commit
 from perdure.stores.sqlite import branches
-from perdure.stores.sqlite.appending import Request, append
+from perdure.stores.sqlite.appending import Request, append, shares_of
 from perdure.stores.sqlite.keeping.records import certificates_of, keep_new
 from perdure.stores.sqlite.rows import Stream, Tables
 from perdure.stores.sqlite.search import indexing
@@ -208,9 +207,8 @@ def marked(
     tables.forget_standing()
     writes = tuple(plan.taking.write(request) for plan in plans)
     commit = Commit(writes=writes, at=request.at)
-    salts = random(SALT_BYTES * len(writes))
     tables.run("UPDATE quota SET is_lifted = 1")
-    append(tables, Request(namespace, commit, b"", salts, ()))
+    append(tables, Request(namespace, commit, b"", shares_of(commit, random), ()))
     after = [_closed(tables, namespace, plan) for plan in plans]
     tables.run("UPDATE quota SET is_lifted = 0")
     tables.forget_standing()
