@@ -19,6 +19,8 @@ from pathlib import Path
 
 CLIENT = Path(__file__).resolve().parent.parent / "src" / "perdure" / "client"
 TARGET = CLIENT / "sync" / "handles.py"
+FLOWS_TARGET = CLIENT / "sync" / "flow_handles.py"
+"""Apart from the others: only who uses flows loads what they need."""
 
 HANDLES = {
     # class: (its module, the class itself and its bases, each as module and name)
@@ -37,6 +39,15 @@ HANDLES = {
     "Chat": ("agents.chat", (("agents.resting", "Resting"), ("agents.chat", "Chat"))),
     "Runtime": ("agents.runtime", (("agents.runtime", "Runtime"),)),
 }
+FLOW_HANDLES = {
+    "RoleFeed": ("flows.feeds", (("flows.feeds", "RoleFeed"),)),
+    "Flow": ("flows.flow", (("flows.flow", "Flow"),)),
+    "Flows": ("flows.flows", (("flows.flows", "Flows"),)),
+}
+ALL = {**HANDLES, **FLOW_HANDLES}
+MADE_BY_PROGRAMS = frozenset({"Runtime", "Flows"})
+"""Handles that programs make themselves, out of another; the rest come from one."""
+
 HIDDEN = frozenset({"backend", "outside", "bus", "aclose"})
 """Attributes and methods that only programs with async have a use for."""
 
@@ -79,6 +90,7 @@ class Text:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.used: set[str] = set()
         self.imports: set[tuple[str, str]] = {("perdure.client.sync.portal", "Handle")}
 
     def add(self, *lines: str) -> None:
@@ -88,7 +100,10 @@ class Text:
     def source(self, module: Module, node: ast.AST) -> str:
         """The source of `node`, whose names get imported."""
         for each in ast.walk(node):
-            if not isinstance(each, ast.Name) or each.id in HANDLES or hasattr(builtins, each.id):
+            if not isinstance(each, ast.Name) or hasattr(builtins, each.id):
+                continue
+            if each.id in ALL:
+                self.used.add(each.id)
                 continue
             name = "Iterator" if each.id == "AsyncIterator" else each.id
             self.imports.add((module.homes[each.id], name))
@@ -109,10 +124,11 @@ class Text:
         return "\n".join([HEAD, "from __future__ import annotations", "", *imports, *self.lines])
 
 
-def written() -> str:
-    """The generated file."""
+def written(target: Path = TARGET) -> str:
+    """The generated file `target`."""
     text = Text()
-    for name, (home, parts) in HANDLES.items():
+    own = HANDLES if target == TARGET else FLOW_HANDLES
+    for name, (home, parts) in own.items():
         text.imports.add((f"perdure.client.{home}", f"{name} as Async{name}"))
         text.add("", "", f"class {name}(Handle[Async{name}]):")
         text.add(f'    """`perdure.client.{home}.{name}` without async."""')
@@ -120,6 +136,7 @@ def written() -> str:
             module = Module(source)
             for function in module.functions(part):
                 write(text, module, name, function)
+    text.imports |= {("perdure.client.sync.handles", name) for name in text.used if name not in own}
     return formatted(text.whole())
 
 
@@ -133,7 +150,10 @@ def write(text: Text, module: Module, owner: str, node: Function) -> None:
         text.add(*CONTEXT.splitlines())
     elif node.name == "__aiter__":
         text.imports |= {("perdure.events.types", "AnyEvent"), ("collections.abc", "Iterator")}
-        text.add(*ITERATOR.splitlines())
+        item = "AnyEvent"
+        if isinstance(node.returns, ast.Subscript):
+            item = text.source(module, node.returns.slice)
+        text.add(*ITERATOR.replace("AnyEvent", item).splitlines())
     elif node.name == "__await__":
         text.imports.add(("perdure.client.agents.turn", "Reply"))
         text.add(*RESULT.splitlines())
@@ -144,7 +164,7 @@ def write(text: Text, module: Module, owner: str, node: Function) -> None:
 def write_constructor(text: Text, module: Module, owner: str, node: Function) -> None:
     """Write a constructor for a handle that programs make themselves, out of another handle."""
     arguments = node.args.args[1:]
-    if not arguments or owner in ("Watch", "Turn", "Store", "Session", "Chat"):
+    if owner not in MADE_BY_PROGRAMS:
         return
     first, *others = arguments
     given = [f"{first.arg}.asynchronous", *(f"{arg.arg}={arg.arg}" for arg in others)]
@@ -209,7 +229,7 @@ def write_method(text: Text, module: Module, node: Function) -> None:
 def returning(annotation: ast.expr, value: str) -> Iterator[str]:
     """The lines that give `value` back, behind a handle if it is one."""
     names = [each.id for each in ast.walk(annotation) if isinstance(each, ast.Name)]
-    found = next((name for name in names if name in HANDLES), None)
+    found = next((name for name in names if name in ALL), None)
     if found is None:
         yield f"        return {value}"
     elif isinstance(annotation, ast.BinOp):
@@ -276,15 +296,16 @@ RESULT = '''
 
 
 def main(arguments: list[str]) -> int:
-    """Write the file, or with ``--check`` say whether it is what would be written."""
-    text = written()
-    if "--check" not in arguments:
-        TARGET.write_text(text, encoding="utf-8")
-        return 0
-    if TARGET.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{TARGET.name} is out of date: run python scripts/make_blocking.py")
-    return 1
+    """Write the files, or with ``--check`` say whether they are what would be written."""
+    is_right = True
+    for target in (TARGET, FLOWS_TARGET):
+        text = written(target)
+        if "--check" not in arguments:
+            target.write_text(text, encoding="utf-8")
+        elif target.read_text(encoding="utf-8") != text:
+            print(f"{target.name} is out of date: run python scripts/make_blocking.py")
+            is_right = False
+    return 0 if is_right else 1
 
 
 if __name__ == "__main__":

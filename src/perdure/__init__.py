@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from perdure.client.agents.turn import Turn as Turn
     from perdure.client.agents.workspace import Selection as Selection
     from perdure.client.agents.workspace import Workspace as Workspace
+    from perdure.client.flows.feeds import RoleFeed as RoleFeed
     from perdure.client.flows.flow import Flow as Flow
     from perdure.client.flows.flows import Flows as Flows
     from perdure.client.open import open as open
@@ -125,12 +126,14 @@ if TYPE_CHECKING:
     from perdure.session.codec import body_of as body_of
     from perdure.session.entries import LEAF as LEAF
     from perdure.session.entries import Entry as Entry
+    from perdure.session.flows.feed import FeedItem as FeedItem
     from perdure.session.flows.graph import FlowEdge as FlowEdge
     from perdure.session.flows.graph import FlowNode as FlowNode
     from perdure.session.flows.graph import Graph as Graph
     from perdure.session.flows.run import FeedbackContext as FeedbackContext
     from perdure.session.flows.run import FlowRun as FlowRun
     from perdure.session.flows.run import FlowState as FlowState
+    from perdure.session.flows.run import RoleConfiguration as RoleConfiguration
     from perdure.session.info import SessionInfo as SessionInfo
     from perdure.session.kinds import BranchSummary as BranchSummary
     from perdure.session.kinds import Compaction as Compaction
@@ -190,6 +193,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "Budget",
         "Limits",
     ),
+    "perdure.client.flows.feeds": ("RoleFeed",),
     "perdure.client.flows.flow": ("Flow",),
     "perdure.client.flows.flows": ("Flows",),
     "perdure.client.open": ("open",),
@@ -295,6 +299,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "LEAF",
         "Entry",
     ),
+    "perdure.session.flows.feed": ("FeedItem",),
     "perdure.session.flows.graph": (
         "FlowEdge",
         "FlowNode",
@@ -304,6 +309,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "FeedbackContext",
         "FlowRun",
         "FlowState",
+        "RoleConfiguration",
     ),
     "perdure.session.info": ("SessionInfo",),
     "perdure.session.kinds": (

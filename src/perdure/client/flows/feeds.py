@@ -6,16 +6,20 @@ logs are: whoever connects again gives the point they had, whoever comes late gi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
 
 import msgspec
 
-from perdure.errors import SessionNotFound
+from perdure.errors import SessionNotFound, WrongArgument
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
-from perdure.session.flows.feed import FeedItem, FeedPoint, changes, merged
+from perdure.session.flows.feed import FeedItem, FeedPoint, begins_turn, changes, feed_after, merged
+from perdure.session.flows.kinds import FlowCompleted
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import LogReading
+from perdure.session.ledger import TurnStarted
+from perdure.stores.protocol import LogReading, SessionStore
 
 
 class Feeds:
@@ -26,14 +30,18 @@ class Feeds:
         self._flow = flow
 
     async def read(
-        self, role: str, after: FeedPoint | None = None
+        self, role: str, after: FeedPoint | None = None, limit: int | None = None
     ) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
         """The items of `role` that came or changed since `after` (None: all), and the new point.
 
-        Shape: an item replaces the one of the same id that was read before.
+        With `limit` so many, or one more where it came with them: the rest is read from the new
+        point on. Shape: an item replaces the one of the same id that was read before.
         """
         point = FeedPoint(role) if after is None else after
-        return changes(point, (said for _, said in await self._log_of(role, point)))
+        log = (said for _, said in await self._log_of(role, point))
+        if limit is None:
+            return changes(point, log)
+        return _some_changes(point, log, StreamId(f"{self._flow}__{role}"), limit)
 
     async def page(
         self, role: str, *, after: str | None = None, limit: int | None = None
@@ -68,6 +76,98 @@ class Feeds:
         except SessionNotFound:
             return []  # the role has not begun
         return [(entry, body_of(entry)) for entry in entries if not entry.is_erased]
+
+
+class RoleFeed:
+    """The feed of one role of a flow, read on from where it was read. Made by `Flow.feed`.
+
+    ``await feed.read()`` gives what came or changed since; ``async for item in feed`` gives that
+    and goes on with what follows, until the flow is completed. An item with the id of an earlier
+    one takes its place: more was said, or its outcome is there.
+    """
+
+    def __init__(
+        self, store: SessionStore, flow: StreamId, role: str, after: str | None = None
+    ) -> None:
+        self._store = store
+        self._flow = flow
+        self._role = role
+        self._feeds = Feeds(store, flow)
+        self._point = FeedPoint(role) if after is None else _point_of(role, after)
+
+    @property
+    def cursor(self) -> str:
+        """How far it was read: given to `Flow.feed`, in any process, it goes on from there."""
+        return encoded(self._point)
+
+    async def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
+        """The items that came or changed since the last read; with `limit` a page of them.
+
+        Shape: () when there are none.
+        Raises: WrongArgument when `limit` is less than 1.
+        """
+        if limit is not None and limit < 1:
+            raise WrongArgument(f"limit is at least 1, not {limit}")
+        items: tuple[FeedItem, ...] = ()
+        while not items:
+            before = self._point
+            self._point, items = await self._feeds.read(self._role, self._point, limit)
+            if self._point == before:
+                break
+        return items
+
+    async def __aiter__(self) -> AsyncIterator[FeedItem]:
+        changes = self._store.changes()
+        changed = asyncio.ensure_future(_next(changes))
+        try:
+            while True:
+                is_over = bool(await self._store.notes(self._flow, (FlowCompleted.kind,)))
+                for item in await self.read():
+                    yield item
+                if is_over:
+                    return
+                await asyncio.wait((changed,))
+                changed.result()
+                changed = asyncio.ensure_future(_next(changes))
+        finally:
+            changed.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await changed
+
+
+async def _next(changes: AsyncIterator[None]) -> None:
+    await anext(changes)
+
+
+def _point_of(role: str, cursor: str) -> FeedPoint:
+    """The point that `cursor` is. Raises: WrongArgument when it is none of `role`."""
+    try:
+        point = decoded(cursor)
+    except (ValueError, msgspec.DecodeError) as error:
+        raise WrongArgument(
+            f"{cursor!r} is no cursor of a feed; give one that a feed had"
+        ) from error
+    if point.role != role:
+        raise WrongArgument(f"the cursor is of the feed of {point.role}, not of {role}")
+    return point
+
+
+def _some_changes(
+    point: FeedPoint, log: Iterable[tuple[Entry, object]], session: StreamId, limit: int
+) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
+    """As `changes`, up to the entry with which there are `limit` items."""
+    changed: dict[str, FeedItem] = {}
+    is_turn_due = False
+    for entry, body in log:
+        # A turn and the claim it begins with stand together: their order shows only there.
+        if len(changed) >= limit and not is_turn_due:
+            break
+        point, items = feed_after(point, entry, body)
+        changed.update((item.id, item) for item in items)
+        is_turn_due = begins_turn(body, session) or (
+            is_turn_due and not isinstance(body, TurnStarted)
+        )
+    return point, tuple(changed.values())
 
 
 def encoded(point: FeedPoint) -> str:

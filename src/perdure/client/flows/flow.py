@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from perdure.client.flows.feeds import RoleFeed
 from perdure.client.flows.place import shelf_of
 from perdure.client.inbox.granting import change_consent
 from perdure.client.session import Session
@@ -172,6 +173,14 @@ class Flow:
             names = ", ".join(known) or "none"
             raise FlowRefusal(self.id, f"role {role!r} has no session yet; there are: {names}")
         return await self._store.open(known[role])
+
+    def feed(self, role: str, after: str | None = None) -> RoleFeed:
+        """What a role instance thought, said, did and handed over, as items for a person.
+
+        From the beginning, or after the `RoleFeed.cursor` that an earlier feed of it had.
+        Raises: WrongArgument for a cursor that is none of this role's.
+        """
+        return RoleFeed(self._store.backend, self.id, role, after)
 
     def watch(self, after: int = -1) -> Watch:
         """The flow's own events after seq `after` (default: all), and then those that follow.

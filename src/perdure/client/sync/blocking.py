@@ -4,12 +4,15 @@
         session = store.create(title="Trip")
 
 A store has an event loop on a thread of its own; every handle that comes from it uses that loop,
-and any number of threads may use the handles. ``await turn`` is ``turn.result()`` here.
+and any number of threads may use the handles. ``await turn`` is ``turn.result()`` here. Flows are
+those of ``Flows(runtime)``.
 """
 
 from __future__ import annotations
 
+import importlib
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.open import Durability, opened
@@ -21,7 +24,30 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.declared.arguments import takes_declared
 from perdure.stores.key import StoreKey
 
-__all__ = ["Chat", "Runtime", "Session", "Store", "Turn", "Watch", "open"]
+if TYPE_CHECKING:
+    from perdure.client.sync.flow_handles import Flow, Flows, RoleFeed
+
+__all__ = [
+    "Chat",
+    "Flow",
+    "Flows",
+    "RoleFeed",
+    "Runtime",
+    "Session",
+    "Store",
+    "Turn",
+    "Watch",
+    "open",
+]
+
+_OF_FLOWS = frozenset({"Flow", "Flows", "RoleFeed"})
+"""Loaded when they are first used: a program without flows does not load what they need."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _OF_FLOWS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("perdure.client.sync.flow_handles"), name)
 
 
 class Store(handles.Store):

@@ -122,7 +122,7 @@ def merged(
         if flow[i][0].at == session[j][0].at:
             is_flow_first = is_beginning and not is_turn_due
         if is_flow_first:
-            is_turn_due = _begins_turn(flow[i][1], session[j][0].stream)
+            is_turn_due = begins_turn(flow[i][1], session[j][0].stream)
             yield flow[i]
             i += 1
         else:
@@ -133,7 +133,7 @@ def merged(
     yield from session[j:]
 
 
-def _begins_turn(body: object, session: StreamId) -> bool:
+def begins_turn(body: object, session: StreamId) -> bool:
     """Whether `body` is what the next turn of `session` begins with."""
     if isinstance(body, kinds.NodeClaimed | kinds.ImprovementClaimed):
         return body.session == session

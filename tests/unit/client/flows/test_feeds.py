@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from perdure.client.flows.feeds import Feeds, decoded, encoded
+from perdure.client.flows.feeds import Feeds, RoleFeed, decoded, encoded
 from perdure.engine.flows.runner import FlowRunner
+from perdure.errors import WrongArgument
+from perdure.session.codec import new_side
 from perdure.session.flows.feed import FeedItem, FeedPoint
+from perdure.session.flows.kinds import FlowCompleted
 from perdure.stores.in_memory import MemoryStore
-from perdure.stores.protocol import Commit, Committed
+from perdure.stores.protocol import Commit, Committed, Write
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.flow_log import FLOW, graph
 from tests.fakes.scripted_roles import ScriptedRoles, begun, hand, signal
@@ -98,3 +102,45 @@ def test_a_point_is_kept_as_text() -> None:
     assert decoded(encoded(point)) == point
     with pytest.raises(ValueError, match="JSON"):
         decoded("x")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+async def test_pages_of_any_size_give_the_feed_to_whoever_comes_late(
+    tmp_path: Path, limit: int
+) -> None:
+    store = await ran(tmp_path)
+    whole = await RoleFeed(store, FLOW, "owner").read()
+    read: dict[str, FeedItem] = {}
+    cursor: str | None = None
+    pages = 0
+    while page := await (feed := RoleFeed(store, FLOW, "owner", cursor)).read(limit):
+        read.update((item.id, item) for item in page)  # each page in a process of its own
+        cursor, pages = feed.cursor, pages + 1
+    assert tuple(read.values()) == whole
+    assert pages > 1 or limit == 100
+    assert await RoleFeed(store, FLOW, "owner", cursor).read() == ()
+
+
+async def test_a_feed_is_followed_until_its_flow_is_completed(tmp_path: Path) -> None:
+    store = await ran(tmp_path)
+    flow = FLOW
+    followed = asyncio.create_task(collected(RoleFeed(store, flow, "owner")))
+    await asyncio.sleep(0)
+    write = Write(stream=flow, entries=(new_side(FlowCompleted()),))
+    await store.commit(Commit(writes=(write,), at=2_000_000_000_000))
+    items = await asyncio.wait_for(followed, 5)
+    assert tuple(items) == await RoleFeed(store, flow, "owner").read()
+
+
+async def collected(feed: RoleFeed) -> list[FeedItem]:
+    return [item async for item in feed]
+
+
+async def test_what_is_no_cursor_of_that_role_is_refused(tmp_path: Path) -> None:
+    store = await ran(tmp_path)
+    build = RoleFeed(store, FLOW, "build").cursor
+    for cursor, told in ((build, "of the feed of build"), ("owner_3", "is no cursor")):
+        with pytest.raises(WrongArgument, match=told):
+            RoleFeed(store, FLOW, "owner", cursor)
+    with pytest.raises(WrongArgument, match="at least 1"):
+        await RoleFeed(store, FLOW, "owner").read(0)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from scripts.make_blocking import TARGET, written
+from pathlib import Path
+
+import pytest
+
+from scripts.make_blocking import FLOWS_TARGET, TARGET, written
 
 
-def test_the_handles_are_up_to_date() -> None:
-    assert TARGET.read_text(encoding="utf-8") == written(), "run python scripts/make_blocking.py"
+@pytest.mark.parametrize("target", [TARGET, FLOWS_TARGET], ids=lambda target: target.stem)
+def test_the_handles_are_up_to_date(target: Path) -> None:
+    assert target.read_text(encoding="utf-8") == written(target), "run scripts/make_blocking.py"
