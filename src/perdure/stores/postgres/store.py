@@ -34,7 +34,7 @@ from perdure.stores.postgres.database import CONNECTIONS, Database, Durability, 
 from perdure.stores.postgres.keeping import erasing, quotas, retaining
 from perdure.stores.postgres.rows import is_text
 from perdure.stores.postgres.search import indexing, querying
-from perdure.stores.postgres.upkeep import measuring, sealing
+from perdure.stores.postgres.upkeep import collecting, measuring, sealing
 from perdure.stores.postgres.watching import Watcher
 from perdure.stores.protocol import (
     EMPTY,
@@ -48,6 +48,7 @@ from perdure.stores.protocol import (
     StreamState,
     Verification,
 )
+from perdure.stores.upkeep import Vacuumed
 from perdure.stores.watching import Changes
 
 
@@ -251,7 +252,7 @@ class _Erasing(_Handle):
 
 
 class _Retaining(_Handle):
-    """`Retaining` and `Limiting`: each call is one transaction."""
+    """`Retaining` and `Limiting`: each call is one transaction; `Vacuuming` in several."""
 
     async def retention(self) -> Retention:
         return await retaining.policy(self._db)
@@ -273,6 +274,11 @@ class _Retaining(_Handle):
 
     async def give_back(self) -> int:
         return await retaining.give_back(self._db)
+
+    async def vacuum(self) -> Vacuumed:
+        blobs, blob_bytes = await collecting.remove_unreferenced(self._db)
+        keys = await retaining.forget_old_keys(self._db, self._now())
+        return Vacuumed(blobs, blob_bytes, await self.give_back(), keys)
 
     async def quota(self) -> tuple[Quota, Usage]:
         return await quotas.quota(self._db)

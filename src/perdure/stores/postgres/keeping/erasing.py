@@ -130,7 +130,7 @@ WITH shares AS (
 """
 
 # Whoever appends with contents waits for the end of this, and brings its own along.
-_LOCK_CONTENTS: LiteralString = "LOCK TABLE perdure.blob IN SHARE ROW EXCLUSIVE MODE"
+LOCK_CONTENTS: LiteralString = "LOCK TABLE perdure.blob IN SHARE ROW EXCLUSIVE MODE"
 
 _REMOVE_CONTENTS: LiteralString = """
 WITH texts AS (
@@ -438,5 +438,5 @@ async def without_contents(db: Connected, namespace: str, names: set[str]) -> tu
         return 0, 0
     ns = namespace
     values = (ns, ns, ns, ns, Texts(sorted(names)))
-    _, (row,) = await asked(db, ns, [Question(_LOCK_CONTENTS), Question(_REMOVE_CONTENTS, values)])
+    _, (row,) = await asked(db, ns, [Question(LOCK_CONTENTS), Question(_REMOVE_CONTENTS, values)])
     return row[0], row[1]

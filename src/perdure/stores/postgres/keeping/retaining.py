@@ -15,7 +15,7 @@ from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.session.notes import Answer
 from perdure.session.notes import Question as Asked
-from perdure.stores.keeping.retention import Hold, Holding, Retention
+from perdure.stores.keeping.retention import KEY_WINDOW_MS, Hold, Holding, Retention
 from perdure.stores.postgres.appending import LOCK
 from perdure.stores.postgres.database import Connected, Database, Question, asked
 from perdure.stores.postgres.keeping.erasing import (
@@ -35,6 +35,8 @@ ON CONFLICT (namespace) DO UPDATE SET policy = excluded.policy
 """
 
 _NOW: LiteralString = "coalesce(%s::bigint, perdure.now_ms())"
+
+_AT: LiteralString = f"SELECT {_NOW}"
 
 _HOLDING: LiteralString = f"""
 SELECT s.id, b.header, s.updated_at, s.head + 1, s.open_turn IS NOT NULL,
@@ -177,6 +179,12 @@ async def forget_keys(db: Database, before: int) -> int:
     """What ``Retaining.forget_keys`` promises."""
     (rows,) = await db.ask(Question(_FORGET_KEYS, (db.namespace, before)))
     return int(rows[0][0])
+
+
+async def forget_old_keys(db: Database, now: int | None) -> int:
+    """Forget the keys that are older than `KEY_WINDOW_MS`; `now` None is the server's."""
+    (rows,) = await db.ask(Question(_AT, (now,)))
+    return await forget_keys(db, rows[0][0] - KEY_WINDOW_MS)
 
 
 async def give_back(db: Database) -> int:
