@@ -52,7 +52,8 @@ def conversations(workflow: Workflow) -> dict[str, str]:
         if before[id] is None:
             number = numbers[node.agent_ref] = numbers.get(node.agent_ref, 0) + 1
             names[id] = node.agent_ref if number == 1 else f"{node.agent_ref}_{number}"
-    return {id: names[_first(before, id)] for id in agents}
+    # In a circle nobody begins; whoever draws one is told of it.
+    return {id: names.get(_first(before, id), node.agent_ref) for id, node in agents.items()}
 
 
 def _continued(workflow: Workflow, agents: Mapping[str, AgentNode], node: AgentNode) -> str | None:

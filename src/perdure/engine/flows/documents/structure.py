@@ -79,14 +79,18 @@ def _edges(located: Located) -> Iterator[Fault]:
 def _agents(located: Located, known: Collection[str]) -> Iterator[Fault]:
     workflow, lines = located.workflow, located.lines
     own = {str(agent.get("id", "")) for agent in workflow.agents}
+    told: set[str] = set()
     for node in workflow.nodes:
-        if isinstance(node, AgentNode) and node.agent_ref not in own | set(known):
-            there = ", ".join(sorted(own | set(known))) or "none"
-            what = (
-                f"there is no agent {node.agent_ref!r}: define it under `agents`, or in a file "
-                f"{node.agent_ref}.agent.yaml (there are: {there})"
-            )
-            yield lines.nodes.get(node.id), what
+        if not isinstance(node, AgentNode) or node.agent_ref in own | set(known) | told:
+            continue
+        told.add(node.agent_ref)
+        there = ", ".join(sorted(own | set(known))) or "none"
+        what = (
+            f"there is no agent {node.agent_ref!r}: define it under `agents` or in a file "
+            f"{node.agent_ref}.agent.yaml, or run the workflow with `-m MODEL`, and one is made "
+            f"(there are: {there})"
+        )
+        yield lines.nodes.get(node.id), what
 
 
 class _Templates:

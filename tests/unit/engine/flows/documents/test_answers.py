@@ -1,0 +1,47 @@
+"""Answers are files of the record folder, whole or not there, and never outside of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.engine.flows.documents.answers import kept_answer
+from perdure.stores.chain import blob_hash
+
+
+def test_an_answer_is_kept_as_a_file_and_as_content(tmp_path: Path) -> None:
+    kept = kept_answer(tmp_path, "outputs/a.md", "Grüße")
+    assert kept is not None
+    assert kept.content == "Grüße".encode()
+    assert kept.artifact.digest == blob_hash(kept.content)
+    assert (tmp_path / "outputs" / "a.md").read_bytes() == kept.content
+    kept_answer(tmp_path, "outputs/a.md", "new")
+    assert [file.name for file in (tmp_path / "outputs").iterdir()] == ["a.md"]
+    assert (tmp_path / "outputs" / "a.md").read_text() == "new"
+
+
+def test_an_answer_without_text_is_none(tmp_path: Path) -> None:
+    assert kept_answer(tmp_path, "outputs/a.md", " \n") is None
+
+
+def test_a_draft_of_a_process_that_died_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs" / ".a.md.new").write_text("half")
+    assert kept_answer(tmp_path, "outputs/a.md", "whole") is not None
+    assert [file.name for file in (tmp_path / "outputs").iterdir()] == ["a.md"]
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    record, outside = tmp_path / "record", tmp_path / "outside"
+    record.mkdir()
+    outside.mkdir()
+    (record / "outputs").symlink_to(outside)
+    kept = kept_answer(record, "outputs/a.md", "x")
+    assert kept is not None
+    assert "cannot be written" in (kept.artifact.problem or "")
+    assert list(outside.iterdir()) == []
+
+
+def test_a_record_that_is_gone_is_a_problem_and_no_crash(tmp_path: Path) -> None:
+    kept = kept_answer(tmp_path / "gone", "outputs/a.md", "x")
+    assert kept is not None
+    assert kept.artifact.problem is not None
