@@ -137,6 +137,8 @@ def leading(
     messages: Sequence[ContextMessage], pinned: Sequence[Entry], *, has_summary: bool
 ) -> int:
     """How many messages stand before the conversation: the summary, and what is pinned of it."""
+    if not pinned:
+        return int(has_summary)
     ids = {entry.id for entry in pinned}
     last = max((n for n, each in enumerate(messages) if ids & {*each.entry_ids}), default=-1)
     return max(int(has_summary), last + 1)
@@ -163,7 +165,7 @@ def trimmed(
     if start == pinned and reported <= budget_tokens:
         return Trim(messages, 0, reported)
     out = range(pinned, start)
-    spared = [n for n in out if not pins.isdisjoint(messages[n].entry_ids)]
+    spared = [n for n in out if not pins.isdisjoint(messages[n].entry_ids)] if pins else []
     kept = (*messages[:pinned], *(messages[n] for n in spared), *messages[start:])
     left = sum(sizes[:pinned]) + sum(sizes[n] for n in spared) + sum(sizes[start:])
     dropped = sum(len(messages[n].entry_ids) for n in out)

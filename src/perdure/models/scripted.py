@@ -109,8 +109,8 @@ class ScriptedModel:
                 return echo(request)
             known = ", ".join(sorted({ECHO, *self._scenarios}))
             raise ModelRefused(request.model, f"there is no such scenario; there are: {known}")
-        window, used = scenario.context_window, estimated_tokens(request)
-        if window is not None and used > window:
+        window = scenario.context_window
+        if window is not None and (used := estimated_tokens(request)) > window:
             reason = f"{used} tokens do not fit a window of {window}"
             raise ContextOverflow(request.model, reason, used, window)
         reply = reply_to(scenario, situation_of(request))
@@ -185,7 +185,7 @@ def estimated_tokens(request: ModelRequest) -> int:
 def _bytes_of(message: Message) -> int:
     total = 0
     for part in message.parts:
-        if isinstance(part, TextPart | ThinkingPart):
+        if isinstance(part, (TextPart, ThinkingPart)):
             total += len(part.text.encode())
         elif isinstance(part, ToolCallPart):
             total += len(part.name) + len(msgspec.json.encode(part.args))

@@ -88,17 +88,30 @@ class Running:
             standing = self._known.standing
             while True:
                 # Where it stood after the last turn is right unless somebody else has appended.
-                at = standing or await self._standing(leadership)
+                at = standing or await self._standing()
                 so_far = await self._known.so_far(at.head)
                 conversation = await self._known.branch.now()
-                begin = self._begin(at, so_far, conversation, message, contents)
+                now = self.environment.clock.now_ms()
+                parked = {**so_far.parked, **self.environment.cooldowns.open_at(now)}
+                begin = Begin(
+                    message,
+                    at.turns + 1,
+                    at.leaf,
+                    self._tokens_before(so_far, conversation),
+                    so_far.spent,
+                    so_far.limit_microcents,
+                    {name: until for name, until in parked.items() if until > now},
+                    tuple(sorted(so_far.granted)),
+                    contents,
+                    is_reopening=at.has_ended,
+                )
                 runner = self._runner(leadership, conversation, signals)
                 try:
                     state = await runner.begin(TurnState(self._stream, at.head), begin)
                 except HeadConflict:
                     standing = None
                     continue
-                signals.begins_after(at.head)
+                signals.begins_after(at.head + at.has_ended)
                 self._known.left = await runner.run(state, begin)
                 return self._known.left
 
@@ -223,30 +236,10 @@ class Running:
             raise TurnFailed(overrun_text(config.model, spent, overrun), "budget_exceeded")
         return (await self._append(leadership.lease, new_side(called)))[0], spent
 
-    async def _standing(self, leadership: Leadership) -> Standing:
-        state = await self._ready(leadership)
-        return Standing(state.head, state.leaf, state.info.turns)
-
-    def _begin(
-        self,
-        at: Standing,
-        so_far: TurnState,
-        conversation: Conversation,
-        message: Message,
-        contents: tuple[bytes, ...],
-    ) -> Begin:
-        now = self.environment.clock.now_ms()
-        parked = {name: until for name, until in so_far.parked.items() if until > now}
-        return Begin(
-            message,
-            at.turns + 1,
-            at.leaf,
-            self._tokens_before(so_far, conversation),
-            so_far.spent,
-            so_far.limit_microcents,
-            {**parked, **self.environment.cooldowns.open_at(now)},
-            tuple(sorted(so_far.granted)),
-            contents,
+    async def _standing(self) -> Standing:
+        state = await self._idle()
+        return Standing(
+            state.head, state.leaf, state.info.turns, has_ended=state.info.status != "active"
         )
 
     def _tokens_before(self, so_far: TurnState, conversation: Conversation) -> int:
@@ -265,14 +258,18 @@ class Running:
         return prompt.tokens + math.ceil(self._settings.size * scale)
 
     async def _ready(self, leadership: Leadership) -> StreamState:
-        """The session's state, open for a turn; one that had ended is opened again."""
-        state = await self.environment.store.state(self._stream)
-        if state.open_turn is not None:
-            raise TurnOpen(self._stream, state.open_turn)
+        """The session's state, open for a summary; one that had ended is opened again."""
+        state = await self._idle()
         if state.info.status == "active":
             return state
         await self._append(leadership.lease, new_side(SessionReopened()))
         return await self.environment.store.state(self._stream)
+
+    async def _idle(self) -> StreamState:
+        state = await self.environment.store.state(self._stream)
+        if state.open_turn is not None:
+            raise TurnOpen(self._stream, state.open_turn)
+        return state
 
     def _runner(
         self, leadership: Leadership, conversation: Conversation, signals: Signals
@@ -290,36 +287,7 @@ class Running:
         )
 
     def _config(self, state: BranchState) -> TurnConfig:
-        agent = self.agent
-        model = _model(state, agent.model)
-        facts = {
-            spec.name: ToolFacts(spec.effect, spec.on_unknown)
-            for spec in self.environment.tools.tools
-        }
-        return TurnConfig(
-            agent=agent.id,
-            model=model,
-            tools=facts,
-            limits=self._terms.limits,
-            retry=agent.own_retry,
-            compaction=agent.compaction,
-            on_interrupt=agent.on_interrupt,
-            queue_mode=agent.queue_mode,
-            window_tokens=self._window_tokens(model),
-            fallbacks=tuple(
-                Link(link.model, link.retry, self._window_tokens(link.model))
-                for link in agent.chain[1:]
-                if link.model != model
-            ),
-            restart_on_cut=agent.restart_on_cut,
-            budget=self._terms.budget,
-            max_output_tokens=agent.max_output_tokens,
-            cost=self._terms.cost,
-            judge=self._terms.judge,
-        )
-
-    def _window_tokens(self, model: str) -> int | None:
-        return self.environment.models.info(model).context_window
+        return _config(self.agent, self.environment, self._terms, _model(state, self.agent.model))
 
     async def _window(self, state: StreamState) -> ContextWindow:
         return await pinned_window(self.environment.store, self._stream, state.leaf)
@@ -365,6 +333,35 @@ def _settings(agent: Agent, environment: Environment, system: str | None) -> Req
         size=unscaled_around(system, declared),
         max_output_tokens=agent.max_output_tokens,
         temperature=agent.temperature,
+    )
+
+
+def _config(agent: Agent, environment: Environment, terms: Terms, model: str) -> TurnConfig:
+    def window_tokens(model: str) -> int | None:
+        return environment.models.info(model).context_window
+
+    return TurnConfig(
+        agent=agent.id,
+        model=model,
+        tools={
+            spec.name: ToolFacts(spec.effect, spec.on_unknown) for spec in environment.tools.tools
+        },
+        limits=terms.limits,
+        retry=agent.own_retry,
+        compaction=agent.compaction,
+        on_interrupt=agent.on_interrupt,
+        queue_mode=agent.queue_mode,
+        window_tokens=window_tokens(model),
+        fallbacks=tuple(
+            Link(link.model, link.retry, window_tokens(link.model))
+            for link in agent.chain[1:]
+            if link.model != model
+        ),
+        restart_on_cut=agent.restart_on_cut,
+        budget=terms.budget,
+        max_output_tokens=agent.max_output_tokens,
+        cost=terms.cost,
+        judge=terms.judge,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Sequence
 
 import msgspec
@@ -88,7 +89,7 @@ def _trimmed(
     scale: float,
 ) -> Prompt:
     messages = (*conversation.settled.paired, *conversation.tail.messages)
-    estimates = [scaled((size,), scale) for size in sizes]
+    estimates = [math.ceil(size * scale) for size in sizes]
     first = leading(messages, conversation.pinned, has_summary=conversation.has_summary)
     trim = trimmed(messages, estimates, tokens, budget_tokens, pinned=first, pins=conversation.pins)
     kept: tuple[ContextMessage, ...] = alternating(trim.messages)

@@ -15,7 +15,7 @@ class Begin(msgspec.Struct, frozen=True):
     """The user says something. `number` is the turn's, `base` the leaf it begins at.
 
     `spent`, `granted_microcents`, `parked` and `grants` are carried over from the log so far.
-    `contents` are what its media name.
+    `contents` are what its media name. `is_reopening`: the session had ended.
     Units: `context_tokens` estimates the context before `message`.
     """
 
@@ -28,6 +28,7 @@ class Begin(msgspec.Struct, frozen=True):
     parked: dict[str, int] = {}
     grants: tuple[str, ...] = ()
     contents: tuple[bytes, ...] = ()
+    is_reopening: bool = False
 
 
 class Answered(msgspec.Struct, frozen=True):

@@ -69,11 +69,12 @@ async def carried(store: LogReading, stream: StreamId, head: int) -> TurnState:
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Where a session stands in which a turn may begin: no turn is open, and it has not ended."""
+    """Where a session stands in which no turn is open; one that `has_ended` is to be reopened."""
 
     head: int
     leaf: EntryId | None
     turns: int
+    has_ended: bool = False
 
 
 class Recollection:

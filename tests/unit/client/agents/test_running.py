@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any, cast
+
 import pytest
 
+from perdure.client.agents.chat import Chat
 from perdure.errors import InvalidTransition, TurnOpen
-from perdure.models.scenario import Hang
+from perdure.events.types import Event
+from perdure.models.scenario import Hang, Reply
 from perdure.session.codec import body_of
 from perdure.session.ids import StreamId
 from perdure.session.kinds import ModelChange, ThinkingChange
-from perdure.session.ledger import ModelCalled
-from tests.fakes.chats import Stage, says, until
+from perdure.session.ledger import ModelCalled, TurnStarted
+from perdure.session.messages import user
+from perdure.stores.protocol import SessionStore
+from tests.fakes.chats import Stage, calls, says, until
 
 
 async def models_called(stage: Stage) -> list[str]:
@@ -58,3 +65,75 @@ async def test_without_an_open_turn_there_is_none_to_recover() -> None:
     chat = await Stage().chat()
     with pytest.raises(InvalidTransition, match="recover"):
         await chat.recover()
+
+
+class Counting:
+    """A store that counts what is asked of it, and otherwise lets everything through."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self.store = store
+        self.asked: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked[name] += 1
+        return getattr(self.store, name)
+
+
+async def counted(*replies: Reply) -> tuple[Stage, Chat, Counting]:
+    """A chat with a tool, on a store that counts."""
+    stage = Stage(*replies)
+    counting = Counting(stage.memory)
+    stage.store.backend = cast("SessionStore", counting)
+
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    return stage, await stage.chat([look]), counting
+
+
+async def test_a_turn_that_follows_another_reads_nothing() -> None:
+    _, chat, counting = await counted(says("one"), says(calls("look", "look")), says("two"))
+    await chat.send("hi")
+    counting.asked.clear()
+    await chat.send("and?")
+    writes = {"acquire_lease": 1, "commit": 5, "put_partial": 1, "release_lease": 1}
+    assert counting.asked == writes
+
+
+async def test_of_a_word_of_somebody_else_s_only_that_is_read() -> None:
+    _, chat, counting = await counted(says("one"), says("two"))
+    await chat.send("hi")
+    await chat.session.append(user("by the way"))
+    counting.asked.clear()
+    await chat.send("and?")
+    assert counting.asked["state"] == counting.asked["entries"] == 1
+    assert not counting.asked["context_window"]
+
+
+@pytest.mark.parametrize("k", [0, 1, 3])
+async def test_a_turn_with_k_calls_makes_k_plus_3_commits_also_where_it_reopens(k: int) -> None:
+    answers = [says(calls(*["look"] * k)), says("so")] if k else [says("so")]
+    stage, chat, counting = await counted(*answers)
+    await chat.session.end()
+    counting.asked.clear()
+    await chat.send("go")
+    assert counting.asked["commit"] == (k + 3 if k else 2)
+    assert (await chat.session.info()).status == "active"
+    kinds = await stage.kinds()
+    assert kinds[kinds.index("session_ended") + 1] == "session_reopened"
+
+
+async def test_a_turn_begins_where_the_session_stands_whoever_appended_before() -> None:
+    stage = Stage(says("one"), says("two"))
+    chat = await stage.chat()
+    await chat.send("hi")
+    before = await chat.session.append(user("by the way"))
+    turn = chat.send("and?")
+    events = [event async for event in turn]
+    started = (await stage.memory.notes(chat.id, (TurnStarted.kind,)))[-1]
+    body = body_of(started)
+    assert isinstance(body, TurnStarted)
+    assert (body.base, body.number) == (before.id, 2)
+    assert isinstance(events[0], Event)
+    assert events[0].seq == started.seq

@@ -12,7 +12,7 @@ from perdure.engine.turns.machine import step
 from perdure.engine.turns.state import Phase
 from perdure.errors import InvalidTransition
 from perdure.session.ledger import ModelCalled, ToolFinished, ToolStarted, TurnFinished
-from perdure.session.messages import StopReason, Usage, assistant, tool_call
+from perdure.session.messages import StopReason, Usage, assistant, tool_call, user
 from tests.fakes.turn_log import CONFIG, Course, empty_state
 
 
@@ -38,6 +38,26 @@ def test_a_turn_with_k_tool_calls_is_k_plus_3_commits(k: int) -> None:
     course.happens(inputs.Answered(assistant("done")))
     assert course.state.phase is Phase.FINISHED
     assert len(course.log.commits) == k + 3
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_in_whatever_answers_calls_come_a_turn_is_a_commit_for_each_effect_and_one(k: int) -> None:
+    """Fewer cannot be: between two effects stand the outcome of one and the intent of the next."""
+    course = Course()
+    for n in range(k):
+        course.happens(inputs.Answered(assistant(tool_call(f"c{n}", "retry"))))
+        course.happens(inputs.ToolReturned("fine"))
+    course.happens(inputs.Answered(assistant("done")))
+    effects = len(course.log.bodies(ModelCalled)) + len(course.log.bodies(ToolStarted))
+    assert effects == 2 * k + 1
+    assert len(course.log.commits) == effects + 1
+
+
+def test_a_session_that_had_ended_is_reopened_with_its_turn() -> None:
+    begun = step(empty_state(), inputs.Begin(user("go"), 2, None, is_reopening=True), CONFIG, 0)
+    kinds = [entry.kind for entry in begun.entries]
+    assert kinds == ["session_reopened", "turn_started", "message", "model_called"]
+    assert begun.state.turn_seq == 1
 
 
 def test_an_outcome_and_the_next_intent_share_a_commit() -> None:

@@ -69,7 +69,6 @@ class AnswerCall:
         self._branch = branch
         self._builder: AnswerBuilder | None = None
         self._request_tokens: int | None = None
-        self._shown = 0
         self._has_text = False
         self._unsaved_bytes = 0
         self._save_every_bytes = PARTIAL_EVERY_BYTES
@@ -90,7 +89,8 @@ class AnswerCall:
         try:
             async with streaming(self._environment, request) as deltas:
                 async for delta in deltas:
-                    await self._take(self._builder, delta)
+                    if self._is_part_due(self._builder, delta):
+                        await self._save(encode(self._builder.partial()))
             message = self._builder.finished()
         except ModelError as error:
             return self._failed(error)
@@ -178,14 +178,15 @@ class AnswerCall:
                 raise MediaMissing(self._call.model, handle) from None
         return found
 
-    async def _take(self, builder: AnswerBuilder, delta: Delta) -> None:
+    def _is_part_due(self, builder: AnswerBuilder, delta: Delta) -> bool:
+        """Take in `delta` and show it; whether what has arrived is to be kept now."""
         builder.add(delta)
         if isinstance(delta, TextDelta):
             self._show("agent:token", delta.text)
         elif isinstance(delta, ThinkingDelta):
             self._show("agent:reasoning", delta.text)
         else:
-            return
+            return False
         self._unsaved_bytes += len(delta.text)
         now_s = self._environment.clock.steady_s()
         is_due = now_s - self._saved_at_s >= PARTIAL_EVERY_S
@@ -194,7 +195,8 @@ class AnswerCall:
             self._has_text = is_due = True
         if is_due or self._unsaved_bytes >= self._save_every_bytes:
             self._unsaved_bytes, self._saved_at_s = 0, now_s
-            await self._save(encode(builder.partial()))
+            return True
+        return False
 
     async def _save(self, content: bytes) -> None:
         # Each save writes the whole part: the longer it is, the more has to be new.

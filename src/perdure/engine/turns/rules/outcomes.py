@@ -28,6 +28,7 @@ from perdure.session.ledger import (
     TurnStarted,
 )
 from perdure.session.messages import Message, TextPart, ThinkingPart, ToolResultPart
+from perdure.session.notes import SessionReopened
 
 SUMMARY_CHARACTERS = 500
 """How much of a tool's output is told with its outcome; the whole is in the message."""
@@ -45,6 +46,8 @@ FAILURES: dict[str, Failure] = {
 
 def begin(scribe: Scribe, happened: inputs.Begin, config: TurnConfig) -> None:
     """Open the turn, take in what waited, then the user's message, and call the model."""
+    if happened.is_reopening:
+        scribe.side(SessionReopened())
     started = TurnStarted(
         number=happened.number,
         agent=config.agent,

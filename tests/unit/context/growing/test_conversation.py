@@ -1,0 +1,123 @@
+"""A conversation takes in what is appended, and knows when it has to be begun anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.context.build import build_context
+from perdure.context.growing import conversation as module
+from perdure.context.growing.conversation import Conversation, conversation_of
+from perdure.context.growing.prompt import prompt_of
+from perdure.context.pinning import with_pins
+from perdure.session.kinds import Compaction, CustomMessage
+from perdure.session.messages import (
+    Message,
+    TextPart,
+    Usage,
+    assistant,
+    tool_call,
+    tool_result,
+    user,
+)
+from tests.fakes.tree_log import TreeLog
+
+
+def extended(
+    log: TreeLog, conversation: Conversation, *said: Message | CustomMessage
+) -> Conversation:
+    before = len(log.entries)
+    log.extend(*said)
+    more = conversation.extended(log.entries[before:])
+    assert more is not None
+    window = build_context(log.window(), history=conversation.history)
+    assert prompt_of(more).messages == tuple(each.message for each in window.messages)
+    assert prompt_of(more).tokens == window.tokens
+    return more
+
+
+def exchange(name: str) -> list[Message]:
+    asked = assistant(tool_call(name, "look"))
+    return [user("go"), asked, tool_result(name, "seen"), assistant("done")]
+
+
+def test_what_was_settled_stays_as_it_is() -> None:
+    log = TreeLog()
+    conversation = conversation_of(log.window())
+    for n in range(5):
+        conversation = extended(log, conversation, *exchange(f"c{n}"))
+    settled = conversation.settled.messages
+    assert len(settled) >= module.MOST_OPEN
+    more = extended(log, conversation, user("and?"))
+    assert more.settled.messages[: len(settled)] == settled
+    assert all(one is other for one, other in zip(more.settled.messages, settled, strict=False))
+
+
+def test_a_result_that_comes_after_its_round_was_settled_still_gets_there() -> None:
+    log = TreeLog()
+    asked = assistant(tool_call("late", "look"))
+    conversation = extended(log, conversation_of(log.window()), user("go"), asked)
+    for n in range(4):
+        conversation = extended(log, conversation, *exchange(f"c{n}"))
+    assert "late" in conversation.settled.calls.owed
+    conversation = extended(log, conversation, tool_result("late", "at last"))
+    assert prompt_of(conversation).messages[2].text == "at last"
+    assert "late" not in conversation.settled.calls.owed
+
+
+def test_a_second_result_of_a_settled_call_is_left_out() -> None:
+    log = TreeLog()
+    conversation = conversation_of(log.window())
+    for n in range(4):
+        conversation = extended(log, conversation, *exchange(f"c{n}"))
+    conversation = extended(log, conversation, tool_result("c0", "again"))
+    said = [message.text for message in prompt_of(conversation).messages]
+    assert "again" not in " ".join(said)
+
+
+def test_ids_are_told_apart_across_what_is_settled() -> None:
+    log = TreeLog()
+    conversation = conversation_of(log.window())
+    for _ in range(6):
+        conversation = extended(log, conversation, *exchange("call_0"))
+    ids = [call.id for m in prompt_of(conversation).messages for call in m.tool_calls]
+    assert ids == ["call_0", *(f"call_0_{n}" for n in range(2, 7))]
+
+
+def test_of_turns_that_are_over_only_texts_are_kept_where_that_is_asked() -> None:
+    log = TreeLog()
+    conversation = conversation_of(log.window(), "text_only")
+    for n in range(6):
+        for said in exchange(f"c{n}"):
+            conversation = extended(log, conversation, said)
+    assert conversation.open == ()
+    assert not any(message.tool_calls for message in prompt_of(conversation).messages)
+
+
+def test_after_a_compaction_that_was_taken_back_reported_usage_counts_no_more() -> None:
+    log = TreeLog()
+    first = log.append(user("one"))
+    compaction = log.append(Compaction("So far.", first_kept=first))
+    log.undone = {compaction}
+    conversation = conversation_of(log.window())
+    assert not conversation.is_fresh
+    answer = assistant("two", usage=Usage(1_000, 1))
+    assert prompt_of(extended(log, conversation, user("go"), answer)).tokens < 100
+
+
+def test_a_result_may_belong_to_what_is_pinned() -> None:
+    log = TreeLog()
+    pinned, _ = log.extend(user("keep this"), assistant(tool_call("c", "look")))
+    window = with_pins(log.window(), log.path(log.leaf), frozenset((pinned,)))
+    conversation = conversation_of(window)
+    log.extend(user("go"), tool_result("c", "seen"))
+    assert conversation.extended(log.entries[2:3]) is not None
+    assert conversation.extended(log.entries[2:]) is None
+
+
+@pytest.mark.parametrize("is_in_context", [True, False])
+def test_messages_of_extensions_are_taken_in_as_in_a_window(*, is_in_context: bool) -> None:
+    log = TreeLog()
+    conversation = conversation_of(log.window())
+    note = CustomMessage("x", (TextPart("noted"),), in_context=is_in_context)
+    conversation = extended(log, conversation, user("go"), note)
+    assert conversation.leaf == log.leaf
