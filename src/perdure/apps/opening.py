@@ -13,6 +13,7 @@ from pathlib import Path
 
 from perdure.apps.first_run import is_at_terminal, offered_key
 from perdure.apps.settings.places import setting
+from perdure.apps.terminal.output import remark
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
@@ -54,9 +55,15 @@ def own_folders(address: str) -> tuple[Path, ...]:
 
 
 def is_missing(address: str) -> bool:
-    """Whether the store is a file that nobody has made yet."""
+    """Whether the store is a file that nobody has made yet, or that nobody has written to."""
     file = database_file(address)
-    return file is not None and not file.exists()
+    return file is not None and (not file.exists() or is_empty(file))
+
+
+def is_empty(file: Path) -> bool:
+    """Whether `file` is there with nothing in it: as a store it is one that is still to be made."""
+    log = file.with_name(f"{file.name}-wal")
+    return file.is_file() and file.stat().st_size == 0 and not log.exists()
 
 
 @asynccontextmanager
@@ -67,6 +74,9 @@ async def writable_store(named: str | None, namespace: str = NAMESPACE) -> Async
     """
     address = store_address(named)
     is_first = named is None and "PERDURE_STORE" not in os.environ and is_missing(address)
+    file = database_file(address)
+    if file is not None and is_empty(file):
+        remark(f"{file} is an empty file; a new store is made of it")
     key = offered_key(address) if is_first and is_at_terminal() else None
     async with open_store(address, namespace=namespace, key=key) as store:
         yield store

@@ -13,6 +13,7 @@ from perdure.client.amounts import amount
 from perdure.client.clock import Outside, absolute
 from perdure.client.erasing import erase_namespace, erase_session, erase_subject, erasing
 from perdure.client.inbox.finding import FLOW_KINDS, question_named, stream_asking
+from perdure.client.looking.naming import named
 from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
 from perdure.client.session import Session
 from perdure.client.watching import Watch, watch_namespace
@@ -88,7 +89,7 @@ class Store:
 
         Raises: SessionNotFound, AmbiguousId; Erased.
         """
-        found = await self.backend.find(session)
+        found = await named(self.backend, session)
         backing = Stored(self.backend)
         state = await backing.log.state(found)
         if state.info.status == "erased":
@@ -142,7 +143,7 @@ class Store:
         query = SearchQuery(
             text=text,
             roles=tuple(roles),
-            sessions=tuple([await self.backend.find(session) for session in sessions]),
+            sessions=tuple([await named(self.backend, session) for session in sessions]),
             tools=tuple(tools),
             since=None if since is None else _ms(since),
             until=None if until is None else _ms(until),
@@ -228,7 +229,7 @@ class Store:
         if [session is not None, subject is not None, everything].count(True) != 1:
             raise WrongArgument("say what to erase: a session, a subject, or everything")
         if session is not None:
-            found = await self.backend.find(session)
+            found = await named(self.backend, session)
             return await erase_session(self.backend, self.outside, found, forks, by)
         if subject is not None:
             return await erase_subject(self.backend, self.outside, subject, by)

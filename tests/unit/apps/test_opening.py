@@ -48,6 +48,21 @@ async def test_looking_at_a_store_that_is_not_there_makes_none(tmp_path: Path) -
     assert not files_in(tmp_path)
 
 
+async def test_an_empty_file_is_no_store_yet_and_whoever_writes_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.db"
+    file.touch()
+    assert is_missing(file_address(file))
+    async with existing_store(file_address(file)) as store:
+        assert await store.recent() == []
+    assert file.stat().st_size == 0
+    async with writable_store(file_address(file)) as store:
+        await store.create(id="s")
+    assert f"{file} is an empty file; a new store is made of it" in capsys.readouterr().err
+    assert not is_missing(file_address(file))
+
+
 async def test_writing_makes_it_private(tmp_path: Path) -> None:
     file = tmp_path / "sub" / "x.db"
     async with writable_store(file_address(file)) as store:

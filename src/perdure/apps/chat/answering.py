@@ -16,12 +16,14 @@ from perdure.client.agents.delegation.lineage import started_in
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.agents.workspace import Workspace
+from perdure.client.looking.naming import named
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
 from perdure.errors import ConfigError, TurnOpen
 from perdure.models.prices import Price
 from perdure.models.routing import ModelRouter
 from perdure.models.scenario import Scenario
+from perdure.models.scripting.files import FiledScripts
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.tools.permissions import Permissions
@@ -134,7 +136,9 @@ class Answering:
         Raises: ModelNotHere.
         """
         try:
-            self._router.client_for(model)
+            client = self._router.client_for(model)
+            if isinstance(client, FiledScripts):
+                client.require(model)
         except ConfigError as error:
             raise ModelNotHere(model, str(error)) from error
 
@@ -149,7 +153,7 @@ async def compacted(
     answering = Answering(store, model=model, scenario=None)
     try:
         async with answering.runtime:
-            stream = await store.backend.find(session)
+            stream = await named(store.backend, session)
             state = await store.backend.state(stream)
             if state.open_turn is not None:
                 raise TurnOpen(session, state.open_turn)
@@ -176,7 +180,7 @@ async def branched(
     answering = Answering(store, model=model, scenario=None)
     try:
         async with answering.runtime:
-            stream = await store.backend.find(session)
+            stream = await named(store.backend, session)
             state = await store.backend.state(stream)
             if state.open_turn is not None:
                 raise TurnOpen(session, state.open_turn)

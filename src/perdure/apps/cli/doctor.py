@@ -78,8 +78,7 @@ def doctor(
     """
 
     async def work() -> int:
-        checks = [*_installation(), *_place(store), *await _content(store, namespace)]
-        checks += _models()
+        checks = [*_installation(), *await _store(store, namespace), *_models()]
         is_ok = all(check.status != "fail" for check in checks)
         if as_json:
             show_json({"ok": is_ok, "checks": checks})
@@ -108,6 +107,14 @@ def _installation() -> Iterator[Check]:
 # ---------------------------------------------------------------- the place, before it is opened
 
 
+async def _store(store: str | None, namespace: str) -> list[Check]:
+    """What is to be said of the store; also that nobody can tell which it is."""
+    try:
+        return [*_place(store), *await _content(store, namespace)]
+    except PerdureError as error:
+        return [Check("store", "fail", str(error))]
+
+
 def _place(store: str | None) -> Iterator[Check]:
     """What the file system says. The file is read before SQLite locks it in this process."""
     address = store_address(store)
@@ -116,7 +123,7 @@ def _place(store: str | None) -> Iterator[Check]:
         yield Check("store", "ok", address)
         return
     if is_missing(address):
-        detail = f"{address} is not there yet"
+        detail = f"{address} is {'an empty file' if file.exists() else 'not there yet'}"
         yield Check("store", "ok", detail, "`perdure import` or `perdure chat` makes it")
     else:
         yield Check("store", "ok", address)

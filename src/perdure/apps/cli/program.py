@@ -135,9 +135,24 @@ def _perdure(
     """
 
 
+_CHECKER_WORDS = (
+    ("Value error, ", ""),
+    ("Input should be a valid integer, unable to parse string as an integer", "no whole number"),
+    ("Input should be a valid number, unable to parse string as a number", "no number"),
+)
+"""What the library that checks values says, and how it is said here."""
+
+
+def _plain(message: str) -> str:
+    for said, plainly in _CHECKER_WORDS:
+        message = message.replace(said, plainly)
+    return message
+
+
 def _misused(message: str, called: Command) -> int:
     if message.startswith("Usage:"):  # a group was called without a command: its help
         remark("\n".join(page_lines(called, width(), Style())))
         return USAGE
+    message = _plain(message)
     hint = "" if message.endswith("?") else "; add --help to see what is possible"
     raise UsageMistake(message.rstrip(".") + hint)

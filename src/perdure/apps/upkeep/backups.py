@@ -20,9 +20,19 @@ from perdure.client.operating.backups import back_up
 from perdure.client.operating.restores import restore as restored
 
 
+def _folder(text: str) -> Path:
+    """`text` as a path. An empty one, as of a variable that is not set, is not the folder here."""
+    if not text:
+        raise typer.BadParameter("an empty path names nothing; name a folder")
+    return Path(text)
+
+
 def backup(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A new folder that becomes the backup.")
+        Path,
+        typer.Argument(
+            metavar="FOLDER", parser=_folder, help="A new folder that becomes the backup."
+        ),
     ],
     *,
     store: StoreOption = None,
@@ -53,7 +63,7 @@ def backup(
 
 
 def restore(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A backup.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", parser=_folder, help="A backup.")],
     *,
     until: Annotated[
         str | None,

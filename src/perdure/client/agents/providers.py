@@ -21,7 +21,7 @@ from perdure.models.routing import Factory, ModelRouter
 from perdure.secrets.vault import Lookup, in_keyring
 from perdure.session.clock import Clock
 
-_SCRIPTED = "perdure.models.scripted"
+_SCRIPTED = "perdure.models.scripting.files"
 _CLIENTS: Mapping[Wire, tuple[str, str]] = {
     "openai_chat": ("perdure.models.providers.openai_compatible", "OpenAICompatible"),
     "openai_responses": ("perdure.models.providers.openai_responses", "OpenAIResponses"),
@@ -55,7 +55,7 @@ def default_models(
     """
 
     def scripted() -> ModelClient:
-        return importlib.import_module(_SCRIPTED).ScriptedModel(clock=clock)
+        return importlib.import_module(_SCRIPTED).FiledScripts(clock=clock)
 
     def factory_of(provider: Provider) -> Factory:
         return lambda: _client(provider, environment, keyring)

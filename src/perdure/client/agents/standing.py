@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure.client.looking.naming import named
 from perdure.client.store import Store
 from perdure.engine.turns.recovery import carried
 from perdure.errors import HeadConflict
@@ -35,7 +36,7 @@ async def standing_of(store: Store, session: str) -> Standing:
 
     Raises: SessionNotFound, AmbiguousId.
     """
-    stream = await store.backend.find(session)
+    stream = await named(store.backend, session)
     state = await store.backend.state(stream)
     so_far = await carried(store.backend, stream, state.head)
     return Standing(
@@ -52,7 +53,7 @@ async def revoke(store: Store, session: str, grant: str | None = None) -> Entry:
 
     Raises: SessionNotFound, AmbiguousId.
     """
-    return await _written(store, await store.backend.find(session), GrantRevoked(grant))
+    return await _written(store, await named(store.backend, session), GrantRevoked(grant))
 
 
 async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None) -> bool:

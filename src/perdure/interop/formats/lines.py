@@ -29,7 +29,8 @@ MENDED = (
 
 _decoder = msgspec.json.Decoder()
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_BYTE_ORDER_MARK = "\ufeff"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What some programs begin a file with; it says nothing but that it is UTF-8."""
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -95,7 +96,7 @@ def is_too_deep(content: bytes, value: object) -> bool:
     """Whether `content`, which says `value`, is nested more than `LEVELS` deep."""
     if len(content) <= LEVELS or content.count(b"[") + content.count(b"{") <= LEVELS:
         return False
-    layer = [value] if isinstance(value, dict | list) else []
+    layer: list[object] = [value] if isinstance(value, dict | list) else []
     for _ in range(LEVELS):
         layer = [each for holder in layer for each in _containers_in(holder)]
         if not layer:
@@ -113,7 +114,9 @@ def _containers_in(holder: object) -> list[object]:
 
 
 def _read_leniently(content: bytes) -> Reading:
-    text = content.decode("utf-8", "replace").removeprefix(_BYTE_ORDER_MARK)
+    if content.startswith(_BYTE_ORDER_MARK):
+        return read_line(content.removeprefix(_BYTE_ORDER_MARK))
+    text = content.decode("utf-8", "replace")
     try:
         value = _mended(json.loads(text, parse_constant=str, parse_float=_float, parse_int=_int))
         _decoded(msgspec.json.encode(value))

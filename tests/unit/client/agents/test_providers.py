@@ -47,7 +47,7 @@ def models(environment: dict[str, str] | None = None) -> ModelRouter:
 def test_the_scripted_model_is_always_there() -> None:
     router = models()
     assert router.providers == tuple(sorted({"scripted", *PROVIDERS}))
-    assert type(router.client_for("scripted:echo")).__name__ == "ScriptedModel"
+    assert type(router.client_for("scripted:echo")).__name__ == "FiledScripts"
 
 
 @pytest.mark.parametrize("provider", KEYS)

@@ -60,6 +60,8 @@ def test_a_mended_line_says_so_and_an_exact_one_does_not() -> None:
     assert read_line(b'"\\ud800"').problem
     assert read_line(b'"\xff"').problem
     assert read_line('"\u2028 ä"'.encode()).problem is None
+    assert read_line(b'\xef\xbb\xbf"a"').problem is None
+    assert read_line(b'\xef\xbb\xbf"\\ud800"').problem
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"{}{}", b"1],[2", b'{"a":}', b"\xff", b'"a\tb"'])

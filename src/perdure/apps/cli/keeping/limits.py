@@ -234,8 +234,9 @@ def _tell_quota(limits: Quota, used: Usage, *, as_json: bool) -> None:
         return
     for name in ("sessions", "entries", "bytes"):
         limit = getattr(limits, f"max_{name}")
-        most = "" if limit is None else f" of {limit:,}"
-        show(f"{name:<8}  {getattr(used, name):,}{most}")
+        most = "" if limit is None else f" of {_spelled(f'max_{name}', limit)}"
+        held = size(used.bytes) if name == "bytes" else f"{getattr(used, name):,}"
+        show(f"{name:<8}  {held}{most}")
 
 
 def _tell(policy: Retention, nothing: str, *, as_json: bool) -> None:
@@ -244,9 +245,27 @@ def _tell(policy: Retention, nothing: str, *, as_json: bool) -> None:
         return
     told = {name: value for name, value in _data(policy).items() if value is not None}
     for name, value in told.items():
-        show(f"{name.replace('_', ' '):<12}  {value:,}")
+        show(f"{_SAID[name]:<40}  {_spelled(name, value)}")
     if not told:
         show(nothing)
+
+
+_SAID = {
+    "max_age_s": "sessions go, once they were made, after",
+    "max_idle_s": "sessions go, once nobody says a word, after",
+    "max_sessions": "of sessions there are at most",
+    "max_bytes": "of content there is at most",
+}
+"""Each limit of a policy -> what it says."""
+
+
+def _spelled(name: str, value: int) -> str:
+    """A limit as it can be typed: times and sizes in the largest unit they are whole in."""
+    units = _SECONDS if name.endswith("_s") else _BYTES if name == "max_bytes" else {}
+    for unit, factor in sorted(units.items(), key=lambda each: -each[1]):
+        if unit and value and value % factor == 0:
+            return f"{value // factor}{unit}"
+    return f"{value:,}"
 
 
 def _data(value: msgspec.Struct) -> dict[str, Any]:

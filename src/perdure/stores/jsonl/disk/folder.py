@@ -27,6 +27,8 @@ SUFFIX = ".jsonl"
 INNER = ".perdure"
 HEADER_LIMIT_BYTES = 2**22
 
+_NO_FOLDER = "a file is in its place, and it is a folder of files; name another"
+
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
@@ -68,7 +70,9 @@ class Folder:
             raise StoreFull(str(self.path)) from error
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise StoreReadOnly(str(self.path)) from error
-        raise StoreUnavailable(str(self.path), str(error)) from error
+        if error.errno in (errno.EEXIST, errno.ENOTDIR):
+            raise StoreUnavailable(str(self.path), _NO_FOLDER) from error
+        raise StoreUnavailable(str(self.path), error.strerror or str(error)) from error
 
     # -- session files
 

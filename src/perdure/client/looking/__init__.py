@@ -1,0 +1,1 @@
+"""Which sessions are meant by what somebody writes."""

@@ -1,0 +1,1 @@
+"""Where scripted models come from."""

@@ -1,0 +1,90 @@
+"""Slips of the hand, and odd files: each is told in words that help, and none does harm."""
+
+from __future__ import annotations
+
+from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
+
+MARK = b"\xef\xbb\xbf"
+
+
+def test_a_model_may_be_a_file_with_a_scenario(world: World) -> None:
+    (world.folder / "trip.yaml").write_text("sequence: [{text: Ahoy}, {text: Land}]\n")
+    assert world.ok("chat", "-m", "scripted:trip.yaml", "-p", "hi").out == "Ahoy\n"
+    assert world.ok("chat", "--continue", "-p", "and now?").out == "Land\n"
+    refused = world.run("chat", "-m", "scripted:none.yaml", "-p", "hi", "--json")
+    assert (refused.code, refused.error["code"]) == (2, "model_not_here")
+    assert "none.yaml" in refused.error["message"]
+
+
+def test_a_value_that_does_not_fit_is_told_without_the_words_of_a_library(world: World) -> None:
+    for words, told in (
+        (("sessions", "list", "--limit", "x"), "Invalid value for '--limit': no whole number;"),
+        (("chat", "--approve", "no"), "Invalid value for '--approve': 'no' is not one of 'ask'"),
+        (("sessions", "search", "a", "--since", "soon"), "--since': 'soon' does not match"),
+    ):
+        ended = world.run(*words)
+        assert ended.code == 2
+        assert told in ended.err
+        assert "Value error" not in ended.err
+
+
+def test_doctor_goes_on_without_a_home(world: World) -> None:
+    nowhere = World(world.folder, {"HOME": "", "PERDURE_STORE": ""})
+    ended = nowhere.run("doctor", "--json")
+    checks = {check["name"]: check for check in ended.json["checks"]}
+    assert ended.code == 1
+    assert checks["store"]["status"] == "fail"
+    assert "set PERDURE_STORE" in checks["store"]["detail"]
+    assert {"perdure", "python", "sqlite", "models"} <= checks.keys()
+
+
+def test_an_empty_path_is_no_folder_to_back_up_into(sample: World) -> None:
+    before = sorted(sample.folder.iterdir())
+    for command in ("backup", "restore"):
+        ended = sample.run("store", command, "")
+        assert ended.code == 2
+        assert "an empty path names nothing" in ended.err
+    assert sorted(sample.folder.iterdir()) == before
+
+
+def test_a_file_in_the_place_of_a_folder_is_told_as_that(world: World) -> None:
+    file = world.folder / "file"
+    file.write_text("mine")
+    ended = world.run("sessions", "list", "--store", f"jsonl:///{file}")
+    assert "a file is in its place" in ended.err
+    assert "Errno" not in ended.err
+    assert file.read_text() == "mine"
+
+
+def test_a_byte_order_mark_is_nothing_to_complain_about(world: World) -> None:
+    (world.folder / "marked.jsonl").write_bytes(MARK + SAMPLE.read_bytes())
+    report = world.ok("import", "marked.jsonl", "--json").json
+    assert (report["session"], report["skipped"], report["warnings"]) == (SAMPLE_ID, 0, [])
+
+
+def test_an_empty_file_is_said_to_become_a_store(world: World) -> None:
+    world.file.touch()
+    (store,) = (c for c in world.ok("doctor", "--json").json["checks"] if c["name"] == "store")
+    assert "is an empty file" in store["detail"]
+    assert world.ok("sessions", "list", "--json").json == []
+    assert world.file.stat().st_size == 0
+    assert "is an empty file; a new store is made of it" in world.ok("chat", "-p", "hi").err
+    assert len(world.ok("sessions", "list", "--json").json) == 1
+
+
+def test_limits_are_told_as_they_are_typed(sample: World) -> None:
+    told = sample.ok("store", "retention", "set", "--max-idle", "90d", "--max-bytes", "5GB").out
+    assert "sessions go, once nobody says a word, after" in told
+    assert "90d" in told
+    assert "5GB" in told
+    assert "idle s" not in told
+    assert "of 2GB" in sample.ok("store", "quota", "set", "--max-bytes", "2GB").out
+
+
+def test_a_beginning_means_the_session_that_lives(sample: World) -> None:
+    sample.ok("sessions", "erase", SAMPLE_ID, "--yes")
+    sample.ok("import", str(SAMPLE))
+    (row,) = sample.ok("sessions", "list", "--json").json
+    assert row["id"] != SAMPLE_ID
+    shown = sample.ok("sessions", "show", SAMPLE_ID[:8], "--json").json
+    assert shown["id"] == row["id"]
