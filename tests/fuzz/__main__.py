@@ -1,6 +1,7 @@
 """`python -m tests.fuzz FORMAT --seconds N [--seed S]`: an importer against mutated real lines.
 
-FORMAT is one of the formats read, or ``all``. Every case follows from its seed alone: a failure
+FORMAT is one of the formats read, or ``all``. Of one case in `MEASURED_EACH`, its memory is
+measured as well. Every case follows from its seed alone: a failure
 prints it, and where the file is that failed, and ends the run with exit code 1.
 """
 
@@ -17,9 +18,11 @@ from pathlib import Path
 
 from tests.fuzz.checking import check
 from tests.fuzz.corpus import FORMATS, corpus
+from tests.fuzz.memory import check_memory
 from tests.fuzz.mutation import mutated
 
 HANGS_AFTER_S = 60
+MEASURED_EACH = 25
 
 MEMORY_FACTOR = 150
 """A case may take so many times the size of its file, with its parsed values, store and exports."""
@@ -41,13 +44,16 @@ def main() -> int:
 
 def _run(format: str, seconds: float, first: int) -> int:
     files = corpus(format)
-    began, count, size, largest = time.monotonic(), 0, 0, 0
+    began, count, size, largest, measured = time.monotonic(), 0, 0, 0, 0
     while time.monotonic() - began < seconds:
         seed = first + count
         content = mutated(files, seed)
         faulthandler.dump_traceback_later(HANGS_AFTER_S, exit=True)
         try:
             asyncio.run(check(content, seed))
+            if seed % MEASURED_EACH == 0:
+                asyncio.run(check_memory(content))
+                measured += 1
         except Exception:  # whatever it is, the case is what we are here for
             kept = Path(tempfile.mkdtemp(prefix="perdure-fuzz-")) / f"{format}-{seed}.jsonl"
             kept.write_bytes(content)
@@ -61,7 +67,8 @@ def _run(format: str, seconds: float, first: int) -> int:
     took = time.monotonic() - began
     sys.stdout.write(
         f"{format}: {count} files, {size / 1e6:.1f} MB in {took:.0f} s, no failure; "
-        f"largest {largest / 1e6:.1f} MB, most memory {_peak_bytes() / 1e6:.0f} MB\n"
+        f"largest {largest / 1e6:.1f} MB, most memory {_peak_bytes() / 1e6:.0f} MB, "
+        f"{measured} measured against their lines\n"
     )
     return 0
 

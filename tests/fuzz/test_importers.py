@@ -10,9 +10,11 @@ import pytest
 
 from tests.fuzz.checking import check
 from tests.fuzz.corpus import FORMATS, corpus
+from tests.fuzz.memory import check_memory
 from tests.fuzz.mutation import mutated
 
 CASES = 40
+MEASURED = 3
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -24,6 +26,19 @@ def test_no_mutated_file_crashes_an_importer_or_loses_a_line(format: str) -> Non
             asyncio.run(check(mutated(files, seed), seed))
         except BaseException as error:
             error.add_note(f"python -m tests.fuzz {format} --seed {seed} --seconds 1")
+            raise
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", FORMATS)
+def test_memory_follows_the_longest_line_and_the_number_of_lines(format: str) -> None:
+    files = corpus(format)
+    first = int(os.environ.get("FUZZ_SEED", random.randrange(10**9)))
+    for seed in range(first, first + MEASURED):
+        try:
+            asyncio.run(check_memory(mutated(files, seed)))
+        except BaseException as error:
+            error.add_note(f"FUZZ_SEED={seed}")
             raise
 
 

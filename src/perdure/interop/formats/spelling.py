@@ -6,7 +6,7 @@ Programs agree on everything else that msgspec writes. What a format spells in i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any, cast
 
@@ -63,12 +63,14 @@ def shallow(line: bytes) -> dict[str, object] | None:
 
 def _containers_in(holder: object) -> Iterator[tuple[object, object]]:
     """The objects and arrays right in `holder`, with their keys or positions."""
-    held = (
-        cast("dict[str, object]", holder).items()
+    held: Iterable[tuple[object, object]] = (
+        cast("dict[object, object]", holder).items()
         if isinstance(holder, dict)
         else enumerate(cast("list[object]", holder))
     )
-    return ((key, each) for key, each in held if isinstance(each, dict | list))
+    for key, each in held:
+        if isinstance(each, dict | list):
+            yield key, cast("object", each)
 
 
 def _spelled(value: object, style: Style) -> object:

@@ -34,7 +34,10 @@ _LINES_PER_REPORT = 1_000
 _TREE = (Message, TreeBody, bytes)
 
 
-class Record(msgspec.Struct):
+_SHED: Fields = {}
+
+
+class Record(msgspec.Struct, gc=False):
     """A record of a source, ready to be placed.
 
     `id` and `parent` are foreign ids. `parent` None is a root; `fallback` is the position of the
@@ -106,7 +109,7 @@ class Draft:
         record.shed_bytes = len(line.content)
         record.line = Line(line.number, line.offset, b"", line.is_ended)
         if "type" in record.fields:  # else it could not be read, and little is known of it
-            record.fields = {}
+            record.fields = _SHED
 
     def restore(self, record: Record) -> None:
         """Read the line of `record` again, if it was let go."""

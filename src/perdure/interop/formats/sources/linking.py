@@ -76,8 +76,7 @@ class Linker:
         while self._free:
             record, node = self._free.pop()
             if not record.is_placed:
-                self._draft.restore(record)
-                self.add_below(record, node)
+                self._place_waiting(record, node)
                 return True
         orphan = next((each for each in self._orphans if not each.is_placed), None)
         if orphan is None:
@@ -88,9 +87,13 @@ class Linker:
             f"line {orphan.line.number}: its parent {orphan.parent!r} is not in the file, "
             f"or comes after it in a circle; it {where}",
         )
-        self._draft.restore(orphan)
-        self.add_below(orphan, orphan.fallback)
+        self._place_waiting(orphan, orphan.fallback)
         return True
+
+    def _place_waiting(self, record: Record, node: int | None) -> None:
+        self._draft.restore(record)
+        self.add_below(record, node)
+        self._draft.shed(record)  # it may still be among those that wait
 
     def close(self) -> None:
         """Let the records go whose parents never came, or wait for each other."""
