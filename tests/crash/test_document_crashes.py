@@ -1,0 +1,87 @@
+"""``kill -9`` at every commit of a run of a workflow document: it ends as one that was not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import perdure
+from perdure.client.flows.documents.outputs import outputs_of
+from perdure.client.store import Store
+from perdure.session.codec import body_of
+from perdure.session.flows.kinds import HandoffMade, NodeClaimed, NodePassed
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+from tests.fakes.mortal_documents import FLOW, DocumentPlan, finished
+from tests.fakes.two_tools import Death, Moment
+
+CHILD = Path(__file__).parent / "children" / "document.py"
+
+COMMITS = 18
+"""Commits of the whole run, which every kill comes before or after one of."""
+
+DEATHS: list[tuple[Moment, int]] = [
+    *[("before_commit", n) for n in range(1, COMMITS + 1)],
+    *[("after_commit", n) for n in range(1, COMMITS + 1)],
+]
+
+
+def died(plan: DocumentPlan, code: int) -> None:
+    argv = [sys.executable, str(CHILD), msgspec.json.encode(plan).decode()]
+    ended = subprocess.run(argv, capture_output=True, timeout=90, check=False)
+    assert ended.returncode == code, ended.stderr.decode()
+
+
+async def ended(store: Store, state: FlowState) -> object:
+    """All of a run that does not depend on where it was, nor on which branch was faster."""
+    bodies = [body_of(entry) for entry in await store.backend.entries(StreamId(FLOW))]
+    story = sorted(
+        (type(body).__name__, body.node)
+        for body in bodies
+        if isinstance(body, NodeClaimed | HandoffMade | NodePassed)
+    )
+    said: dict[str, list[str]] = {}
+    for role, stream in sorted(state.sessions.items()):
+        assert (await store.backend.state(stream)).open_turn is None
+        said[role] = [message.text for message in await (await store.open(stream)).messages()]
+    files = files_in(Path(state.run.record_folder_path))
+    handed = dict(sorted(state.run.history_handoff.items()))
+    outputs = await outputs_of(store.backend, state)
+    return state.run.status, outputs, story, said, files, handed, state.digests
+
+
+def files_in(record: Path) -> dict[str, bytes]:
+    files = (path for path in record.rglob("*") if path.is_file())
+    return {str(path.relative_to(record)): path.read_bytes() for path in files}
+
+
+async def uninterrupted(folder: Path) -> object:
+    plan = DocumentPlan(folder=str(folder))
+    async with perdure.open(plan.address) as store:
+        return await ended(store, await finished(plan, store))
+
+
+def test_the_deaths_are_at_all_commits_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    died(DocumentPlan(folder=str(tmp_path), death=Death("after_commit", COMMITS + 1)), 0)
+    died(DocumentPlan(folder=str(tmp_path / "one"), death=Death("after_commit", COMMITS)), -9)
+
+
+@pytest.mark.parametrize(("moment", "n"), DEATHS)
+async def test_a_document_killed_anywhere_ends_as_one_that_was_not(
+    tmp_path: Path, moment: Moment, n: int
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir()
+    killed.mkdir()
+    plan = DocumentPlan(folder=str(killed), death=Death(moment, n))
+    died(plan, -9)
+    expected = await uninterrupted(whole)
+    async with perdure.open(plan.address) as store:
+        state = await finished(msgspec.structs.replace(plan, death=Death()), store)
+        assert await ended(store, state) == expected
+        assert (await store.verify()).is_ok

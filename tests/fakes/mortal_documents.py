@@ -1,0 +1,128 @@
+"""A workflow document with a tool, a fan-out and a join, and ways to die in the middle of it.
+
+Run by the crash tests both in child processes, which kill themselves, and in the test's own, which
+takes over. What its agents answer depends on the request alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+import perdure
+from perdure.client.store import Store
+from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
+from perdure.models.scripted import ScriptedModel
+from perdure.session.flows.run import FlowState
+from perdure.stores.protocol import SessionStore
+from tests.fakes.two_tools import Death, MortalStore, Reaper
+
+FLOW = "the-run"
+INPUTS = {"topic": "tides", "file": "notes.md"}
+
+DOCUMENT = """\
+schema_version: "1.0"
+workflow:
+  id: mortal
+  inputs:
+    - {name: topic, required: true}
+    - {name: file, type: file_path, required: true}
+  context:
+    - {key: style, value: "as {{inputs.file | read_file}}"}
+  nodes:
+    - {id: input, type: input}
+    - id: plan
+      type: agent
+      agent_ref: writer
+      prompt_template: "PLAN {{inputs.topic}}, {{ctx.style}}"
+    - {id: left, type: agent, agent_ref: writer, prompt_template: "LEFT"}
+    - id: right
+      type: agent
+      agent_ref: checker
+      prompt_template: 'RIGHT of {{run.outputs["plan"]}} {{inputs.file | read_file}}'
+    - id: join
+      type: agent
+      agent_ref: checker
+      prompt_template: "JOIN {{run.outputs.left}} {{run.outputs.right}}"
+    - {id: end, type: agent, agent_ref: checker, prompt_template: END}
+    - {id: output, type: output}
+    - {id: output-2, type: output}
+  edges:
+    - {from: input, to: plan}
+    - {from: plan, to: left}
+    - {from: plan, to: right}
+    - {from: left, to: join}
+    - {from: right, to: join}
+    - {from: join, to: end}
+    - {from: end, to: output}
+    - {from: plan, to: output-2}
+    - {from: left, to: output-2}
+"""
+
+
+class DocumentPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: where it keeps things, where it dies."""
+
+    folder: str
+    death: Death = Death()
+
+    @property
+    def address(self) -> str:
+        """The store's."""
+        return f"sqlite:///{self.folder}/log.db"
+
+
+def _answer(word: str, text: str) -> Reply:
+    return Reply(when=When(user_contains=word), steps=(Say(text),))
+
+
+RULES: tuple[Reply, ...] = (
+    _answer("LEFT", "one side"),
+    _answer("RIGHT", "the other"),
+    _answer("JOIN", "both"),
+    _answer("END", "done"),
+    Reply(
+        when=When(user_contains="PLAN", after="user"),
+        steps=(CallTools((ScriptedCall("write_note", '{"name": "a.md"}'),)),),
+    ),
+    _answer("PLAN", "a sketch of {{inputs.topic}}"),
+)
+
+
+async def finished(plan: DocumentPlan, store: Store, told: int | None = None) -> FlowState:
+    """Begin the flow or go on with it, up to its end; `told` hears of what is committed."""
+    reaper = Reaper(plan.death)
+    store.backend = cast("SessionStore", MortalStore(store.backend, reaper, told))
+    (Path(plan.folder) / "notes.md").write_text("{{inputs.topic}} as it stands")
+    (Path(plan.folder) / "w.workflow.yaml").write_text(DOCUMENT)
+    async with perdure.Flows(_runtime(plan, store), on_interrupt="retry") as flows:
+        try:
+            flow = await flows.open(FLOW)
+        except perdure.SessionNotFound:
+            flow = await flows.start(
+                Path(plan.folder) / "w.workflow.yaml",
+                id=FLOW,
+                workspace=plan.folder,
+                record_folder="record",
+                project="p",
+                inputs=INPUTS,
+            )
+        await flow.run()
+        return await flow.state()
+
+
+def _runtime(plan: DocumentPlan, store: Store) -> perdure.Runtime:
+    @perdure.tool(effect="write", on_unknown="retry")
+    async def write_note(name: str) -> str:
+        """Write a note; the same one if it is there already."""
+        (Path(plan.folder) / name).write_text(f"what {name} says")
+        return f"wrote {name}"
+
+    models = ScriptedModel(Scenario(name="doc", rules=RULES), clock=store.outside.clock)
+    agents = [
+        perdure.Agent("writer", model="scripted:doc", tools=[write_note]),
+        perdure.Agent("checker", model="scripted:doc", instructions="Work {{ctx.style}}."),
+    ]
+    return perdure.Runtime(store, agents, models=models)
