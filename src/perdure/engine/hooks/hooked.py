@@ -115,6 +115,8 @@ def _hooked(spec: ToolSpec, hooks: Hooks) -> ToolSpec:
 
 def _hooked_run(name: str, run: Run, hooks: Hooks) -> Run:
     async def hooked(call: ToolCall) -> ToolOutput:
+        if not (hooks.has("tool_call") or hooks.has("tool_result")):
+            return await run(call)
         _, answer = await hooks.ask(ToolAsked(call.session_id, call))
         if isinstance(answer, Block):
             raise ToolDenied(name, answer.reason)

@@ -8,8 +8,9 @@ where its lease is lost: an outcome that arrives then is kept as a ``late_outcom
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from typing import Any
 
 import msgspec
@@ -49,22 +50,32 @@ _log = logging.getLogger(__name__)
 
 
 class Stopping:
-    """Whether and how a turn is to be ended by its owner. Made inside a running event loop."""
+    """Whether and how a turn is to be ended by its owner.
+
+    `is_asked`: somebody asked. `has_cut`: what the turn did then was cancelled before it had ended.
+    """
 
     def __init__(self) -> None:
-        self.asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_asked = False
         self.is_cancel = False
-
-    @property
-    def is_asked(self) -> bool:
-        """Somebody asked."""
-        return self.asked.done()
+        self.has_cut = False
+        self._effect: asyncio.Future[Input] | None = None
 
     def ask(self, *, is_cancel: bool = False) -> None:
         """End the turn as soon as what it does can be cancelled; `is_cancel` outranks an abort."""
+        self.is_asked = True
         self.is_cancel = self.is_cancel or is_cancel
-        if not self.asked.done():
-            self.asked.set_result(None)
+        if self._effect is not None and self._effect.cancel():
+            self.has_cut = True
+
+    @contextlib.contextmanager
+    def cutting(self, effect: asyncio.Future[Input]) -> Generator[None]:
+        """In the block, `effect` is cancelled when somebody asks."""
+        self._effect = effect
+        try:
+            yield
+        finally:
+            self._effect = None
 
 
 class TurnRunner:
@@ -198,18 +209,20 @@ class TurnRunner:
         if self._stopping.is_asked:
             return await self._aborted(effect)
         task = asyncio.ensure_future(self._perform(effect, state))
-        try:
-            await asyncio.wait((task, self._stopping.asked), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                await _cancelled(task)
+        with self._stopping.cutting(task):
+            try:
+                happened = await task
+            except (asyncio.CancelledError, Exception):
+                if not self._stopping.has_cut or _is_cancelled():
+                    raise
                 return await self._aborted(effect)
-            happened = task.result()
-            # A connection that breaks while it is closed is no outage.
-            is_broken_off = isinstance(happened, CallFailed) and self._stopping.is_asked
-            return await self._aborted(effect) if is_broken_off else happened
-        finally:
-            if not task.done():
-                await _cancelled(task)
+        if _is_cancelled():
+            raise asyncio.CancelledError  # the effect was, and had its outcome all the same
+        if self._stopping.has_cut:
+            return await self._aborted(effect)
+        # A connection that breaks while it is closed is no outage.
+        is_broken_off = isinstance(happened, CallFailed) and self._stopping.is_asked
+        return await self._aborted(effect) if is_broken_off else happened
 
     async def _aborted(self, effect: Effect) -> Aborted:
         call, is_cancel = self._answer_call, self._stopping.is_cancel
@@ -296,9 +309,7 @@ def _contents(happened: Input) -> tuple[bytes, ...]:
     return happened.contents if isinstance(happened, Begin | ToolReturned) else ()
 
 
-async def _cancelled(task: asyncio.Future[Input]) -> None:
-    """Cancel `task` and wait until it has ended, however it ends."""
-    task.cancel()
-    await asyncio.wait((task,))
-    if not task.cancelled():
-        task.exception()  # seen, so that asyncio does not report it as never retrieved
+def _is_cancelled() -> bool:
+    """Whether the turn itself is, and not only what it does."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
