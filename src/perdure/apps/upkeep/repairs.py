@@ -9,7 +9,8 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED
-from perdure.apps.cli.options import JsonOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.opening import NAMESPACE
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.apps.upkeep.rekeying import existing_address
@@ -26,19 +27,22 @@ def repair(
         ),
     ] = None,
     store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
     """Make a damaged store whole: keep all that can be read, and say what is lost.
 
-    The damaged store is kept beside it, as it was. Exit code 1 when anything was lost.
+    The damaged store is kept beside it, as it was. A PostgreSQL store is repaired into another one,
+    namespace by namespace. Exit code 1 when anything was lost.
 
     Examples:
         perdure store repair --store sqlite:///agents.db
+        perdure store repair --store postgresql://me@host/agents --to sqlite:///repaired.db
     """
     address = existing_address(store)
 
     async def work() -> int:
-        done = await repaired(address, to=to)
+        done = await repaired(address, to=to, namespace=namespace)
         if as_json:
             show_json(msgspec.structs.asdict(done))
         else:

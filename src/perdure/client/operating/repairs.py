@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
@@ -11,11 +13,28 @@ import msgspec
 
 from perdure.client.clock import SystemClock, system_random
 from perdure.client.keys import configured_key
+from perdure.client.open import default_address
+from perdure.client.open import open as open_store
 from perdure.client.operating.backups import SQLITE, upkeep_of_sqlite
+from perdure.client.operating.copying import copying
 from perdure.client.upkeep import place_of, present_keys
-from perdure.errors import KeyWrong, NotAStore, StoreCorrupt
+from perdure.errors import (
+    ConfigError,
+    EntryNotFound,
+    KeyWrong,
+    NotAStore,
+    PerdureError,
+    StoreCorrupt,
+    StoreError,
+    StoreExists,
+    Unsupported,
+)
 from perdure.stores.key import StoreKey
-from perdure.stores.protocol import Problem
+from perdure.stores.operating.copying import NAME_OF_CONTENT, Copying
+from perdure.stores.operating.mending import Mending, in_order, parents_in
+from perdure.stores.operating.salvaging import Salvaged, Salvaging
+from perdure.stores.operating.sealed import Sealed
+from perdure.stores.protocol import Problem, SessionStore
 
 
 class Repaired(msgspec.Struct, frozen=True):
@@ -39,18 +58,24 @@ async def repair(
     address: str | None = None,
     *,
     to: str | None = None,
+    namespace: str = "default",
     key: bytes | str | StoreKey | None = None,
 ) -> Repaired:
-    """Make the damaged SQLite store at `address` whole again, or a whole one at `to` of it.
+    """Make the damaged store at `address` whole again, or a whole one at `to` of it.
 
     Every entry that can be read keeps its id, place and digest. Where a body is damaged, digest and
     chain stay; where an entry is gone, another stands in its place that says so, and the chain is
     computed anew from there. The search index is built anew. The damaged store is kept aside, or,
-    with `to`, left as it is. A store without a fault is left alone.
+    with `to`, left as it is. A store without a fault is left alone. An SQLite file is repaired with
+    all its namespaces; of another store `namespace`, and always into `to`, which holds nothing yet.
     Durable: on return; killed before, the store is as it was.
     Raises: StoreInUse while anybody has it open; StoreExists when there is something at `to`;
-    KeyMissing; KeyWrong when `key` opens no page of the file; Unsupported for other stores.
+    KeyMissing; KeyWrong when `key` opens no page of the file; ConfigError without the `to` that is
+    needed; Unsupported for a store that cannot be repaired.
     """
+    address = address or default_address(os.environ, sys.platform)
+    if not address.startswith(SQLITE):
+        return await _elsewhere(address, to, namespace, key)
     address, path = place_of(address, "repair")
     target = None if to is None else place_of(to, "repair")[1].absolute()
     try:
@@ -74,6 +99,92 @@ async def repair(
         else:
             return _told(done)
     raise AssertionError("there is always a key to try, or None")
+
+
+async def _elsewhere(
+    address: str, to: str | None, namespace: str, key: bytes | str | StoreKey | None
+) -> Repaired:
+    """What can be read of the namespace at `address`, as a whole store at `to`."""
+    kind = address.partition(":")[0]
+    async with open_store(address, namespace=namespace) as source:
+        backend = source.backend
+        if not isinstance(backend, Salvaging):
+            raise Unsupported("repair", kind)
+        if to is None:
+            reason = "is repaired into another store, and left as it is: name that with --to"
+            raise ConfigError(f"a {kind} store {reason}, such as sqlite:///repaired.db")
+        if (await backend.verify()).is_ok:
+            return Repaired(
+                store=backend.address,
+                is_damaged=False,
+                streams=0,
+                entries=0,
+                losses=(),
+                changed=(),
+                aside=None,
+            )
+        found = await backend.salvaged()
+        async with open_store(to, namespace=namespace, key=key) as target:
+            return await _kept(found, backend, copying(target.backend))
+
+
+async def _kept(found: Salvaged, source: SessionStore, target: Copying) -> Repaired:
+    """Write what is left into `target`, an origin before its forks, and check it."""
+    if await target.standings():
+        raise StoreExists(target.address)
+    named = {*parents_in(row for each in found.streams for row in each.rows.values())}
+    headers = [each.header for each in found.streams if each.header is not None]
+    named |= {header.fork.leaf for header in headers if header.fork and header.fork.leaf}
+    mending = Mending(named, system_random, SystemClock().now_ms())
+    losses, changed, contents = [*found.losses], list[str](), _Contents(source)
+    for remains in in_order(found.streams):
+        mended = mending.mended(remains)
+        sealed, stream = mended.sealed, mended.sealed.header.id
+        losses += mended.losses
+        changed += [] if mended.is_same else [stream]
+        try:
+            await target.receive(sealed, [each async for each in contents.of(sealed)])
+        except PerdureError as error:
+            losses.append(Problem(stream, None, f"it could not be kept ({error})"))
+    problems = (await target.verify()).problems
+    if problems:
+        raise StoreCorrupt(target.address, f"it was not repaired whole: {problems[0].problem}")
+    facts = await target.info()
+    losses += [Problem(None, None, f"the content {name} is damaged") for name in contents.lost]
+    return Repaired(
+        store=target.address,
+        is_damaged=True,
+        streams=facts.streams,
+        entries=facts.entries,
+        losses=tuple(losses),
+        changed=tuple(changed),
+        aside=None,
+    )
+
+
+class _Contents:
+    """The contents of a damaged store, each given once. `lost` are those that are not whole."""
+
+    def __init__(self, source: SessionStore) -> None:
+        self._source = source
+        self._passed: set[str] = set()
+        self.lost: list[str] = []
+
+    async def of(self, sealed: Sealed) -> AsyncIterator[bytes]:
+        """Those that entries of `sealed` name."""
+        names = {
+            name.decode()
+            for row in sealed.entries()
+            for name in NAME_OF_CONTENT.findall(row.entry.body)
+        }
+        for name in sorted(names - self._passed):
+            self._passed.add(name)
+            try:
+                yield await self._source.blob(name)
+            except EntryNotFound:
+                continue  # a text that only looks like the name of a content
+            except StoreError:
+                self.lost.append(name)
 
 
 def _told(done: msgspec.Struct) -> Repaired:

@@ -27,6 +27,7 @@ from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.quotas import Quota, Usage
 from perdure.stores.keeping.retention import Holding, Retention
 from perdure.stores.operating.figures import StoreFigures
+from perdure.stores.operating.salvaging import Salvaged
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.postgres import leases, reading, verify
 from perdure.stores.postgres.appending import Appender, Request
@@ -34,7 +35,7 @@ from perdure.stores.postgres.database import CONNECTIONS, Database, Durability, 
 from perdure.stores.postgres.keeping import erasing, quotas, retaining
 from perdure.stores.postgres.rows import is_text
 from perdure.stores.postgres.search import indexing, querying
-from perdure.stores.postgres.upkeep import collecting, measuring, sealing
+from perdure.stores.postgres.upkeep import collecting, measuring, salvage, sealing
 from perdure.stores.postgres.watching import Watcher
 from perdure.stores.protocol import (
     EMPTY,
@@ -42,6 +43,7 @@ from perdure.stores.protocol import (
     Commit,
     Committed,
     Lease,
+    OnProgress,
     Positioned,
     SessionScope,
     StoreInfo,
@@ -195,7 +197,7 @@ class _Namespace(_Handle):
 
 
 class _Sealing(_Handle):
-    """`Sealing` and `Measuring`."""
+    """`Sealing`, `Salvaging` and `Measuring`."""
 
     async def standings(self) -> list[Standing]:
         return await sealing.standings(self._db)
@@ -209,6 +211,10 @@ class _Sealing(_Handle):
         await sealing.receive(self._db, self._appender, sealed, contents)
         self._watcher.tell()
 
+    async def salvaged(self) -> Salvaged:
+        self._db.check_usable()
+        return await asyncio.to_thread(salvage.salvaged, self._db)
+
     async def measured(self, since: int) -> StoreFigures:
         return await measuring.measured(self._db, since)
 
@@ -218,16 +224,20 @@ class _Searching(_Handle):
 
     async def search(self, query: SearchQuery) -> list[Hit]:
         sought = sought_in(query.text)
-        progress = await indexing.progress(self._db)
-        if progress.is_due:
-            # Where the database cannot be written, the search reads what is not indexed.
-            with suppress(StoreReadOnly, StoreFull):
-                await indexing.index_upto(self._db, progress.horizon)
+        # Where the database cannot be written, the search reads what is not indexed.
+        with suppress(StoreReadOnly, StoreFull):
+            await self.index()
         return await querying.hits(self._db, query, sought)
 
-    async def reindex(self) -> int:
+    async def index(self, on_progress: OnProgress | None = None) -> None:
+        progress = await indexing.progress(self._db)
+        if progress.is_due:
+            await indexing.index_upto(self._db, progress.horizon, on_progress)
+
+    async def reindex(self, on_progress: OnProgress | None = None) -> int:
         await indexing.clear(self._db)
-        await indexing.index_upto(self._db, (await indexing.progress(self._db)).horizon)
+        horizon = (await indexing.progress(self._db)).horizon
+        await indexing.index_upto(self._db, horizon, on_progress)
         return await indexing.texts(self._db)
 
 

@@ -13,7 +13,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import Connection
 
-from perdure.errors import StoreError
+from perdure.errors import CorruptLog, StoreError
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, info_after, info_of
@@ -22,7 +22,7 @@ from perdure.session.messages import MESSAGE
 from perdure.stores.chain import genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Database, Question
-from perdure.stores.postgres.faults import meaning_of
+from perdure.stores.postgres.faults import is_lost, meaning_of
 from perdure.stores.postgres.growth import left_behind
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import (
@@ -52,7 +52,10 @@ from perdure.stores.verification import (
 FETCHED = 500
 """Entries that are in memory at a time."""
 
-_STREAMS: LiteralString = "SELECT stream FROM perdure.birth WHERE namespace = %s ORDER BY stream"
+_STREAMS: LiteralString = """
+SELECT stream FROM perdure.birth WHERE namespace = %s
+UNION SELECT id FROM perdure.stream WHERE namespace = %s ORDER BY 1
+"""
 
 _HOMELESS: LiteralString = """
 SELECT DISTINCT e.stream FROM perdure.entry AS e
@@ -107,7 +110,7 @@ SELECT true FROM perdure.blob WHERE namespace = %s AND digest = %s
 
 _BLOBS: LiteralString = "SELECT digest, content FROM perdure.blob WHERE namespace = %s"
 
-_UNREADABLE = (StoreError, UnicodeDecodeError, TypeError, ValueError)
+_UNREADABLE = (StoreError, CorruptLog, UnicodeDecodeError, TypeError, ValueError)
 """What damaged values make of reading."""
 
 Report = Callable[[int | None, str], None]
@@ -133,18 +136,41 @@ class _Check:
         """Every stream, every blob."""
         problems: list[Problem] = []
         streams = entries = erased = 0
-        for (stream,) in self.rows(Question(_STREAMS, (self.namespace,))):
+        for (stream,) in self.rows(Question(_STREAMS, (self.namespace,) * 2)):
             check = _StreamCheck(self, StreamId(stream))
-            problems += check.problems()
+            failed = self.tried(check.look, "it cannot be read")
+            problems += check.found
+            problems += [Problem(StreamId(stream), None, each.problem) for each in failed]
             streams += 1
             entries += check.count
             erased += check.erased
         for (stream,) in self.rows(Question(_HOMELESS, (self.namespace,))):
             problems.append(Problem(stream, None, "it has entries, but is not in the list"))
-        for digest, content in self.streamed(Question(_BLOBS, (self.namespace,)), 1):
-            problems += blob_problems(digest, content)
-        problems += index_problems(self.streamed, self.namespace)
+        problems += self.tried(self._contents, "its contents cannot all be read")
+        problems += self.tried(self._index, "its search index cannot be read")
         return Verification(streams, entries, tuple(problems), erased)
+
+    def _contents(self) -> Iterator[Problem]:
+        for digest, content in self.streamed(Question(_BLOBS, (self.namespace,)), 1):
+            yield from blob_problems(digest, content)
+
+    def _index(self) -> Iterable[Problem]:
+        return index_problems(self.streamed, self.namespace)
+
+    def tried(self, look: Callable[[], Iterable[Problem]], failed: str) -> list[Problem]:
+        """What `look` finds, up to where the server fails at a row of its own, which is told.
+
+        Raises: psycopg.Error where the server itself is gone.
+        """
+        found: list[Problem] = []
+        try:
+            with self._db.transaction():  # a savepoint: the moment that is seen stays the same
+                found.extend(look())
+        except psycopg.DatabaseError as error:
+            if is_lost(error):
+                raise
+            found.append(Problem(None, None, f"{failed} ({_said(error)})"))
+        return found
 
     def rows(self, question: Question) -> list[Row]:
         """The answer to `question`."""
@@ -163,30 +189,38 @@ class _Check:
             yield from cursor
 
 
+def _said(error: psycopg.Error) -> str:
+    """The first line: those behind it may quote what is stored."""
+    return str(error).partition("\n")[0]
+
+
 class _StreamCheck:
-    """One stream's check. `count` is how many entries it has, `erased` of them were erased."""
+    """One stream's check: its faults are in `found`.
+
+    `count` is how many entries it has, `erased` of them were erased.
+    """
 
     def __init__(self, check: _Check, stream: StreamId) -> None:
         self.count = 0
         self.erased = 0
         self._check = check
         self._id = stream
-        self._found: list[Problem] = []
+        self.found: list[Problem] = []
 
-    def problems(self) -> list[Problem]:
-        """Every fault of the stream."""
+    def look(self) -> Iterable[Problem]:
+        """Find every fault of the stream; they are in `found`."""
         rows = self._check.rows(ask_streams(self._check.namespace, [self._id]))
         if not rows:
             self._report(None, "what is kept about it as a whole is gone")
-            return self._found
+            return ()
         try:
             self._look_at(stream_of(rows[0]))
         except _UNREADABLE as error:
             self._report(None, f"it cannot be read ({error})")
-        return self._found
+        return ()
 
     def _report(self, seq: int | None, problem: str) -> None:
-        self._found.append(Problem(self._id, seq, problem))
+        self.found.append(Problem(self._id, seq, problem))
 
     def _look_at(self, stream: Stream) -> None:
         birth = self._birth(self._id)
@@ -196,7 +230,7 @@ class _StreamCheck:
             self._report(None, "the hash its chain begins with is not that of its header")
         far = self._far_nodes()
         shape = _Shape(self._check, stream, far, self._report)
-        self._found += stream_problems(
+        self.found += stream_problems(
             stream.state,
             list(self._commits(self._id)),
             self._entries(shape),
@@ -225,7 +259,7 @@ class _StreamCheck:
             shape.take(entry, None if entry.lane == "side" else node_of(row[11:]))
             for name in contents_shown(entry):
                 if not self._check.value(_HAS_CONTENT, name):
-                    self._found.append(content_lost(entry, name))
+                    self.found.append(content_lost(entry, name))
             yield StoredEntry(entry, row[9], row[10])
 
     def _commits(self, stream: str) -> Iterable[StoredCommit]:

@@ -1,1 +1,1 @@
-"""What is done to a database as a whole: streams passed on as they are."""
+"""What is done to a database as a whole: passed on, salvaged, measured, collected, rehearsed."""
