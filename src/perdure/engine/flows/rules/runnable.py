@@ -67,7 +67,9 @@ def _answered(state: FlowState) -> Iterator[Work]:
     for id in (*run.awaiting_human_nodes, *run.awaiting_handoff):
         node, said = state.graph.node(id), run.pending_human_inputs.get(id)
         if node is not None and said is not None:
-            yield Work(node, "reply", text=said.text)
+            # What a document's node was to be told, and could not be, the reply stands for.
+            handed = () if state.document is None else deliverable(state, id)
+            yield Work(node, "reply", handed, text=said.text)
     for id, waiting in run.awaiting_human_nodes.items():
         node = state.graph.node(id)
         is_configured = waiting.reason == "role-configuration" and waiting.role in state.roles

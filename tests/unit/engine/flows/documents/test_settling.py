@@ -20,12 +20,15 @@ from perdure.session.flows.kinds import (
     FlowCompleted,
     HandoffMade,
     HandoffTarget,
+    HumanReplied,
+    NodeClaimed,
     NodeParked,
     NodePassed,
     StopAsked,
 )
+from perdure.session.ids import StreamId
 from tests.fakes.documents import document
-from tests.fakes.flow_log import FlowLog
+from tests.fakes.flow_log import FLOW, FlowLog
 
 ANSWER = Artifact("outputs/a.md", "sha256-1")
 
@@ -103,3 +106,13 @@ def test_a_flow_of_roles_is_left_alone() -> None:
 
 def test_files_of_the_record_are_named_after_their_nodes() -> None:
     assert (answer_path("a"), input_path("in")) == ("outputs/a.md", "inputs/in.json")
+
+
+def test_a_reply_to_a_node_that_could_not_be_told_its_prompt_stands_in_its_place() -> None:
+    log = begun("in>a", "a>out").add(NodeParked("a", "helper", "autonomous-abort", "no file"))
+    (work,) = runnable(log.add(HumanReplied("a", "take this", "me")).state)
+    assert (work.cause, work.delivered, work.text) == ("reply", ("in=>a",), "take this")
+    session = StreamId(f"{FLOW}__helper")
+    log.add(NodeClaimed("a", "helper", session, "reply", work.delivered, text=work.text))
+    log.add(task_finished(log.state, "a", Ended("stop", "hi"), ANSWER))
+    assert runnable(log.state) == ()
