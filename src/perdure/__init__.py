@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from perdure.engine.hooks.points import Block as Block
     from perdure.engine.hooks.registry import Hooks as Hooks
     from perdure.engine.turns.config import Budget as Budget
+    from perdure.engine.turns.config import CompactionSettings as CompactionSettings
     from perdure.engine.turns.config import Limits as Limits
     from perdure.errors import AlreadyAnswered as AlreadyAnswered
     from perdure.errors import AmbiguousId as AmbiguousId
@@ -191,6 +192,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "perdure.engine.turns.config": (
         "Budget",
+        "CompactionSettings",
         "Limits",
     ),
     "perdure.client.flows.feeds": ("RoleFeed",),

@@ -18,6 +18,7 @@ from perdure import (
     Agent,
     Budget,
     Chat,
+    CompactionSettings,
     Fallback,
     Follower,
     Hooks,
@@ -57,6 +58,7 @@ MADE: dict[type[msgspec.Struct], Mapping[str, Any]] = {
     # what programs make and perdure keeps -> arguments that it takes
     Agent: {"id": "a"},
     Budget: {},
+    CompactionSettings: {},
     Fallback: {"model": MODEL},
     Limits: {},
     McpServer: {"name": "a", "command": "true"},
@@ -286,6 +288,8 @@ def test_nothing_public_is_forgotten() -> None:
     for name in PUBLIC[perdure]:
         value = getattr(perdure, name)
         if not isinstance(value, type) or issubclass(value, perdure.PerdureError):
+            continue
+        if ".flows." in value.__module__:  # what is read from workflows, and handles of its own
             continue
         is_asked = value in {*MADE, *PARTS, *ITEMS, *HANDLES}
         assert is_asked or name in GIVEN_BACK or name in HANDED_OUT, name

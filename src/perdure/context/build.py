@@ -148,20 +148,24 @@ def trimmed(
     messages: tuple[ContextMessage, ...],
     sizes: Sequence[int],
     reported: int,
-    budget_tokens: int,
+    budget_tokens: float,
     *,
     pinned: int,
     pins: frozenset[EntryId],
+    max_messages: int | None = None,
 ) -> Trim:
     """`messages` without the oldest exchanges after the first `pinned` messages, if need be.
 
-    Of the exchanges that are left out, what is among `pins` stays.
+    Of the exchanges that are left out, what is among `pins` stays. With `max_messages` no more stay
+    behind the first `pinned`, as far as that leaves the newest exchange whole.
     Units: `sizes` are the messages' estimates in tokens, `reported` what `context_tokens` says.
     """
     if not messages:
         return Trim(messages, 0, reported)
     factor = _correction(reported, sum(sizes))
     start = _first_that_fits(messages, sizes, budget_tokens / factor, pinned)
+    if max_messages is not None:
+        start = max(start, _first_of(messages, max_messages, pinned))
     if start == pinned and reported <= budget_tokens:
         return Trim(messages, 0, reported)
     out = range(pinned, start)
@@ -196,6 +200,12 @@ def _first_that_fits(
         if left <= budget:
             return start
     return starts[-1]
+
+
+def _first_of(messages: Sequence[ContextMessage], most: int, pinned: int) -> int:
+    """Where the oldest exchange begins from which on there are at most `most` messages."""
+    starts = [pinned, *_exchange_starts(messages, pinned + 1)]
+    return next((start for start in starts if len(messages) - start <= most), starts[-1])
 
 
 def _exchange_starts(messages: Sequence[ContextMessage], first: int) -> list[int]:

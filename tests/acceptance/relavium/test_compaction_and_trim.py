@@ -48,6 +48,22 @@ async def test_20_a_trim_after_a_compaction_goes_further_and_the_summary_stays()
     assert sum(text.startswith("say ") for text in said) == 12
 
 
+async def test_20_a_trim_by_number_goes_on_with_the_newest_exchanges_and_is_told() -> None:
+    theatre = Theatre(main=[words("five"), words("six")])
+    by_number = CompactionSettings(is_enabled=False, max_messages=4)
+    chat = await theatre.chat(compaction=by_number)
+    for n in range(1, 5):
+        await chat.session.append(user(f"say {n}"), assistant(f"{n}"))
+    await chat.send("say 5")
+    assert sent_by(theatre) == ["say 4", "4", "say 5"]
+    resumed = await theatre.runtime(chat.agent).resume(chat.id)
+    await resumed.send("say 6")
+    assert sent_by(theatre) == ["say 5", "five", "say 6"]
+    told = [payload for type_, payload in await theatre.events() if type_ == "session:trimmed"]
+    assert [(t["droppedMessageCount"], t["keptMessageCount"]) for t in told] == [(6, 3), (8, 3)]
+    assert len(await chat.session.messages()) == 12
+
+
 async def test_20_a_boundary_right_behind_the_first_entry_hides_that_one_and_no_other() -> None:
     theatre = Theatre(main=[words("four")])
     chat = await theatre.chat(compaction=MANUAL)

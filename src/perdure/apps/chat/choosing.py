@@ -16,7 +16,7 @@ from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import remark
 from perdure.apps.wiring import chat_agent
 from perdure.client.agents.agent import Agent
-from perdure.engine.turns.config import Limits
+from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.models.prices import Price
 from perdure.tools.permissions import Permissions
 
@@ -68,6 +68,11 @@ def _default(configuration: Configuration, allowed: Permissions) -> Agent:
         limits=Limits(max_turns=configuration.value("chat.turn_cap")),
         max_cost_microcents=configuration.value("chat.max_cost_microcents"),
         on_exceed=configuration.value("chat.on_exceed"),
+        compaction=CompactionSettings(
+            is_enabled=configuration.value("chat.auto_compact"),
+            trigger=configuration.value("chat.compact_threshold"),
+            max_messages=configuration.value("chat.max_messages") or None,
+        ),
     )
 
 

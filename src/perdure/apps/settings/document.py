@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from perdure.engine.turns.config import MAX_TURNS, OnExceed
+from perdure.engine.turns.config import MAX_TURNS, CompactionSettings, OnExceed
 from perdure.models.prices import Price, dollars
 from perdure.models.protocol import ThinkingLevel
 from perdure.tools.permissions import SCOPES, ApprovalMode, Permissions, Scope
@@ -60,6 +60,17 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     ] = None
     on_exceed: Annotated[
         OnExceed | None, Meta(description="What happens before a call that may cost more.")
+    ] = None
+    max_messages: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(description="A model is sent the newest so many messages; 0: no limit."),
+    ] = None
+    auto_compact: Annotated[
+        bool | None, Meta(description="Whether what is old is summarised when it grows too long.")
+    ] = None
+    compact_threshold: Annotated[
+        Annotated[float, Meta(gt=0, le=1)] | None,
+        Meta(description="The share of the model's window from which on that is done."),
     ] = None
 
     def __post_init__(self) -> None:
@@ -130,6 +141,9 @@ BUILT_IN: Mapping[str, object] = {
     "chat.turn_cap": MAX_TURNS,
     "chat.max_cost_microcents": 0,
     "chat.on_exceed": "pause_for_approval",
+    "chat.max_messages": 0,
+    "chat.auto_compact": True,
+    "chat.compact_threshold": CompactionSettings().trigger,
     "store.address": None,
     "store.namespace": "default",
     "tools.search_endpoint": None,

@@ -333,6 +333,7 @@ def _settings(agent: Agent, environment: Environment, system: str | None) -> Req
         size=unscaled_around(system, declared),
         max_output_tokens=agent.max_output_tokens,
         temperature=agent.temperature,
+        max_messages=agent.compaction.max_messages,
     )
 
 

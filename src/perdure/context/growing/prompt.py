@@ -43,12 +43,24 @@ class Prompt(msgspec.Struct, frozen=True):
     is_counted: bool
 
 
+class _Room(msgspec.Struct, frozen=True):
+    """What messages may take, and how many there may be."""
+
+    tokens: float
+    messages: int | None
+
+
 def prompt_of(
-    conversation: Conversation, *, budget_tokens: int | None = None, scale: float = 1.0
+    conversation: Conversation,
+    *,
+    budget_tokens: int | None = None,
+    scale: float = 1.0,
+    max_messages: int | None = None,
 ) -> Prompt:
     """What of `conversation` is sent; costs little more than what is still open of it.
 
-    Where it does not fit it is trimmed, as by `build_context`.
+    Where it does not fit it is trimmed, as by `build_context`; with `max_messages` also where it is
+    of more messages, the summary and what is pinned not counted.
     Units: `budget_tokens` tokens, as `scale` estimates them.
     """
     settled, tail = conversation.settled, conversation.tail.messages
@@ -59,8 +71,10 @@ def prompt_of(
     # Each message's estimate is rounded up.
     most = max(size * scale + len(settled.sizes) + len(sizes), tokens) * _MARGIN
     is_counted = bool(reported or settled.reported)
-    if budget_tokens is not None and most > budget_tokens:
-        return _trimmed(conversation, (*settled.sizes, *sizes), tokens, budget_tokens, scale)
+    if _is_long(conversation, max_messages) or (budget_tokens is not None and most > budget_tokens):
+        budget = math.inf if budget_tokens is None else budget_tokens
+        room = _Room(budget, max_messages)
+        return _trimmed(conversation, (*settled.sizes, *sizes), tokens, room, scale)
     together = joined(settled.before(tail))
     return Prompt(
         messages=with_valid_ends((*settled.messages, *(each.message for each in together))),
@@ -71,6 +85,15 @@ def prompt_of(
         handles=settled.handles | handles_in(each.message for each in tail),
         is_counted=is_counted,
     )
+
+
+def _is_long(conversation: Conversation, max_messages: int | None) -> bool:
+    settled, tail = conversation.settled.paired, conversation.tail.messages
+    if max_messages is None or len(settled) + len(tail) <= max_messages:
+        return False
+    both = (*settled, *tail)
+    first = leading(both, conversation.pinned, has_summary=conversation.has_summary)
+    return len(both) - first > max_messages
 
 
 def _tokens(settled: Settled, sizes: Sequence[float], at: int, reported: int, scale: float) -> int:
@@ -85,13 +108,21 @@ def _trimmed(
     conversation: Conversation,
     sizes: Sequence[float],
     tokens: int,
-    budget_tokens: int,
+    room: _Room,
     scale: float,
 ) -> Prompt:
     messages = (*conversation.settled.paired, *conversation.tail.messages)
     estimates = [math.ceil(size * scale) for size in sizes]
     first = leading(messages, conversation.pinned, has_summary=conversation.has_summary)
-    trim = trimmed(messages, estimates, tokens, budget_tokens, pinned=first, pins=conversation.pins)
+    trim = trimmed(
+        messages,
+        estimates,
+        tokens,
+        room.tokens,
+        pinned=first,
+        pins=conversation.pins,
+        max_messages=room.messages,
+    )
     kept: tuple[ContextMessage, ...] = alternating(trim.messages)
     return Prompt(
         messages=tuple(each.message for each in kept),

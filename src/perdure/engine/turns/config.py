@@ -57,6 +57,8 @@ class CompactionSettings(msgspec.Struct, frozen=True):
     everything since the current node of a flow was entered, without a tail.
     Units: tokens; `keep_recent_tokens` stay as they are, `summary_tokens` is the most a summary may
     take. With `reserve_tokens` the trigger is window - reserve, else `trigger` x window.
+    With `max_messages` a model is sent no more of them, the summary and what is pinned not counted:
+    the oldest exchanges are left out, whole, and that is told (``session:trimmed``).
     """
 
     is_enabled: bool = True
@@ -65,9 +67,12 @@ class CompactionSettings(msgspec.Struct, frozen=True):
     summary_tokens: int = 4_096
     trigger: float = 0.8
     reserve_tokens: int | None = None
+    max_messages: int | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.max_messages is not None and self.max_messages < 1:
+            raise WrongArgument("max_messages is at least 1, or None for no limit")
 
 
 OnExceed = Literal["fail", "warn", "pause_for_approval"]

@@ -150,3 +150,4 @@ class RequestSettings:
     thinking_level: ThinkingLevel = "off"
     max_output_tokens: int | None = None
     temperature: float | None = None
+    max_messages: int | None = None

@@ -45,6 +45,30 @@ def test_what_does_not_fit_is_trimmed_as_a_context_is(budget: int) -> None:
     assert (prompt.tokens, prompt.dropped) == (context.tokens, context.dropped)
 
 
+@pytest.mark.parametrize(("most", "left"), [(1, 2), (3, 2), (4, 4), (5, 4), (11, 10), (12, 12)])
+def test_no_more_messages_are_sent_than_wanted_but_exchanges_stay_whole(
+    most: int, left: int
+) -> None:
+    said = [m for n in range(6) for m in (user(f"ask {n}"), assistant(f"answer {n}"))]
+    prompt = prompt_of(conversation_of(window_on(*said)), max_messages=most)
+    assert prompt.messages == tuple(said[-left:])
+    assert prompt.dropped == 12 - left
+
+
+def test_a_summary_and_what_is_pinned_are_not_counted() -> None:
+    log = TreeLog()
+    kept = log.append(user("kept"))
+    log.append(Compaction("So far.", first_kept=kept))
+    for n in range(3):
+        log.extend(user(f"ask {n}"), assistant(f"answer {n}"))
+    prompt = prompt_of(conversation_of(log.window()), max_messages=2)
+    texts = [message.text for message in prompt.messages]
+    assert len(texts) == 2
+    assert "So far." in texts[0]
+    assert texts[0].endswith("ask 2")
+    assert texts[1] == "answer 2"
+
+
 def test_the_ids_of_all_calls_and_the_handles_of_all_media_are_known() -> None:
     said: list[Message] = []
     for n in range(12):

@@ -111,7 +111,8 @@ def _honoured(nodes: NodeReader, root: Node) -> Node:
         elif key.text == "memory" and _is_window(value):
             nodes.fault(
                 value,
-                "memory 'window' drops messages, which perdure never does; 'summary' or 'none'",
+                "memory 'window' drops messages: write `compaction: {max_messages: 40}` instead, "
+                "with memory 'summary' or 'none'",
             )
         elif key.text == "mcp_servers" and value.kind == "seq":
             named = tuple(_named(item) for item in value.items)

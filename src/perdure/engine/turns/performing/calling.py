@@ -154,6 +154,7 @@ class AnswerCall:
             await self._branch.now(),
             budget_tokens=_budget(self._config.link(self._call.link), self._settings),
             scale=self._environment.scales.of(self._call.model),
+            max_messages=self._settings.max_messages,
         )
 
     async def _request(self, prompt: Prompt) -> ModelRequest:
