@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from perdure.models.protocol import ModelRequest
+from perdure.session.kinds import CONTINUE_TEXT
 from perdure.session.messages import Message, StopReason, TextPart, ToolResultPart, Usage
 
 ErrorCode = Literal[
@@ -152,7 +153,7 @@ class Situation(msgspec.Struct, frozen=True):
 
 def situation_of(request: ModelRequest) -> Situation:
     """What `request` looks like to a condition."""
-    messages = request.messages
+    messages = uncut(request.messages)
     newest_user = _last_index(messages, "user")
     in_turn = messages[newest_user + 1 :]
     results = _final_results(messages)
@@ -174,6 +175,45 @@ def asks_summary(request: ModelRequest) -> bool:
         return False
     text = request.messages[newest_user].text if newest_user >= 0 else ""
     return "<conversation>" in text and "</conversation>" in text
+
+
+def uncut(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """`messages` without the parts of answers that were cut off, and what was asked after them.
+
+    An answer that was gone on with then stands once, by its last part.
+    """
+    asked = {place for place, message in enumerate(messages) if _asks_to_go_on(message)}
+    left_out = asked | {place - 1 for place in asked}
+    return tuple(message for place, message in enumerate(messages) if place not in left_out)
+
+
+def said_already(messages: Sequence[Message]) -> str:
+    """The text of the answer that the request with `messages` asks to be gone on with; else ""."""
+    parts: list[str] = []
+    last = len(messages) - 1
+    while last > 0 and _asks_to_go_on(messages[last]):
+        parts.append(messages[last - 1].text)
+        last -= 2
+    return "".join(reversed(parts))
+
+
+def rest_of(reply: Reply, said: str) -> Reply:
+    """What of `reply` comes after the text `said`; all of it where it begins otherwise."""
+    text = "".join(step.text for step in reply.steps if isinstance(step, Say))
+    if not said or not text.startswith(said):
+        return reply
+    steps: list[Step] = []
+    for step in reply.steps:
+        if not said:
+            steps.append(step)
+        elif isinstance(step, Say):
+            step_rest, said = step.text[len(said) :], said[len(step.text) :]
+            steps += [Say(step_rest)] if step_rest else []
+    return msgspec.structs.replace(reply, steps=tuple(steps))
+
+
+def _asks_to_go_on(message: Message) -> bool:
+    return message.role == "user" and message.text == CONTINUE_TEXT
 
 
 def reply_to(scenario: Scenario, situation: Situation) -> Reply | None:

@@ -45,6 +45,8 @@ from perdure.models.scenario import (
     Wait,
     asks_summary,
     reply_to,
+    rest_of,
+    said_already,
     situation_of,
 )
 from perdure.session.clock import Clock
@@ -77,7 +79,7 @@ class ScriptedModel:
         return ModelInfo(model, scenario.context_window, scenario.max_output_tokens)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        reply = self._reply(request)
+        reply = rest_of(self._reply(request), said_already(request.messages))
         key = _fingerprint(request)
         progress = _Progress(reply, key)
         for number, step in enumerate(reply.steps):

@@ -104,6 +104,11 @@ class CustomMessage(TreeBody, frozen=True, omit_defaults=True):
     details: object = None
 
 
+CONTINUE_TEXT = (
+    "Your last answer was cut off. Go on exactly where it stops, without repeating any of it."
+)
+"""What a model is asked, as a custom message, after the part of its answer that was kept."""
+
 MESSAGE = messages.MESSAGE
 """Kind of an entry whose body is a ``messages.Message``."""
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 
 from perdure.models.protocol import ModelRequest
-from perdure.models.scenario import Reply, Say, Scenario, When, holds, reply_to, situation_of
+from perdure.models.scenario import (
+    Fail,
+    Reply,
+    Say,
+    Scenario,
+    Think,
+    When,
+    holds,
+    reply_to,
+    rest_of,
+    said_already,
+    situation_of,
+)
+from perdure.session.kinds import CONTINUE_TEXT
 from perdure.session.messages import (
     MediaPart,
     Message,
@@ -132,3 +145,23 @@ def test_a_summary_can_be_scripted() -> None:
     scenario = Scenario(name="x", rules=(said("answer"), rule))
     assert reply_to(scenario, situation_of(ModelRequest("m", (SUMMARY,)))) == rule
     assert reply_to(scenario, situation_of(ModelRequest("m", (user("x"),)))) == said("answer")
+
+
+CUT = (user("go"), assistant("One. "), user(CONTINUE_TEXT))
+
+
+def test_an_answer_that_was_cut_off_is_one_answer_to_conditions() -> None:
+    assert does_hold(When(nth=1, round=1, user_contains="go", after="user"), *CUT)
+    twice = (*CUT, assistant("Two."), user(CONTINUE_TEXT))
+    assert does_hold(When(nth=1, round=1, user_contains="go"), *twice)
+    assert does_hold(When(nth=2, round=2, user_contains="go"), *CUT, assistant("Two. Three."))
+
+
+def test_who_goes_on_with_an_answer_says_the_rest_of_it() -> None:
+    reply = Reply(steps=(Think("hm"), Say("One. Two."), Fail("rate_limited"), Say(" Three.")))
+    assert said_already(CUT) == "One. "
+    assert said_already((*CUT, assistant("Two."), user(CONTINUE_TEXT))) == "One. Two."
+    assert said_already(CUT[:2]) == ""
+    assert rest_of(reply, "One. ").steps == (Say("Two."), Fail("rate_limited"), Say(" Three."))
+    assert rest_of(reply, "One. Two. T").steps == (Say("hree."),)
+    assert rest_of(reply, "Something else") == rest_of(reply, "") == reply

@@ -25,7 +25,7 @@ from perdure.engine.turns.rules.progress import (
 from perdure.engine.turns.rules.scribe import Scribe
 from perdure.engine.turns.rules.spending import lost_usage
 from perdure.engine.turns.state import OpenQuestion
-from perdure.session.kinds import CustomMessage
+from perdure.session.kinds import CONTINUE_TEXT, CustomMessage
 from perdure.session.ledger import (
     Interrupted,
     InterruptPolicy,
@@ -42,10 +42,6 @@ UNKNOWN_TEXT = (
 )
 MAX_LOST_ATTEMPTS = 3
 """How often a tool that may be retried is begun whose connection breaks off each time."""
-
-CONTINUE_TEXT = (
-    "Your last answer was cut off. Go on exactly where it stops, without repeating any of it."
-)
 
 
 def nothing_lost(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
