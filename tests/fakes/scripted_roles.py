@@ -13,6 +13,7 @@ from perdure.engine.flows.joined import Ground
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.runnable import Work
+from perdure.engine.flows.saying import Said, said_in
 from perdure.engine.turns.companion import Companion
 from perdure.errors import ConfigError, HeadConflict, SessionExists
 from perdure.events.scope import scope
@@ -73,12 +74,11 @@ class ScriptedRoles:
         """See ``Roles``."""
         return (await self._store.state(session)).open_turn is not None
 
-    async def last_answer(self, session: StreamId) -> str:
+    async def last_answer(self, session: StreamId) -> Said:
         """See ``Roles``."""
         state = await self._store.state(session)
         entries = await self._store.branch(session, state.leaf, kind=MESSAGE)
-        texts = [m.text for e in entries if (m := e.message) is not None and m.role == "assistant"]
-        return texts[-1] if texts else ""
+        return said_in(message for entry in entries if (message := entry.message) is not None)
 
     async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
         """One commit for the turn's beginning, one for its end."""

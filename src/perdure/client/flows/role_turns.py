@@ -30,6 +30,7 @@ from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork
 from perdure.engine.flows.rules.runnable import Work
 from perdure.engine.flows.rules.structure import OWNER
+from perdure.engine.flows.saying import Said, said_in
 from perdure.engine.flows.telling.bundle import context_bundle
 from perdure.engine.flows.telling.entry import Reading, entry_message
 from perdure.engine.flows.telling.reflection import read_findings, reflection_message
@@ -55,6 +56,9 @@ from perdure.stores.protocol import Commit, Write
 
 Terms = tuple[str, RoleConfiguration | None]
 """What the turns of a role depend on besides its session's beginning: place, and configuration."""
+
+LATEST = 8
+"""Messages in which the parts of one answer are looked for."""
 
 MOST_TURNS = 100_000
 """A role's session is bounded by its flow, not by a number of turns."""
@@ -149,13 +153,11 @@ class RoleTurns:
         except SessionNotFound:
             return False
 
-    async def last_answer(self, session: StreamId) -> str:
+    async def last_answer(self, session: StreamId) -> Said:
         """See ``Roles``."""
         leaf = (await self._store.state(session)).leaf
-        for entry in reversed(await self._store.branch(session, leaf, limit=8, kind=MESSAGE)):
-            if (message := entry.message) is not None and message.role == "assistant":
-                return message.text
-        return ""
+        entries = await self._store.branch(session, leaf, limit=LATEST, kind=MESSAGE)
+        return said_in(message for entry in entries if (message := entry.message) is not None)
 
     async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
         """See ``Roles``. An open turn that the flow knows nothing of is closed first."""

@@ -20,6 +20,7 @@ from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.finishing import Ended, drawn_wrong
 from perdure.engine.flows.rules.parts import NodePart, Part
 from perdure.engine.flows.rules.structure import OWNER
+from perdure.engine.flows.saying import Said
 from perdure.engine.turns.companion import Beside
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry, NewEntry, Sibling
@@ -39,8 +40,8 @@ NOT_APPROVED = "not_approved"
 Checks = Callable[[], Awaitable[tuple[str, ...]]]
 """What is not in order in the project, each in a sentence; asked before a flow is closed."""
 
-LastAnswer = Callable[[], Awaitable[str]]
-"""The text of the newest answer in the session, for a turn that another process began."""
+LastAnswer = Callable[[], Awaitable[Said]]
+"""What was said last in the session, for a turn that another process began."""
 
 
 class ClaimLost(Exception):
@@ -72,7 +73,9 @@ class JoinedTurn:
         self._part = part
         self._last_answer = last_answer
         self._repair = repair
-        self._answer: str | None = None
+        self._said: Said | None = None
+        """What was said last, as far as it was appended; None before that was looked for."""
+        self._next_said = Said()
         self._is_denied = False
         self._configured = self._configuration(ground.journal.known)
         self._is_unheard = False
@@ -83,7 +86,7 @@ class JoinedTurn:
 
         Raises: ClaimLost.
         """
-        self._listen(entries)
+        await self._listen(entries)
         is_begun = any(entry.kind == TurnStarted.kind for entry in entries)
         finished = next((e for e in entries if e.kind == TurnFinished.kind), None)
         if not is_begun and finished is None:
@@ -92,7 +95,7 @@ class JoinedTurn:
         written = self._claim(state) if is_begun else ()
         if finished is None:
             return Beside(self._writes(state, written), notes=self._entered(state, entries))
-        ended = await self._ended(msgspec.json.decode(finished.body, type=TurnFinished))
+        ended = self._ended(msgspec.json.decode(finished.body, type=TurnFinished))
         drawn, found = await self._looked(state, ended)
         changed = () if drawn.graph is None else (WorkflowChanged(drawn.graph),)
         now = state if drawn.graph is None else replace(state, graph=drawn.graph)
@@ -105,6 +108,7 @@ class JoinedTurn:
     def committed(self, entries: Sequence[Sequence[Entry]]) -> None:
         """Follow what the flow became."""
         self._is_unheard = False
+        self._said = self._next_said
         for share in entries:
             self._ground.journal.follow(share)
 
@@ -118,15 +122,19 @@ class JoinedTurn:
         journal = self._ground.journal
         return await (journal.state() if is_doubtful else journal.remembered())
 
-    def _listen(self, entries: Sequence[NewEntry]) -> None:
+    async def _listen(self, entries: Sequence[NewEntry]) -> None:
         """Remember what the turn's end will be judged by."""
+        if self._said is None:
+            is_begun = any(entry.kind == TurnStarted.kind for entry in entries)
+            self._said = Said() if is_begun else await self._last_answer()
+        said = self._said
         for entry in entries:
             if entry.kind == MESSAGE:
-                message = decode_message(entry.body, entry.v)
-                self._answer = message.text if message.role == "assistant" else self._answer
+                said = said.then(decode_message(entry.body, entry.v))
             elif entry.kind == ToolFinished.kind:
                 outcome = msgspec.json.decode(entry.body, type=ToolFinished)
                 self._is_denied = self._is_denied or outcome.error_code == NOT_APPROVED
+        self._next_said = said
 
     def _configuration(self, state: FlowState | None) -> RoleConfiguration | None:
         return None if state is None else state.roles.get(self._part.role)
@@ -154,9 +162,8 @@ class JoinedTurn:
         self._is_unheard = bool(bodies)
         return (self._ground.journal.write(state, *bodies),) if bodies else ()
 
-    async def _ended(self, finished: TurnFinished) -> Ended:
-        text = self._answer if self._answer is not None else await self._last_answer()
-        return Ended(finished.end, text, finished.error, self._is_denied)
+    def _ended(self, finished: TurnFinished) -> Ended:
+        return Ended(finished.end, self._next_said.text, finished.error, self._is_denied)
 
     async def _looked(self, state: FlowState, ended: Ended) -> tuple[Drawn, dict[str, Found]]:
         """What its owner made of the flow's graph (others cannot put it right), and the files."""

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.runnable import Work
+from perdure.engine.flows.saying import Said
 from perdure.engine.turns.companion import Companion
 from perdure.errors import ConfigError
 from perdure.session.flows.kinds import Offers
@@ -44,8 +45,8 @@ class Roles(Protocol):
         """Whether a turn of the session is open, here or in a process that is gone."""
         ...
 
-    async def last_answer(self, session: StreamId) -> str:
-        """The text of the newest answer in the session; "" when there is none."""
+    async def last_answer(self, session: StreamId) -> Said:
+        """What was said last in the session."""
         ...
 
     async def begin(self, session: StreamId, message: str, companion: Companion) -> None:

@@ -7,11 +7,12 @@ import pytest
 from perdure.engine.flows.joined import ClaimLost, JoinedTurn
 from perdure.engine.flows.rules.parts import NodePart
 from perdure.engine.flows.rules.runnable import runnable
+from perdure.engine.flows.saying import Said
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry
 from perdure.session.flows.graph import Graph
 from perdure.session.ledger import ModelCalled, ToolFinished, TurnFinished, TurnStarted
-from perdure.session.messages import assistant, user
+from perdure.session.messages import Message, TextPart, assistant, user
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.clock import ManualClock, SeededRandom
@@ -30,14 +31,22 @@ class Place:
         self.clock = ManualClock()
         self.store = MemoryStore(clock=self.clock, random=SeededRandom(1))
 
-    async def turn(self, folder: Path, answer: str = "", graph: Graph = LINE) -> JoinedTurn:
+    async def turn(self, folder: Path, graph: Graph = LINE) -> JoinedTurn:
         self.ground = await begun(self.store, self.clock, graph, folder)
         (work,) = runnable(await self.ground.journal.state())
 
-        async def last() -> str:
-            return answer
+        async def last() -> Said:
+            return Said("what another turn said")
 
         return JoinedTurn(self.ground, NodePart("owner", work.node.id, FLOW, work), last)
+
+    def taken_up(self, said: Said) -> JoinedTurn:
+        """The same turn in another process, which finds `said` in the log."""
+
+        async def last() -> Said:
+            return said
+
+        return JoinedTurn(self.ground, NodePart("owner", "owner-intake", FLOW), last)
 
     async def commit(self, writes: tuple[Write, ...]) -> None:
         await self.store.commit(Commit(writes=writes, at=0))
@@ -81,9 +90,10 @@ async def test_its_end_says_what_becomes_of_the_flow_and_keeps_the_artifact(
 
 async def test_a_turn_that_another_process_began_is_judged_by_the_log(tmp_path: Path) -> None:
     place = Place()
-    turn = await place.turn(tmp_path, hand(tmp_path, "end", name="a.md"))
+    turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
-    assert kinds_of((await turn.beside([FINISHED])).writes[0]) == ["handoff_made"]
+    taken_up = place.taken_up(Said(hand(tmp_path, "end", name="a.md")))
+    assert kinds_of((await taken_up.beside([FINISHED])).writes[0]) == ["handoff_made"]
 
 
 async def test_a_turn_that_begins_and_ends_at_once_is_both(tmp_path: Path) -> None:
@@ -94,7 +104,7 @@ async def test_a_turn_that_begins_and_ends_at_once_is_both(tmp_path: Path) -> No
 
 async def test_a_refused_tool_call_is_remembered_until_the_end(tmp_path: Path) -> None:
     place = Place()
-    turn = await place.turn(tmp_path, "I may not.")
+    turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
     refused: NewEntry = new_side(
         ToolFinished("c", "send", "refused", succeeded=False, error_code="not_approved")
@@ -102,3 +112,19 @@ async def test_a_refused_tool_call_is_remembered_until_the_end(tmp_path: Path) -
     await turn.beside([refused])
     (end,) = (await turn.beside([FINISHED])).writes
     assert b'"consent-denied"' in end.entries[0].body
+
+
+async def test_an_answer_cut_in_two_by_a_crash_is_judged_as_one(tmp_path: Path) -> None:
+    place = Place()
+    whole = hand(tmp_path, "end", name="a.md")
+    turn = await place.turn(tmp_path)
+    await place.commit((await turn.beside(STARTED)).writes)
+    taken_up = place.taken_up(Said(whole[:10], is_cut=True))
+    again = Message("assistant", (TextPart(whole[10:20]),), stop_reason="aborted")
+    for _ in range(2):  # asked again, because it was refused
+        await taken_up.beside([new_tree(again), new_side(ModelCalled(2, "m"))])
+    taken_up.committed(())
+    rest = Message("assistant", (TextPart(whole[20:]),), stop_reason="stop")
+    await taken_up.beside([new_tree(rest), FINISHED])
+    end = await taken_up.beside([new_tree(rest), FINISHED])
+    assert kinds_of(end.writes[0]) == ["handoff_made"]
