@@ -1,0 +1,195 @@
+"""``kill -9`` at every commit of the three example projects, run with the command line.
+
+Each command is a process that runs exactly what ``perdure`` runs. One that is killed is followed by
+another, typed by a person who looks what became of it. Where the flow ends must not show it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import pytest
+
+import perdure
+from perdure.client.store import Store
+from perdure.session.codec import body_of
+from perdure.session.flows.kinds import HandoffMade, NodeClaimed
+from perdure.session.ids import StreamId
+from perdure.session.messages import Message, TextPart, ToolResultPart
+from tests.fakes.example_people import FLOW, Person
+from tests.fakes.mortal_commands import Commands, Kill, Moment
+
+COMMITS = {"single-owner": 8, "review": 42, "fan-out": 23}
+"""Commits that bring each example to its end, those of the person's answers among them."""
+
+WRITES = {"single-owner": 4, "review": 36, "fan-out": 18}
+"""Leases taken and given back, and parts of answers kept."""
+
+ROLES = {
+    "single-owner": ("owner",),
+    "review": ("owner", "developer", "reviewer"),
+    "fan-out": ("owner", "scout_1", "scout_2"),
+}
+MOMENTS: tuple[Moment, ...] = ("before", "after")
+AT_COMMITS = [
+    (name, Kill(n, moment))
+    for name, count in COMMITS.items()
+    for n in range(1, count + 1)
+    for moment in MOMENTS
+]
+HALF_WRITTEN = ".perdure"
+"""What a tool was killed in the middle of writing lies beside its place, under a hidden name."""
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
+
+
+class End(msgspec.Struct, frozen=True):
+    """Where a flow ended, without times, ids and folders, and in no order but the logs' own."""
+
+    run: object
+    story: list[str]
+    artifacts: dict[str, str]
+    contexts: dict[str, list[object]]
+
+
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with Commands() as serving:
+        yield serving
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """An example that was brought to its end without a kill."""
+
+    commits: int
+    writes: int
+    end: End
+
+
+@pytest.fixture(scope="module")
+def whole(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Whole]:
+    """Each example, brought to its end without a kill."""
+    found: dict[str, Whole] = {}
+    for name in COMMITS:
+        person = Person(commands, tmp_path_factory.mktemp("whole") / name, name)
+        person.finish()
+        found[name] = Whole(person.commits, person.writes, end_of(person, name))
+    return found
+
+
+def end_of(person: Person, name: str) -> End:
+    """Where the flow of `person` ended."""
+    run = person.look("flow", "show", FLOW)
+    contexts, story = asyncio.run(_logs_of(person.folder, ROLES[name]))
+    artifacts = {
+        str(path.relative_to(person.folder)): path.read_text()
+        for path in (person.folder / "record").rglob("*")
+        if path.is_file() and path.suffix != HALF_WRITTEN
+    }
+    return End(_without_order(run, person.folder), story, artifacts, contexts)
+
+
+async def _logs_of(folder: Path, roles: Sequence[str]) -> tuple[dict[str, list[object]], list[str]]:
+    async with perdure.open(f"sqlite:///{folder}/store.db") as store:
+        assert (await store.verify()).is_ok
+        return {role: await _context(store, role, folder) for role in roles}, await _story(store)
+
+
+async def _context(store: Store, role: str, folder: Path) -> list[object]:
+    stream = StreamId(f"{FLOW}__{role}")
+    assert (await store.backend.state(stream)).open_turn is None
+    messages = await (await store.open(stream)).messages()
+    return [_said(message, folder) for message in _joined(messages)]
+
+
+def _joined(messages: Sequence[Message]) -> list[Message]:
+    """`messages`, an answer that was cut off and what it was gone on with as one."""
+    joined: list[Message] = []
+    cut: list[Message] = []
+    for message in messages:
+        if message.stop_reason == "aborted":
+            cut.append(message)
+        else:
+            parts = (*(part for each in cut for part in each.parts), *message.parts)
+            joined.append(msgspec.structs.replace(message, parts=parts))
+            cut = []
+    return joined
+
+
+def _said(message: Message, folder: Path) -> object:
+    # What is handed over to a join comes in the order in which its sources ended.
+    text = "".join(part.text for part in message.parts if isinstance(part, TextPart))
+    lines = sorted(_TIME.sub("", text.replace(str(folder), "")).splitlines())
+    calls = [(call.name, call.args) for call in message.tool_calls]
+    parts = [part for part in message.parts if isinstance(part, ToolResultPart)]
+    results = [(part.text, part.is_error) for part in parts]
+    return message.role, lines, calls, results
+
+
+async def _story(store: Store) -> list[str]:
+    """Every claim and handoff, as often as it happened."""
+    bodies = [body_of(entry) for entry in await store.backend.entries(StreamId(FLOW))]
+    told = [body for body in bodies if isinstance(body, NodeClaimed | HandoffMade)]
+    return sorted(repr(_without_order(msgspec.to_builtins(body), Path())) for body in told)
+
+
+def _without_order(value: object, folder: Path) -> object:
+    """`value` with its lists sorted, and without times and the place of `folder`."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return {key: _without_order(item, folder) for key, item in sorted(fields.items())}
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[object]", value)
+        return sorted((_without_order(item, folder) for item in items), key=repr)
+    if isinstance(value, str):
+        return _TIME.sub("", value.replace(str(folder), "") if folder.name else value)
+    return value
+
+
+@pytest.mark.parametrize("name", COMMITS)
+def test_the_kills_are_at_all_commits_of_an_example(whole: dict[str, Whole], name: str) -> None:
+    assert (whole[name].commits, whole[name].writes) == (COMMITS[name], WRITES[name])
+
+
+def ends_as_it_would(
+    commands: Commands, whole: dict[str, Whole], folder: Path, name: str, *kills: Kill
+) -> None:
+    """Have the example `name` die at each of `kills`, and compare where it ends."""
+    person = Person(commands, folder / name, name, kills)
+    person.finish()
+    assert not person.kills
+    assert end_of(person, name) == whole[name].end
+
+
+@pytest.mark.parametrize(("name", "kill"), AT_COMMITS)
+def test_an_example_killed_at_any_commit_ends_as_one_that_was_not(
+    commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, kill: Kill
+) -> None:
+    ends_as_it_would(commands, whole, tmp_path, name, kill)
+
+
+@pytest.mark.parametrize("name", COMMITS)
+@pytest.mark.parametrize("seed", range(3))
+def test_an_example_killed_at_a_lease_or_in_an_answer_ends_as_one_that_was_not(
+    commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, seed: int
+) -> None:
+    chance = random.Random(f"{name} {seed}")
+    kill = Kill(chance.randint(1, WRITES[name]), chance.choice(MOMENTS), "write")
+    ends_as_it_would(commands, whole, tmp_path, name, kill)
+
+
+@pytest.mark.parametrize("name", COMMITS)
+@pytest.mark.parametrize("seed", range(4))
+def test_an_example_killed_again_while_it_recovers_ends_as_one_that_was_not(
+    commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, seed: int
+) -> None:
+    chance = random.Random(f"{name} {seed}")
+    first = Kill(chance.randint(1, COMMITS[name] - 4), chance.choice(MOMENTS))
+    again = [Kill(chance.randint(1, 2), chance.choice(MOMENTS)) for _ in range(2)]
+    ends_as_it_would(commands, whole, tmp_path, name, first, *again)
