@@ -6,8 +6,9 @@ import asyncio
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import apsw
 import pytest
 
 from perdure.errors import HeadConflict, StoreUnavailable
@@ -17,6 +18,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.log import checkpointing
+from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.faulty_vfs import faulty_vfs
 from tests.fakes.raw_database import raw_database
@@ -147,6 +149,23 @@ async def test_the_log_is_copied_into_the_database_while_writing_goes_on(
     assert size_of(path) > 4 * 2**20
     await store.close()
     assert size_of(log) == 0
+
+
+def test_a_log_that_does_not_begin_anew_is_not_copied_at_every_commit(path: Path) -> None:
+    copies = 0
+
+    class Counting(apsw.Connection):
+        def wal_checkpoint(self, dbname: str | None = None, mode: int = 0) -> tuple[int, int]:
+            nonlocal copies
+            copies += 1
+            return super().wal_checkpoint(dbname, mode)
+
+    checkpointer = checkpointing.Checkpointer(lambda: cast("Connection", Counting(str(path))))
+    for pages in range(0, checkpointing.RESTART_PAGES, 10):
+        checkpointer.grown(pages)
+    checkpointer.close()
+
+    assert 1 <= copies < checkpointing.RESTART_PAGES // checkpointing.CHECKPOINT_PAGES
 
 
 async def test_a_handle_is_useless_in_a_forked_process(store: SqliteStore, path: Path) -> None:

@@ -22,7 +22,7 @@ import apsw
 
 from perdure.errors import PerdureError, StoreCorrupt, StoreUnavailable
 from perdure.stores.sqlite.faults import meaning_of
-from perdure.stores.sqlite.log.checkpointing import CHECKPOINT_PAGES, Checkpointer
+from perdure.stores.sqlite.log.checkpointing import Checkpointer
 from perdure.stores.sqlite.log.syncing import LogSync
 from perdure.stores.sqlite.rows import Connection, Tables
 
@@ -219,8 +219,7 @@ class Writer:
             loop.call_soon_threadsafe(_hand_over, delivered)
 
     def _after_commit(self, _db: Connection, _name: str, pages: int) -> int:
-        if pages >= CHECKPOINT_PAGES:
-            self._checkpointer.wake(pages)
+        self._checkpointer.grown(pages)
         return apsw.SQLITE_OK
 
 
