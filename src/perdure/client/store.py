@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
@@ -29,6 +29,7 @@ from perdure.stores.draft import Backing, Draft, Stored
 from perdure.stores.keeping.erasing import Certificate, ForkPolicy
 from perdure.stores.protocol import (
     Commit,
+    Indexing,
     Searching,
     SessionScope,
     SessionStore,
@@ -184,11 +185,18 @@ class Store:
         answering = _inbox_of_flows().Answering(self.backend, clock, flow)
         return await answering.answer(id, answer, by=by, note=note)
 
-    async def reindex(self) -> int:
+    async def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
+        """Bring the index of `search` up to date, as the next search would; as `reindex` raises."""
+        if isinstance(self._searching, Indexing):
+            await self._searching.index(on_progress)
+
+    async def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Build the index of `search` anew from the log; how many texts can now be found.
 
         Raises: StoreReadOnly, StoreFull; Unsupported.
         """
+        if isinstance(self._searching, Indexing):
+            return await self._searching.reindex(on_progress)
         return await self._searching.reindex()
 
     @property

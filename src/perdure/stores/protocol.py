@@ -19,7 +19,7 @@ The rules of an append, the same in every backend:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -407,6 +407,26 @@ class Searching(Protocol):
 
         A search gives the same before, meanwhile and afterwards, unless the index was damaged.
         """
+        ...
+
+
+OnProgress = Callable[[int, int], None]
+"""Told how much of how much is done."""
+
+
+@runtime_checkable
+class Indexing(Searching, Protocol):
+    """A backend whose searches go by an index: what was appended gets into it in steps."""
+
+    async def index(self, on_progress: OnProgress | None = None) -> None:
+        """Bring the index up to date, as the next search would.
+
+        Raises: StoreReadOnly, StoreFull; a search goes without then.
+        """
+        ...
+
+    async def reindex(self, on_progress: OnProgress | None = None) -> int:
+        """As ``Searching.reindex``."""
         ...
 
 

@@ -108,6 +108,23 @@ async def test_others_find_the_same_while_the_index_is_built_anew(open_store: Op
     assert await rebuilding == MANY
 
 
+async def test_it_is_told_how_far_indexing_is(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "BATCH_ROWS", 200)
+    await filled(store)
+    told: list[tuple[int, int]] = []
+
+    def tell(done: int, total: int) -> None:
+        told.append((done, total))
+
+    await store.index(tell)
+    await store.index(tell)
+
+    assert told[:2] == [(200, MANY), (400, MANY)]
+    assert set(told[2:]) == {(MANY, MANY)}
+
+
 async def test_an_index_by_other_rules_is_built_anew(store: PostgresStore, db: Database) -> None:
     await filled(store)
     expected = await search(store, "word number7")

@@ -76,10 +76,10 @@ async def test_the_index_grows_in_steps_each_whole(
     marks: list[tuple[int, ...]] = []
     with raw_database(path) as db:
         tables = Tables(db)
-        upto = indexing.progress(tables, "default")
+        upto = indexing.progress(tables)
         is_over = False
         while not is_over:
-            step = indexing.made(indexing.next_step(tables, "default", upto))
+            step = indexing.made(indexing.next_step(tables, upto))
             db.execute("BEGIN IMMEDIATE")
             is_over = indexing.put_in(tables, step)
             db.execute("COMMIT")
@@ -100,7 +100,7 @@ async def test_a_step_that_was_read_before_an_erasure_is_not_put_in(
     await filled(store)
     with raw_database(path) as db:
         tables = Tables(db)
-        step = indexing.next_step(tables, "default", indexing.progress(tables, "default"))
+        step = indexing.next_step(tables, indexing.progress(tables))
         indexing.forget(tables, list(indexing.entries_of(tables, 1, 7, 7)))
 
         assert indexing.put_in(tables, step) is False
@@ -140,6 +140,23 @@ async def test_an_index_by_other_rules_is_built_anew(open_store: Opener, path: P
 
 def may_read(_path: Path, mode: int) -> bool:
     return mode == os.R_OK
+
+
+async def test_it_is_told_how_far_indexing_is(
+    open_store: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "BATCH_ROWS", 100)
+    store = await open_store()
+    await filled(store)
+    told: list[tuple[int, int]] = []
+
+    def tell(done: int, total: int) -> None:
+        told.append((done, total))
+
+    await store.index(tell)
+    await store.index(tell)
+
+    assert told == [(100 * done + 1, MANY + 1) for done in (1, 2, 3, 4)]
 
 
 # ---------------------------------------------------------------- where the file cannot be written

@@ -11,6 +11,7 @@ import typer
 from perdure.apps.cli.exits import DONE, FAILED, StoreNotFound
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.opening import NAMESPACE, existing_store, is_missing, store_address
+from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import counted, out_style, show, show_json, show_lines, size
 from perdure.apps.terminal.text import safe
 from perdure.errors import CorruptLog, StoreCorrupt
@@ -170,7 +171,7 @@ def reindex(
     async def work() -> None:
         _require(store)
         async with existing_store(store, namespace) as opened:
-            count = await opened.reindex()
+            count = await opened.reindex(progress_bar("index"))
         if as_json:
             show_json({"texts": count})
         else:

@@ -12,9 +12,9 @@ import typer
 from perdure.apps.cli.exits import PathNotFound, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.opening import NAMESPACE, store_address
+from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import counted, show, show_json, size
 from perdure.apps.terminal.text import safe
-from perdure.apps.upkeep.progress import progress_bar
 from perdure.apps.upkeep.rekeying import existing_address
 from perdure.client.operating.backups import back_up
 from perdure.client.operating.restores import restore as restored

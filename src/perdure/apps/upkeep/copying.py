@@ -12,9 +12,9 @@ import typer
 from perdure.apps.cli.exits import CONFLICT, DONE, FAILED, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import counted, show_json, show_lines
 from perdure.apps.terminal.text import safe
-from perdure.apps.upkeep.progress import progress_bar
 from perdure.apps.upkeep.rekeying import existing_address
 from perdure.client.keys import canonical, key_in_file
 from perdure.client.open import open as open_store

@@ -437,12 +437,16 @@ class Store(Handle[AsyncStore]):
         """
         return self.portal.call(self.asynchronous.answer(question, answer, by=by, note=note))
 
-    def reindex(self) -> int:
+    def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
+        """Bring the index of `search` up to date, as the next search would; as `reindex` raises."""
+        return self.portal.call(self.asynchronous.index(on_progress))
+
+    def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Build the index of `search` anew from the log; how many texts can now be found.
 
         Raises: StoreReadOnly, StoreFull; Unsupported.
         """
-        return self.portal.call(self.asynchronous.reindex())
+        return self.portal.call(self.asynchronous.reindex(on_progress))
 
     def watch(self, after: int | None = None) -> Watch:
         """The events of every session after position `after` (default: from now on; 0: all).

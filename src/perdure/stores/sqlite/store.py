@@ -40,6 +40,7 @@ from perdure.stores.protocol import (
     Commit,
     Committed,
     Lease,
+    OnProgress,
     Positioned,
     SessionScope,
     StoreInfo,
@@ -53,7 +54,7 @@ from perdure.stores.sqlite.keeping.records import backups_of, certificates_of, r
 from perdure.stores.sqlite.packing.cipher import cipher_of
 from perdure.stores.sqlite.packing.contents import Packed, packed
 from perdure.stores.sqlite.rows import Tables
-from perdure.stores.sqlite.search import indexing, querying
+from perdure.stores.sqlite.search import following, indexing, querying
 from perdure.stores.sqlite.upkeep import collecting, measuring, sealing
 from perdure.stores.sqlite.upkeep.collecting import batched
 from perdure.stores.sqlite.writer import Durability
@@ -260,34 +261,17 @@ class _Searching(_Handle):
 
     async def search(self, query: SearchQuery) -> list[Hit]:
         sought = sought_in(query.text)
-        progress = await self._read(indexing.progress)
-        if progress.is_due:
-            # Where the file cannot be written, the search reads what is not indexed.
-            with suppress(StoreReadOnly, StoreFull):
-                await self._index(progress)
+        # Where the file cannot be written, the search reads what is not indexed.
+        with suppress(StoreReadOnly, StoreFull):
+            await self.index()
         return await self._read(querying.hits, query, sought)
 
-    async def reindex(self) -> int:
-        await self._write_index(indexing.clear)
-        await self._index(await self._read(indexing.progress))
+    async def index(self, on_progress: OnProgress | None = None) -> None:
+        await following.index(self._open_database(), on_progress)
+
+    async def reindex(self, on_progress: OnProgress | None = None) -> int:
+        await following.reindex(self._open_database(), on_progress)
         return await self._read(indexing.texts)
-
-    async def _index(self, progress: indexing.Progress) -> None:
-        """Index all that was there at `progress`, in transactions that keep nobody waiting long."""
-        while not await self._index_some(progress):
-            pass
-
-    async def _index_some(self, progress: indexing.Progress) -> bool:
-        """A step of that; whether it was the last."""
-        step = await self._read(indexing.next_step, progress)
-        if step.is_last and not step.texts:
-            return True
-        step = await asyncio.to_thread(indexing.made, step)
-        return await self._write_index(lambda tables: indexing.put_in(tables, step))
-
-    async def _write_index(self, work: Callable[[Tables], T]) -> T:
-        # At durability "normal", whatever the handle's: the log can tell it again.
-        return await self._open_database().write(work, "normal", is_composite=True)
 
 
 class _Upkeep(_Handle):

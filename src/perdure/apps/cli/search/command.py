@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, get_args
 
@@ -13,7 +14,9 @@ from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOpt
 from perdure.apps.cli.search.showing import hit_data, hit_lines
 from perdure.apps.cli.words.naming import named_session
 from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
+from perdure.errors import StoreFull, StoreReadOnly
 from perdure.session.search.values import HITS, SearchRole
 
 ROLES: tuple[SearchRole, ...] = get_args(SearchRole)
@@ -89,6 +92,9 @@ def search(  # noqa: PLR0913 - each is an option of the command
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
+            # Where the store cannot be written, the search reads what is not indexed.
+            with suppress(StoreReadOnly, StoreFull):
+                await opened.index(progress_bar("index"))
             found = await opened.search(
                 query,
                 roles=roles,

@@ -13,7 +13,14 @@ from perdure.session.search.matching import counts_by
 from perdure.session.search.parts.building import is_frequent, pair_key
 from perdure.session.search.parts.codes import Counted, Range, counter, ranges_of
 from perdure.session.search.parts.pages import PAIR, Kept, is_word
-from perdure.session.search.parts.postings import PLACES, bits, numbers, texts_at, turned
+from perdure.session.search.parts.postings import (
+    PLACES,
+    bits,
+    either,
+    numbers,
+    texts_at,
+    turned,
+)
 from perdure.session.search.query import Phrase, Sought
 
 MOST_PAIRS = 8
@@ -57,7 +64,10 @@ class Answer:
         self._texts = {
             key: bits(each.posting, size) for key, each in kept.items() if key[0] != PAIR
         }
-        self._begun = {prefix: self._any(found) for prefix, found in begun.items()}
+        self._begun = {
+            prefix: either((each.posting for each in found), size)
+            for prefix, found in begun.items()
+        }
         self.texts = numbers(self._fitting())
         if self.texts:
             self._counters = self._made_counters(begun)
@@ -75,12 +85,6 @@ class Answer:
         return {
             phrase: counter(phrase, codes, ranges) for phrase in (*sought.phrases, *sought.unwanted)
         }
-
-    def _any(self, found: Sequence[Kept]) -> int:
-        texts = 0
-        for each in found:
-            texts |= bits(each.posting, self._size)
-        return texts
 
     def _fitting(self) -> int:
         texts = (1 << self._size) - 1

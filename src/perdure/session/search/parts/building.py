@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain, cycle
+from operator import add
 from typing import NamedTuple
 from zlib import crc32
 
@@ -29,6 +30,9 @@ _RARE, _FEW = 32, 16
 
 _DIGITS = "".join(map(chr, range(0x21, 0x7F)))
 _PAIRS = len(_DIGITS) ** 2
+_NO_PAIR = 2 * _PAIRS
+
+_Places = dict[str, list[int]]
 
 
 class Text(NamedTuple):
@@ -69,7 +73,7 @@ def built(texts: Iterable[Text]) -> Part:
     kept = {
         key: Kept(key, codes.get(key, ""), packed(found, size)) for key, found in postings.items()
     }
-    for key, places in _pairs(ordered, frequent).items():
+    for key, places in _pairs(ordered, codes, frequent).items():
         kept[key] = Kept(key, "", packed(places, size * PLACES))
     said = tuple([_said(text, codes) for text in ordered])
     return Part(said, tuple(pages_of(kept[key] for key in sorted(kept))))
@@ -93,29 +97,33 @@ def _said(text: Text, codes: Mapping[str, str]) -> Said:
     return Said(text.position, text.at, len(text.words), said.encode())
 
 
-def _pairs(texts: Sequence[Text], frequent: Iterable[str]) -> dict[str, list[int]]:
-    """Of each key of a pair, at which places of which texts it begins."""
-    first = {word: _first_hash(word) for word in frequent}
-    second = {word: _second_hash(word) for word in first}
-    found: defaultdict[int, set[int]] = defaultdict(set)
+def _pairs(texts: Sequence[Text], words: Iterable[str], frequent: Iterable[str]) -> _Places:
+    """Of each key of a pair of `frequent` words, at which places of which texts it begins."""
+    first = dict.fromkeys(words, _NO_PAIR)
+    second = first.copy()
+    for word in frequent:
+        first[word], second[word] = _first_hash(word), _second_hash(word)
+    found: list[list[int]] = [[] for _ in range(_NO_PAIR)]
     for number, text in enumerate(texts):
-        base = number * PLACES
-        for place, (one, other) in enumerate(pairwise(text.words)):
-            if one in first and other in second:
-                found[(first[one] + second[other]) % _PAIRS].add(base + place % PLACES)
-    return {_key(pair): sorted(places) for pair, places in found.items()}
+        places = cycle(range(number * PLACES, (number + 1) * PLACES))
+        ones, others = map(first.__getitem__, text.words), map(second.__getitem__, text.words[1:])
+        for pair, place in zip(map(add, ones, others), places):  # noqa: B905 - places have no end
+            if pair < _NO_PAIR:
+                found[pair].append(place)
+    merged = (set(found[pair]).union(found[pair + _PAIRS]) for pair in range(_PAIRS))
+    return {_key(pair): sorted(held) for pair, held in enumerate(merged) if held}
 
 
 def _first_hash(word: str) -> int:
-    return crc32(word.encode()) * 40_503
+    return crc32(word.encode()) * 40_503 % _PAIRS
 
 
 def _second_hash(word: str) -> int:
-    return crc32(word.encode()) * 30_011
+    return crc32(word.encode()) * 30_011 % _PAIRS
 
 
-def _key(hashed: int) -> str:
-    high, low = divmod(hashed % _PAIRS, len(_DIGITS))
+def _key(pair: int) -> str:
+    high, low = divmod(pair % _PAIRS, len(_DIGITS))
     return PAIR + _DIGITS[high] + _DIGITS[low]
 
 

@@ -1,19 +1,24 @@
 """In which texts of a part something stands, as bytes and as integers.
 
-As an integer, bit i is the text number i. As bytes it is a list of numbers of two bytes, or where
-that is shorter the integer itself, a bit a text. Of a pair of neighbours there are eight bits a
-text: at which places, modulo 8, it begins.
+As an integer, bit i is the text number i. Of a pair of neighbours there are eight bits a text: at
+which places, modulo 8, it begins. As bytes it has one of three forms: the integer itself, where no
+other is shorter; an even number of bytes are numbers, two bytes each; an odd number of them are
+steps from one number to the next, where 255 only goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from operator import sub
 from struct import pack, unpack
 
 MOST_TEXTS = 8_192
 """Of a part: what numbers of two bytes can name, with eight places a text."""
 
 PLACES = 8
+
+_ON = 255
 
 _IS_SET = bytes([0x30, *([0x31] * 255)])
 """For ``bytes.translate``: the digits 0 and 1."""
@@ -22,22 +27,54 @@ _IS_SET = bytes([0x30, *([0x31] * 255)])
 def packed(numbers: Sequence[int], size: int) -> bytes:
     """`numbers`, ascending and below `size`."""
     most = (size + 7) // 8
-    if 2 * len(numbers) < most:
-        return pack(f"<{len(numbers)}H", *numbers)
-    digits = bytearray(b"0" * size)
-    for number in numbers:
-        digits[~number] = 0x31
-    return int(digits, 2).to_bytes(most, "little")
+    is_dense = bool(numbers) and numbers[-1] < len(numbers) * _ON // 2
+    listed = _steps(numbers) if is_dense else pack(f"<{len(numbers)}H", *numbers)
+    return listed if len(listed) < most else _as_bits(numbers, most)
 
 
 def bits(posting: bytes, size: int) -> int:
     """What was `packed`, as an integer."""
-    if len(posting) == (size + 7) // 8:
+    most = (size + 7) // 8
+    if len(posting) == most:
         return int.from_bytes(posting, "little")
-    found = 0
-    for number in unpack(f"<{len(posting) // 2}H", posting):
-        found |= 1 << number
-    return found
+    return int.from_bytes(_as_bits(_listed(posting), most), "little")
+
+
+def either(postings: Iterable[bytes], size: int) -> int:
+    """All that is in any of `postings`."""
+    most = (size + 7) // 8
+    found, listed = 0, bytearray(most)
+    for posting in postings:
+        if len(posting) == most:
+            found |= int.from_bytes(posting, "little")
+        else:
+            for number in _listed(posting):
+                listed[number >> 3] |= 1 << (number & 7)
+    return found | int.from_bytes(listed, "little")
+
+
+def _listed(posting: bytes) -> Iterable[int]:
+    if len(posting) % 2:
+        steps = zip(posting, accumulate(posting))  # noqa: B905 - they are as many
+        return [number for step, number in steps if step != _ON]
+    return unpack(f"<{len(posting) // 2}H", posting)
+
+
+def _steps(numbers: Sequence[int]) -> bytes:
+    steps = [numbers[0], *map(sub, numbers[1:], numbers)]
+    if max(steps) < _ON:
+        found = bytes(steps)
+    else:
+        parts = [bytes([_ON] * (step // _ON) + [step % _ON]) for step in steps]
+        found = b"".join(parts)
+    return found if len(found) % 2 else found + bytes([_ON])
+
+
+def _as_bits(numbers: Iterable[int], size_bytes: int) -> bytes:
+    found = bytearray(size_bytes)
+    for number in numbers:
+        found[number >> 3] |= 1 << (number & 7)
+    return bytes(found)
 
 
 def numbers(found: int) -> list[int]:

@@ -12,7 +12,7 @@ Whoever takes an entry out of the log takes it out of here too, in the same tran
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import LiteralString, NamedTuple
 
@@ -34,6 +34,7 @@ from perdure.stores.postgres.search.parts import (
     loose_count,
     take_loose,
 )
+from perdure.stores.protocol import OnProgress
 from perdure.stores.scanning import Found, found_entry, found_title
 
 SCANNED = 48
@@ -69,6 +70,10 @@ SELECT (SELECT count(*) FROM (
 FROM (SELECT coalesce((
     SELECT upto FROM perdure.search_mark WHERE namespace = %s AND version = %s
 ), 0) AS upto OFFSET 0) AS m
+"""
+
+_COUNT: LiteralString = """
+SELECT count(*) FROM perdure.entry WHERE namespace = %s AND n > %s AND n <= %s
 """
 
 _SETTLE: LiteralString = "SELECT perdure.settle(0)"
@@ -111,9 +116,6 @@ UPDATE perdure.search_mark SET version = %s, upto = %s, parts = %s WHERE namespa
 _TEXTS: LiteralString = "SELECT count(*) FROM perdure.search WHERE namespace = %s"
 
 _header = msgspec.json.Decoder(StreamHeader)
-
-Told = Callable[[int, int], None]
-"""How much of how much is indexed."""
 
 
 class Mark(NamedTuple):
@@ -162,13 +164,22 @@ async def progress(db: Database) -> Progress:
     return Progress(*rows[0])
 
 
-async def index_upto(db: Database, horizon: int, told: Told | None = None) -> None:
+async def index_upto(db: Database, horizon: int, told: OnProgress | None = None) -> None:
     """Index all that was there up to `horizon`, in transactions that keep nobody waiting long."""
+    total = await _behind(db, horizon) if told is not None else 0
     is_over = False
     while not is_over:
         mark, is_over = await index_some(db, horizon)
         if told is not None:
-            told(min(mark.upto, horizon), horizon)
+            left = await _behind(db, horizon) if mark.upto < horizon else 0
+            told(total - left, total)
+
+
+async def _behind(db: Database, horizon: int) -> int:
+    ns = db.namespace
+    (marks,) = await db.ask(ask_mark(ns))
+    (rows,) = await db.ask(Question(_COUNT, (ns, mark_in(marks).upto, horizon)))
+    return int(rows[0][0])
 
 
 async def index_some(db: Database, horizon: int) -> tuple[Mark, bool]:

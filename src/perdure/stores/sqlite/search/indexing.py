@@ -164,7 +164,7 @@ def _kept_mark(tables: Tables) -> Mark:
     return Mark(*row)
 
 
-def progress(tables: Tables, _namespace: str) -> Progress:
+def progress(tables: Tables) -> Progress:
     """How far the index is behind the log, of all namespaces."""
     mark, (entry, stream) = mark_of(tables), _newest(tables)
     behind = entry - mark.entry + stream - mark.stream
@@ -184,7 +184,7 @@ def _newest(tables: Tables) -> tuple[int, int]:
 # ---------------------------------------------------------------- a step
 
 
-def next_step(tables: Tables, _namespace: str, upto: Progress) -> Step:
+def next_step(tables: Tables, upto: Progress) -> Step:
     """What stands next behind the mark; once that is at `upto`, loose texts that make a part."""
     before = mark_of(tables)
     is_there = before.entry >= upto.entry and before.stream >= upto.stream
