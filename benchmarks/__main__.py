@@ -53,6 +53,7 @@ GOALS: dict[str, Benchmark] = {
     "postgres": postgres.measure,
     "search": search.measure,
     "postgres-search": postgres.measure_search,
+    "jsonl-search": search.measure_jsonl,
 }
 OTHERS: dict[str, Benchmark] = {
     "context": context.measure,
