@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.client.clock import Outside
+from perdure.client.looking.scratch import without_scratch
 from perdure.client.processes import this_process
 from perdure.errors import Unsupported
 from perdure.session.ids import StreamId
@@ -34,7 +35,8 @@ async def erase_session(
 ) -> Certificate:
     """Erase one session. Raises: as ``Erasing.erase``; Unsupported."""
     asked = _request(outside, "session", session, by)
-    return await erasing(backend).erase(msgspec.structs.replace(asked, forks=forks))
+    asked = msgspec.structs.replace(asked, forks=forks)
+    return await without_scratch(backend, await erasing(backend).erase(asked))
 
 
 async def erase_subject(
@@ -42,13 +44,14 @@ async def erase_subject(
 ) -> Certificate:
     """Erase all sessions of `subject`, with their forks and children."""
     asked = _request(outside, "subject", subject, by)
-    certificate = await erasing(backend).erase(asked)
+    certificate = await without_scratch(backend, await erasing(backend).erase(asked))
     return msgspec.structs.replace(certificate, subject=subject)
 
 
 async def erase_namespace(backend: SessionStore, outside: Outside, by: str | None) -> Certificate:
     """Erase every session of the namespace."""
-    return await erasing(backend).erase(_request(outside, "namespace", None, by))
+    asked = _request(outside, "namespace", None, by)
+    return await without_scratch(backend, await erasing(backend).erase(asked))
 
 
 def _request(outside: Outside, scope: EraseScope, name: str | None, by: str | None) -> EraseRequest:

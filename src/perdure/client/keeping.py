@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.client.looking.scratch import delete_scratch
 from perdure.client.store import Store
 from perdure.errors import Unsupported
 from perdure.stores.keeping.quotas import Limiting, Quota, Usage
@@ -44,6 +45,7 @@ async def apply_retention(
     if is_dry_run:
         return Removed(plan=plan)
     gone = [each for each in plan.expiring if await backend.remove(each.stream)]
+    await delete_scratch(store.backend, [each.stream for each in gone])
     return Removed(
         plan=plan,
         sessions=len(gone),

@@ -43,6 +43,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     it to the outside service, and a repeated call does nothing. `attempt` counts from 1.
     `working_dir` is the session's workspace, `permissions` what its built-in tools may touch.
     `secrets` gives values of named secrets: what the tool returns is scrubbed of them.
+    `scratch_dir` is where what is no part of the work may be kept; None where there is none.
     `read_media` gives what the session holds; None where it holds nothing. `invoke` asks another
     agent; None where there is none.
     """
@@ -56,6 +57,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     working_dir: Path
     permissions: Permissions = Permissions()
     secrets: Taint = msgspec.field(default_factory=_no_secrets)
+    scratch_dir: Path | None = None
     read_media: ReadMedia | None = None
     invoke: Invoke | None = None
 

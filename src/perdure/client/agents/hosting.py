@@ -16,6 +16,7 @@ from perdure.client.agents.running import Running, Terms
 from perdure.client.agents.servers import Servers
 from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.hooking import with_hooks
+from perdure.client.looking.scratch import scratch_dir_of
 from perdure.client.processes import is_gone, this_process
 from perdure.client.store import Store
 from perdure.engine.hooks.registry import Hooks
@@ -133,6 +134,7 @@ class Host:
                 os.environ, self.store.outside.clock, has_content=self._has_traced_content
             ),
             delegation=Invoking(self, stream, agent, workspace, budget),
+            scratch_dir=scratch_dir_of(self.store.backend, stream),
         )
         terms = Terms(
             limits=self._limits or caps.limits,

@@ -1,1 +1,1 @@
-"""Which sessions are meant by what somebody writes."""
+"""What is found by the name of a session: itself, and its scratch directory."""

@@ -123,6 +123,7 @@ class Environment:
     vault: Vault | None = None
     observer: Observer = SILENCE
     delegation: Delegation | None = None
+    scratch_dir: Path | None = None
 
     @property
     def claim(self) -> Claim:

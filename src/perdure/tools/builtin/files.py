@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
 
-from perdure.errors import ToolError
+from perdure.errors import InvalidArguments, ToolError
 from perdure.tools.declare import tool
-from perdure.tools.paths.jail import Jail
-from perdure.tools.paths.walk import MAX_VISITED, entries_below, matches
+from perdure.tools.paths.jail import Jail, Reached
+from perdure.tools.paths.walk import MAX_VISITED, TooMuch, entries_below, files_below, matches
 from perdure.tools.spec import DEFAULT_OUTPUT_BYTES, ToolCall
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
 MAX_ENTRIES = 200
+MAX_FILES = 200
 
 _SNIFFED_BYTES = 8 * 1024
 _PAGE_BYTES = DEFAULT_OUTPUT_BYTES - 1024  # leaves room for the line that says how to go on
@@ -24,16 +26,25 @@ _MARKS = {"file": "", "directory": "/", "link": " (link)", "other": " (special f
 
 @tool(effect="read", on_unknown="retry")
 def read_file(
-    path: Annotated[str, "The file, relative to the working directory."],
+    path: Annotated[str, "The file, relative to the working directory; with glob a directory."],
     offset: Annotated[_Count, "The first line to read, counted from 1."] = 1,
     limit: Annotated[_Count | None, "How many lines to read; left out: all."] = None,
+    glob: Annotated[
+        str | None, "Read all files of the directory that fit, e.g. *.py or src/**/*.py"
+    ] = None,
     *,
     call: ToolCall,
 ) -> str:
-    """Read a UTF-8 text file in the working directory.
+    """Read a UTF-8 text file in the working directory, or all files of a directory that fit a glob.
 
-    A long file is cut at the end of a line, and a last line in brackets says where to go on.
+    A long file is cut at the end of a line, and a last line in brackets says where to go on. Of
+    several files, each is preceded by a line with its path.
     """
+    if glob is not None:
+        if offset != 1 or limit is not None:
+            raise InvalidArguments(call.tool, "offset and limit are for one file, without a glob")
+        with Jail.of(call).directory(path) as start:
+            return "\n".join(_several(start, glob)) or "[no file fits]"
     try:
         with Jail.of(call).file(path) as descriptor:
             text = text_of(descriptor)
@@ -69,6 +80,25 @@ def list_directory(
             if glob is None or matches(glob, entry.names):
                 shown.append(shown_path(entry.names) + _MARKS[entry.kind])
     return "\n".join(shown) or "[nothing there]"
+
+
+def _several(start: Reached, glob: str) -> Iterator[str]:
+    """Every file below `start` that fits `glob`, each behind its path; what is no text is named."""
+    left_bytes = MAX_FILE_BYTES
+    try:
+        for number, (names, descriptor) in enumerate(files_below(start, glob)):
+            left_bytes -= os.fstat(descriptor).st_size
+            if number == MAX_FILES or left_bytes < 0:
+                raise TooMuch
+            yield f"== {shown_path(names)} =="
+            try:
+                yield text_of(descriptor).removesuffix("\n")
+            except ValueError as error:
+                yield f"[not read: {error}]"
+            except OSError:
+                yield "[not read: it cannot be read to its end]"
+    except TooMuch:
+        yield "[stopped: there is more; give a narrower glob]"
 
 
 def shown_path(names: tuple[str, ...]) -> str:

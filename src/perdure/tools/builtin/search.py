@@ -16,8 +16,8 @@ from msgspec import Meta
 
 from perdure.tools.builtin.files import lines_of, shown_path, text_of
 from perdure.tools.declare import tool
-from perdure.tools.paths.jail import Jail, Reached, open_regular
-from perdure.tools.paths.walk import MAX_VISITED, entries_below, matches
+from perdure.tools.paths.jail import Jail, Reached
+from perdure.tools.paths.walk import TooMuch, files_below
 from perdure.tools.spec import ToolCall
 
 MAX_MATCHES = 200
@@ -54,51 +54,21 @@ def _output(start: Reached, pattern: str, glob: str | None, *, is_folded: bool) 
             for number, line in enumerate(lines_of(text), 1):
                 if needle in (line.casefold() if is_folded else line):
                     yield f"{shown_path(names)}:{number}: {line.rstrip()[:MAX_LINE_CHARACTERS]}"
-    except _TooMuch:
+    except TooMuch:
         yield "[stopped: there is too much to search; give a path or a glob]"
-
-
-class _TooMuch(Exception):
-    """A bound of the search was reached."""
 
 
 def _texts(start: Reached, glob: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
     """Names from the jail's root down, and text, of each file that can be searched.
 
-    Raises: _TooMuch.
+    Raises: TooMuch.
     """
     read_bytes = 0
-    for names, descriptor in _files(start, glob):
+    for names, descriptor in files_below(start, glob):
         read_bytes += os.fstat(descriptor).st_size
         if read_bytes > MAX_READ_BYTES:
-            raise _TooMuch
+            raise TooMuch
         try:
             yield names, text_of(descriptor)
         except (ValueError, OSError):
             continue  # not text, or it cannot be read to its end
-
-
-def _files(start: Reached, glob: str | None) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Names from the jail's root down, and descriptor, open until the next, of each file.
-
-    Raises: _TooMuch.
-    """
-    if start.is_file:
-        yield start.names, start.descriptor
-        return
-    for visited, entry in enumerate(entries_below(start, is_recursive=True), 1):
-        if visited == MAX_VISITED:
-            raise _TooMuch
-        if entry.kind != "file" or entry.is_secret:
-            continue
-        if glob is not None and not matches(glob, entry.names):
-            continue
-        try:
-            is_linked = start.may_be_linked(entry.names)
-            descriptor = open_regular(entry.parent, entry.name, may_be_linked=is_linked)
-        except OSError:
-            continue  # not ours to read, gone, replaced by a link, or with a second name
-        try:
-            yield (*start.names, *entry.names), descriptor
-        finally:
-            os.close(descriptor)

@@ -50,7 +50,10 @@ def write_file(
     create_dirs: Annotated[bool, "Whether to make missing directories above it."] = False,
     call: ToolCall,
 ) -> str:
-    """Write a text file in the working directory; an existing one is replaced whole."""
+    """Write a text file in the working directory; an existing one is replaced whole.
+
+    What is no part of the work goes below ~scratch/, where the other file tools find it, too.
+    """
     data = _encoded(call.tool, content)
     with Jail.of(call).place(path, makes_parents=create_dirs) as place:
         try:

@@ -24,6 +24,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.errors import ToolDenied, ToolError
+from perdure.tools.paths import scratch
 from perdure.tools.paths.floors import is_protected, is_secret
 from perdure.tools.spec import ToolCall
 
@@ -113,17 +114,24 @@ class Place(msgspec.Struct, frozen=True):
 class Jail:
     """Directories that no path leaves: `root`, where relative paths begin, and `others`.
 
-    `has_walls` False opens the whole file system but the floors. `tool` is whom errors are
-    reported for.
+    `has_walls` False opens the whole file system but the floors. `scratch_dir` is what paths below
+    ``~scratch`` lead to. `tool` is whom errors are reported for.
     """
 
     def __init__(
-        self, root: Path, tool: str, others: Sequence[Path] = (), *, has_walls: bool = True
+        self,
+        root: Path,
+        tool: str,
+        others: Sequence[Path] = (),
+        *,
+        has_walls: bool = True,
+        scratch_dir: Path | None = None,
     ) -> None:
         self._root = root
         self._others = tuple(others)
         self._tool = tool
         self._has_walls = has_walls
+        self._scratch_dir = scratch_dir
 
     @classmethod
     def of(cls, call: ToolCall) -> Jail:
@@ -133,7 +141,9 @@ class Jail:
         others = (
             [root / path for path in permissions.roots] if permissions.scope != "sandboxed" else []
         )
-        return cls(root, call.tool, others, has_walls=permissions.scope != "full")
+        has_walls = permissions.scope != "full"
+        scratch_dir = call.scratch_dir
+        return cls(root, call.tool, others, has_walls=has_walls, scratch_dir=scratch_dir)
 
     @contextmanager
     def reached(self, path: str) -> Generator[Reached]:
@@ -195,6 +205,10 @@ class Jail:
 
     def _walk(self, path: str, *, is_writing: bool = False) -> _Walk:
         text = _checked(path)
+        inside = None if self._scratch_dir is None else scratch.below(text)
+        if self._scratch_dir is not None and inside is not None:
+            place = scratch.made(self._scratch_dir)
+            return _Walk(place, inside.lstrip("/"), is_writing=is_writing, shown=(scratch.NAME,))
         if not self._has_walls:
             absolute = text if text.startswith("/") else f"{self._root.resolve()}/{text}"
             return _Walk(Path("/"), absolute, is_writing=is_writing, has_walls=False)
@@ -225,8 +239,15 @@ class _Walk:
     """
 
     def __init__(
-        self, root: Path, path: str, *, is_writing: bool = False, has_walls: bool = True
+        self,
+        root: Path,
+        path: str,
+        *,
+        is_writing: bool = False,
+        has_walls: bool = True,
+        shown: tuple[str, ...] = (),
     ) -> None:
+        self._shown = shown
         self._roots = (str(root.absolute()), str(root.resolve()))
         self._is_absolute = self._roots[1] == "/"
         self._has_walls = has_walls
@@ -317,7 +338,9 @@ class _Walk:
         return self._reached((*self._names, name), descriptor, is_file=True)
 
     def _reached(self, names: Sequence[str], descriptor: int, *, is_file: bool) -> Reached:
-        return Reached(tuple(names), descriptor, is_file, self._is_absolute, self._has_walls)
+        return Reached(
+            (*self._shown, *names), descriptor, is_file, self._is_absolute, self._has_walls
+        )
 
     def _turn_to(self, path: str) -> None:
         """Put the names of `path` before those still to go; an absolute one begins at the root."""

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from perdure.tools.paths.floors import is_secret
-from perdure.tools.paths.jail import MAX_DEPTH, Reached, open_directory
+from perdure.tools.paths.jail import MAX_DEPTH, Reached, open_directory, open_regular
 
 MAX_VISITED = 20_000
 """Entries that are looked at before a walk gives up."""
@@ -44,6 +44,37 @@ def entries_below(start: Reached, *, is_recursive: bool) -> Iterator[Found]:
     """
     found = _below(start, start.descriptor, (), is_recursive=is_recursive)
     return islice(found, MAX_VISITED)
+
+
+class TooMuch(Exception):
+    """A bound of a walk was reached."""
+
+
+def files_below(start: Reached, glob: str | None) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Names from the jail's root down, and descriptor, open until the next, of each file.
+
+    Of a directory those that fit `glob`, however deep; what holds credentials is left out.
+    Raises: TooMuch.
+    """
+    if start.is_file:
+        yield start.names, start.descriptor
+        return
+    for visited, entry in enumerate(entries_below(start, is_recursive=True), 1):
+        if visited == MAX_VISITED:
+            raise TooMuch
+        if entry.kind != "file" or entry.is_secret:
+            continue
+        if glob is not None and not matches(glob, entry.names):
+            continue
+        try:
+            is_linked = start.may_be_linked(entry.names)
+            descriptor = open_regular(entry.parent, entry.name, may_be_linked=is_linked)
+        except OSError:
+            continue  # not ours to read, gone, replaced by a link, or with a second name
+        try:
+            yield (*start.names, *entry.names), descriptor
+        finally:
+            os.close(descriptor)
 
 
 def _below(

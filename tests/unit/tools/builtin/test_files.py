@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.tools.builtin import files
 from perdure.tools.builtin.files import MAX_ENTRIES, MAX_FILE_BYTES, list_directory, read_file
 from perdure.tools.execute import ToolRun, run_tool
 from perdure.tools.spec import DEFAULT_OUTPUT_BYTES
@@ -167,3 +168,33 @@ async def test_a_name_cannot_pretend_to_be_several_lines(tmp_path: Path) -> None
     (tmp_path / "a\nb").write_text("")
     (tmp_path / os.fsdecode(b"c\xff")).write_text("")
     assert await listed(tmp_path) == ["a\\nb", "c\\udcff"]
+
+
+async def test_all_files_that_fit_a_glob_are_read_at_once(tmp_path: Path) -> None:
+    (tmp_path / "src" / "deep").mkdir(parents=True)
+    (tmp_path / "src" / "a.py").write_text("one\n")
+    (tmp_path / "src" / "deep" / "b.py").write_text("two")
+    (tmp_path / "src" / "c.txt").write_text("not this")
+    (tmp_path / "src" / ".env.py").write_text("KEY=1")
+    (tmp_path / "src" / "d.py").write_bytes(b"\0")
+    assert await read(tmp_path, "src", glob="*.py") == (
+        "== src/a.py ==\none\n== src/d.py ==\n[not read: it is binary]\n== src/deep/b.py ==\ntwo"
+    )
+    assert await read(tmp_path, ".", glob="src/*.txt") == "== src/c.txt ==\nnot this"
+    assert await read(tmp_path, ".", glob="*.rs") == "[no file fits]"
+    assert (await run_read(tmp_path, "src/a.py", glob="*")).outcome == "error"
+    wrong = await run_read(tmp_path, "src", glob="*.py", offset=2)
+    assert wrong.error_code == "invalid_arguments"
+
+
+async def test_reading_many_files_stops_at_a_bound_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text("x" * 10)
+    monkeypatch.setattr(files, "MAX_FILES", 3)
+    text = await read(tmp_path, ".", glob="*")
+    assert text.count("== ") == 3
+    assert text.endswith("[stopped: there is more; give a narrower glob]")
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 25)
+    assert (await read(tmp_path, ".", glob="*")).count("== ") == 2

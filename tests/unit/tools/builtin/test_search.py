@@ -9,6 +9,7 @@ from perdure.tools.builtin import search
 from perdure.tools.builtin.files import MAX_FILE_BYTES
 from perdure.tools.builtin.search import search_files
 from perdure.tools.execute import run_tool
+from perdure.tools.paths import walk
 from tests.fakes.clock import ManualClock
 from tests.fakes.tool_calls import tool_call_of
 
@@ -100,7 +101,7 @@ async def test_too_many_bytes_or_entries_end_the_search(
     with monkeypatch.context() as patch:
         patch.setattr(search, "MAX_READ_BYTES", 30)
         assert await found(root, "os") == ["a.py:1: import os", "a.py:2: print(os)", STOPPED]
-    monkeypatch.setattr(search, "MAX_VISITED", 2)
+    monkeypatch.setattr(walk, "MAX_VISITED", 2)
     assert await found(root, "os") == [STOPPED]
 
 

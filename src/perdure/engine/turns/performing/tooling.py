@@ -53,6 +53,7 @@ async def _run(
         working_dir=environment.working_dir,
         permissions=environment.permissions,
         secrets=Taint(environment.vault or Vault({}, lambda account: None)),
+        scratch_dir=environment.scratch_dir,
         read_media=partial(held, environment.store, environment.stream),
         invoke=None if below is None else partial(below.invoke, is_aborted=is_aborted),
     )
