@@ -9,6 +9,7 @@ stream, so that a later one sees the earlier; the writer gives it a savepoint.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import apsw
 import msgspec
@@ -458,29 +459,41 @@ def acquire_lease(
         raise Erased(stream)
     if row.owner is not None and row.owner != dead_owner and row.until > now:
         raise LeaseHeld(stream, row.owner, row.until)
-    epoch = row.state.epoch + 1
-    del tables.standing[namespace, stream]
+    lease = msgspec.structs.replace(wanted, epoch=row.state.epoch + 1)
     tables.run(
         "UPDATE stream SET epoch = ?, owner = ?, until = ? WHERE no = ?",
-        (epoch, wanted.owner, wanted.until, row.no),
+        (lease.epoch, lease.owner, lease.until, row.no),
     )
-    return msgspec.structs.replace(wanted, epoch=epoch)
+    _led(tables, namespace, row, lease)
+    return lease
 
 
 def renew_lease(tables: Tables, namespace: str, lease: Lease, until: int) -> Lease:
     """Hold `lease` for longer. Raises: LeaseLost."""
     row = _held(tables, namespace, lease)
-    del tables.standing[namespace, lease.stream]
+    lease = Lease(lease.stream, lease.owner, lease.epoch, until)
     tables.run("UPDATE stream SET owner = ?, until = ? WHERE no = ?", (lease.owner, until, row.no))
-    return Lease(lease.stream, lease.owner, lease.epoch, until)
+    _led(tables, namespace, row, lease)
+    return lease
 
 
 def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
     """Give `lease` back; nothing happens when it was taken over. Raises: SessionNotFound."""
     row = standing(tables, namespace, lease.stream)
     if is_current(lease, row.state):
-        del tables.standing[namespace, lease.stream]
         tables.run("UPDATE stream SET owner = NULL, until = 0 WHERE no = ?", (row.no,))
+        _led(tables, namespace, row, None)
+
+
+def _led(tables: Tables, namespace: str, row: Stream, lease: Lease | None) -> None:
+    """Let the writer know who leads the stream from now on, so that it need not look."""
+    owner, until, state = None, 0, row.state
+    if lease is not None:
+        owner, until = lease.owner, lease.until
+        state = msgspec.structs.replace(state, epoch=lease.epoch)
+    tables.standing[namespace, state.header.id] = replace(
+        row, state=state, owner=owner, until=until
+    )
 
 
 def put_partial(tables: Tables, namespace: str, lease: Lease, seq: int, content: bytes) -> None:
