@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -80,11 +81,11 @@ class ScriptedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         reply = rest_of(self._reply(request), said_already(request.messages))
-        key = _fingerprint(request)
-        progress = _Progress(reply, key)
+        named = _Named(request)
+        progress = _Progress(reply, named)
         for number, step in enumerate(reply.steps):
             if isinstance(step, Fail | Cut | Hang):
-                if not self._happens(request.model, key, number, step.times):
+                if not self._happens(named, number, step.times):
                     continue
                 if isinstance(step, Cut):
                     return
@@ -122,21 +123,32 @@ class ScriptedModel:
             return echo(request)
         raise ModelRefused(request.model, "the scenario has no reply for this request")
 
-    def _happens(self, model: str, key: str, number: int, times: int | None) -> bool:
+    def _happens(self, named: _Named, number: int, times: int | None) -> bool:
         """Whether the step that is to happen `times` times for this request happens now."""
         if times is None:
             return True
-        place = (model, key, number)
+        place = (named.request.model, named.key, number)
         self._happened[place] += 1
         return self._happened[place] <= times
+
+
+class _Named:
+    """A request, and its short name once somebody wants it."""
+
+    def __init__(self, request: ModelRequest) -> None:
+        self.request = request
+
+    @cached_property
+    def key(self) -> str:
+        return _fingerprint(self.request)
 
 
 class _Progress:
     """One reply on its way: what was sent, and the numbers and ids of its calls."""
 
-    def __init__(self, reply: Reply, key: str) -> None:
+    def __init__(self, reply: Reply, named: _Named) -> None:
         self._reply = reply
-        self._key = key
+        self._named = named
         self._calls = 0
         self._sent_bytes = 0
 
@@ -154,7 +166,7 @@ class _Progress:
         for call in calls:
             index, self._calls = self._calls, self._calls + 1
             self._sent_bytes += len(call.name) + len(call.json.encode())
-            yield ToolCallDelta(index, call.id or f"call_{self._key}_{index}", call.name)
+            yield ToolCallDelta(index, call.id or f"call_{self._named.key}_{index}", call.name)
             open_calls.append((index, _pieces(call.json, size)))
         while open_calls:
             for place in list(open_calls):
@@ -188,7 +200,7 @@ def _bytes_of(message: Message) -> int:
     total = 0
     for part in message.parts:
         if isinstance(part, (TextPart, ThinkingPart)):
-            total += len(part.text.encode())
+            total += len(part.text) if part.text.isascii() else len(part.text.encode())
         elif isinstance(part, ToolCallPart):
             total += len(part.name) + len(msgspec.json.encode(part.args))
         elif isinstance(part, ToolResultPart):
