@@ -27,7 +27,7 @@ MENDED = (
     "(half a surrogate pair, invalid UTF-8, NaN, a number out of range); they were replaced"
 )
 
-_decoder = msgspec.json.Decoder()
+_decode = msgspec.json.Decoder().decode
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some programs begin a file with; it says nothing but that it is UTF-8."""
@@ -47,7 +47,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_blank(self) -> bool:
         """It holds nothing but white space."""
-        return not self.content.strip()
+        return not self.content or self.content.isspace()
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
@@ -77,7 +77,7 @@ def read_line(content: bytes) -> Reading:
     no finite number. `problem` then says so; without `is_json` it says why there is no value.
     """
     try:
-        value = _decoded(content)
+        value = _decode(content) if len(content) <= LEVELS else _decoded(content)
     except RecursionError:
         return Reading(None, is_json=False, problem=TOO_DEEP)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -86,7 +86,7 @@ def read_line(content: bytes) -> Reading:
 
 
 def _decoded(content: bytes) -> object:
-    value = _decoder.decode(content)
+    value = _decode(content)
     if is_too_deep(content, value):
         raise RecursionError
     return value

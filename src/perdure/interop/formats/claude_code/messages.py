@@ -7,12 +7,13 @@ results in the form Claude Code shows them (``toolUseResult``).
 
 from __future__ import annotations
 
+from typing import cast
+
 from perdure.interop.formats.fields import (
     Fields,
     count_in,
     fields_of,
     flag_in,
-    list_in,
     name_in,
     object_in,
     text_in,
@@ -49,11 +50,10 @@ _STOP_REASONS: dict[str | None, StopReason] = {
 
 def content_of(message: Fields, media: Media) -> tuple[Part, ...] | None:
     """The parts of `message`; None when it has no content."""
-    text = text_in(message, "content")
-    if text is not None:
-        return (TextPart(text),)
-    blocks = list_in(message, "content")
-    return None if blocks is None else tuple(_part(block, media) for block in blocks)
+    content = message.get("content")
+    if isinstance(content, list):
+        return tuple([_part(block, media) for block in cast("list[object]", content)])
+    return (TextPart(content),) if isinstance(content, str) else None
 
 
 def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Message:
@@ -63,30 +63,30 @@ def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Me
     the stop reason is known: what it holds then says how it ended.
     """
     has_failed = flag_in(record, "isApiErrorMessage")
-    answer = Message("assistant", parts, model=_model(message))
+    model = _model(message)
     reason = _STOP_REASONS.get(text_in(message, "stop_reason"))
     return Message(
         "assistant",
         parts,
-        model=answer.model,
-        stop_reason="error" if has_failed else reason or _implied(answer),
-        usage=_usage(message) if answer.model else None,
-        error=answer.text or None if has_failed else None,
+        model=model,
+        stop_reason="error" if has_failed else reason or _implied(parts),
+        usage=_usage(message) if model else None,
+        error=Message("assistant", parts).text or None if has_failed else None,
     )
 
 
 def said_by_person(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """The parts of a ``user`` record that are no tool results."""
-    return tuple(part for part in parts if not isinstance(part, ToolResultPart))
+    return tuple([part for part in parts if not isinstance(part, ToolResultPart)])
 
 
 def said_by_tools(parts: tuple[Part, ...]) -> tuple[ToolResultPart, ...]:
     """The tool results of a ``user`` record."""
-    return tuple(part for part in parts if isinstance(part, ToolResultPart))
+    return tuple([part for part in parts if isinstance(part, ToolResultPart)])
 
 
-def _implied(answer: Message) -> StopReason:
-    return "tool_calls" if answer.tool_calls else "stop"
+def _implied(parts: tuple[Part, ...]) -> StopReason:
+    return "tool_calls" if any(isinstance(part, ToolCallPart) for part in parts) else "stop"
 
 
 def _model(message: Fields) -> str | None:
@@ -107,6 +107,10 @@ def _usage(message: Fields) -> Usage | None:
 
 def _part(block: object, media: Media) -> Part:
     fields = fields_of(block)
+    if fields is not None and fields.get("type") == "text":  # nearly all are
+        text = fields.get("text")
+        if isinstance(text, str):
+            return TextPart(text)
     part = None if fields is None else _known_part(fields, media)
     if part is None:
         return TextPart(block) if isinstance(block, str) else unknown_part(block)
@@ -115,9 +119,6 @@ def _part(block: object, media: Media) -> Part:
 
 def _known_part(fields: Fields, media: Media) -> Part | None:
     match text_in(fields, "type"):
-        case "text":
-            text = text_in(fields, "text")
-            return None if text is None else TextPart(text)
         case "thinking":
             return ThinkingPart(text_in(fields, "thinking") or "")
         case "redacted_thinking":

@@ -38,7 +38,7 @@ from perdure.interop.formats.sources.draft import Draft, Progress, Record
 from perdure.interop.formats.sources.linking import Leaf, Linker
 from perdure.interop.formats.sources.reading import Make, parsed_whole
 from perdure.session.kinds import Compaction, CompactionReason, Custom, CustomMessage
-from perdure.session.messages import Message, Part, TextPart
+from perdure.session.messages import Message, Part, TextPart, ToolCallPart
 from perdure.session.notes import ImportedRecord, SessionInfoChanged
 
 FORMAT = "claude-code"
@@ -85,22 +85,26 @@ class _About:
     """What the records say of the session itself."""
 
     def __init__(self) -> None:
-        self.sessions: dict[str, int] = {}
+        self.sessions: dict[str, None] = {}
         self.created_at: int | None = None
         self.cwd: str | None = None
         self.metadata: dict[str, object] = {}
         self.has_main_chain = False
+        self._missing = list(_METADATA)
 
     def take(self, fields: Fields, at: int | None) -> None:
         """Note what `fields` says first."""
         session = name_in(fields, "sessionId")
         if session is not None:
-            self.sessions[session] = self.sessions.get(session, 0) + 1
-        self.created_at = at if self.created_at is None else self.created_at
-        self.cwd = self.cwd or name_in(fields, "cwd")
-        for key, name in _METADATA.items():
-            if name not in self.metadata and (value := name_in(fields, key)) is not None:
-                self.metadata[name] = value
+            self.sessions[session] = None
+        if self.created_at is None:
+            self.created_at = at
+        if self.cwd is None:
+            self.cwd = name_in(fields, "cwd")
+        for key in self._missing:
+            if (value := name_in(fields, key)) is not None:
+                self.metadata[_METADATA[key]] = value
+                self._missing = [each for each in self._missing if each != key]
 
     def header(self) -> SourceHeader:
         """The session: the first one named. A file of an agent's side chain is one of its own."""
@@ -137,6 +141,8 @@ class Reader:
 
     def take(self, line: Line, reading: Reading) -> None:
         """Read one line."""
+        if self._take_plain(line, reading):
+            return
         if not reading.is_json:
             self._take_broken(line, reading.problem or "")
             return
@@ -152,6 +158,39 @@ class Reader:
         self._about.take(fields, record.at)
         self._link(record)
 
+    def _take_plain(self, line: Line, reading: Reading) -> bool:
+        """Take what most lines are, words below a record before them; False for others.
+
+        They become what the longer way makes of them.
+        """
+        fields = fields_of(reading.value)
+        if fields is None or reading.problem is not None or self._is_chain:
+            return False
+        own, parent = name_in(fields, "uuid"), name_in(fields, "parentUuid")
+        message = object_in(fields, "message")
+        if own is None or parent is None or message is None:
+            return False
+        if not self.linker.is_plain(own, parent):
+            return False
+        kind = fields.get("type")
+        if kind not in ("user", "assistant") or "isCompactSummary" in fields:
+            return False
+        parts = content_of(message, self.draft.media)
+        if parts is None or (kind == "user" and said_by_tools(parts)):
+            return False
+        hung_on = self.answers.end_at(self.linker.nodes[parent])
+        at = time_in(fields, "timestamp")
+        if kind == "user":
+            node = self.draft.add_plain(line, _said(fields, parts), hung_on, own, at=at)
+        else:
+            node = _answer(self, line, at, fields, parts, hung_on, own)
+        self._about.take(fields, at)
+        self.linker.links += 1
+        self.linker.nodes[own] = node
+        self._follow(fields, line.number, node, hung_on)
+        self._has_gap = False
+        return True
+
     def _take_broken(self, line: Line, problem: str) -> None:
         self.draft.malformed(line, problem)
         own, parents = _OWN_ID.findall(line.content), _PARENT_ID.findall(line.content)
@@ -163,15 +202,18 @@ class Reader:
         self._link(Record(line, fields, own[0].decode(), parent))
 
     def _link(self, record: Record) -> None:
-        leaf = self._leaves[flag_in(record.fields, "isSidechain")].node
-        is_boundary = _is_boundary(record.fields)
+        fields = record.fields
+        leaf = self._leaves[fields.get("isSidechain") is True].node
+        is_boundary = _is_boundary(fields)
         if is_boundary:
-            record.parent = record.parent or name_in(record.fields, "logicalParentUuid")
+            record.parent = record.parent or name_in(fields, "logicalParentUuid")
         if self._has_gap or is_boundary:
             record.fallback = leaf
-        follows = is_boundary or flag_in(record.fields, "isCompactSummary") or self._is_chain
         is_lost = self._is_chain and record.parent not in self.linker.nodes
-        if record.id is None or is_lost or (record.parent is None and follows):
+        follows = record.parent is None and (
+            is_boundary or self._is_chain or flag_in(fields, "isCompactSummary")
+        )
+        if record.id is None or is_lost or follows:
             self.linker.add_below(record, leaf)
         else:
             self.linker.add(record)
@@ -220,15 +262,21 @@ class Reader:
     def _place(self, record: Record, parent: int | None) -> int | None:
         hung_on = self.answers.end_at(parent)
         kind = name_in(record.fields, "type")
-        make = _RECORDS.get(kind or "", _quiet) if kind is not None else _opaque
+        make = _opaque if kind is None else _RECORDS.get(kind, _quiet)
         node = make(self, record, hung_on)
         if node is None or node == hung_on:
             return hung_on
-        is_side = flag_in(record.fields, "isSidechain")
-        self._leaves[is_side].follow(record, node)
-        self._about.has_main_chain = self._about.has_main_chain or not is_side
-        self.roots += hung_on is None
+        self._follow(record.fields, record.line.number, node, hung_on)
         return node
+
+    def _follow(self, fields: Fields, number: int, node: int, hung_on: int | None) -> None:
+        """The line `number` became the item `node`: what is read next goes on from there."""
+        is_side = fields.get("isSidechain") is True
+        self._leaves[is_side].follow_line(number, node)
+        if not is_side:
+            self._about.has_main_chain = True
+        if hung_on is None:
+            self.roots += 1
 
     def add_message(self, record: Record, hung_on: int | None) -> tuple[Part, ...] | int:
         """The parts of a record's message; where it has none, the item kept instead of it."""
@@ -271,13 +319,26 @@ def _assistant(reader: Reader, record: Record, hung_on: int | None) -> int:
     parts = reader.add_message(record, hung_on)
     if isinstance(parts, int):
         return parts
-    message = object_in(record.fields, "message") or {}
-    answer = assistant_of(record.fields, message, parts)
-    answer_id = name_in(message, "id") or name_in(record.fields, "requestId")
+    return _answer(reader, record.line, record.at, record.fields, parts, hung_on, record.id)
+
+
+def _answer(  # noqa: PLR0917 - a record and what was read of it
+    reader: Reader,
+    line: Line,
+    at: int | None,
+    fields: Fields,
+    parts: tuple[Part, ...],
+    hung_on: int | None,
+    own: str | None,
+) -> int:
+    message = object_in(fields, "message") or {}
+    answer = assistant_of(fields, message, parts)
+    answer_id = name_in(message, "id") or name_in(fields, "requestId")
     is_counted = answer_id is not None and answer.usage is not None
     group = answer_id if is_counted else None
-    item = reader.draft.add(record, answer, hung_on, group=group)
-    reader.answers.add_block(item, hung_on, answer_id, [call.id for call in answer.tool_calls])
+    item = reader.draft.add_plain(line, answer, hung_on, own, at=at, group=group)
+    calls = [part.id for part in parts if isinstance(part, ToolCallPart)]
+    reader.answers.add_block(item, hung_on, answer_id, calls)
     if group is not None:
         _count_usage_once(reader, item, group)
     return item
@@ -361,7 +422,7 @@ def _attachment(reader: Reader, record: Record, hung_on: int | None) -> int | No
 
 
 def _is_boundary(fields: Fields) -> bool:
-    return text_in(fields, "type") == "system" and text_in(fields, "subtype") == "compact_boundary"
+    return fields.get("type") == "system" and fields.get("subtype") == "compact_boundary"
 
 
 _RECORDS: dict[str, Callable[[Reader, Record, int | None], int | None]] = {

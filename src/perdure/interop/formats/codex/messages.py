@@ -7,8 +7,7 @@ Left to the import original alone: encrypted reasoning, and snapshots of the wor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-
-import msgspec
+from typing import cast
 
 from perdure.interop.formats.fields import (
     Fields,
@@ -60,7 +59,7 @@ def body_of(item: Fields, media: Media, model: str | None) -> Body | None:
     body = None if read is None else read(item, media)
     if isinstance(body, Message) and body.role == "assistant":
         reason = "tool_calls" if body.tool_calls else "stop"
-        return msgspec.structs.replace(body, model=model, stop_reason=reason)
+        return Message("assistant", body.parts, model=model, stop_reason=reason)
     return body
 
 
@@ -115,16 +114,17 @@ def _message(item: Fields, media: Media) -> Body | None:
 
 
 def _is_injected(parts: tuple[Part, ...]) -> bool:
-    first = next((part.text for part in parts if isinstance(part, TextPart)), "")
-    return first.lstrip().startswith(INJECTED)
+    for part in parts:
+        if isinstance(part, TextPart):
+            return part.text.lstrip().startswith(INJECTED)
+    return False
 
 
 def _content(fields: Fields, key: str, media: Media) -> tuple[Part, ...] | None:
-    text = text_in(fields, key)
-    if text is not None:
-        return (TextPart(text),)
-    items = list_in(fields, key)
-    return None if items is None else tuple(_part(item, media) for item in items)
+    content = fields.get(key)
+    if isinstance(content, list):
+        return tuple([_part(item, media) for item in cast("list[object]", content)])
+    return (TextPart(content),) if isinstance(content, str) else None
 
 
 def _part(item: object, media: Media) -> Part:

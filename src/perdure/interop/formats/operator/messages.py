@@ -6,7 +6,7 @@ results. What a gateway says of a message (attachments, reactions) is `meta_of`'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
 from perdure.interop.formats.fields import (
     Fields,
@@ -76,13 +76,15 @@ def content_of(fields: Fields, media: Media) -> tuple[Part, ...] | None:
             return (TextPart(text),)
         items = list_in(fields, key)
         if items is not None:
-            return tuple(_parts(items, media))
+            return tuple([part for item in items for part in _parts_of(item, media)])
     return None
 
 
 def meta_of(fields: Fields) -> Fields | None:
     """What the record of a message says of it: attachments, reactions, what it replies to."""
-    meta = object_in(fields, "meta") or {}
+    meta = object_in(fields, "meta")
+    if not meta:
+        return None
     kept = {key: value for key, value in meta.items() if value is not None and value != []}
     return kept or None
 
@@ -118,17 +120,17 @@ def _assistant(fields: Fields, parts: tuple[Part, ...]) -> Message:
     )
 
 
-def _parts(items: Iterable[object], media: Media) -> Iterator[Part]:
-    for item in items:
-        fields = fields_of(item)
-        read = None if fields is None else _READERS.get(text_in(fields, "type") or "")
-        found = None if fields is None or read is None else read(fields, media)
-        if found is not None:
-            yield from found
-        elif isinstance(item, str):
-            yield TextPart(item)
-        else:
-            yield unknown_part(item)
+def _parts_of(item: object, media: Media) -> tuple[Part, ...]:
+    fields = fields_of(item)
+    if fields is not None and fields.get("type") == "text":  # nearly all are
+        text = fields.get("content")
+        if isinstance(text, str):
+            return (TextPart(text),)
+    read = None if fields is None else _READERS.get(text_in(fields, "type") or "")
+    found = None if fields is None or read is None else read(fields, media)
+    if found is not None:
+        return found
+    return (TextPart(item),) if isinstance(item, str) else (unknown_part(item),)
 
 
 def _text(fields: Fields, _media: Media) -> tuple[Part, ...] | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from typing import Any
 
 from perdure.interop.formats.fields import (
     Fields,
@@ -74,6 +75,8 @@ class Reader:
 
     def take(self, line: Line, reading: Reading) -> None:
         """Read one line."""
+        if self._take_plain(line, reading):
+            return
         if not reading.is_json:
             self._take_broken(line, reading.problem or "")
             return
@@ -93,6 +96,34 @@ class Reader:
             self._take_legacy(line, fields)
         else:
             self._take_record(line, fields, kind)
+
+    def _take_plain(self, line: Line, reading: Reading) -> bool:
+        """Take what nearly all lines are, a message below a record before it; False for others.
+
+        It becomes what the longer way makes of it.
+        """
+        fields, linker = fields_of(reading.value), self.linker
+        if fields is None or reading.problem is not None or fields.get("type") != "message":
+            return False
+        own, message = name_in(fields, "id"), object_in(fields, "message")
+        parent: Any = fields.get("parent_id")
+        if own is None or message is None or not linker.is_plain(own, parent):
+            return False
+        body = message_of(message, self.draft.media)
+        if body is None:
+            return False
+        node = None
+        if parent is not None:
+            node = linker.nodes[parent]
+            linker.links += 1
+        at = seconds_in(fields, "timestamp")
+        if at is None:
+            at = seconds_in(message, "timestamp")
+        node = self.draft.add_plain(line, body, node, own, at=at, meta=meta_of(fields))
+        linker.nodes[own] = node
+        self.leaf.follow_line(line.number, node)
+        self._has_gap = False
+        return True
 
     def _take_broken(self, line: Line, problem: str) -> None:
         self.draft.malformed(line, problem)

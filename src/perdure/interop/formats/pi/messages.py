@@ -7,13 +7,13 @@ calls that were cut off.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import cast
 
 from perdure.interop.formats.fields import (
     Fields,
     count_in,
     fields_of,
     flag_in,
-    list_in,
     name_in,
     number_in,
     object_in,
@@ -51,7 +51,8 @@ _STOP_REASONS: dict[str | None, StopReason] = {
 
 def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
     """The message in `fields`; None when its role is not among `ROLES`, or it has no content."""
-    read = _READERS.get(text_in(fields, "role") or "")
+    role = fields.get("role")
+    read = _READERS.get(role) if isinstance(role, str) else None
     return None if read is None else read(fields, media)
 
 
@@ -98,7 +99,9 @@ def usage_of(fields: Fields | None) -> Usage | None:
 
 def nested_usage(message: Fields) -> Fields | None:
     """What the models took that a tool called by itself, as its result tells it (newer pi)."""
-    usage = object_in(message, "usage") if text_in(message, "role") == "toolResult" else None
+    if message.get("role") != "toolResult":
+        return None
+    usage = object_in(message, "usage")
     return None if usage is None else {"usage": usage}
 
 
@@ -111,7 +114,7 @@ def _microcents(cost: Fields) -> int | None:
 
 def model_name(provider: str | None, model: str | None) -> str | None:
     """``provider:model``; what there is of it when one is missing."""
-    return ":".join(name for name in (provider, model) if name) or None
+    return f"{provider}:{model}" if provider and model else provider or model or None
 
 
 def _user(fields: Fields, media: Media) -> Message | None:
@@ -150,15 +153,18 @@ def _tool_result(fields: Fields, media: Media) -> Message | None:
 
 
 def _content(fields: Fields, media: Media) -> tuple[Part, ...] | None:
-    text = text_in(fields, "content")
-    if text is not None:
-        return (TextPart(text),)
-    items = list_in(fields, "content")
-    return None if items is None else tuple(_part(item, media) for item in items)
+    content = fields.get("content")
+    if isinstance(content, list):
+        return tuple([_part(item, media) for item in cast("list[object]", content)])
+    return (TextPart(content),) if isinstance(content, str) else None
 
 
 def _part(item: object, media: Media) -> Part:
     fields = fields_of(item)
+    if fields is not None and fields.get("type") == "text":  # nearly all are
+        text = fields.get("text")
+        if isinstance(text, str):
+            return TextPart(text)
     part = None if fields is None else _known_part(fields, media)
     if part is None:
         return TextPart(item) if isinstance(item, str) else unknown_part(item)
@@ -167,9 +173,6 @@ def _part(item: object, media: Media) -> Part:
 
 def _known_part(fields: Fields, media: Media) -> Part | None:
     match text_in(fields, "type"):
-        case "text":
-            text = text_in(fields, "text")
-            return None if text is None else TextPart(text)
         case "thinking":
             return _thinking(fields)
         case "toolCall":

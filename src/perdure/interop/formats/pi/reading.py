@@ -12,6 +12,7 @@ import re
 from array import array
 from collections.abc import Callable
 from itertools import repeat
+from typing import Any
 
 from perdure.interop.formats.fields import (
     Fields,
@@ -82,6 +83,8 @@ class Reader:
 
     def take(self, line: Line, reading: Reading) -> None:
         """Read one line."""
+        if self._take_plain(line, reading):
+            return
         if not reading.is_json:
             self._take_broken(line, reading.problem or "")
             return
@@ -99,6 +102,34 @@ class Reader:
             self._index(line, None)
         else:
             self._take_record(line, fields)
+
+    def _take_plain(self, line: Line, reading: Reading) -> bool:
+        """Take what nearly all lines are, a message below a record before it; False for others.
+
+        It becomes what the longer way makes of it.
+        """
+        fields, linker = fields_of(reading.value), self.linker
+        if fields is None or reading.problem is not None or fields.get("type") != "message":
+            return False
+        own, message = name_in(fields, "id"), object_in(fields, "message")
+        parent: Any = fields.get("parentId")
+        if own is None or message is None or not linker.is_plain(own, parent):
+            return False
+        body = message_of(message, self.draft.media)
+        if body is None:
+            return False
+        node = None
+        if parent is not None:
+            node = linker.nodes[parent]
+            linker.links += 1
+        at = time_in(fields, "timestamp") or time_in(message, "timestamp")
+        node = self.draft.add_plain(line, body, node, own, at=at, meta=nested_usage(message))
+        linker.nodes[own] = node
+        self._index(line, own)
+        self._own_at(line.number, node)
+        self._leaf.follow_line(line.number, node)
+        self._has_gap = False
+        return True
 
     def _take_broken(self, line: Line, problem: str) -> None:
         self.draft.malformed(line, problem)
@@ -187,10 +218,16 @@ class Reader:
     ) -> int:
         meta = nested_usage(object_in(record.fields, "message") or {})
         own = self.draft.add(record, body, parent, references, meta=meta)
-        number = record.line.number
-        self.own.extend(repeat(-1, number + 1 - len(self.own)))
-        self.own[number] = own
+        self._own_at(record.line.number, own)
         return own
+
+    def _own_at(self, number: int, own: int) -> None:
+        missing = number - len(self.own)
+        if missing:
+            self.own.extend(repeat(-1, missing + 1))
+            self.own[number] = own
+        else:
+            self.own.append(own)
 
 
 _Placed = tuple[ItemBody, dict[str, int | None] | None]

@@ -187,6 +187,32 @@ class Draft:
         self.items.add(item, otherwise)
         return position
 
+    def add_plain(
+        self,
+        line: Line,
+        body: ItemBody,
+        hangs_on: int | None,
+        alias: str | None,
+        *,
+        at: int | None,
+        meta: Fields | None = None,
+        group: str | None = None,
+    ) -> int:
+        """Make the line of a message an item, as `add` would, at half the cost."""
+        if at is None:
+            at = self.at
+        else:
+            self.at = at
+        position = len(self.items)
+        length = len(line.content)
+        item = Item(body, line.number, line.offset, length, 0, hangs_on, None, at, alias)
+        if meta is not None:
+            item.meta = meta
+        if group is not None:
+            item.group = group
+        self.items.add(item, None)
+        return position
+
     def next_below(self, ancestor: int | None, leaf: int | None) -> int | None:
         """The item that comes after `ancestor` on the branch to `leaf`; None off the branch."""
         following = None

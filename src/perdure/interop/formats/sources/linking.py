@@ -26,8 +26,12 @@ class Leaf:
 
     def follow(self, record: Record, node: int | None) -> None:
         """Move to `node`, what `record` stands for, unless a later line was there before."""
-        if record.line.number >= self._number:
-            self.node, self._number = node, record.line.number
+        self.follow_line(record.line.number, node)
+
+    def follow_line(self, number: int, node: int | None) -> None:
+        """Move to `node`, what the line `number` stands for."""
+        if number >= self._number:
+            self.node, self._number = node, number
 
 
 class Linker:
@@ -41,6 +45,14 @@ class Linker:
         self._waiting: dict[str, list[Record]] = {}
         self._free: list[tuple[Record, int | None]] = []
         self._orphans: Iterator[Record] = iter(())
+
+    def is_plain(self, own: str, parent: object) -> bool:
+        """Whether a record of these ids hangs on one before it, and nothing waits for it."""
+        return (
+            own not in self.nodes
+            and own not in self._waiting
+            and (parent is None or (type(parent) is str and parent in self.nodes))
+        )
 
     def add(self, record: Record) -> None:
         """Place `record`, now or as soon as its parent is placed."""

@@ -10,6 +10,7 @@ from perdure.errors import FormatError
 from perdure.interop.formats.items import Item
 from perdure.interop.formats.pi import reading as pi
 from perdure.interop.formats.sources.content import FileContent, Held
+from perdure.interop.formats.sources.linking import Linker
 from perdure.interop.formats.sources.reading import Bounds, Source, Stretch, read_source
 from perdure.interop.importing import READERS
 from tests.fakes.sources import claude_file, growing_files, pi_file, spoilt
@@ -84,3 +85,12 @@ def test_a_file_of_one_chain_is_read_as_one_again() -> None:
     source = read_source(Held(content), "claude-code", make, bounds=PIECES)
     whole = read_source(Held(content), "claude-code", make)
     assert items_of(stretches_of(source, 1)) == whole.parsed.items
+
+
+@given(spoilt(FILES))
+def test_the_short_way_makes_of_a_line_what_the_long_way_does(content: bytes) -> None:
+    for format, reader in READERS.items():
+        short = read_source(Held(content), format, reader).parsed
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Linker, "is_plain", lambda *_: False)
+            assert read_source(Held(content), format, reader).parsed == short
