@@ -32,8 +32,8 @@ def repair(
 ) -> int:
     """Make a damaged store whole: keep all that can be read, and say what is lost.
 
-    The damaged store is kept beside it, as it was. A PostgreSQL store is repaired into another one,
-    namespace by namespace. Exit code 1 when anything was lost.
+    The damaged store is kept beside it, as it was. A PostgreSQL store and session files are
+    repaired into another store, namespace by namespace. Exit code 1 when anything was lost.
 
     Examples:
         perdure store repair --store sqlite:///agents.db

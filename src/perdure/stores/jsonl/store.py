@@ -46,13 +46,13 @@ from perdure.stores.jsonl.disk.folder import Folder, namespace_folder
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.erasing import Eraser
 from perdure.stores.jsonl.keeping.limits import Limited, Limits
-from perdure.stores.jsonl.lines import FORMAT
 from perdure.stores.jsonl.search.reading import Search, Texts
 from perdure.stores.jsonl.shelf import Shelf, state_at
 from perdure.stores.jsonl.shelf import Standing as Kept
-from perdure.stores.jsonl.upkeep import sealing
+from perdure.stores.jsonl.upkeep import measuring, salvage, sealing
 from perdure.stores.jsonl.verify import verification
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
+from perdure.stores.operating.salvaging import Salvaged
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.protocol import (
     EMPTY,
@@ -388,6 +388,9 @@ class _Sealing(_Handle):
         await self._run(lambda: sealing.receive(self._shelf, self._feed, sealed, contents))
         self._watcher.wake_all()
 
+    async def salvaged(self) -> Salvaged:
+        return await self._run(lambda: salvage.salvaged(self._shelf, self._feed))
+
 
 class _Erasing(_Handle):
     """`Erasing`: sessions are removed whole."""
@@ -438,24 +441,14 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing,
         return await self._run(lambda: verification(self._shelf, self._feed))
 
     async def info(self) -> StoreInfo:
-        return await self._run(self._info)
-
-    def _info(self) -> StoreInfo:
-        used = self._limits.usage()
-        blob_bytes = sum(path.stat().st_size for path in sidefiles.blobs_in(self._folder))
-        file_bytes = sum(stamp.size for _, stamp in self._folder.files())
-        return StoreInfo(
-            address=self.address,
-            backend=BACKEND,
-            namespace=self.namespace,
-            durability=self.durability,
-            schema_version=FORMAT,
-            streams=used.sessions,
-            entries=used.entries,
-            size_bytes=file_bytes + blob_bytes,
-            payload_bytes=used.bytes,
-            is_encrypted=False,
-            engine=f"JSON lines as {self._shelf.dialect.name} writes them",
+        return await self._run(
+            lambda: measuring.info_of(
+                self._shelf,
+                self._limits,
+                address=self.address,
+                namespace=self.namespace,
+                durability=self.durability,
+            )
         )
 
     async def close(self) -> None:

@@ -1,0 +1,32 @@
+"""What a folder holds, counted: sessions, entries, and what they and their contents take."""
+
+from __future__ import annotations
+
+from perdure.stores.jsonl.appending import BACKEND
+from perdure.stores.jsonl.disk.sidefiles import blobs_in
+from perdure.stores.jsonl.keeping.limits import Limits
+from perdure.stores.jsonl.lines import FORMAT
+from perdure.stores.jsonl.shelf import Shelf
+from perdure.stores.protocol import StoreInfo
+
+
+def info_of(
+    shelf: Shelf, limits: Limits, *, address: str, namespace: str, durability: str
+) -> StoreInfo:
+    """What ``SessionStore.info`` promises. Blocks."""
+    used = limits.usage()
+    blob_bytes = sum(path.stat().st_size for path in blobs_in(shelf.folder))
+    file_bytes = sum(stamp.size for _, stamp in shelf.folder.files())
+    return StoreInfo(
+        address=address,
+        backend=BACKEND,
+        namespace=namespace,
+        durability=durability,
+        schema_version=FORMAT,
+        streams=used.sessions,
+        entries=used.entries,
+        size_bytes=file_bytes + blob_bytes,
+        payload_bytes=used.bytes,
+        is_encrypted=False,
+        engine=f"JSON lines as {shelf.dialect.name} writes them",
+    )

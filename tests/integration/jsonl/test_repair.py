@@ -1,0 +1,141 @@
+"""Damaged session files: what can be read is kept elsewhere, and the files are left as they are."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from perdure.client.open import open as open_by_address
+from perdure.client.operating.repairs import Repaired, repair
+from perdure.errors import ConfigError
+from perdure.session.messages import assistant, user
+from perdure.stores.jsonl.store import DialectName
+from perdure.stores.operating.sealed import Sealing
+from tests.fakes.session_files import file_of, files_below
+
+TURNS = 8
+Held = dict[str, tuple[str, bytes]]
+
+
+@pytest.fixture
+def address(folder: Path, dialect: DialectName) -> str:
+    return f"jsonl:///{folder}?dialect={dialect}"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'repaired.db'}"
+
+
+async def filled(address: str) -> None:
+    async with open_by_address(address) as store:
+        for number in range(2):
+            session = await store.create(id=f"s{number}", title=f"title {number}")
+            for turn in range(TURNS):
+                text = f"{number} {turn} " + "word " * (turn * 70)
+                await session.append(user(text), assistant(f"answer {text}"))
+
+
+async def content(address: str) -> Held:
+    async with open_by_address(address) as store:
+        backend = store.backend
+        assert isinstance(backend, Sealing)
+        return {
+            entry.id: (entry.kind, entry.body)
+            for each in await backend.standings()
+            for entry in await backend.entries(each.stream)
+        }
+
+
+async def check_repaired(place: str, before: Held, done: Repaired) -> None:
+    """It is whole, and holds what was held but for what was told."""
+    lost = {f"{loss.stream}/{loss.seq}" for loss in done.losses if loss.seq is not None}
+    async with open_by_address(place) as store:
+        assert (await store.backend.verify()).problems == ()
+    after = await content(place)
+    assert before.keys() <= after.keys()
+    assert {id_ for id_, entry in before.items() if after[id_] != entry} <= lost
+
+
+def with_line(path: Path, number: int, line: bytes | None) -> None:
+    """Put `line` in the place of a line, or nothing."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[number : number + 1] = [] if line is None else [line]
+    path.write_bytes(b"".join(lines))
+
+
+@pytest.mark.parametrize("line", [b"{\n", b"\xff\xfe\n", b'{"type":"else"}\n', None])
+@pytest.mark.parametrize("number", [0, 1, 4, 7, -2])
+async def test_a_damaged_line_costs_what_it_held(
+    address: str, place: str, folder: Path, number: int, line: bytes | None
+) -> None:
+    await filled(address)
+    before = await content(address)
+    with_line(file_of(folder, "s1"), number, line)
+    damaged = {path: path.read_bytes() for path in files_below(folder, "*.jsonl")}
+
+    done = await repair(address, to=place)
+
+    assert done.is_damaged
+    assert done.losses
+    assert {loss.stream for loss in done.losses} == {"s1"}
+    await check_repaired(place, before, done)
+    assert {path: path.read_bytes() for path in files_below(folder, "*.jsonl")} == damaged
+
+
+async def test_a_flipped_bit_anywhere(address: str, tmp_path: Path, folder: Path) -> None:
+    await filled(address)
+    before = await content(address)
+    path, chance = file_of(folder, "s1"), random.Random(5)
+    whole, damaged = path.read_bytes(), 0
+    for number in range(25):
+        place = f"sqlite:///{tmp_path / f'repaired-{number}.db'}"
+        changed = bytearray(whole)
+        changed[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        path.write_bytes(changed)
+        done = await repair(address, to=place)
+        damaged += done.is_damaged
+        if done.is_damaged:
+            await check_repaired(place, before, done)
+    assert damaged > 15
+
+
+async def test_a_file_cut_anywhere(address: str, tmp_path: Path, folder: Path) -> None:
+    await filled(address)
+    before = await content(address)
+    path = file_of(folder, "s1")
+    whole = path.read_bytes()
+    for number in range(1, 8):
+        place = f"sqlite:///{tmp_path / f'repaired-{number}.db'}"
+        path.write_bytes(whole[: len(whole) * number // 8])
+        done = await repair(address, to=place)
+        assert done.losses
+        await check_repaired(place, before, done)
+
+
+async def test_lines_of_a_tool_are_kept_with_hashes_of_their_own(
+    address: str, place: str, folder: Path
+) -> None:
+    await filled(address)
+    path = file_of(folder, "s1")
+    with path.open("ab") as file:
+        file.write(b'{"type":"custom","id":"77","parentId":null,"customType":"x","data":{"a":1}}\n')
+    before = await content(address)
+    with_line(path, 3, b"{\n")
+
+    done = await repair(address, to=place)
+
+    assert done.changed == ("s1",)
+    await check_repaired(place, before, done)
+
+
+async def test_sound_files_are_left_alone_and_a_place_is_asked_for(
+    address: str, place: str, folder: Path
+) -> None:
+    await filled(address)
+    assert not (await repair(address, to=place)).is_damaged
+    with_line(file_of(folder, "s1"), 2, b"{\n")
+    with pytest.raises(ConfigError, match="--to"):
+        await repair(address)
