@@ -9,7 +9,6 @@ stream, so that a later one sees the earlier; the writer gives it a savepoint.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import apsw
 import msgspec
@@ -491,7 +490,7 @@ def _led(tables: Tables, namespace: str, row: Stream, lease: Lease | None) -> No
     if lease is not None:
         owner, until = lease.owner, lease.until
         state = msgspec.structs.replace(state, epoch=lease.epoch)
-    tables.standing[namespace, state.header.id] = replace(
+    tables.standing[namespace, state.header.id] = msgspec.structs.replace(
         row, state=state, owner=owner, until=until
     )
 
