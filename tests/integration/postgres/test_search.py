@@ -203,7 +203,7 @@ async def test_what_is_forgotten_leaves_no_word_and_the_others_are_found(
     assert b"number8\n" in bodies(db)
 
 
-async def test_the_index_of_another_namespace_cannot_be_read(
+async def test_words_of_another_namespace_cannot_be_asked_for(
     open_store: Open, db: Database
 ) -> None:
     mine, theirs = await open_store(namespace="mine"), await open_store(namespace="theirs")
