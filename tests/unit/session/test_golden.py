@@ -215,6 +215,7 @@ EXPECTED: tuple[Body, ...] = (
     ToolFinished("c1", "t", "ok", succeeded=True, agent="helper", attempt=2, summary="seen"),
     TurnFinished("stop", model="p:m"),
     Question("approval", "May it?", ("allow", "allow-flow", "deny"), free_in=("full-access",)),
+    ImportSource("pi", "a.jsonl", "sha256-" + "1" * 64, 10, 20, 3, 4, has_more=True),
 )
 
 

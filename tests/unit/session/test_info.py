@@ -16,6 +16,7 @@ from perdure.session.info import (
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, system, tool_result, user
 from perdure.session.notes import (
+    ImportSource,
     Label,
     SessionEnded,
     SessionExported,
@@ -149,3 +150,15 @@ def test_a_fork_inherits_names_and_messages_and_counts_its_own_entries_and_turns
     assert (fork.messages, fork.entries, fork.turns, fork.updated_at) == (1, 0, 0, 9000)
     named = StreamHeader(StreamId("f"), created_at=9000, fork=point, title="F", cwd="there")
     assert (info_of(named, origin).title, info_of(named, origin).cwd) == ("F", "there")
+
+
+def test_a_session_is_importing_until_the_last_piece_of_its_file_is_there() -> None:
+    first = ImportSource("pi", "f", "sha256-x", 0, 9, 1, 1, has_more=True)
+    last = ImportSource("pi", "f", "sha256-y", 9, 9, 2, 1)
+    assert info_with(new_side(last)).status == "active"
+    assert info_with(new_side(first)).status == "importing"
+    assert info_with(new_side(first), new_tree(user("Hi"))).status == "importing"
+    assert info_with(new_side(first), new_side(last)).status == "active"
+    assert info_with(new_side(SessionEnded()), new_side(last)).status == "ended"
+    damaged = NewEntry(ImportSource.kind, b"{}", lane="side")
+    assert info_with(new_side(first), damaged).status == "importing"
