@@ -51,7 +51,12 @@ def loose_texts(tables: Tables, most: int) -> list[Text]:
 
 
 def loose_text(row: Row) -> Text:
-    """The text in a row: its position and time, its filters and its words."""
+    """The text in a row: its position and time, its filters and its words.
+
+    Raises: ValueError for a row on a damaged page.
+    """
+    if not (isinstance(row[2], str) and isinstance(row[3], str)):
+        raise ValueError("a row of texts that are in no part is damaged")
     return Text(row[0], row[1], row[3].split(), row[2].split())
 
 
