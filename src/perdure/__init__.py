@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from perdure.errors import EngineError as EngineError
     from perdure.errors import EntryNotFound as EntryNotFound
     from perdure.errors import Erased as Erased
+    from perdure.errors import FlowExists as FlowExists
     from perdure.errors import FlowNotFound as FlowNotFound
     from perdure.errors import FlowRefusal as FlowRefusal
     from perdure.errors import FormatError as FormatError
@@ -227,6 +228,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "EngineError",
         "EntryNotFound",
         "Erased",
+        "FlowExists",
         "FlowNotFound",
         "FlowRefusal",
         "FormatError",

@@ -8,7 +8,7 @@
     │                StoreCorrupt · StoreReadOnly · StoreFull · StoreUnavailable · Unsupported
     │                InvalidQuery · SearchIndexDamaged · SessionHasForks · QuotaExceeded
     │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
-    │                CopyConflict · BackupDamaged · StoreExists · FlowNotFound
+    │                CopyConflict · BackupDamaged · StoreExists · FlowNotFound · FlowExists
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
     │                CredentialsRefused · MediaMissing · MalformedResponse
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied · ToolUnavailable
@@ -36,7 +36,7 @@ from perdure.errors.engine import (
     TurnFailed,
     UnsafeReplay,
 )
-from perdure.errors.flows import FlowNotFound, FlowRefusal
+from perdure.errors.flows import FlowExists, FlowNotFound, FlowRefusal
 from perdure.errors.keeping import Erased, QuotaExceeded, SessionHasForks
 from perdure.errors.log import (
     AlreadyAnswered,
@@ -113,6 +113,7 @@ __all__ = [
     "EngineError",
     "EntryNotFound",
     "Erased",
+    "FlowExists",
     "FlowNotFound",
     "FlowRefusal",
     "FormatError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.errors.engine import EngineError
-from perdure.errors.stores import SessionNotFound
+from perdure.errors.stores import SessionExists, SessionNotFound
 
 
 class FlowNotFound(SessionNotFound):
@@ -12,6 +12,16 @@ class FlowNotFound(SessionNotFound):
     def __init__(self, flow: str) -> None:
         super().__init__(flow)
         self.args = (f"there is no flow {flow!r} here; `perdure flow list` names those there are",)
+        self.flow = flow
+
+
+class FlowExists(SessionExists):
+    """A new flow was given the id of another, or of a session."""
+
+    def __init__(self, flow: str) -> None:
+        super().__init__(flow)
+        told = f"{flow!r} exists already: `perdure flow resume {flow}` goes on with it, if it is a"
+        self.args = (f"{told} flow; else choose another id",)
         self.flow = flow
 
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.settings.layers import Configuration
 from perdure.apps.wiring import builtin_tools
 from perdure.client.agents.agent import DEFAULT_MODEL, Agent
+from perdure.client.store import Store
 from perdure.engine.flows.rules.answering import choice_in
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
 from perdure.engine.flows.rules.structure import OWNER
 from perdure.errors import ConfigError, InvalidEntry
 from perdure.models.scenario import Scenario
+from perdure.session.codec import body_of
 from perdure.session.flows.graph import Graph, base_role, is_role
-from perdure.session.flows.run import RoleConfiguration
+from perdure.session.flows.run import FlowState, RoleConfiguration
+from perdure.session.notes import SessionStarted
 from perdure.tools.permissions import Permissions
 
 INSTRUCTIONS = """You are the role `{role}` in a flow of several roles that hand work to each other.
@@ -60,6 +67,34 @@ def roles_in(words: Sequence[str]) -> dict[str, RoleConfiguration]:
             raise ConfigError(f"--role {line!r}: {error.reason}") from error
         found[role] = RoleConfiguration(choice.model, choice.skills)
     return found
+
+
+def model_of_roles(model: str | None, others: Sequence[str] = ()) -> str:
+    """The model that roles use where nothing else is chosen for them.
+
+    `model`, else the first of `others`, else what the person's settings say.
+    Raises: UsageMistake when nobody says.
+    """
+    if model is not None or others:
+        return model or others[0]
+    settings = Configuration(Path(), os.environ)
+    if not settings.is_set("chat.model"):
+        raise UsageMistake(
+            "say which model the roles use: -m PROVIDER:NAME (`perdure models` lists the "
+            "providers), or --scenario FILE to have them act a script"
+        )
+    return str(settings.value("chat.model"))
+
+
+async def models_before(store: Store, state: FlowState) -> tuple[str, ...]:
+    """The models of the flow's roles that have begun, the first role's first."""
+    found: list[str] = []
+    for session in state.sessions.values():
+        notes = await store.backend.notes(session, (SessionStarted.kind,))
+        body = body_of(notes[0]) if notes else None
+        agent = (body.agent or {}) if isinstance(body, SessionStarted) else {}
+        found += [str(agent["model"])] if agent.get("model") else []
+    return tuple(dict.fromkeys(found))
 
 
 def role_agents(acting: Acting) -> list[Agent]:

@@ -29,7 +29,13 @@ from perdure.apps.flow.options import (
 from perdure.apps.flow.picture.standing import is_blocked, overlaid
 from perdure.apps.flow.picture.telling import picture, wait_data
 from perdure.apps.flow.picture.watching import Followed, changes_of, watched
-from perdure.apps.flow.roles import Acting, roles_in, roles_of
+from perdure.apps.flow.roles import (
+    Acting,
+    model_of_roles,
+    models_before,
+    roles_in,
+    roles_of,
+)
 from perdure.apps.opening import NAMESPACE, existing_store, writable_store
 from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
 from perdure.apps.wiring import scenario_in
@@ -135,7 +141,8 @@ def begin(  # noqa: PLR0913 - each is an option of the command
 
     async def work() -> int:
         graph = graph_in(file, workspace, project)
-        acting = Acting(roles_of(graph), model, acted, permissions, offered=offered or ())
+        used = model if acted is not None else model_of_roles(model, offered or ())
+        acting = Acting(roles_of(graph), used, acted, permissions, offered=offered or ())
         async with writable_store(store, namespace) as opened, flows_of(opened, acting) as flows:
             flow = await flows.start(
                 file,
@@ -207,7 +214,10 @@ def resume(  # noqa: PLR0913 - each is an option of the command
                 async with resumed(opened, state, said, workspace) as found:
                     return await worked(opened, found, is_watching=is_watching, as_json=as_json)
             graph = state.graph
-            acting = Acting(roles_of(graph), model, acted, permissions, offered=offered or ())
+            before = await models_before(opened, state)
+            known = (*before, *(offered or ()))
+            used = model if acted is not None else model_of_roles(model, known)
+            acting = Acting(roles_of(graph), used, acted, permissions, offered=offered or ())
             async with flows_of(opened, acting) as flows:
                 found = await flows.open(flow, workspace=workspace)
                 return await worked(opened, found, is_watching=is_watching, as_json=as_json)
@@ -232,6 +242,9 @@ async def worked(store: Store, flow: Flow, *, is_watching: bool, as_json: bool) 
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             running.result()
+    except asyncio.CancelledError:
+        remark(f"suspended; `perdure flow resume {flow.id}` goes on")
+        raise
     finally:
         for each in (running, blocked):
             each.cancel()

@@ -28,7 +28,14 @@ from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waking import Waker
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.runner import FlowRunner
-from perdure.errors import AmbiguousId, ConfigError, FlowNotFound, Unsupported
+from perdure.errors import (
+    AmbiguousId,
+    ConfigError,
+    FlowExists,
+    FlowNotFound,
+    SessionExists,
+    Unsupported,
+)
 from perdure.session.codec import new_side
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import (
@@ -96,7 +103,7 @@ class Flows:
         waits until a person says so, where there is something to choose.
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError when a required reading or an input is missing or
-        cannot be used; SecretPasted for a credential in an input; SessionExists;
+        cannot be used; SecretPasted for a credential in an input; FlowExists;
         Unsupported where the store cannot write two logs at once.
         """
         if not self._store.backend.capabilities.multi_stream_commit:
@@ -152,7 +159,7 @@ class Flows:
         )
         entries = tuple(new_side(body) for body in (started, *chosen))
         write = Write(stream=begun.flow, create=header, entries=entries)
-        await self._store.backend.commit(Commit(writes=(write,), at=header.created_at))
+        await self._begin(Commit(writes=(write,), at=header.created_at))
         return self._flow(begun.flow)
 
     async def _of_document(
@@ -185,8 +192,14 @@ class Flows:
         bodies = (started, made.document, *made.passed)
         entries = tuple(new_side(body) for body in bodies)
         write = Write(stream=begun.flow, create=header, entries=entries)
-        await self._store.backend.commit(Commit(writes=(write,), at=at, blobs=made.blobs))
+        await self._begin(Commit(writes=(write,), at=at, blobs=made.blobs))
         return self._flow(begun.flow)
+
+    async def _begin(self, commit: Commit) -> None:
+        try:
+            await self._store.backend.commit(commit)
+        except SessionExists as error:
+            raise FlowExists(error.stream) from error
 
     async def outputs(self, flow: str) -> dict[str, object]:
         """What came out of a flow of a workflow document, by output node; {} before it did.

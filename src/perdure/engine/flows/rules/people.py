@@ -42,8 +42,7 @@ def reply(state: FlowState, text: str, by: str, target: str | None = None) -> Hu
     waiting = _waiting(state)
     if target is None:
         if len(waiting) != 1:
-            names = ", ".join(waiting) or "nobody"
-            raise _refusal(state, f"{names} waits for a reply; name one of them")
+            raise _refusal(state, _which(waiting, "a reply"))
         return HumanReplied(waiting[0], text, by)
     found = _addressed(state, target, waiting)
     if found is None:
@@ -74,6 +73,13 @@ def _addressed(state: FlowState, target: str, waiting: list[str]) -> str | None:
     return of_role[0] if of_role else None
 
 
+def _which(waiting: list[str], what: str) -> str:
+    """Why it is not clear whom a decision is for."""
+    if not waiting:
+        return f"nothing in it waits for {what}"
+    return f"name which one: {', '.join(waiting)}" + (" wait" if len(waiting) > 1 else " waits")
+
+
 def _because(state: FlowState, target: str) -> str:
     run = state.run
     if target in run.pending_human_inputs:
@@ -93,8 +99,8 @@ def stop(state: FlowState, by: str, target: str) -> StopAsked:
     running = state.run.running_nodes if phase is None else phase.running_roles
     roles = [node.role for node in state.graph.nodes if node.id in running]
     if target not in running and target not in roles:
-        names = ", ".join(running) or "nobody"
-        raise _refusal(state, f"{target!r} is not at work; {names} is")
+        at_work = f"at work: {', '.join(running)}" if running else "nobody is at work"
+        raise _refusal(state, f"{target!r} is not at work ({at_work})")
     return StopAsked(target, by)
 
 
@@ -123,8 +129,7 @@ def _staged(state: FlowState, node: str | None) -> str:
     if node is None and len(staged) == 1:
         return staged[0]
     if node is None or node not in staged:
-        names = ", ".join(staged) or "no node"
-        raise _refusal(state, f"a handoff of {names} waits for approval; name one of them")
+        raise _refusal(state, _which(staged, "a handoff to be approved"))
     return node
 
 

@@ -60,7 +60,7 @@ def test_a_reply_goes_to_the_node_or_the_role_that_is_named() -> None:
 
 def test_a_reply_to_nobody_in_particular_needs_exactly_one_that_waits() -> None:
     log = two_waiting()
-    with pytest.raises(FlowRefusal, match="a, b waits for a reply; name one"):
+    with pytest.raises(FlowRefusal, match="name which one: a, b wait"):
         reply(log.state, "yes", "me")
     log.add(HumanReplied("a", "no", "me"))
     assert reply(log.state, "yes", "me") == HumanReplied("b", "yes", "me")
@@ -98,7 +98,7 @@ def test_only_who_is_at_work_can_be_stopped_by_node_or_role() -> None:
     log = FlowLog(FORK).work("o", "a").claim("a", "o=>a")
     assert stop(log.state, "me", "a") == StopAsked("a", "me")
     assert stop(log.state, "me", "dev_1") == StopAsked("dev_1", "me")
-    with pytest.raises(FlowRefusal, match="'b' is not at work; a is"):
+    with pytest.raises(FlowRefusal, match=r"'b' is not at work \(at work: a\)"):
         stop(log.state, "me", "b")
 
 
@@ -106,9 +106,9 @@ def test_a_staged_handoff_is_approved_as_it_was_staged_or_declined() -> None:
     state = staged().state
     assert approve(state, "me") == HandoffMade("o", TARGETS, approved_by="me")
     assert decline(state, "me", "o", "no") == HandoffDeclined("o", "o", "me", "no")
-    with pytest.raises(FlowRefusal, match="a handoff of o waits for approval"):
+    with pytest.raises(FlowRefusal, match="name which one: o waits"):
         approve(state, "me", "a")
-    with pytest.raises(FlowRefusal, match="no node"):
+    with pytest.raises(FlowRefusal, match="waits for a handoff to be approved"):
         decline(FlowLog(FORK).state, "me")
     with pytest.raises(FlowRefusal, match="approved or declined"):
         reply(state, "yes", "me", "o")
@@ -144,7 +144,7 @@ def test_feedback_is_decided_when_it_is_asked_for() -> None:
 def test_while_roles_look_back_replies_go_to_roles() -> None:
     log = closed()
     log.add(choose_improvement(log.state, "parallel", "me"), ImprovementClaimed("o", FLOW))
-    with pytest.raises(FlowRefusal, match="nobody waits"):
+    with pytest.raises(FlowRefusal, match="nothing in it waits for a reply"):
         reply(log.state, "go", "me")
     log.add(ImprovementParked("o", "prompt-human"))
     assert reply(log.state, "go", "me") == HumanReplied("o", "go", "me")

@@ -1,0 +1,115 @@
+"""What flows wait for, answered in the inbox by other processes; who decides what roles use."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from tests.acceptance.cli.conftest import PATIENCE_S, Ended, World
+from tests.acceptance.flows.test_commands import FIRST, flow, until
+
+ACTED = ("--scenario", "scenario.yaml")
+
+
+@pytest.fixture
+def project(world: World) -> World:
+    """A project that was laid out."""
+    flow(world, "init")
+    return world
+
+
+def answered(world: World, *words: str, code: int = 0) -> Ended:
+    ended = world.run("inbox", "answer", *words)
+    assert ended.code == code, (words, ended.out, ended.err)
+    return ended
+
+
+def test_what_a_role_asks_is_allowed_for_the_whole_flow_from_elsewhere(project: World) -> None:
+    flow(project, "run", *FIRST, "--json", code=1)
+    (asked,) = project.run("inbox", "--json").json
+    assert asked["choices"] == ["allow", "allow-flow", "deny"]
+    assert asked["answer"] == f"perdure inbox answer {asked['id']} allow|allow-flow|deny"
+    told = answered(project, asked["id"], "allow-flow").out
+    assert told == "Answered 'allow-flow'. `perdure flow resume f` goes on, if nobody runs it.\n"
+    assert answered(project, asked["id"], "deny", code=4).err
+    state = flow(project, "show", "f", "--json").json
+    assert state["consentState"]["mode"] == "partial-access"
+    resumed = flow(project, "resume", "f", *ACTED, "--json", code=1).json
+    assert [each["topic"] for each in resumed["waiting"]] == ["improvement-choice"]
+    (closed,) = project.run("inbox", "--json").json
+    assert (closed["flow"], closed["topic"]) == ("f", "improvement-choice")
+    assert answered(project, "f", "all", "--json", code=2).error["code"] == "invalid_entry"
+    answered(project, "f", "none")
+    assert project.run("inbox").out == "Nothing waits for you.\n"
+    first = answered(project, closed["id"], "parallel", "--json", code=4).error
+    assert (first["code"], first["choice"]) == ("already_answered", "none")
+    flow(project, "resume", "f", *ACTED)
+
+
+def test_who_asks_for_what_does_not_wait_is_told_so(project: World) -> None:
+    flow(project, "run", *FIRST, "--consent", "full-access", code=1)
+    for question, code, error in (
+        ("f/1", 4, "flow_refusal"),
+        ("f/9999", 4, "flow_refusal"),
+        ("g/1", 3, "session_not_found"),
+        ("g", 3, "question_not_found"),
+    ):
+        assert answered(project, question, "none", "--json", code=code).error["code"] == error
+
+
+def test_a_person_is_asked_what_each_role_works_with(project: World) -> None:
+    skill = project.folder / "a-docs" / "skills" / "careful"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: careful\ndescription: Look twice.\n---\nDo.\n")
+    options = ("--configure", "ask", "--consent", "partial-access")
+    flow(project, "run", *FIRST, *options, code=1)
+    shown = flow(project, "show", "f").out
+    assert "choose from skills: careful (Look twice.)" in shown
+    assert "perdure flow configure f owner --model MODEL" in shown
+    for role, answer in (("owner", "skills=careful"), ("developer", "default")):
+        (asked,) = project.run("inbox", "--json").json
+        assert asked["topic"] == "role-configuration"
+        answered(project, asked["id"], *answer.split())
+        flow(project, "resume", "f", *ACTED, code=1)
+        session = flow(project, "show", "f", "--role", role, "--json").json
+        assert ("# Skill careful" in session["systemPrompt"]) == (role == "owner")
+    flow(project, "configure", "f", "reviewer", "--skill", "magic", code=2)
+    flow(project, "configure", "f", "reviewer", "--skill", "careful")
+    assert "no question" in answered(project, "f", "default", code=3).err
+    ended = flow(project, "resume", "f", *ACTED, "--json", code=1).json
+    assert ended["status"] == "awaiting_improvement_choice"
+
+
+def test_an_unknown_skill_is_a_fault_of_the_workflow(project: World) -> None:
+    role = project.folder / "a-docs" / "roles" / "developer"
+    (role / "skills.yaml").write_text("skills: [magic]\n")
+    (fault,) = flow(project, "validate", "workflow.yaml", "--json", code=2).json["faults"]
+    assert "a-docs/roles/developer/skills.yaml, line 1: there is no skill 'magic'" in fault
+    assert "magic" in flow(project, "run", *FIRST, code=2).err
+
+
+def test_a_flow_without_a_model_is_not_begun(project: World) -> None:
+    ended = flow(project, "run", "workflow.yaml", "--id", "f", code=2)
+    assert "say which model the roles use: -m PROVIDER:NAME" in ended.err
+    assert "There are no flows yet" in flow(project, "list").out
+    options = ("--role", "owner model=scripted:echo", "-m", "scripted:echo")
+    flow(project, "run", *FIRST[:1], "--id", "f", *options, code=1)
+    assert flow(project, "run", *FIRST, "--json", code=4).error["code"] == "session_exists"
+
+
+def test_ctrl_c_suspends_a_flow_and_says_how_to_go_on(project: World) -> None:
+    hanging = project.scenario("name: s\nrules:\n  - steps: [{text: Wait.}, hang]\n")
+    running = project.start("flow", "run", *FIRST[:1], "--scenario", hanging, "--id", "f")
+    try:
+        words = ("flow", "show", "f", "--json")
+        until(lambda: '"runningNodes":["owner-intake"]' in project.run(*words).out)
+        running.send_signal(signal.SIGINT)
+        _, problem = running.communicate(timeout=PATIENCE_S)
+        assert running.returncode == 130
+        assert "suspended; `perdure flow resume f` goes on" in problem.decode()
+    finally:
+        running.kill()
+        running.communicate()
+    assert json.loads(project.run(*words).out)["runningNodes"] == ["owner-intake"]
