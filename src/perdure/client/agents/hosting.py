@@ -20,7 +20,7 @@ from perdure.client.looking.scratch import scratch_dir_of
 from perdure.client.processes import is_gone, this_process
 from perdure.client.store import Store
 from perdure.engine.hooks.registry import Hooks
-from perdure.engine.telemetry.choosing import chosen_observer
+from perdure.engine.telemetry.choosing import chosen_observer, told_models
 from perdure.engine.turns.config import Budget, Judge, Limits
 from perdure.engine.turns.environment import (
     LEASE_TTL_MS,
@@ -113,12 +113,14 @@ class Host:
         caps = caps or agent
         budget = budget or self._budget or caps.budget
         tools = told_of(agent.tools_in(workspace), self.agents)
+        clock, content = self.store.outside.clock, self._has_traced_content
+        observer = chosen_observer(os.environ, clock, has_content=content)
         environment = Environment(
             stream=stream,
             store=self.store.backend,
-            models=self.models,
+            models=told_models(self.models, observer),
             tools=tools,
-            clock=self.store.outside.clock,
+            clock=clock,
             random=self.store.outside.random,
             bus=self.store.bus,
             owner=self._owner,
@@ -130,18 +132,13 @@ class Host:
             renew_credentials=None if self._renew is None else self._renewed,
             permissions=agent.permissions,
             vault=self._vault,
-            observer=chosen_observer(
-                os.environ, self.store.outside.clock, has_content=self._has_traced_content
-            ),
+            observer=observer,
             delegation=Invoking(self, stream, agent, workspace, budget),
             scratch_dir=scratch_dir_of(self.store.backend, stream),
         )
-        terms = Terms(
-            limits=self._limits or caps.limits,
-            budget=budget,
-            cost=self._cost,
-            judge=judge or judge_of(tools, agent.permissions),
-        )
+        judge = judge or judge_of(tools, agent.permissions)
+        limits = self._limits or caps.limits
+        terms = Terms(limits=limits, budget=budget, cost=self._cost, judge=judge)
         hooks = Hooks(self.store.hooks, agent.hooks)
         return Running(agent, with_hooks(environment, hooks), prompt, terms)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import msgspec
 
@@ -11,6 +12,7 @@ from perdure.engine.turns import inputs
 from perdure.engine.turns.inputs import Input
 from perdure.engine.turns.state import OpenCall, provider_of
 from perdure.events.scope import Facts
+from perdure.models.protocol import ToolDeclaration
 from perdure.secrets.masking import masked, masked_value
 from perdure.session.ledger import ToolStarted
 from perdure.session.messages import (
@@ -27,6 +29,10 @@ Attributes = dict[str, Value]
 
 MAX_CONTENT = 32 * 1024
 """Characters of one attribute that holds content."""
+
+_ROOM_FOR_NOTE = 128
+_ESCAPED = 6
+"""Characters that JSON may need for one."""
 
 
 def scoped(facts: Facts) -> Attributes:
@@ -106,16 +112,88 @@ def error_of(happened: Input | None) -> str | None:
 
 def shown_message(message: Message) -> str:
     """`message` as the conventions write one, with secrets hidden and cut where it is long."""
+    return shown_messages((message,))
+
+
+def shown_messages(messages: Sequence[Message]) -> str:
+    """`messages` as the conventions write them, with secrets hidden.
+
+    Shape: a JSON list of at most `MAX_CONTENT` characters, whatever they are: the newest messages,
+    behind one that says how many are left out; one that is too long alone has its texts cut.
+    """
+    kept: list[str] = []
+    room = MAX_CONTENT - _ROOM_FOR_NOTE
+    for message in reversed(messages):
+        text = _encoded(_shown(message))
+        if len(text) + 1 > room:
+            break
+        room -= len(text) + 1
+        kept.insert(0, text)
+    if not kept and messages:
+        kept.append(_clipped(_shown(messages[-1]), room))
+    if missing := len(messages) - len(kept):
+        note = {"type": "text", "content": f"[{missing} earlier messages are left out]"}
+        kept.insert(0, _encoded({"role": "system", "parts": [note]}))
+    return f"[{','.join(kept)}]"
+
+
+def shown_instructions(text: str) -> str:
+    """The system prompt, likewise."""
+    clipped = masked(text)[: (MAX_CONTENT - _ROOM_FOR_NOTE) // _ESCAPED]
+    return _encoded([{"type": "text", "content": clipped}])
+
+
+def shown_tools(tools: Sequence[ToolDeclaration]) -> str:
+    """The tools that a model is told of, likewise: those that fit."""
+    shown: list[str] = []
+    room = MAX_CONTENT
+    for tool in tools:
+        about = {"type": "function", "name": tool.name, "description": masked(tool.description)}
+        text = _encoded({**about, "parameters": tool.parameters})
+        room -= len(text) + 1
+        if room < 2:
+            break
+        shown.append(text)
+    return f"[{','.join(shown)}]"
+
+
+def _shown(message: Message) -> dict[str, object]:
     parts = [each for part in message.parts if (each := _shown_part(part)) is not None]
     shown: dict[str, object] = {"role": message.role, "parts": parts}
     if message.stop_reason is not None:
-        shown["finish_reason"] = message.stop_reason
-    return msgspec.json.encode([shown]).decode()[:MAX_CONTENT]
+        reason = message.stop_reason
+        shown["finish_reason"] = names.FINISH_REASONS_SHOWN.get(reason, reason)
+    return shown
+
+
+def _clipped(shown: dict[str, object], room: int) -> str:
+    """`shown` with its texts cut until it fits into `room` characters."""
+    most = room
+    while len(text := _encoded(_cut(shown, most))) > room and most:
+        most = max(most // 2, most - (len(text) - room))
+    return text
+
+
+def _cut(value: object, most: int) -> object:
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[:most]}[cut]"
+    if isinstance(value, list):
+        return [_cut(each, most) for each in cast("list[object]", value)[: most + 1]]
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return {key: _cut(each, most) for key, each in list(fields.items())[: most + 4]}
+    return value
+
+
+def _encoded(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def shown_args(args: Mapping[str, object]) -> str:
     """The arguments of a tool call, likewise."""
-    return msgspec.json.encode(masked_value(args)).decode()[:MAX_CONTENT]
+    shown = cast("dict[str, object]", masked_value(args))
+    text = _encoded(shown)
+    return text if len(text) <= MAX_CONTENT else _clipped(shown, MAX_CONTENT)
 
 
 def _shown_part(part: object) -> dict[str, object] | None:

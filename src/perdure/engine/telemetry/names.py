@@ -1,7 +1,8 @@
 """Every name that perdure gives to OpenTelemetry: the GenAI conventions' first, then its own.
 
 The conventions are not stable yet; when they change, this file does.
-Source: OpenTelemetry semantic conventions for generative AI, 0.66.
+Source: OpenTelemetry semantic conventions for generative AI, as of 1.42 and of their own repository
+(open-telemetry/semantic-conventions-genai), to which they have moved.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ CONVERSATION: Final = "gen_ai.conversation.id"
 PROVIDER: Final = "gen_ai.provider.name"
 REQUEST_MODEL: Final = "gen_ai.request.model"
 REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+REQUEST_TEMPERATURE: Final = "gen_ai.request.temperature"
+REQUEST_STREAM: Final = "gen_ai.request.stream"
+RESPONSE_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
@@ -33,6 +37,8 @@ TOOL_CALL: Final = "gen_ai.tool.call.id"
 TOOL_TYPE: Final = "gen_ai.tool.type"
 ERROR_TYPE: Final = "error.type"
 
+INSTRUCTIONS: Final = "gen_ai.system_instructions"
+TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
@@ -41,6 +47,16 @@ TOOL_RESULT: Final = "gen_ai.tool.call.result"
 
 TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105 - likewise, of a model
 OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
+FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
+TURN_DURATION: Final = "gen_ai.invoke_agent.duration"
+TOOL_DURATION: Final = "gen_ai.execute_tool.duration"
+
+TOKENS: Final = tuple(4**power for power in range(14))
+SECONDS: Final = tuple(0.01 * 2**power for power in range(14))
+"""Where the conventions have the buckets of histograms begin."""
+
+FINISH_REASONS_SHOWN: Mapping[str, str] = {"tool_calls": "tool_call", "aborted": "error"}
+"""Why an answer ended, where the conventions say it otherwise."""
 
 PROVIDERS: Mapping[str, str] = {"google": "gcp.gemini"}
 """Providers that the conventions call otherwise."""
@@ -54,8 +70,6 @@ COST: Final = "perdure.cost.microcents"
 EFFECT: Final = "perdure.tool.effect"
 OUTCOME: Final = "perdure.tool.outcome"
 
-TURN_DURATION: Final = "perdure.turn.duration"
-TOOL_DURATION: Final = "perdure.tool.duration"
 COST_TOTAL: Final = "perdure.cost"
 
 

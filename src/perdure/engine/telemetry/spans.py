@@ -31,6 +31,7 @@ from perdure.engine.telemetry.describing import (
     shown_message,
     usage_of,
 )
+from perdure.engine.telemetry.requests import LIBRARY, ToldModels
 from perdure.engine.turns import inputs
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import CallModel, Effect, RunTool
@@ -39,12 +40,11 @@ from perdure.engine.turns.observing import Happened, TurnEnded
 from perdure.engine.turns.state import OpenCall, TurnState
 from perdure.errors import PerdureError
 from perdure.events.scope import scope
+from perdure.models.protocol import ModelClient
 from perdure.secrets.masking import masked
 from perdure.session.clock import Clock
 from perdure.session.ledger import ToolStarted
 from perdure.session.messages import Usage
-
-_LIBRARY = "perdure"
 
 
 class SpanObserver:
@@ -60,14 +60,20 @@ class SpanObserver:
         meters: MeterProvider | None = None,
     ) -> None:
         self._clock = clock
+        self._meters = meters
         self._has_content = has_content
         self._environment = environment or {}
-        self._tracer = trace.get_tracer(_LIBRARY, tracer_provider=tracers)
-        meter = metrics.get_meter(_LIBRARY, meter_provider=meters)
-        self._tokens = meter.create_histogram(names.TOKEN_USAGE, unit="{token}")
-        self._calls = meter.create_histogram(names.OPERATION_DURATION, unit="s")
-        self._turns = meter.create_histogram(names.TURN_DURATION, unit="s")
-        self._tools = meter.create_histogram(names.TOOL_DURATION, unit="s")
+        self._tracer = trace.get_tracer(LIBRARY, tracer_provider=tracers)
+        meter = metrics.get_meter(LIBRARY, meter_provider=meters)
+        histogram = meter.create_histogram
+        tokens, seconds = names.TOKENS, names.SECONDS
+        self._tokens = histogram(
+            names.TOKEN_USAGE, unit="{token}", explicit_bucket_boundaries_advisory=tokens
+        )
+        self._calls, self._turns, self._tools = (
+            histogram(name, unit="s", explicit_bucket_boundaries_advisory=seconds)
+            for name in (names.OPERATION_DURATION, names.TURN_DURATION, names.TOOL_DURATION)
+        )
         self._cost = meter.create_counter(names.COST_TOTAL, unit="{microcent}")
 
     @contextmanager
@@ -83,8 +89,16 @@ class SpanObserver:
             if ended:
                 self._turn_ended(span, ended[-1])
         end = ended[-1].finished.end if ended and ended[-1].finished else "left"
-        labels: Attributes = {names.AGENT_NAME: config.agent, names.TURN_END: end}
+        labels: Attributes = {
+            names.OPERATION: names.INVOKE_AGENT,
+            names.AGENT_NAME: config.agent,
+            names.TURN_END: end,
+        }
         self._turns.record(self._clock.steady_s() - started_s, labels)
+
+    def models(self, models: ModelClient) -> ModelClient:
+        """`models`, with their requests told on the spans of their calls."""
+        return ToldModels(models, self._clock, has_content=self._has_content, meters=self._meters)
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
         """The span ``chat`` or ``execute_tool``; waiting has none."""
@@ -129,7 +143,13 @@ class SpanObserver:
             span.set_attribute(names.OUTCOME, outcome)
             if self._has_content and isinstance(returned, inputs.ToolReturned):
                 span.set_attribute(names.TOOL_RESULT, masked(returned.text)[:MAX_CONTENT])
-        labels: Attributes = {names.TOOL_NAME: started.tool, names.OUTCOME: outcome}
+        labels: Attributes = {
+            names.OPERATION: names.EXECUTE_TOOL,
+            names.TOOL_NAME: started.tool,
+            names.OUTCOME: outcome,
+        }
+        if (error := error_of(returned)) is not None:
+            labels[names.ERROR_TYPE] = error
         self._tools.record(self._clock.steady_s() - started_s, labels)
 
     @contextmanager

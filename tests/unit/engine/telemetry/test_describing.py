@@ -11,10 +11,14 @@ from perdure.engine.telemetry.describing import (
     of_usage,
     scoped,
     shown_args,
+    shown_instructions,
     shown_message,
+    shown_messages,
+    shown_tools,
 )
 from perdure.engine.turns.state import OpenCall
-from perdure.session.messages import Usage, assistant, thinking, tool_call, user
+from perdure.models.protocol import ToolDeclaration
+from perdure.session.messages import StopReason, Usage, assistant, thinking, tool_call, user
 
 KEY = "sk-ant-" + "a1B2" * 8
 
@@ -48,4 +52,38 @@ def test_messages_are_shown_as_the_conventions_write_them_without_secrets() -> N
     assert [part["type"] for part in shown["parts"]] == ["text", "reasoning", "tool_call"]
     assert KEY not in str(shown)
     assert shown_args({"api_key": KEY}) == '{"api_key":"[redacted]"}'
-    assert len(shown_message(user("x" * 100_000))) == MAX_CONTENT
+    reasons: dict[StopReason, str] = {"stop": "stop", "tool_calls": "tool_call", "aborted": "error"}
+    for reason, shown_as in reasons.items():
+        (shown,) = msgspec.json.decode(shown_message(assistant("a", stop_reason=reason)))
+        assert shown["finish_reason"] == shown_as
+
+
+def test_what_is_too_long_is_cut_and_stays_json() -> None:
+    for content in ("x" * 100_000, '"' * 100_000, "ä\n" * 50_000):
+        text = shown_message(user(content))
+        assert MAX_CONTENT * 0.4 < len(text) <= MAX_CONTENT
+        (shown,) = msgspec.json.decode(text)
+        assert shown["parts"][0]["content"].endswith("[cut]")
+        args = shown_args({"a": content, "b": [content]})
+        assert len(args) <= MAX_CONTENT
+        assert msgspec.json.decode(args).keys() == {"a", "b"}
+        (told,) = msgspec.json.decode(shown_instructions(content))
+        assert content.startswith(told["content"])
+
+
+def test_of_many_messages_the_newest_are_shown_and_the_others_counted() -> None:
+    said = [user(f"{n} " * 500) for n in range(100)]
+    text = shown_messages(said)
+    assert len(text) <= MAX_CONTENT
+    note, *shown = msgspec.json.decode(text)
+    assert note["role"] == "system"
+    assert note["parts"][0]["content"] == f"[{100 - len(shown)} earlier messages are left out]"
+    assert shown[-1]["parts"][0]["content"] == said[-1].text
+    assert shown_messages(()) == "[]"
+
+
+def test_tools_are_shown_as_far_as_they_fit() -> None:
+    tools = [ToolDeclaration(f"t{n}", "x" * 8_000, {"type": "object"}) for n in range(9)]
+    text = shown_tools(tools)
+    assert len(text) <= MAX_CONTENT
+    assert [each["name"] for each in msgspec.json.decode(text)] == ["t0", "t1", "t2", "t3"]

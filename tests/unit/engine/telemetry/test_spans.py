@@ -147,9 +147,9 @@ async def test_what_calls_take_is_measured(monkeypatch: pytest.MonkeyPatch) -> N
     assert {point.attributes["gen_ai.token.type"] for point in taken} == {"input", "output"}
     (calls,) = told.points("gen_ai.client.operation.duration")
     assert calls.count == 2
-    (turns,) = told.points("perdure.turn.duration")
+    (turns,) = told.points("gen_ai.invoke_agent.duration")
     assert (turns.count, turns.attributes["perdure.turn.end"]) == (1, "stop")
-    (tools,) = told.points("perdure.tool.duration")
+    (tools,) = told.points("gen_ai.execute_tool.duration")
     assert tools.attributes["gen_ai.tool.name"] == "look"
 
 

@@ -1,0 +1,92 @@
+"""Models around which OpenTelemetry is told what each call sends, and when its answer begins.
+
+It is told on the span that is the current one, the call's. A request's content is told only where
+somebody asked for content. What the models answer is passed on as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import Histogram, MeterProvider
+from opentelemetry.trace import Span
+
+from perdure.engine.telemetry import names
+from perdure.engine.telemetry.describing import (
+    model_name,
+    shown_instructions,
+    shown_messages,
+    shown_tools,
+)
+from perdure.engine.turns.state import provider_of
+from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest
+from perdure.session.clock import Clock
+
+LIBRARY = "perdure"
+
+
+class ToldModels:
+    """A `ModelClient` that tells of the requests it passes on."""
+
+    def __init__(
+        self,
+        models: ModelClient,
+        clock: Clock,
+        *,
+        has_content: bool = False,
+        meters: MeterProvider | None = None,
+    ) -> None:
+        self._models = models
+        self._clock = clock
+        self._has_content = has_content
+        meter = metrics.get_meter(LIBRARY, meter_provider=meters)
+        self._first: Histogram = meter.create_histogram(
+            names.FIRST_CHUNK, unit="s", explicit_bucket_boundaries_advisory=names.SECONDS
+        )
+
+    def info(self, model: str) -> ModelInfo:
+        """What is known of `model`."""
+        return self._models.info(model)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        """Call the model.
+
+        Raises: ModelError.
+        """
+        span = trace.get_current_span()
+        if span.is_recording():
+            self._tell(span, request)
+        started_s, has_begun = self._clock.steady_s(), False
+        deltas = self._models.stream(request)
+        try:
+            async for delta in deltas:
+                if not has_begun:
+                    has_begun = True
+                    self._begun(span, request.model, self._clock.steady_s() - started_s)
+                yield delta
+        finally:
+            if isinstance(deltas, AsyncGenerator):
+                await deltas.aclose()
+
+    def _tell(self, span: Span, request: ModelRequest) -> None:
+        span.set_attribute(names.REQUEST_STREAM, value=True)
+        if request.temperature is not None:
+            span.set_attribute(names.REQUEST_TEMPERATURE, request.temperature)
+        if not self._has_content:
+            return
+        span.set_attribute(names.INPUT_MESSAGES, shown_messages(request.messages))
+        if request.system:
+            span.set_attribute(names.INSTRUCTIONS, shown_instructions(request.system))
+        if request.tools:
+            span.set_attribute(names.TOOL_DEFINITIONS, shown_tools(request.tools))
+
+    def _begun(self, span: Span, model: str, after_s: float) -> None:
+        span.set_attribute(names.RESPONSE_FIRST_CHUNK, after_s)
+        provider = provider_of(model)
+        labels: Mapping[str, str] = {
+            names.OPERATION: names.CHAT,
+            names.PROVIDER: names.PROVIDERS.get(provider, provider),
+            names.REQUEST_MODEL: model_name(model),
+        }
+        self._first.record(after_s, labels)
