@@ -21,8 +21,10 @@ from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId
 from perdure.session.messages import ToolResultPart
 
-MOST_OPEN = 8
-"""Messages that are looked at anew for every request, before some of them are settled."""
+MOST_OPEN = 3
+SETTLED_PER_OPEN = 1_000
+"""How many messages are looked at anew for every request before some of them are settled: so many,
+and one for each so many that are settled already, since settling more of them copies those."""
 
 
 class Conversation(msgspec.Struct, frozen=True):
@@ -57,8 +59,7 @@ class Conversation(msgspec.Struct, frozen=True):
             if self.pins and any(isinstance(part, ToolResultPart) for part in message.parts):
                 return None
             added.append(ContextMessage(message, entry.id))
-        leaf = entries[-1].id if entries else self.leaf
-        return _with(msgspec.structs.replace(self, leaf=leaf), added)
+        return _with(self, added, entries[-1].id if entries else self.leaf)
 
 
 def conversation_of(window: ContextWindow, history: History = "full") -> Conversation:
@@ -73,20 +74,24 @@ def conversation_of(window: ContextWindow, history: History = "full") -> Convers
         pins=window.pins,
         pinned=window.pinned,
     )
-    return _with(empty, said.messages)
+    return _with(empty, said.messages, window.leaf)
 
 
-def _with(conversation: Conversation, added: Sequence[ContextMessage]) -> Conversation:
-    """`conversation` and the messages `added` after it."""
+def _with(
+    conversation: Conversation, added: Sequence[ContextMessage], leaf: EntryId | None
+) -> Conversation:
+    """`conversation` and the messages `added` after it, up to `leaf`."""
     whole = (*conversation.open, *added)
     settling = _settled_texts if conversation.history == "text_only" else _settled_with
     for settled, open_ in (settling(conversation.settled, whole), (conversation.settled, whole)):
         tail = paired(open_, settled.calls)
         if tail is not None:
-            return msgspec.structs.replace(conversation, settled=settled, open=open_, tail=tail)
+            return msgspec.structs.replace(
+                conversation, leaf=leaf, settled=settled, open=open_, tail=tail
+            )
     # The result of a call that is settled: its round becomes another, and ids after it may.
     anew = msgspec.structs.replace(conversation, settled=Settled(), open=())
-    return _with(anew, (*conversation.settled.said, *whole))
+    return _with(anew, (*conversation.settled.said, *whole), leaf)
 
 
 _Settling = tuple[Settled, tuple[ContextMessage, ...]]
@@ -94,7 +99,7 @@ _Settling = tuple[Settled, tuple[ContextMessage, ...]]
 
 
 def _settled_with(settled: Settled, open_: tuple[ContextMessage, ...]) -> _Settling:
-    if len(open_) <= MOST_OPEN:
+    if len(open_) <= MOST_OPEN + len(settled.said) // SETTLED_PER_OPEN:
         return settled, open_
     # What comes next is about the newest of them, nearly always.
     places = range(len(open_) - 1, 0, -1)

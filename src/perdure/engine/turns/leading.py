@@ -35,6 +35,7 @@ class Leadership:
     def __init__(self, claim: Claim, lease: Lease) -> None:
         self._claim = claim
         self.lease = lease
+        self.is_renewing = False
 
     async def ensure(self) -> None:
         """Make sure, right before an effect, that the lease lasts long enough to begin it.
@@ -50,7 +51,11 @@ class Leadership:
 
         Raises: LeaseLost.
         """
-        self.lease = await self._claim.store.renew_lease(self.lease, self._claim.ttl_ms)
+        self.is_renewing = True
+        try:
+            self.lease = await self._claim.store.renew_lease(self.lease, self._claim.ttl_ms)
+        finally:
+            self.is_renewing = False
 
     async def keep(self) -> None:
         """Renew again and again, until cancelled or the lease is lost."""
@@ -72,10 +77,14 @@ async def leading(claim: Claim) -> AsyncGenerator[Leadership]:
     finally:
         keeping.cancel()
         # A lease that was lost shows when the turn commits; a store that is gone, anywhere.
-        with contextlib.suppress(asyncio.CancelledError, StoreError):
-            await keeping
+        ended = contextlib.suppress(asyncio.CancelledError, StoreError)
+        if leadership.is_renewing:  # what is given back must not be renewed after that
+            with ended:
+                await keeping
         with contextlib.suppress(StoreError):
             await claim.store.release_lease(leadership.lease)
+        with ended:
+            await keeping
 
 
 async def _acquired(claim: Claim) -> Lease:

@@ -151,19 +151,24 @@ def fold(state: TurnState, entries: Iterable[Entry]) -> TurnState:
     return state
 
 
-def _after(state: TurnState, entry: Entry) -> TurnState:
+def after(state: TurnState, entry: Entry, body: Body) -> TurnState:
+    """`state` after `entry`, the next one, whose body is `body`."""
     state = msgspec.structs.replace(state, head=entry.seq)
     rule = _RULES.get(entry.kind)
-    if rule is None:
-        return state
+    return state if rule is None else rule(state, entry, body)
+
+
+def _after(state: TurnState, entry: Entry) -> TurnState:
+    if entry.kind not in _RULES:
+        return msgspec.structs.replace(state, head=entry.seq)
     try:
         body = body_of(entry)
     except UnsupportedVersion:
         # Of the turn's own ledger nothing may be guessed; a message may come from anybody.
         if entry.kind != MESSAGE:
             raise
-        return state
-    return rule(state, entry, body)
+        return msgspec.structs.replace(state, head=entry.seq)
+    return after(state, entry, body)
 
 
 def _turn_started(state: TurnState, entry: Entry, body: Body) -> TurnState:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.engine.turns.state import TurnState, fold
-from perdure.session.codec import body_of, new_side, new_tree, role_in
+from perdure.engine.turns.state import TurnState, after, fold
+from perdure.session.codec import Body, body_of, new_side, new_tree, role_in
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import EntryId, entry_id
 from perdure.session.kinds import MESSAGE, TreeBody
@@ -48,11 +48,12 @@ class Scribe:
     def side(self, body: SideBody, about: EntryId | int | None = None) -> EntryId:
         """Write a side entry about an entry (an id, or a seq of this stream)."""
         about_id = entry_id(self.state.stream, about) if isinstance(about, int) else about
-        return self._write(new_side(_signed(body, self.state), about_id))
+        body = _signed(body, self.state)
+        return self._write(new_side(body, about_id), body)
 
     def tree(self, body: Message | TreeBody) -> EntryId:
         """Write a tree entry at the leaf."""
-        return self._write(new_tree(body))
+        return self._write(new_tree(body), body)
 
     def ahead(self) -> EntryId:
         """The id of the entry after the next one."""
@@ -64,14 +65,17 @@ class Scribe:
         adopted = NewEntry(body.entry_kind, bytes(body.entry_body), body.entry_v)
         self.side(Adopted(self._write(adopted)), queued.id)
 
-    def _write(self, new: NewEntry) -> EntryId:
+    def _write(self, new: NewEntry, body: Body | None = None) -> EntryId:
         self.entries.append(new)
         seq = self.state.head + 1
         about = new.about if isinstance(new.about, str) else None
         written = Entry(
             self.state.stream, seq, new.lane, None, about, self.at, new.kind, new.v, new.body
         )
-        self.state = fold(self.state, [written])
+        if body is None:
+            self.state = fold(self.state, (written,))
+        else:  # what was encoded just now is what would be decoded
+            self.state = after(self.state, written, body)
         return written.id
 
 
