@@ -54,13 +54,18 @@ _ABOVE_ROOT = Node(-1, 0, EMPTY, EMPTY, -1, 0, None)
 
 _INSERT_STREAM = """
 INSERT INTO stream (namespace, id, kind, origin, parent, created_at, head, leaf, hash, epoch, until,
-    updated_at, title, first_text, cwd, status, messages, turns)
+    messages, updated_at, title, first_text, cwd, status, turns)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?)
 """
 
+# Most commits of a turn change nothing of what lists are sorted by, and leave that index alone.
+_MOVE_STREAM = """
+UPDATE stream SET head = ?, leaf = ?, tip = ?, hash = ?, open_turn = ?, messages = ? WHERE no = ?
+"""
+
 _UPDATE_STREAM = """
-UPDATE stream SET head = ?, leaf = ?, tip = ?, hash = ?, open_turn = ?, updated_at = ?, title = ?,
-    first_text = ?, cwd = ?, status = ?, messages = ?, turns = ?
+UPDATE stream SET head = ?, leaf = ?, tip = ?, hash = ?, open_turn = ?, messages = ?,
+    updated_at = ?, title = ?, first_text = ?, cwd = ?, status = ?, turns = ?
 WHERE no = ?
 """
 
@@ -280,7 +285,7 @@ def _inserted(
         _INSERT_STREAM,
         (
             *(namespace, header.id, header.kind, header.origin, info.parent, header.created_at),
-            *(EMPTY, leaf_n, state.hash, *_changing(info)),
+            *(EMPTY, leaf_n, state.hash, info.messages, *_listed(info)),
         ),
     )
     number = tables.db.last_insert_rowid()
@@ -300,12 +305,9 @@ def _inserted(
     return Stream(number, state, leaf, tip=None, owner=None, until=0)
 
 
-def _changing(info: SessionInfo) -> tuple[object, ...]:
-    """What of a session's info its entries change."""
-    return (
-        *(info.updated_at, info.title, info.first_text, info.cwd),
-        *(info.status, info.messages, info.turns),
-    )
+def _listed(info: SessionInfo) -> tuple[object, ...]:
+    """What of a session's info its entries change, but for their number."""
+    return (info.updated_at, info.title, info.first_text, info.cwd, info.status, info.turns)
 
 
 # ---------------------------------------------------------------- entries
@@ -344,13 +346,12 @@ def placed(
     tables.next_n = first + len(entries)
     tables.run(_INSERT_COMMIT, (first, len(entries), at, admission.epoch, chain))
     leaf = growth.leaf(admission.leaf)
-    tables.run(
-        _UPDATE_STREAM,
-        (
-            *(entries[-1].seq, leaf.n if leaf else None, growth.tip, chain),
-            *(admission.open_turn, *_changing(admission.info), stream.no),
-        ),
-    )
+    info, listed = admission.info, _listed(admission.info)
+    moved = (entries[-1].seq, leaf.n if leaf else None, growth.tip, chain, admission.open_turn)
+    if listed == _listed(stream.state.info):
+        tables.run(_MOVE_STREAM, (*moved, info.messages, stream.no))
+    else:
+        tables.run(_UPDATE_STREAM, (*moved, info.messages, *listed, stream.no))
     for alias, entry in admission.aliases:
         tables.run(_KEEP_ALIAS, (stream.no, alias, int(entry.rpartition("/")[2])))
     if not _TURN_ENDS.isdisjoint([entry.kind for entry in entries]):

@@ -13,12 +13,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
 
 import apsw
+import msgspec
 
 from perdure.errors import PerdureError, StoreCorrupt, StoreUnavailable
 from perdure.stores.sqlite.faults import meaning_of
@@ -33,8 +33,7 @@ MAX_GROUP = 256
 Outcome = tuple[object, BaseException | None]
 
 
-@dataclass(eq=False, slots=True)
-class _Job:
+class _Job(msgspec.Struct, eq=False, gc=False):
     """What one caller waits for. `is_composite`: it may be refused after it changed something."""
 
     work: Callable[[Tables], object]
