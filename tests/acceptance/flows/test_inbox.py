@@ -113,3 +113,4 @@ def test_ctrl_c_suspends_a_flow_and_says_how_to_go_on(project: World) -> None:
         running.kill()
         running.communicate()
     assert json.loads(project.run(*words).out)["runningNodes"] == ["owner-intake"]
+    assert "stop` ends that" in flow(project, "delete", "f", "--yes", code=4).err

@@ -1,0 +1,217 @@
+"""Weaknesses of the system that flows were specified after, each absent; numbered as there."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.runtime import Runtime
+from perdure.client.agents.workspace import Workspace
+from perdure.client.flows.flow import Flow
+from perdure.errors import FlowRefusal, LeaseHeld, TurnOpen
+from perdure.models.scenario import CallTools, Hang, Reply, Say, Scenario, ScriptedCall, When
+from perdure.models.scripted import ScriptedModel
+from perdure.session.codec import body_of
+from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
+from perdure.session.kinds import Compaction
+from perdure.session.messages import ToolResultPart, Usage
+from perdure.stores.protocol import Commit, Committed
+from tests.fakes.chats import until
+from tests.fakes.flow_stage import FlowStage, ends, says, writes
+
+ALONE = Graph("alone", (FlowNode("owner-intake", "owner"),))
+LINE = Graph(
+    "a change",
+    (FlowNode("owner-intake", "owner"), FlowNode("build", "developer"), FlowNode("end", "owner")),
+    (FlowEdge("owner-intake", "build"), FlowEdge("build", "end")),
+)
+INTAKE = "Node `owner-intake` started"
+CLOSED = "forward-pass-closed"
+LOOKING_BACK = "findings/owner-findings.md"
+
+
+async def begun(stage: FlowStage, graph: Graph = ALONE, consent: str = "full-access") -> Flow:
+    return await stage.flows("owner", "developer").start(
+        graph,
+        workspace=stage.workspace,
+        record_folder="record",
+        id="f",
+        consent="full-access" if consent == "full-access" else "no-access",
+    )
+
+
+def restarted(stage: FlowStage, *rules: Reply) -> None:
+    """The next process, whose model answers by `rules`."""
+    stage.models = ScriptedModel(Scenario(name="flow", rules=rules), clock=stage.clock)
+
+
+async def killed(stage: FlowStage, flow: Flow, kind: str) -> None:
+    """Run `flow` until its owner's log holds `kind`, then let the process die."""
+    running = asyncio.ensure_future(flow.run())
+
+    async def is_there() -> bool:
+        known = (await flow.state()).sessions
+        return "owner" in known and bool(await stage.memory.notes(known["owner"], (kind,)))
+
+    await until(is_there)
+    running.cancel()
+    await asyncio.wait((running,))
+
+
+async def asking(stage: FlowStage) -> str:
+    """The id of the question that waits, once one does."""
+
+    async def is_asked() -> bool:
+        return bool(await stage.store.questions())
+
+    await until(is_asked)
+    return (await stage.store.questions())[0].id
+
+
+async def test_04_a_claim_and_its_turn_are_one_commit_and_so_are_an_end_and_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
+    flow = await begun(stage)
+    together: list[set[str]] = []
+    commit_as_it_is = stage.memory.commit
+
+    async def commit(commit: Commit) -> Committed:
+        together.append({entry.kind for write in commit.writes for entry in write.entries})
+        return await commit_as_it_is(commit)
+
+    monkeypatch.setattr(stage.memory, "commit", commit)
+    await flow.run()
+    (claimed,) = [kinds for kinds in together if "node_claimed" in kinds]
+    (closed,) = [kinds for kinds in together if "forward_pass_closed" in kinds]
+    assert "turn_started" in claimed
+    assert "turn_finished" in closed
+
+
+async def test_05_a_history_that_ends_in_tool_calls_is_gone_on_with(tmp_path: Path) -> None:
+    hanging = Reply(when=When(after_tool="write_file"), steps=(Hang(),))
+    stage = FlowStage(tmp_path, writes(INTAKE, "record/a.md"), hanging)
+    flow = await begun(stage)
+    await killed(stage, flow, "tool_finished")
+    restarted(stage, ends("", CLOSED))
+    run = await (await stage.flows("owner", "developer").open("f")).run()
+    assert (run.status, run.awaiting_human_nodes) == ("awaiting_improvement_choice", {})
+
+
+async def test_05_and_so_is_one_of_looking_back(tmp_path: Path) -> None:
+    stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
+    flow = await begun(stage)
+    await flow.run()
+    await flow.choose_improvement("parallel")
+    hanging = Reply(when=When(after_tool="write_file"), steps=(Hang(),))
+    restarted(stage, writes(LOOKING_BACK, f"record/{LOOKING_BACK}"), hanging)
+    again = await stage.flows("owner", "developer").open("f")
+    await killed(stage, again, "tool_finished")
+    restarted(stage, ends("", "meta-analysis-complete", findings_path=LOOKING_BACK))
+    run = await (await stage.flows("owner", "developer").open("f")).run()
+    assert run.status == "awaiting_feedback_consent"
+
+
+async def test_06_a_denied_call_leaves_no_other_call_unanswered(tmp_path: Path) -> None:
+    calls = tuple(
+        ScriptedCall("write_file", f'{{"path": "record/{name}", "content": "x"}}')
+        for name in ("a.md", "b.md")
+    )
+    both = Reply(when=When(user_contains=INTAKE, after="user"), steps=(CallTools(calls),))
+    stage = FlowStage(tmp_path, both, ends("Go on.", CLOSED), says(INTAKE, "I cannot."))
+    flow = await begun(stage, consent="no-access")
+    running = asyncio.ensure_future(flow.run())
+    first = await asking(stage)
+    await stage.store.answer(first, "deny", by="ana")
+
+    async def is_next() -> bool:
+        asked = await stage.store.questions()
+        return bool(asked) and asked[0].id != first
+
+    await until(is_next)
+    await stage.store.answer(await asking(stage), "deny", by="ana")
+    run = await running
+    assert run.awaiting_human_nodes["owner-intake"].reason == "consent-denied"
+    messages = await (await flow.session("owner")).messages()
+    called = [call.id for message in messages for call in message.tool_calls]
+    parts = [part for message in messages for part in message.parts]
+    results = [part.call_id for part in parts if isinstance(part, ToolResultPart)]
+    assert sorted(results) == sorted(called)
+    await flow.reply("Go on.")
+    assert (await flow.run()).status == "awaiting_improvement_choice"
+
+
+async def test_10_a_consent_asked_while_looking_back_survives_a_restart(tmp_path: Path) -> None:
+    stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
+    flow = await begun(stage, consent="no-access")
+    await flow.run()
+    await flow.choose_improvement("parallel")
+    restarted(
+        stage,
+        writes(LOOKING_BACK, f"record/{LOOKING_BACK}"),
+        ends(LOOKING_BACK, "meta-analysis-complete", findings_path=LOOKING_BACK),
+    )
+    running = asyncio.ensure_future((await stage.flows("owner").open("f")).run())
+    question = await asking(stage)
+    running.cancel()
+    await asyncio.wait((running,))
+    await stage.store.answer(question, "allow", by="ana")  # while nobody runs it
+    run = await (await stage.flows("owner").open("f")).run()
+    assert run.status == "awaiting_feedback_consent"
+
+
+async def test_11_the_workspace_is_checked_while_looking_back_too(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    stage = FlowStage(old, ends(INTAKE, CLOSED))
+    flow = await begun(stage)
+    await flow.run()
+    await flow.choose_improvement("parallel")
+    old.rename(tmp_path / "new")
+    with pytest.raises(FlowRefusal, match="--workspace DIR"):
+        await flow.run()
+
+
+@pytest.mark.parametrize(("cached", "compactions"), [(7_800, 0), (7_900, 1)])
+async def test_13_what_was_read_from_a_cache_counts_for_the_window(
+    tmp_path: Path, cached: int, compactions: int
+) -> None:
+    ask = Say("Which one?\n```handoff\ntype: prompt-human\n```")
+    summary = "The owner asked which one to take, and waits for the answer of the person. " * 3
+    usage = Usage(50, 50, cache_read_tokens=cached - 100, cache_write_tokens=100)
+    stage = FlowStage(
+        tmp_path,
+        Reply(when=When(asks_summary=True), steps=(Say(summary),)),
+        Reply(when=When(user_contains=INTAKE), steps=(ask,), usage=usage),
+        ends("the blue one", CLOSED),
+        window=10_000,
+    )
+    flow = await begun(stage)
+    await flow.run()
+    await flow.reply("the blue one")
+    await flow.run()
+    session = await flow.session("owner")
+    found = [body_of(entry) async for entry in session.entries()]
+    assert len([body for body in found if isinstance(body, Compaction)]) == compactions
+
+
+async def test_18_nobody_compacts_a_session_whose_turn_runs(tmp_path: Path) -> None:
+    stage = FlowStage(tmp_path, Reply(when=When(user_contains=INTAKE), steps=(Say("…"), Hang())))
+    flow = await begun(stage)
+    running = asyncio.ensure_future(flow.run())
+
+    async def is_at_work() -> bool:
+        return bool((await flow.state()).run.running_nodes)
+
+    await until(is_at_work)
+    session = (await flow.state()).sessions["owner"]
+    other = Runtime(stage.store, models=stage.models, owner="another")
+    place, agent = Workspace(working_dir=str(tmp_path)), Agent("owner", model="scripted:flow")
+    compacting = other.host.running(session, agent, place, prompt=None)
+    with pytest.raises((LeaseHeld, TurnOpen)):
+        await compacting.compact(None)
+    running.cancel()
+    await asyncio.wait((running,))
