@@ -1,30 +1,37 @@
 """Claim: a turn costs at most 2 ms besides its commits, on the scripted model.
 
-Each turn is timed as a whole and its writes (commits, and the part of an answer that is kept while
-it streams) by themselves; what is left is the engine: context, machine, tools, events. What its
-thread computed is counted beside it, writes included: it depends least on what else the machine
-does. Sessions have as many turns as an agent allows by default, so contexts are as long as they get
-without compaction.
+Each turn is timed as a whole, by the clock on the wall. Right after it the same is done by itself,
+on the same store: its commits, byte for byte, in a session beside it that holds the same log; its
+lease and the parts of its answers that it kept; the answers of the model. What is left of the
+turn without its commits is the engine's: context, machine, tools, events, hops between threads,
+and also the lease, the kept parts and the model, which are shown by themselves. So is what the
+process computed, which depends least on what else the machine does; and what a turn read, which is
+nothing where it follows another.
+Sessions have as many turns as an agent allows by default; then come some that begin with a history.
+A turn of the workload is one without a tool call or one with two, by turns.
 """
 
 from __future__ import annotations
 
-import time
+import statistics
 from pathlib import Path
-from typing import Any, cast
 
 import perdure
+from benchmarks.alone import Turn, alone
 from benchmarks.figures import Figure, Run, median, percentile
-from perdure.client.agents.agent import Agent
-from perdure.client.agents.runtime import Runtime
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
-from perdure.models.scripted import ScriptedModel
-from perdure.stores.protocol import Commit, Committed, Lease, SessionStore
+from perdure.session.messages import Message, Usage, assistant, tool_call, tool_result, user
 
 TURNS = 50
 SESSIONS = 8
 LIMIT_MS = 2.0
 ANSWER = "It is as you say, and there is little to add to it. " * 8
+
+HISTORIES = (10, 1_000, 10_000)
+"""Entries that some sessions begin with."""
+
+HISTORY_TURNS = 20
+AT_ONCE = 500
 
 
 @perdure.tool(effect="read")
@@ -33,69 +40,48 @@ async def look(where: str) -> str:
     return f"nothing in {where}"
 
 
-class TimedStore:
-    """A store that adds up how long its writes take, and counts its commits."""
-
-    def __init__(self, store: SessionStore) -> None:
-        self._store = store
-        self.written_s = 0.0
-        self.commits = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def commit(self, commit: Commit) -> Committed:
-        began = time.perf_counter()
-        try:
-            return await self._store.commit(commit)
-        finally:
-            self.written_s += time.perf_counter() - began
-            self.commits += 1
-
-    async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
-        began = time.perf_counter()
-        await self._store.put_partial(lease, seq, content)
-        self.written_s += time.perf_counter() - began
-
-
 async def measure(run: Run) -> list[Figure]:
-    """Turns without tools, and with two tool calls one after the other."""
-    plain = await _turns(run, 0)
-    with_tools = await _turns(run, 2)
-    return [*_figures("a turn", plain), *_figures("a turn with two tool calls", with_tools)]
-
-
-class _Turn:
-    """Milliseconds of one turn: whole, besides its writes, computed by its thread; its commits."""
-
-    def __init__(self, whole_ms: float, own_ms: float, computed_ms: float, commits: int) -> None:
-        self.whole_ms = whole_ms
-        self.own_ms = own_ms
-        self.computed_ms = computed_ms
-        self.commits = commits
-
-
-async def _turns(run: Run, calls: int) -> list[_Turn]:
-    found: list[_Turn] = []
-    address = f"sqlite:///{Path(run.folder) / f'engine-{calls}.db'}"
-    async with perdure.open(address) as store:
-        timed = TimedStore(store.backend)
-        store.backend = cast("SessionStore", timed)  # all else goes through to the real one
-        model = ScriptedModel(_scenario(calls), clock=store.outside.clock)
-        agent = Agent("bench", model="scripted:bench", tools=[look])
-        runtime = Runtime(store, [agent], models=model)
-        for _ in range(max(1, SESSIONS // 4) if run.is_quick else SESSIONS):
-            chat = await runtime.start(agent)
-            for _ in range(TURNS):
-                written_s, commits = timed.written_s, timed.commits
-                began, computed = time.perf_counter(), time.thread_time()
-                await chat.send("And what do you say to this?")
-                whole_s = time.perf_counter() - began
-                computed_ms = (time.thread_time() - computed) * 1000
-                own_ms = (whole_s - (timed.written_s - written_s)) * 1000
-                turn = _Turn(whole_s * 1000, own_ms, computed_ms, timed.commits - commits)
-                found.append(turn)
+    """Turns without tools, with two tool calls one after the other, and after long histories."""
+    sessions = max(1, SESSIONS // 4) if run.is_quick else SESSIONS
+    plain = await _turns(run, 0, [0] * sessions)
+    tools = await _turns(run, 2, [0] * sessions)
+    both = "engine, a turn of the workload"
+    found = [
+        *_figures("engine, a turn", plain),
+        *_figures("engine, a turn with two tool calls", tools),
+        _mean(both, "p50 besides its commits", "own_ms", (plain, tools), LIMIT_MS),
+        _mean(both, "p50 computed besides its commits", "computed_ms", (plain, tools)),
+    ]
+    for entries in HISTORIES:
+        after = [await _turns(run, calls, [entries], HISTORY_TURNS) for calls in (0, 2)]
+        claim = f"engine, a turn after {entries:,} entries"
+        found.append(_mean(claim, "p50 besides its commits and the model", "rest_ms", after))
+        found.append(_mean(claim, "p50 of the scripted model, alone", "model_ms", after))
     return found
+
+
+async def _turns(run: Run, calls: int, histories: list[int], count: int = TURNS) -> list[Turn]:
+    """The turns of sessions that begin with so many entries, their first ones left out."""
+    found: list[Turn] = []
+    name = f"engine-{calls}-{histories[0]}.db"
+    async with alone(Path(run.folder) / name, _scenario(calls), [look]) as sessions:
+        for entries in histories:
+            await sessions.begin(_history(entries), AT_ONCE)
+            turns = [await sessions.turn("And what do you say to this?") for _ in range(count)]
+            found += turns[1:]
+    return found
+
+
+def _history(entries: int) -> list[Message]:
+    said: list[Message] = []
+    for n in range(entries // 4):
+        said += [
+            user(f"And what of number {n}?"),
+            assistant("Let me look.", tool_call(f"c{n}", "look", {"where": f"place {n}"})),
+            tool_result(f"c{n}", f"nothing in place {n}"),
+            assistant(ANSWER, usage=Usage(100 + n, 100)),
+        ]
+    return said
 
 
 def _scenario(calls: int) -> Scenario:
@@ -109,13 +95,33 @@ def _call(n: int) -> CallTools:
     return CallTools((ScriptedCall("look", f'{{"where": "place {n}"}}'),))
 
 
-def _figures(what: str, turns: list[_Turn]) -> list[Figure]:
-    claim = f"engine, {what}"
+def _figures(claim: str, turns: list[Turn]) -> list[Figure]:
     own = [turn.own_ms for turn in turns]
+
+    def p50(what: str, name: str, unit: str = "ms") -> Figure:
+        return Figure(claim, what, median([getattr(turn, name) for turn in turns]), unit)
+
+    commits = median([turn.commits_ms for turn in turns])
+    raw = median([turn.raw_ms for turn in turns])
     return [
-        Figure(claim, "p50", median([turn.whole_ms for turn in turns]), "ms"),
-        Figure(claim, "p50 besides its writes", median(own), "ms", limit=LIMIT_MS),
-        Figure(claim, "p99 besides its writes", percentile(own, 0.99), "ms"),
-        Figure(claim, "p50 computed", median([turn.computed_ms for turn in turns]), "ms"),
-        Figure(claim, "commits", median([turn.commits for turn in turns]), ""),
+        p50("p50", "whole_ms"),
+        Figure(claim, "p50 of its commits, alone", commits, "ms", raw),
+        Figure(claim, "p50 besides its commits", median(own), "ms", limit=LIMIT_MS),
+        Figure(claim, "p99 besides its commits", percentile(own, 0.99), "ms"),
+        p50("of it its lease and what it kept of answers, alone", "kept_ms"),
+        p50("of it the scripted model, alone", "model_ms"),
+        p50("p50 computed besides its commits", "computed_ms"),
+        p50("commits", "commits", ""),
+        p50("reads", "reads", ""),
     ]
+
+
+def _mean(
+    claim: str,
+    what: str,
+    name: str,
+    turns: list[list[Turn]] | tuple[list[Turn], ...],
+    limit: float | None = None,
+) -> Figure:
+    middles = [median([getattr(turn, name) for turn in each]) for each in turns]
+    return Figure(claim, what, statistics.fmean(middles), "ms", limit=limit)
