@@ -1,0 +1,133 @@
+"""Several processes at the quota of one namespace: never above it, and counted right."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from perdure.client.open import open as open_store
+from perdure.client.store import Store
+from perdure.session.info import StreamHeader
+from perdure.stores.keeping.quotas import Limiting, Quota, Usage
+from perdure.stores.operating.sealed import Sealing
+from perdure.stores.protocol import Commit, Write
+from tests.concurrency.children.quota_writer import S
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.processes import Child, child
+
+CHILD = Path(__file__).parent / "children" / "quota_writer.py"
+PROCESSES = 4
+TRIES = 60
+LIMITS = {
+    "entries": Quota(max_entries=101),
+    "sessions": Quota(max_sessions=17),
+    "bytes": Quota(max_bytes=9_001),
+}
+
+
+@pytest.fixture(params=["sqlite", "jsonl", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        taken = server.take()
+        yield taken
+        server.give_back(taken)
+    else:
+        yield f"{request.param}:///{tmp_path / 'shared'}"
+
+
+@pytest.fixture
+async def store(address: str) -> AsyncIterator[Store]:
+    async with open_store(address) as opened:
+        write = Write(stream=S, create=StreamHeader(S, 1))
+        await opened.backend.commit(Commit(writes=(write,), at=1))
+        yield opened
+
+
+def limiting(store: Store) -> Limiting:
+    backend = store.backend
+    assert isinstance(backend, Limiting)
+    return backend
+
+
+async def counted(address: str) -> Usage:
+    """What the namespace holds, counted anew by a handle that saw none of it."""
+    async with open_store(address) as fresh:
+        backend = limiting(fresh)
+        await backend.set_quota(Quota())
+        _, usage = await backend.quota()
+        entries = 0
+        assert isinstance(fresh.backend, Sealing)
+        for each in await fresh.backend.standings():
+            entries += len(await fresh.backend.entries(each.stream))
+    assert usage.entries == entries
+    return usage
+
+
+def is_within(usage: Usage, quota: Quota) -> bool:
+    return (
+        usage.sessions <= (quota.max_sessions or usage.sessions)
+        and usage.entries <= (quota.max_entries or usage.entries)
+        and usage.bytes <= (quota.max_bytes or usage.bytes)
+    )
+
+
+def begun(stack: ExitStack, address: str, name: str = "w") -> list[Child]:
+    children = [
+        stack.enter_context(child(CHILD, "fill", address, f"{name}{number}", TRIES))
+        for number in range(PROCESSES)
+    ]
+    for each in children:
+        each.tell()
+    return children
+
+
+def kept_by(each: Child) -> int:
+    """How many commits a child was told are kept, up to its last line."""
+    kept = 0
+    while each.line() == "kept":
+        kept += 1
+    return kept
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", LIMITS)
+async def test_processes_never_go_over_a_quota(store: Store, address: str, limit: str) -> None:
+    quota = LIMITS[limit]
+    await limiting(store).set_quota(quota)
+    with ExitStack() as stack:
+        kept = [kept_by(each) for each in begun(stack, address)]
+
+    _, usage = await limiting(store).quota()
+    assert usage.entries == 2 * sum(kept)
+    assert is_within(usage, quota)
+    assert 0 < sum(kept) < PROCESSES * TRIES
+    assert (await store.backend.verify()).problems == ()
+    assert await counted(address) == usage
+
+
+@pytest.mark.slow
+async def test_a_kill_leaves_a_quota_counted_right(store: Store, address: str) -> None:
+    quota = Quota(max_entries=10_000, max_bytes=900_001)
+    await limiting(store).set_quota(quota)
+    acknowledged = 0
+    for stops_after in (1, 3, 4, 7):
+        with ExitStack() as stack:
+            children = begun(stack, address, f"round{stops_after}-")
+            for each in children:
+                for _ in range(stops_after):
+                    assert each.line() == "kept"
+            for each in children:
+                os.kill(each.pid, signal.SIGKILL)
+            acknowledged += sum(stops_after + kept_by(each) for each in children)
+
+    _, usage = await limiting(store).quota()
+    assert usage.entries >= 2 * acknowledged
+    assert is_within(usage, quota)
+    assert (await store.backend.verify()).problems == ()
+    assert await counted(address) == usage
