@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from perdure.apps.chat.permitting import CommandsOption, DomainsOption, permissi
 from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
 from perdure.apps.cli.options import JsonOption, ModelOption, NamespaceOption, StoreOption, run
 from perdure.apps.flow.documents.results import output_data, output_lines
-from perdure.apps.flow.documents.starting import Given, InputsOption, begun, resumed
+from perdure.apps.flow.documents.starting import Given, InputsOption, begun, prepared, resumed
 from perdure.apps.flow.files import graph_in
 from perdure.apps.flow.options import (
     FlowArgument,
@@ -44,7 +45,7 @@ from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
 from perdure.session.flows.kinds import Configuring, ConsentMode
-from perdure.workflow.reading import Located
+from perdure.session.flows.run import RoleConfiguration
 
 ConsentOption = Annotated[
     ConsentMode,
@@ -124,40 +125,21 @@ def begin(  # noqa: PLR0913 - each is an option of the command
     """
     if not file.is_file():
         raise PathNotFound(str(file))
-    chosen = roles_in(roles or ())
     acted = None if scenario is None else scenario_in(scenario)
     permissions = permissions_of(os.environ, None, commands, domains)
-
-    document = document_in(file)
-    if document is not None:
-        if configuring != "given" or roles or offered:
-            raise UsageMistake("a workflow document says itself what its agents work with")
-        acting = Acting((), model, acted, permissions)
-        said = Given(workspace, acting, inputs or (), record, project, id, consent)
-        shown = Shown(is_watching=is_watching, as_json=as_json)
-        return run(lambda: _of_document(store, namespace, document, said, shown))
-    if inputs:
-        raise UsageMistake("a workflow of roles takes no --input; a workflow document does")
-
-    async def work() -> int:
-        graph = graph_in(file, workspace, project)
-        used = model if acted is not None else model_of_roles(model, offered or ())
-        acting = Acting(roles_of(graph), used, acted, permissions, offered=offered or ())
-        async with writable_store(store, namespace) as opened, flows_of(opened, acting) as flows:
-            flow = await flows.start(
-                file,
-                workspace=workspace,
-                project=project,
-                id=id,
-                record_folder=None if record is None else record.absolute(),
-                consent=consent,
-                configuring=configuring,
-                roles=chosen,
-            )
-            remark(f"flow {flow.id}")
-            return await worked(opened, flow, is_watching=is_watching, as_json=as_json)
-
-    return run(work)
+    said = Given(
+        workspace,
+        Acting((), model, acted, permissions, offered=offered or ()),
+        inputs or (),
+        record,
+        project,
+        id,
+        consent,
+        configuring,
+        roles or (),
+    )
+    shown = Shown(is_watching=is_watching, as_json=as_json)
+    return run(lambda: _begun(store, namespace, file, said, shown))
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,12 +149,58 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool
 
 
-async def _of_document(
-    store: str | None, namespace: str, document: Located, said: Given, shown: Shown
-) -> int:
-    async with writable_store(store, namespace) as opened, begun(opened, document, said) as flow:
-        remark(f"flow {flow.id}")
-        return await worked(opened, flow, is_watching=shown.is_watching, as_json=shown.as_json)
+async def _begun(store: str | None, namespace: str, file: Path, said: Given, shown: Shown) -> int:
+    """A flow of what is in `file`, begun and run; the exit code."""
+    document = await asyncio.to_thread(document_in, file)
+    if document is not None and (said.configuring != "given" or said.roles or said.acting.offered):
+        raise UsageMistake("a workflow document says itself what its agents work with")
+    if document is None and said.inputs:
+        raise UsageMistake("a workflow of roles takes no --input; a workflow document does")
+    ready = None if document is None else await asyncio.to_thread(prepared, document, said)
+    acting = said.acting if document is not None else await _acting(file, said)
+    chosen = roles_in(said.roles)
+    async with writable_store(store, namespace) as opened:
+        if ready is not None:
+            beginning = begun(opened, ready, said)
+        else:
+            beginning = _of_roles(opened, file, acting, said, chosen)
+        async with beginning as flow:
+            remark(f"flow {flow.id}")
+            return await worked(opened, flow, is_watching=shown.is_watching, as_json=shown.as_json)
+
+
+async def _acting(file: Path, said: Given) -> Acting:
+    """Who works in the workflow of roles in `file`."""
+    graph = await asyncio.to_thread(graph_in, file, said.workspace, said.project)
+    acting = said.acting
+    used = (
+        acting.model
+        if acting.scenario is not None
+        else model_of_roles(acting.model, acting.offered)
+    )
+    return msgspec.structs.replace(acting, roles=roles_of(graph), model=used)
+
+
+@asynccontextmanager
+async def _of_roles(
+    store: Store,
+    file: Path,
+    acting: Acting,
+    said: Given,
+    chosen: Mapping[str, RoleConfiguration],
+) -> AsyncGenerator[Flow]:
+    """A new flow of the workflow of roles in `file`."""
+    async with flows_of(store, acting) as flows:
+        yield await flows.start(
+            file,
+            workspace=said.workspace,
+            project=said.project,
+            id=said.id,
+            record_folder=None if said.record is None else said.record.absolute(),
+            consent=said.consent,
+            configuring=said.configuring,
+            roles=chosen,
+        )
 
 
 def resume(  # noqa: PLR0913 - each is an option of the command

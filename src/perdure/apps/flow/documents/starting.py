@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
 from perdure.engine.flows.documents.admission import from_texts
 from perdure.errors import InvalidWorkflow
-from perdure.session.flows.kinds import ConsentMode
+from perdure.session.flows.kinds import Configuring, ConsentMode
 from perdure.session.flows.run import FlowState
 from perdure.workflow.reading import Located
 
@@ -34,7 +33,7 @@ InputsOption = Annotated[
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What was said on the command line of a new flow."""
+    """What was said on the command line of a new flow; the last two only of one of roles."""
 
     workspace: Path
     acting: Acting
@@ -43,30 +42,47 @@ class Given(msgspec.Struct, frozen=True):
     project: str | None = None
     id: str | None = None
     consent: ConsentMode = "no-access"
+    configuring: Configuring = "given"
+    roles: Sequence[str] = ()
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A document that can be run, who works in it, and what it is given."""
+
+    located: Located
+    acting: Acting
+    inputs: dict[str, object]
+
+
+def prepared(found: Located, given: Given) -> Prepared:
+    """The document `found`, before anything of its flow is there. Blocks.
+
+    Raises: InvalidWorkflow with every fault; ConfigError; UsageMistake.
+    """
+    inputs = from_texts(found.workflow, inputs_in(given.inputs))
+    cast = cast_of(found, given.acting)
+    checked(cast.located, {agent.id: agent for agent in cast.agents}, given.workspace)
+    for each in cast.remarks:
+        remark(each)
+    acting = msgspec.structs.replace(given.acting, agents=cast.agents)
+    return Prepared(cast.located, acting, inputs)
 
 
 @asynccontextmanager
-async def begun(store: Store, found: Located, given: Given) -> AsyncGenerator[Flow]:
-    """A new flow of the document `found`.
+async def begun(store: Store, document: Prepared, given: Given) -> AsyncGenerator[Flow]:
+    """A new flow of a document.
 
-    Raises: InvalidWorkflow; ConfigError; SecretPasted.
+    Raises: ConfigError; SecretPasted; SessionExists.
     """
-    cast = await asyncio.to_thread(cast_of, found, given.acting)
-    agents = {agent.id: agent for agent in cast.agents}
-    checked(cast.located, agents, given.workspace)
-    for each in cast.remarks:
-        remark(each)
-    texts = inputs_in(given.inputs)
-    acting = msgspec.structs.replace(given.acting, agents=cast.agents)
-    async with flows_of(store, acting) as flows:
+    async with flows_of(store, document.acting) as flows:
         yield await flows.start(
-            cast.located,
+            document.located,
             workspace=given.workspace,
             project=given.project,
             id=given.id,
             record_folder=None if given.record is None else given.record.absolute(),
             consent=given.consent,
-            inputs=from_texts(found.workflow, texts),
+            inputs=document.inputs,
         )
 
 
