@@ -148,8 +148,7 @@ async def _restored(
     clock: Clock,
     random: RandomSource,
 ) -> ImportReport:
-    whole = await asyncio.to_thread(content.read, 0, content.length)
-    bundle = await asyncio.to_thread(native.parse, whole, content.name)
+    bundle = await asyncio.to_thread(native.read, content)
     try:
         return await restore(store, bundle, subject=subject, clock=clock, random=random)
     except (InvalidEntry, InvalidParent) as error:

@@ -17,7 +17,8 @@ from typing import get_args
 import msgspec
 
 from perdure.errors import CorruptLog, FormatError, UnsupportedVersion
-from perdure.interop.formats.lines import Line, lines_of
+from perdure.interop.formats.lines import Line
+from perdure.interop.formats.sources.content import Content, Held, lines_in
 from perdure.session.codec import BODIES, body_of, encode, entry_of_line, line_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id
@@ -91,9 +92,17 @@ def parse(content: bytes, name: str) -> Bundle:
     Raises: FormatError when a line is damaged or missing, or a newer perdure wrote it. It is read
     whole or not at all.
     """
-    lines = lines_of(content)
-    header = _read_header(next(lines, Line(1, 0, b"")), name)
-    reader = _Reader(name, header)
+    return read(Held(content, name))
+
+
+def read(content: Content) -> Bundle:
+    """The session in `content`, a line at a time; what is kept of a line is its entry's body.
+
+    Raises: as `parse` does.
+    """
+    lines = lines_in(content)
+    header = _read_header(next(lines, Line(1, 0, b"")), content.name)
+    reader = _Reader(content.name, header)
     for line in lines:
         reader.take(line)
     return reader.finished()

@@ -42,8 +42,7 @@ async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
         if format is None:
             raise FormatError(str(file), "it is no session that perdure knows how to read")
         if format == native.FORMAT:
-            whole = await asyncio.to_thread(content.read, 0, content.length)
-            bundle = await asyncio.to_thread(native.parse, whole, file.name)
+            bundle = await asyncio.to_thread(native.read, content)
             return await _native(store, bundle.header.id)
         source = await asyncio.to_thread(source_of_format, content, format)
         return await _found(store, source)

@@ -81,11 +81,12 @@ class Draft:
         for line in lines_in(self.content):
             if progress is not None and line.number % _LINES_PER_REPORT == 0:
                 progress(line.offset, length)
-            if line.is_blank:
+            content = line.content
+            if not content or content.isspace():
                 self._take_blank(line)
             else:
                 self._lines = line.number
-                yield line, read_line(line.content)
+                yield line, read_line(content)
         if progress is not None:
             progress(length, length)
 

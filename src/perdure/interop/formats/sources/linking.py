@@ -45,6 +45,7 @@ class Linker:
         self._waiting: dict[str, list[Record]] = {}
         self._free: list[tuple[Record, int | None]] = []
         self._orphans: Iterator[Record] = iter(())
+        self._is_closed = False
 
     def is_plain(self, own: str, parent: object) -> bool:
         """Whether a record of these ids hangs on one before it, and nothing waits for it."""
@@ -90,6 +91,8 @@ class Linker:
             if not record.is_placed:
                 self._place_waiting(record, node)
                 return True
+        if not self._is_closed:  # asked after every line
+            return False
         orphan = next((each for each in self._orphans if not each.is_placed), None)
         if orphan is None:
             return False
@@ -110,6 +113,7 @@ class Linker:
     def close(self) -> None:
         """Let the records go whose parents never came, or wait for each other."""
         orphans = (record for waiting in self._waiting.values() for record in waiting)
+        self._is_closed = True
         self._orphans = iter(sorted(orphans, key=lambda record: record.line.number))
 
     def finish(self) -> None:
