@@ -459,22 +459,21 @@ def acquire_lease(
         raise Erased(stream)
     if row.owner is not None and row.owner != dead_owner and row.until > now:
         raise LeaseHeld(stream, row.owner, row.until)
-    lease = msgspec.structs.replace(wanted, epoch=row.state.epoch + 1)
+    epoch = row.state.epoch + 1
     tables.run(
         "UPDATE stream SET epoch = ?, owner = ?, until = ? WHERE no = ?",
-        (lease.epoch, lease.owner, lease.until, row.no),
+        (epoch, wanted.owner, wanted.until, row.no),
     )
-    _led(tables, namespace, row, lease)
-    return lease
+    remember(tables, namespace, row.led(epoch, wanted.owner, wanted.until))
+    return msgspec.structs.replace(wanted, epoch=epoch)
 
 
 def renew_lease(tables: Tables, namespace: str, lease: Lease, until: int) -> Lease:
     """Hold `lease` for longer. Raises: LeaseLost."""
     row = _held(tables, namespace, lease)
-    lease = Lease(lease.stream, lease.owner, lease.epoch, until)
     tables.run("UPDATE stream SET owner = ?, until = ? WHERE no = ?", (lease.owner, until, row.no))
-    _led(tables, namespace, row, lease)
-    return lease
+    remember(tables, namespace, row.led(lease.epoch, lease.owner, until))
+    return Lease(lease.stream, lease.owner, lease.epoch, until)
 
 
 def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
@@ -482,18 +481,7 @@ def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
     row = standing(tables, namespace, lease.stream)
     if is_current(lease, row.state):
         tables.run("UPDATE stream SET owner = NULL, until = 0 WHERE no = ?", (row.no,))
-        _led(tables, namespace, row, None)
-
-
-def _led(tables: Tables, namespace: str, row: Stream, lease: Lease | None) -> None:
-    """Let the writer know who leads the stream from now on, so that it need not look."""
-    owner, until, state = None, 0, row.state
-    if lease is not None:
-        owner, until = lease.owner, lease.until
-        state = msgspec.structs.replace(state, epoch=lease.epoch)
-    tables.standing[namespace, state.header.id] = msgspec.structs.replace(
-        row, state=state, owner=owner, until=until
-    )
+        remember(tables, namespace, row.led(lease.epoch, None, 0))
 
 
 def put_partial(tables: Tables, namespace: str, lease: Lease, seq: int, content: bytes) -> None:

@@ -152,6 +152,11 @@ class Stream(msgspec.Struct, frozen=True):
     owner: str | None
     until: int
 
+    def led(self, epoch: int, owner: str | None, until: int) -> Stream:
+        """It, once that is its lease."""
+        state = msgspec.structs.replace(self.state, epoch=epoch)
+        return msgspec.structs.replace(self, state=state, owner=owner, until=until)
+
 
 @dataclass(slots=True)
 class Tables:
