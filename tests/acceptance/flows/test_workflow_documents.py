@@ -1,0 +1,234 @@
+"""A session exported as a workflow is run again: as a process, killed, resumed, looked at."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from perdure.workflow.document import AgentNode, Workflow
+from perdure.workflow.reading import parse
+from tests.acceptance.cli.conftest import PATIENCE_S, SAMPLE, SAMPLE_ID, Ended, World
+
+OPENER = '{{run.id}} {{inputs.message}} {{ "x" | read_file }}'
+"""What a person typed in a session; nothing of it is ever evaluated."""
+
+DOCUMENT = """\
+schema_version: "1.0"
+workflow:
+  id: trip
+  inputs:
+    - {name: topic, required: true, description: What it is about}
+    - {name: days, type: number, default: 3}
+  context:
+    - {key: style, value: "{{inputs.days}} days"}
+  agents:
+    - {id: helper, model: echo, provider: scripted, system_prompt: "Be short.", tools: [read_file]}
+  nodes:
+    - {id: input, type: input}
+    - {id: plan, type: agent, agent_ref: helper,
+       prompt_template: "Plan {{inputs.topic}}, {{ctx.style}}"}
+    - {id: left, type: agent, agent_ref: helper, prompt_template: "Left {{run.outputs.plan}}"}
+    - {id: right, type: agent, agent_ref: helper, prompt_template: "Right", tools: [read_file]}
+    - {id: output, type: output}
+  edges:
+    - {from: input, to: plan}
+    - {from: plan, to: left}
+    - {from: plan, to: right}
+    - {from: left, to: output}
+    - {from: right, to: output}
+"""
+
+
+def flow(world: World, *words: str, code: int = 0) -> Ended:
+    ended = world.run("flow", *words)
+    assert ended.code == code, (words, ended.out, ended.err)
+    return ended
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until `is_so`; fail when it takes too long."""
+    end = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < end
+
+
+def prompts(workflow: Workflow) -> list[str]:
+    return [n.prompt_template or "" for n in workflow.nodes if isinstance(n, AgentNode)]
+
+
+def said_to(world: World, id: str, role: str) -> list[str]:
+    """What the agent of a conversation was told."""
+    transcript = flow(world, "show", id, "--role", role, "--json").json["transcriptHistory"]
+    return [each["content"] for each in transcript if each["role"] == "user"]
+
+
+@pytest.fixture
+def trip(world: World) -> World:
+    """A folder with a document."""
+    (world.folder / "trip.yaml").write_text(DOCUMENT)
+    return world
+
+
+@pytest.mark.parametrize("dialect", ["perdure", "relavium"])
+def test_a_recorded_session_is_held_again_as_it_was(world: World, dialect: str) -> None:
+    world.ok("import", str(SAMPLE))
+    world.ok("export", SAMPLE_ID, "--format", "workflow", "--dialect", dialect, "-o", "w.yaml")
+    refused = flow(world, "validate", "w.yaml", code=2).out
+    assert "w.yaml: 1 to put right" in refused
+    assert "run the workflow with `-m MODEL`" in refused
+    ran = flow(world, "run", "w.yaml", "-m", "scripted:echo", "--id", "again", "--json")
+    assert "agent 'exported-agent' is made for this run, with scripted:echo" in ran.err
+    told = ran.json
+    assert told["status"] == "completed"
+    assert "commit message" in told["outputs"]["output"]
+    words = prompts(parse((world.folder / "w.yaml").read_text()))
+    assert len(words) == 4
+    assert said_to(world, "again", "exported-agent") == words
+
+
+def test_a_chat_is_exported_and_run_with_its_own_agent_and_what_was_typed_stays_text(
+    world: World,
+) -> None:
+    world.ok("chat", "-p", f"Say {OPENER}", "--json")
+    session = json.loads(world.ok("sessions", "list", "--json").out)[0]["id"]
+    world.ok("export", session, "--format", "workflow", "-o", ".")
+    name = f"{session}.workflow.yaml"
+    flow(world, "validate", name)
+    said = OPENER.replace("{{", "{ {")
+    told = flow(world, "run", name, "--id", "f", "--input", f"message={OPENER}", "--json").json
+    assert told["status"] == "completed"
+    (prompt,) = said_to(world, "f", "assistant")
+    assert prompt == f"Say {said}\n\n## Input `message`\n```\n{OPENER}\n```"
+
+
+def test_a_document_is_known_by_its_content_and_drawn(trip: World) -> None:
+    drawn = flow(trip, "validate", "trip.yaml").out
+    assert "plan    helper" in drawn
+    assert "left    helper_2" in drawn
+    assert flow(trip, "graph", "trip.yaml", "--format", "mermaid").out.startswith("flowchart")
+
+
+def test_everything_that_is_wrong_is_told_with_its_line(trip: World) -> None:
+    file = trip.folder / "trip.yaml"
+    text = file.read_text()
+    broken = text.replace("{{ctx.style}}", "{{ctx.stile}}").replace('"Right"', '"{{x}}"')
+    file.write_text(
+        broken.replace(
+            "tools: [read_file]}\n    - {id: output", "tools: [sell]}\n    - {id: output"
+        )
+    )
+    told = flow(trip, "validate", "trip.yaml", "--json", code=2).json
+    lines = [fault.partition(":")[0] for fault in told["faults"]]
+    assert lines == ["line 14", "line 16", "line 16"]
+    assert (
+        flow(trip, "run", "trip.yaml", "--input", "topic=x", "--json", code=2).error["code"]
+        == "invalid_workflow"
+    )
+    file.write_text(text)
+    error = flow(
+        trip, "run", "trip.yaml", "--input", "day=x", "--input", "days=many", "--json", code=2
+    ).error
+    assert error["code"] == "config_error"
+    for part in (
+        "no input 'day'",
+        "line 5: the input 'topic'",
+        "line 6: the input 'days' has to be a number",
+    ):
+        assert part in error["message"]
+    flow(trip, "run", "trip.yaml", "--input", "topic", code=2)
+    flow(trip, "run", "trip.yaml", "--input", "topic=x", "--role", "helper model=a:b", code=2)
+    assert flow(trip, "list", "--json").json == []
+
+
+def test_a_run_is_listed_shown_exported_and_deleted_as_any_flow(trip: World) -> None:
+    ran = flow(trip, "run", "trip.yaml", "--input", "topic=tides", "--id", "f", "--watch")
+    assert "plan active" in ran.out
+    assert said_to(trip, "f", "helper") == ["Plan tides, 3 days"]
+    shown = flow(trip, "show", "f").out
+    assert "✓ right" in shown
+    assert '"left": "offline scripted model' in shown
+    state = flow(trip, "show", "f", "--json").json
+    assert state["status"] == "completed"
+    assert set(state["outputs"]["output"]) == {"left", "right"}
+    assert flow(trip, "list", "--json").json[0]["status"] == "completed"
+    assert json.loads(trip.ok("sessions", "list", "--json").out) == []
+    flow(trip, "export", "f", "-o", "out")
+    exported = trip.folder / "out" / "record" / "workflow.yaml"
+    assert parse(exported.read_text()) == parse(DOCUMENT)
+    again = flow(trip, "run", str(exported), "--input", "topic=tides", "--id", "g", "--json").json
+    assert again["outputs"] == state["outputs"]
+    assert "begin it anew" in trip.run("import", "out", "--format", "a-society").err
+    assert flow(trip, "delete", "f", "--yes", "--json").json == {"flow": "f", "sessions": 3}
+
+
+def test_a_killed_run_is_resumed_and_one_that_is_stopped_goes_on_with_a_reply(
+    trip: World,
+) -> None:
+    acted = trip.scenario(
+        "name: s\nrules:\n"
+        "  - {when: {user_contains: go on}, text: To the right after all.}\n"
+        "  - {when: {user_contains: right}, steps: [{text: To the}, hang]}\n"
+        "  - {when: {user_contains: left}, text: To the left.}\n"
+        "  - {when: {user_contains: plan}, text: Planned.}\n"
+    )
+    words = ("run", "trip.yaml", "--input", "topic=x", "--scenario", acted, "--id", "f")
+    running = trip.start("flow", *words)
+    until(lambda: "outputs/left.md" in trip.run("flow", "show", "f", "--json").out)
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    resumed = trip.start("flow", "resume", "f", "--scenario", acted)
+    until(lambda: '"runningNodes":["right"]' in trip.run("flow", "show", "f", "--json").out)
+    flow(trip, "stop", "f", "right")
+    assert resumed.wait(PATIENCE_S) == 1
+    resumed.communicate()
+    (waiting,) = json.loads(trip.ok("inbox", "list", "--json").out)
+    assert (waiting["session"], waiting["about"]) == ("f", "right")
+    flow(trip, "reply", "f", "go on")
+    assert "was said when it began" in flow(trip, "resume", "f", "-m", "scripted:echo", code=2).err
+    told = flow(trip, "resume", "f", "--scenario", acted, "--json").json
+    assert told["outputs"] == {
+        "output": {"left": "To the left.", "right": "To the right after all."}
+    }
+
+
+def test_a_workflow_of_roles_takes_no_inputs(world: World) -> None:
+    flow(world, "init")
+    assert "--input" in flow(world, "run", "workflow.yaml", "--input", "a=b", code=2).err
+
+
+def test_agent_files_work_in_documents(trip: World) -> None:
+    file = trip.folder / "trip.yaml"
+    text = file.read_text()
+    start = text.index("  agents:")
+    file.write_text(text[:start] + text[text.index("  nodes:") :])
+    folder = trip.folder / ".config" / "perdure" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "helper.agent.yaml").write_text(
+        "id: helper\nmodel: scripted:echo\nsystem_prompt: Be short.\ntools: [read_file]\n"
+    )
+    told = flow(trip, "run", "trip.yaml", "--input", "topic=tides", "--json").json
+    assert told["status"] == "completed"
+
+
+@pytest.mark.parametrize("folder", ["pi", "claude-code"])
+def test_sessions_that_others_recorded_are_exported_and_run_to_their_outputs(
+    world: World, recordings: Path, folder: Literal["pi", "claude-code"]
+) -> None:
+    found = sorted((recordings / folder).glob("*.jsonl"), key=lambda file: file.stat().st_size)
+    assert found
+    for file in found[1:4]:
+        imported = json.loads(world.ok("import", str(file), "--json").out.splitlines()[0])
+        session = imported["session"]
+        world.ok("export", session, "--format", "workflow", "-o", f"{session}.yaml")
+        words = prompts(parse((world.folder / f"{session}.yaml").read_text()))
+        told = flow(
+            world, "run", f"{session}.yaml", "-m", "scripted:echo", "--id", f"f-{session}", "--json"
+        ).json
+        assert told["status"] == "completed"
+        assert said_to(world, f"f-{session}", "exported-agent") == words
