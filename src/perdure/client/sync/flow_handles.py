@@ -225,7 +225,7 @@ class Flows(Handle[AsyncFlows]):
         waits until a person says so, where there is something to choose.
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError when a required reading or an input is missing or
-        cannot be used; SecretPasted for a credential in an input; SessionExists;
+        cannot be used; SecretPasted for a credential in an input; FlowExists;
         Unsupported where the store cannot write two logs at once.
         """
         return Flow(
