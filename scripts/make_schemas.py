@@ -41,6 +41,7 @@ def schemas() -> dict[str, Mapping[str, Any]]:
     """Every schema by the name of its file."""
     agent = schema_of(AgentFile, "A perdure agent file", ID.format("agent"))
     config = schema_of(Settings, "A perdure settings file", ID.format("config"))
+    config = json.loads(json.dumps(config))  # a default may be a tuple
     return {
         "agent.schema.json": with_seed_forms(agent),
         "config.schema.json": config,

@@ -26,6 +26,7 @@ from perdure.models.scenario import Scenario
 from perdure.models.scripting.files import FiledScripts
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
+from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 
 
@@ -45,11 +46,12 @@ class ModelNotHere(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Who answers in new chats, whom sessions may be resumed or invoked under, and prices."""
+    """Who answers in new chats, whom sessions may be resumed or invoked under, prices, servers."""
 
     agent: Agent
     others: tuple[Agent, ...] = ()
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    servers: tuple[McpServer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,11 @@ class Answering:
             self.agent = msgspec.structs.replace(self.agent, model=self._model)
         known = [each for each in chosen.others if each.id != self.agent.id]
         self.runtime = Runtime(
-            store, [self.agent, *known], models=self._router, prices=chosen.prices
+            store,
+            [self.agent, *known],
+            models=self._router,
+            prices=chosen.prices,
+            mcp_servers=chosen.servers,
         )
 
     async def begin(self, cwd: Path) -> Chat:

@@ -13,6 +13,7 @@ from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.settings.agents import agents_here, chosen_agent, invocable, is_file_name
 from perdure.apps.settings.document import FiledPrice
 from perdure.apps.settings.layers import Configuration
+from perdure.apps.settings.servers import servers_of
 from perdure.apps.terminal.output import remark
 from perdure.apps.wiring import chat_agent
 from perdure.client.agents.agent import Agent
@@ -57,7 +58,8 @@ def cast_for(
         for note in chosen.notes:
             remark(note)
         agent = chosen.agent
-    return Cast(agent, invocable(found, allowed, agent), _prices(configuration))
+    others, servers = invocable(found, allowed, agent), servers_of(configuration)
+    return Cast(agent, others, _prices(configuration), servers)
 
 
 def _default(configuration: Configuration, allowed: Permissions) -> Agent:
@@ -68,6 +70,7 @@ def _default(configuration: Configuration, allowed: Permissions) -> Agent:
         limits=Limits(max_turns=configuration.value("chat.turn_cap")),
         max_cost_microcents=configuration.value("chat.max_cost_microcents"),
         on_exceed=configuration.value("chat.on_exceed"),
+        mcp_servers=configuration.value("chat.mcp_servers"),
         compaction=CompactionSettings(
             is_enabled=configuration.value("chat.auto_compact"),
             trigger=configuration.value("chat.compact_threshold"),

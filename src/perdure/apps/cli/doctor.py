@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import shutil
@@ -19,6 +20,8 @@ import typer
 from perdure.apps.cli.exits import DONE, FAILED
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.opening import NAMESPACE, database_file, existing_store, is_missing, store_address
+from perdure.apps.settings.layers import Configuration
+from perdure.apps.settings.servers import servers_of
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines, size
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import safe
@@ -66,8 +69,8 @@ def doctor(
     """Check the set-up and the store.
 
     The installation, who may read the store, its journal, its hashes (of a large store only with
-    `perdure store verify`), free space, encryption, and the models that are set up. Every finding
-    says what to do. Nothing is changed.
+    `perdure store verify`), free space, encryption, the models and MCP servers that are set up.
+    Every finding says what to do. Nothing is changed.
 
     Examples:
         perdure doctor
@@ -79,6 +82,7 @@ def doctor(
 
     async def work() -> int:
         checks = [*_installation(), *await _store(store, namespace), *_models()]
+        checks += _servers()
         is_ok = all(check.status != "fail" for check in checks)
         if as_json:
             show_json({"ok": is_ok, "checks": checks})
@@ -246,3 +250,26 @@ def _models() -> Iterator[Check]:
         if state.status == "missing package" and state.key is not None:
             detail = f"{state.name} has a key ({state.key}), and its package is not installed"
             yield Check("models", "fail", detail, state.remedy)
+
+
+# ---------------------------------------------------------------- MCP servers
+
+
+def _servers() -> Iterator[Check]:
+    """Whether the MCP servers of the settings can be there; none is started or asked."""
+    try:
+        servers = servers_of(Configuration(Path(), os.environ))
+    except PerdureError as error:
+        yield Check("settings", "fail", str(error), "`perdure config path` names the files")
+        return
+    if not servers:
+        return
+    if importlib.util.find_spec("mcp") is None:
+        detail = "there are MCP servers, and the package for them is not installed"
+        yield Check("mcp", "fail", detail, "pip install 'perdure[mcp]'")
+    names = ", ".join(server.name for server in servers)
+    yield Check("mcp", "ok", f"set up: {names}", "`perdure mcp test NAME` connects one")
+    for server in servers:
+        if server.command is not None and shutil.which(server.command) is None:
+            detail = f"the program of {server.name} is not on this machine: {server.command}"
+            yield Check("mcp", "fail", detail, "install it, or take the server out of the settings")

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "grants": "perdure.apps.chat.grants",
     "store": "perdure.apps.cli.stores",
     "models": "perdure.apps.cli.models",
+    "mcp": "perdure.apps.configuring.mcp_command",
     "config": "perdure.apps.configuring.settings_command",
     "doctor": "perdure.apps.cli.doctor",
     "completion": _COMPLETION,

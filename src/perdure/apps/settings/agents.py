@@ -1,7 +1,8 @@
 """Which agents there are for a person in a folder, and what those of a project may do.
 
 A project's agent comes with whatever somebody clones. Called by its id it gets no more than the
-person allows, and starts no program of its own; who names its file trusts what stands in it.
+person allows, starts no program of its own and has none of the person's MCP servers; who names its
+file trusts what stands in it.
 """
 
 from __future__ import annotations
@@ -92,5 +93,7 @@ def _lowered(agent: Agent, file: Path, allowed: Permissions) -> Chosen:
         for field in Permissions.__struct_fields__
         if getattr(granted, field) != getattr(agent.permissions, field)
     ]
+    lost += ["mcp_servers"] if agent.mcp_servers else []
     notes = (f"{agent.id} asks for more than you allow: {', '.join(lost)}",) if lost else ()
-    return Chosen(msgspec.structs.replace(agent, permissions=granted), file, notes, is_own=False)
+    narrowed = msgspec.structs.replace(agent, permissions=granted, mcp_servers=())
+    return Chosen(narrowed, file, notes, is_own=False)

@@ -16,6 +16,8 @@ from msgspec import Meta
 from perdure.engine.turns.config import MAX_TURNS, CompactionSettings, OnExceed
 from perdure.models.prices import Price, dollars
 from perdure.models.protocol import ThinkingLevel
+from perdure.session.ledger import UnknownPolicy
+from perdure.tools.mcp.servers import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, McpServer
 from perdure.tools.permissions import SCOPES, ApprovalMode, Permissions, Scope
 
 Text = Annotated[str, Meta(min_length=1, pattern=r"\S")]
@@ -60,6 +62,9 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     ] = None
     on_exceed: Annotated[
         OnExceed | None, Meta(description="What happens before a call that may cost more.")
+    ] = None
+    mcp_servers: Annotated[
+        tuple[Text, ...] | None, Meta(description="MCP servers of the settings, by name.")
     ] = None
     max_messages: Annotated[
         Annotated[int, Meta(ge=0)] | None,
@@ -121,6 +126,42 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     ] = None
 
 
+class FiledServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An MCP server: a program that is started, or where one listens (docs/guides/mcp.md)."""
+
+    command: Annotated[Text | None, Meta(description="The program that is started.")] = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    working_dir: str | None = None
+    url: Annotated[Text | None, Meta(description="Where it listens.")] = None
+    headers: dict[str, str] = {}
+    allow_local_endpoint: bool = False
+    tools_allowlist: tuple[Text, ...] | None = None
+    trusts_annotations: bool = False
+    on_unknown: UnknownPolicy | None = None
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    timeout_s: float = CALL_TIMEOUT_S
+
+    def server(self, name: str) -> McpServer:
+        """The same, called `name`.
+
+        Raises: ConfigError for what can never work or would be unsafe.
+        """
+        return McpServer(name=name, **msgspec.structs.asdict(self))
+
+
+class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """MCP servers."""
+
+    servers: Annotated[
+        dict[str, FiledServer] | None, Meta(description="Servers by the name agents know them by.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        for name, filed in (self.servers or {}).items():
+            filed.server(name)
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A settings file, as it was written."""
 
@@ -128,6 +169,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     store: StoreSettings = StoreSettings()
     tools: ToolSettings = ToolSettings()
     models: ModelSettings = ModelSettings()
+    mcp: McpSettings = McpSettings()
 
 
 BUILT_IN: Mapping[str, object] = {
@@ -148,6 +190,8 @@ BUILT_IN: Mapping[str, object] = {
     "store.namespace": "default",
     "tools.search_endpoint": None,
     "models.prices": {},
+    "chat.mcp_servers": (),
+    "mcp.servers": {},
 }
 """Key -> what counts where nobody says anything, in the order in which they are told."""
 

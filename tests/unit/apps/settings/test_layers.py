@@ -91,6 +91,8 @@ def test_a_project_sets_nothing_else(files: Files) -> None:
         "store.address": '"postgresql://example.org/x"',
         "tools.search_endpoint": '"https://example.org"',
         "models.prices": "{}",
+        "chat.mcp_servers": '["x"]',
+        "mcp.servers": "{}",
     }
     assert values.keys() == BUILT_IN.keys() - OF_PROJECTS.keys()
     for key, value in values.items():

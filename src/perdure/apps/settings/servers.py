@@ -1,0 +1,76 @@
+"""The MCP servers that a person can name: those of their settings, and of their agent files.
+
+A server of a project's agent comes with whatever somebody clones. It is listed, and only found by
+who names the agent's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from perdure.apps.settings.layers import Configuration
+from perdure.client.agents.files.finding import Filed
+from perdure.errors import ConfigError
+from perdure.tools.mcp.servers import McpServer
+
+SETTINGS = "settings"
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A server and where it is from: the settings, or the agent of a file.
+
+    `is_own`: its file is the person's, or one they named; else it is the project's.
+    """
+
+    server: McpServer
+    source: str
+    file: Path | None = None
+    is_own: bool = True
+
+
+def servers_of(configuration: Configuration) -> tuple[McpServer, ...]:
+    """The servers of the settings, which every agent may name."""
+    filed = configuration.value("mcp.servers")
+    return tuple(each.server(name) for name, each in filed.items())
+
+
+def known_servers(configuration: Configuration, found: Iterable[Filed]) -> tuple[Known, ...]:
+    """Every server there is: the settings' first, then those that stand in agent files whole."""
+    return (
+        *(Known(server, SETTINGS) for server in servers_of(configuration)),
+        *(known for filed in found for known in _in_agent(filed)),
+    )
+
+
+def server_named(name: str, known: Sequence[Known]) -> Known:
+    """The one of `known` that is called `name`.
+
+    Raises: ConfigError for a name that nobody has or several have, and for a project's server.
+    """
+    fitting = [each for each in known if each.server.name == name]
+    if not fitting:
+        names = ", ".join(sorted({each.server.name for each in known})) or "none"
+        raise ConfigError(f"there is no MCP server {name!r}; there are: {names}")
+    if len(fitting) > 1:
+        sources = ", ".join(each.source for each in fitting)
+        raise ConfigError(
+            f"several MCP servers are called {name!r} ({sources}); name the file of the agent that "
+            "is meant: --agent FILE"
+        )
+    if not fitting[0].is_own:
+        raise ConfigError(
+            f"the MCP server {name!r} comes with the project; look at {fitting[0].file} and, if "
+            f"you trust it, name the file: --agent {fitting[0].file}"
+        )
+    return fitting[0]
+
+
+def _in_agent(filed: Filed) -> Iterator[Known]:
+    servers = () if filed.agent is None else filed.agent.mcp_servers
+    for server in servers:
+        if isinstance(server, McpServer):
+            is_own = filed.place == "user"
+            yield Known(server, f"agent {filed.id}", filed.file, is_own)

@@ -1,0 +1,76 @@
+"""``perdure mcp``: servers of the settings, with the installed command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.cli.conftest import World
+from tests.fakes.mcp_servers import PROGRAM, is_alive, pids
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A world whose settings have a server, and one that is not there."""
+    folder = tmp_path / ".config" / "perdure"
+    folder.mkdir(parents=True)
+    program, args = json.dumps(sys.executable), json.dumps([PROGRAM])
+    deeds = json.dumps(str(tmp_path / "deeds"))
+    (folder / "config.toml").write_text(
+        '[chat]\nmcp_servers = ["fake"]\napproval = "auto"\n'
+        f"[mcp.servers.fake]\ncommand = {program}\nargs = {args}\nenv = {{MCP_DEEDS = {deeds}}}\n"
+        '[mcp.servers.gone]\ncommand = "no-such-program"\n',
+        encoding="utf-8",
+    )
+    return World(tmp_path)
+
+
+def test_servers_are_listed_and_not_started(world: World) -> None:
+    rows = world.ok("mcp", "list", "--json").json
+    assert [(row["name"], row["source"], row["transport"]) for row in rows] == [
+        ("fake", "settings", "stdio"),
+        ("gone", "settings", "stdio"),
+    ]
+    assert "no-such-program" in world.ok("mcp", "list").out
+    assert not (world.folder / "deeds").exists()
+
+
+def test_a_server_is_tried_its_tools_told_and_those_left_out_with_the_reason(
+    world: World,
+) -> None:
+    told = world.ok("mcp", "test", "fake", "--json").json
+    assert "mcp_fake_add" in [tool["name"] for tool in told["tools"]]
+    assert {tool["approved_as"] for tool in told["tools"]} == {"process"}
+    assert told["left_out"]
+    assert all(each["reason"] for each in told["left_out"])
+    shown = world.ok("mcp", "test", "fake").out
+    assert "ok  fake answers: " in shown
+    assert "mcp_fake_add  approved as process" in shown
+    for each in told["left_out"]:
+        assert f"left out  {each['tool'][:20]}" in shown
+    assert not any(map(is_alive, pids(world.folder / "deeds")))
+
+
+def test_a_server_that_cannot_be_used_says_why(world: World) -> None:
+    ended = world.run("mcp", "test", "gone", "--json")
+    assert (ended.code, ended.error["code"]) == (1, "mcp_unavailable")
+    ended = world.run("mcp", "test", "other")
+    assert ended.code == 2
+    assert "there are: fake, gone" in ended.err
+
+
+def test_doctor_says_which_program_is_missing(world: World) -> None:
+    ended = world.run("doctor", "--json")
+    assert ended.code == 1
+    checks = [check for check in ended.json["checks"] if check["name"] == "mcp"]
+    assert checks[0]["detail"] == "set up: fake, gone"
+    assert "the program of gone is not on this machine" in checks[1]["detail"]
+
+
+def test_the_agent_of_every_chat_has_the_servers_it_is_given(world: World) -> None:
+    said = world.ok("chat", "-p", '/tool mcp_fake_add {"a": 2, "b": 3}').out
+    assert "5" in said
+    assert "mcp_fake_add" in said

@@ -1,0 +1,72 @@
+"""The MCP servers that a person can name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.apps.settings.layers import Configuration
+from perdure.apps.settings.servers import known_servers, server_named, servers_of
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.files.finding import Filed, Place
+from perdure.errors import ConfigError, InvalidSettings
+from perdure.tools.mcp.servers import McpServer
+
+GIT = '[mcp.servers.git]\ncommand = "uvx"\nargs = ["mcp-server-git"]\ntimeout_s = 9\n'
+
+
+def configured(folder: Path, text: str) -> Configuration:
+    file = folder / "perdure" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text, encoding="utf-8")
+    return Configuration(folder, {"XDG_CONFIG_HOME": str(folder), "HOME": str(folder)})
+
+
+def filed(name: str, place: Place = "user", id: str = "helper") -> Filed:
+    server = McpServer(name=name, command="true")
+    agent = Agent(id, mcp_servers=[server, "git"])
+    return Filed(Path(f"{id}.agent.yaml"), place, agent=agent)
+
+
+def test_the_settings_hold_servers_by_name(tmp_path: Path) -> None:
+    (server,) = servers_of(configured(tmp_path, GIT))
+    assert server == McpServer(name="git", command="uvx", args=("mcp-server-git",), timeout_s=9)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[mcp.servers.a]\ncommand = "x"\nurl = "https://x.org"\n', "either a command or a url"),
+        ("[mcp.servers.a]\nprogram = 5\n", "program"),
+        ('[mcp.servers."a b"]\ncommand = "x"\n', "cannot name an MCP server"),
+        ('[mcp.servers.a]\nurl = "http://example.org"\n', "only https"),
+    ],
+)
+def test_a_server_that_can_never_work_is_told_when_it_is_read(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    with pytest.raises(InvalidSettings, match=told):
+        configured(tmp_path, text)
+
+
+def test_servers_in_agent_files_are_known_by_their_agents(tmp_path: Path) -> None:
+    known = known_servers(configured(tmp_path, GIT), (filed("docs"), filed("mail", id="other")))
+    assert [(each.server.name, each.source) for each in known] == [
+        ("git", "settings"),
+        ("docs", "agent helper"),
+        ("mail", "agent other"),
+    ]
+    assert server_named("docs", known) == known[1]
+
+
+def test_a_name_means_one_server_of_the_persons_own(tmp_path: Path) -> None:
+    own = configured(tmp_path, GIT)
+    found = (filed("git"), filed("docs", "project", id="cloned"))
+    known = known_servers(own, found)
+    with pytest.raises(ConfigError, match="there are: docs, git"):
+        server_named("mail", known)
+    with pytest.raises(ConfigError, match=r"several .* \(settings, agent helper\)"):
+        server_named("git", known)
+    with pytest.raises(ConfigError, match=r"comes with the project; look at cloned\.agent\.yaml"):
+        server_named("docs", known)
