@@ -27,9 +27,9 @@ from perdure.session.flows.run import FlowState
 IMPROVEMENT_PATH = "improvement.yaml"
 
 _TAKES_NO_REPLY = {
-    "handoff-approval": "its handoff waits to be approved or declined",
-    "role-configuration": "its role has to be configured",
-    "consent": "a tool call waits for consent",
+    "handoff-approval": "its handoff waits to be approved or declined: `perdure flow approve`",
+    "role-configuration": "its role has to be configured: `perdure flow configure`",
+    "consent": "a tool call waits for consent: `perdure inbox`",
 }
 
 
