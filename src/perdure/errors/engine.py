@@ -17,7 +17,10 @@ class InvalidTransition(EngineError):
     code = "invalid_transition"
 
     def __init__(self, phase: str, cause: str) -> None:
-        super().__init__(f"{cause} is not possible while the turn is {phase}")
+        told = f"{cause} is not possible while the turn is {phase}"
+        if phase == "closed":
+            told = f"{cause} is not possible: this chat was closed; Runtime.resume opens it again"
+        super().__init__(told)
         self.phase = phase
         self.cause = cause
 

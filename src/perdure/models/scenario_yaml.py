@@ -69,8 +69,11 @@ def load_scenario(path: Path) -> Scenario:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the scenario {str(path)!r} cannot be read: {error}") from error
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigError(f"the scenario {str(path)!r} cannot be read ({reason})") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the scenario {str(path)!r} cannot be read (it is not UTF-8)") from error
     return read_scenario(text, name=path.name.partition(".")[0])
 
 
