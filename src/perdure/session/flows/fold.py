@@ -193,6 +193,8 @@ def _node_parked(state: FlowState, body: kinds.NodeParked, at: int) -> FlowState
         running_nodes=_removed(state.run.running_nodes, body.node),
         awaiting_handoff=_removed(state.run.awaiting_handoff, body.node),
         awaiting_human_nodes=state.run.awaiting_human_nodes | {body.node: waiting},
+        # Left only where the node could not begin with it: it would be tried again for ever.
+        pending_human_inputs=_without(state.run.pending_human_inputs, body.node),
     )
 
 
@@ -345,6 +347,7 @@ def _improvement_parked(state: FlowState, body: kinds.ImprovementParked, at: int
         state,
         running_roles=_removed(phase.running_roles, body.role),
         awaiting_human_roles=phase.awaiting_human_roles | {body.role: waiting},
+        pending_human_inputs=_without(phase.pending_human_inputs, body.role),
     )
 
 

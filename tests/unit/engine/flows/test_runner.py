@@ -12,7 +12,7 @@ from perdure.session.flows.graph import FlowNode, Graph
 from perdure.session.flows.run import FlowState
 from perdure.stores.in_memory import MemoryStore
 from tests.fakes.clock import ManualClock, SeededRandom
-from tests.fakes.flow_log import graph
+from tests.fakes.flow_log import FLOW, graph
 from tests.fakes.scripted_roles import ScriptedRoles, begun, ground, hand, signal
 
 OWNERS = {"owner-intake": "owner", "end": "owner"}
@@ -208,3 +208,13 @@ async def test_roles_look_back_give_feedback_and_the_flow_is_complete(tmp_path: 
     state = await place.run()
     assert state.run.status == "completed"
     assert (await place.run()).run == state.run
+
+
+async def test_a_reply_to_a_node_whose_role_cannot_work_is_tried_once(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    await place.run(LINE)  # the owner has no agent
+    await place.journal.append(lambda state: (reply(state, "try again", "me", "owner-intake"),))
+    state = await place.run()
+    assert state.run.awaiting_human_nodes["owner-intake"].reason == "autonomous-abort"
+    assert state.run.pending_human_inputs == {}
+    assert [entry.kind for entry in await place.store.entries(FLOW)].count("node_parked") == 2
