@@ -183,6 +183,7 @@ BUILT_IN: Mapping[str, object] = {
     "chat.turn_cap": MAX_TURNS,
     "chat.max_cost_microcents": 0,
     "chat.on_exceed": "pause_for_approval",
+    "chat.mcp_servers": (),
     "chat.max_messages": 0,
     "chat.auto_compact": True,
     "chat.compact_threshold": CompactionSettings().trigger,
@@ -190,7 +191,6 @@ BUILT_IN: Mapping[str, object] = {
     "store.namespace": "default",
     "tools.search_endpoint": None,
     "models.prices": {},
-    "chat.mcp_servers": (),
     "mcp.servers": {},
 }
 """Key -> what counts where nobody says anything, in the order in which they are told."""
