@@ -20,8 +20,8 @@ PAGE_BYTES = 1_280
 PAIR, FILTER = "!", "#"
 """What keys of pairs and filters begin with."""
 
-DAMAGE = (LookupError, ValueError, error, msgspec.MsgspecError)
-"""What reading a part may raise that is not as it was written."""
+DAMAGE = (LookupError, ValueError, TypeError, AttributeError, error, msgspec.MsgspecError)
+"""What reading a part may raise that is not as it was written; in a row of it may be anything."""
 
 _BEHIND = "\U0010ffff"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import LiteralString
 
 from perdure.session.search.parts.building import Part, Said
 from perdure.session.search.parts.comparing import differing
-from perdure.session.search.parts.pages import Page
+from perdure.session.search.parts.pages import DAMAGE, Page
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.words import VERSION
 from perdure.stores.postgres.database import Question
@@ -108,10 +108,8 @@ class _Check:
         after = -(2**62)
         while rows := list(self._streamed(Question(_LOOSE, (self._namespace, after, SOME)))):
             after = rows[-1][0]
-            kept = {text.position: text for text in map(loose_text, rows)}
-            log = self._log(kept)
-            texts = {position: text_of(found) for position, found in log.items()}
-            wrong = {each for each in kept if each not in texts or texts[each] != kept[each]}
+            log = self._log(row[0] for row in rows)
+            wrong = {row[0] for row in rows if not _is_as_in(log, row)}
             yield from self._differences(wrong, log)
 
     def _missing(self) -> Iterator[Problem]:
@@ -139,6 +137,14 @@ class _Check:
         for position in sorted(positions):
             found = log.get(position)
             yield _stray(position) if found is None else _difference(found)
+
+
+def _is_as_in(log: Mapping[int, Found], row: Row) -> bool:
+    found = log.get(row[0])
+    try:
+        return found is not None and text_of(found) == loose_text(row)
+    except DAMAGE:
+        return False
 
 
 def _difference(found: Found) -> Problem:

@@ -18,11 +18,12 @@ from typing import LiteralString, NamedTuple
 
 import msgspec
 
+from perdure.errors import SearchIndexDamaged
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.search.parts.building import Text
 from perdure.session.search.parts.codes import MOST_WORDS
-from perdure.session.search.parts.pages import FILTER
+from perdure.session.search.parts.pages import DAMAGE, FILTER
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.words import VERSION, terms
 from perdure.stores.postgres.database import Connected, Database, Question, asked
@@ -204,7 +205,7 @@ async def index_some(db: Database, horizon: int) -> tuple[Mark, bool]:
             await asked(connected, ns, [adding_loose(ns, batch)])
         has_more = upto < horizon
         if not has_more:
-            parts, has_more = await _put_together(connected, ns, parts)
+            parts, has_more = await _put_together(db, connected, parts)
         move = Question(_MOVE, (VERSION, upto, parts, ns))
         await asked(connected, ns, [move])
     return Mark(VERSION, upto, parts), not has_more
@@ -215,12 +216,19 @@ def is_enough(texts: int, words: int) -> bool:
     return words <= MOST_WORDS and (texts >= MOST_LOOSE or words >= MOST_LOOSE_WORDS)
 
 
-async def _put_together(db: Connected, ns: str, parts: int) -> tuple[int, bool]:
-    """Make a part of loose texts where they are many; how many parts, whether more may be made."""
+async def _put_together(of: Database, db: Connected, parts: int) -> tuple[int, bool]:
+    """Make a part of loose texts where they are many; how many parts, whether more may be made.
+
+    Raises: SearchIndexDamaged.
+    """
+    ns = of.namespace
     texts, words = await loose_count(db, ns)
     if not is_enough(texts, min(words, MOST_WORDS)):
         return parts, False
-    held = await take_loose(db, ns, BATCH_ROWS)
+    try:
+        held = await take_loose(db, ns, BATCH_ROWS)
+    except DAMAGE as error:
+        raise SearchIndexDamaged(of.address) from error
     await add_part(db, ns, parts + 1, held)
     return parts + 1, len(held) < texts
 

@@ -12,6 +12,7 @@ from itertools import chain
 import apsw
 
 from perdure.session.search.parts.comparing import differing
+from perdure.session.search.parts.pages import DAMAGE
 from perdure.session.search.words import VERSION
 from perdure.stores.protocol import Problem
 from perdure.stores.sqlite.rows import Tables
@@ -43,7 +44,7 @@ def index_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
     try:
         if tables.value("SELECT version FROM search_mark") == VERSION:
             yield from _Check(tables, number).problems()
-    except (apsw.Error, UnicodeDecodeError, TypeError, ValueError) as error:
+    except (apsw.Error, *DAMAGE) as error:
         yield Problem(None, None, f"the search index cannot be read ({error}); {_REMEDY}")
 
 

@@ -25,7 +25,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.search.parts.building import Part, Text, built
 from perdure.session.search.parts.codes import MOST_WORDS
-from perdure.session.search.parts.pages import FILTER
+from perdure.session.search.parts.pages import DAMAGE, FILTER
 from perdure.session.search.searchable import (
     KINDS,
     Searchable,
@@ -185,7 +185,10 @@ def _newest(tables: Tables) -> tuple[int, int]:
 
 
 def next_step(tables: Tables, upto: Progress) -> Step:
-    """What stands next behind the mark; once that is at `upto`, loose texts that make a part."""
+    """What stands next behind the mark; once that is at `upto`, loose texts that make a part.
+
+    Raises: SearchIndexDamaged.
+    """
     before = mark_of(tables)
     is_there = before.entry >= upto.entry and before.stream >= upto.stream
     if is_there and _kept_mark(tables).version == VERSION:
@@ -201,7 +204,10 @@ def _step_of_loose(tables: Tables, before: Mark) -> Step:
     count, words = loose_count(tables)
     found: list[Text] = []
     if is_enough(count, min(words, MOST_WORDS)):
-        found = loose_texts(tables, BATCH_ROWS)
+        try:
+            found = loose_texts(tables, BATCH_ROWS)
+        except DAMAGE as error:
+            raise damaged(tables) from error
     is_last = len(found) == count or not found
     return Step(before, found, before.entry, before.stream, is_of_loose=True, is_last=is_last)
 
