@@ -14,7 +14,6 @@ import apsw
 import msgspec
 
 from perdure.errors import Erased, IdempotencyMismatch, LeaseHeld, LeaseLost, SessionExists
-from perdure.session.clock import RandomSource
 from perdure.session.codec import encode
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
@@ -24,19 +23,18 @@ from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
 from perdure.stores.admission import (
     Admission,
-    Read,
     Shared,
     admit,
     advanced,
     check_origin,
     is_current,
     opened,
-    read_bodies,
 )
-from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
-from perdure.stores.protocol import EMPTY, Commit, Committed, Lease, StreamState, Write
+from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
+from perdure.stores.protocol import EMPTY, Committed, Lease, StreamState
 from perdure.stores.sqlite.branches import node_seen
 from perdure.stores.sqlite.packing.contents import Packed
+from perdure.stores.sqlite.packing.requests import Request, Share
 from perdure.stores.sqlite.rows import (
     ENTRY_COLUMNS,
     Node,
@@ -105,46 +103,6 @@ _UPSERT_PARTIAL = """
 INSERT INTO partial (stream, seq, content) VALUES (?, ?, ?)
 ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, content = excluded.content
 """
-
-
-class Share(msgspec.Struct, frozen=True, gc=False):
-    """A write, and what can be made of it before its turn comes and the file is locked.
-
-    Shape: its bodies as read, and a salt and a digest for each.
-    """
-
-    write: Write
-    read: list[Read]
-    salts: list[bytes]
-    digests: list[bytes]
-
-
-class Request(msgspec.Struct, frozen=True, gc=False):
-    """A commit with what was prepared before it waited for its turn.
-
-    `asked` is its fingerprint, `blobs` its contents packed.
-    """
-
-    namespace: str
-    commit: Commit
-    asked: bytes
-    shares: list[Share]
-    blobs: Sequence[Packed]
-
-
-def shares_of(commit: Commit, random: RandomSource) -> list[Share]:
-    """What can be made of the writes of `commit` before its turn."""
-    return [_share_of(write, random) for write in commit.writes]
-
-
-def _share_of(write: Write, random: RandomSource) -> Share:
-    count = len(write.entries)
-    if not count:
-        return Share(write, [], [], [])
-    grains = random(SALT_BYTES * count)
-    salts = [grains[at : at + SALT_BYTES] for at in range(0, len(grains), SALT_BYTES)]
-    digests = [body_digest(new.body, salt) for new, salt in zip(write.entries, salts, strict=True)]
-    return Share(write, read_bodies(write), salts, digests)
 
 
 # ---------------------------------------------------------------- commits

@@ -53,6 +53,7 @@ from perdure.stores.sqlite.keeping import quotas, retaining, running
 from perdure.stores.sqlite.keeping.records import backups_of, certificates_of, remember_backup
 from perdure.stores.sqlite.packing.cipher import cipher_of
 from perdure.stores.sqlite.packing.contents import Packed, packed
+from perdure.stores.sqlite.packing.requests import Request, shares_of
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.search import following, indexing, querying
 from perdure.stores.sqlite.upkeep import collecting, measuring, sealing
@@ -126,11 +127,11 @@ class _Writing(_Handle):
         if commit.blobs:
             blobs = await asyncio.to_thread(_all_packed, commit.blobs)
         if sum([len(new.body) for write in writes for new in write.entries]) > AT_ONCE_BYTES:
-            shares = await asyncio.to_thread(appending.shares_of, commit, self._random)
+            shares = await asyncio.to_thread(shares_of, commit, self._random)
         else:
-            shares = appending.shares_of(commit, self._random)
+            shares = shares_of(commit, self._random)
         asked = b"" if commit.idempotency_key is None else fingerprint(commit)
-        request = appending.Request(self.namespace, commit, asked, shares, blobs)
+        request = Request(self.namespace, commit, asked, shares, blobs)
         is_composite = len(writes) > 1 or any(write.create for write in writes)
         return await self._write(
             lambda tables: appending.append(tables, request), is_composite=is_composite

@@ -38,8 +38,9 @@ from perdure.stores.keeping.erasing import (
 )
 from perdure.stores.protocol import Commit
 from perdure.stores.sqlite import branches
-from perdure.stores.sqlite.appending import Request, append, shares_of
+from perdure.stores.sqlite.appending import append
 from perdure.stores.sqlite.keeping.records import certificates_of, keep_new
+from perdure.stores.sqlite.packing.requests import Request, shares_of
 from perdure.stores.sqlite.rows import Stream, Tables
 from perdure.stores.sqlite.search import indexing
 

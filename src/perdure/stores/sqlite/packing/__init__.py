@@ -1,1 +1,1 @@
-"""How content lies in the file: pages encrypted, large contents compressed."""
+"""What is made ready for the file: pages encrypted, large contents compressed, commits sealed."""
