@@ -18,7 +18,7 @@ from perdure.errors import ConfigError, FlowRefusal, InvalidWorkflow, PerdureErr
 from perdure.models.prices import Price
 from perdure.models.scenario import Fail, Hang, Reply, Say, Step, When
 from perdure.session.flows.graph import FlowNode, Graph
-from perdure.session.flows.run import FlowState
+from perdure.session.flows.run import FeedbackContext, FlowState
 from perdure.workflow.document import AgentNode, ContextEntry, Input, Workflow
 from tests.fakes.documents import document
 from tests.fakes.flow_stage import MODEL, FlowStage, says, writes
@@ -244,6 +244,34 @@ async def test_agents_of_the_file_work_without_any_of_the_program_also_when_resu
         assert "you wrote “Do check" in (await session.messages())[-1].text
 
 
+async def test_the_retries_of_an_agent_of_the_file_count(tmp_path: Path) -> None:
+    own: dict[str, object] = {
+        "id": "helper",
+        "model": "flow",
+        "provider": "scripted",
+        "system_prompt": "",
+        "retry": {"max": 1},
+    }
+    for most, status in ((1, "running"), (2, "completed")):
+        own["retry"] = {"max": most, "backoff_ms": 0}
+        workflow = msgspec.structs.replace(LINE, agents=(own,))
+        failing = Fail("model_unavailable", times=1)
+        stage = FlowStage(tmp_path, steps("Do plan", failing, Say("P")), says("Do check", "C"))
+        async with Flows(Runtime(stage.store, models=stage.models)) as flows:
+            flow = await flows.start(workflow, workspace=tmp_path, id=f"f{most}")
+            assert (await flow.run()).status == status
+
+
+async def test_instructions_that_name_what_is_not_there_are_refused_at_once(
+    tmp_path: Path,
+) -> None:
+    stage = FlowStage(tmp_path)
+    async with stage.flows("helper", instructions="In {{ctx.nope}}.") as flows:
+        with pytest.raises(ConfigError, match=r"\{\{ctx\.nope\}\}"):
+            await flows.start(LINE, workspace=tmp_path)
+        assert await flows.list() == []
+
+
 async def test_what_cannot_be_run_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     node = AgentNode("plan", "helper", "{{x}}", ("no_tool",))
@@ -253,6 +281,8 @@ async def test_what_cannot_be_run_is_refused_before_anything_is_written(tmp_path
             await flows.start(wrong, workspace=tmp_path)
         assert len(caught.value.faults) == 2
         roles = Graph("g", (FlowNode("owner-intake", "owner"),))
+        with pytest.raises(ConfigError, match="nobody looks back"):
+            await flows.start(LINE, workspace=tmp_path, feedback=FeedbackContext("update"))
         with pytest.raises(ConfigError, match="takes no inputs"):
             await flows.start(roles, workspace=tmp_path, inputs={"a": "b"})
         with pytest.raises(ConfigError, match="no folder"):

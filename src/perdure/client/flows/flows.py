@@ -117,6 +117,8 @@ class Flows:
         if document is not None:
             if configuring != "given" or roles:
                 raise ConfigError("a workflow document says itself what its agents work with")
+            if feedback != STANDARD:
+                raise ConfigError("nobody looks back at a workflow document; leave out feedback")
             return await self._of_document(begun, document, inputs or {})
         if inputs:
             raise ConfigError("a workflow of roles takes no inputs; a workflow document does")

@@ -111,6 +111,7 @@ def beginning(
     values, faults = admitted(found, inputs)
     faults += [] if faults else untold(found, values)
     context, more = ({}, []) if faults else _context(found, workspace, flow, values)
+    more += [] if faults or more else _unfilled(agents, workspace, context)
     if faults or more:
         told = "; ".join(in_order([*faults, *more]))
         raise ConfigError(f"{found.name} cannot be run with that: {told}")
@@ -152,6 +153,19 @@ def _context(
             faults.append((found.lines.context.get(entry.key), f"ctx.{entry.key}: {error}"))
     place = detected(Workspace(working_dir=str(workspace), variables=own))
     return place.names, faults
+
+
+def _unfilled(agents: Mapping[str, Agent], workspace: Path, context: dict[str, str]) -> list[Fault]:
+    """The agents whose instructions, or whose tools' descriptions, name what is not there."""
+    place = Workspace(working_dir=str(workspace), variables=context)
+    faults: list[Fault] = []
+    for agent in agents.values():
+        try:
+            agent.system_prompt(place)
+            agent.tools_in(place)
+        except ConfigError as error:
+            faults.append((None, str(error)))
+    return faults
 
 
 def file_reader(workspace: Path) -> ReadFile:
