@@ -21,7 +21,7 @@ from tests.fuzz.corpus import FORMATS, corpus
 from tests.fuzz.memory import check_memory
 from tests.fuzz.mutation import mutated
 
-HANGS_AFTER_S = 60
+HANGS_AFTER_S = 300
 MEASURED_EACH = 25
 
 MEMORY_FACTOR = 150
@@ -44,10 +44,13 @@ def main() -> int:
 
 def _run(format: str, seconds: float, first: int) -> int:
     files = corpus(format)
+    at = Path(tempfile.mkdtemp(prefix="perdure-fuzz-")) / "seed"
+    sys.stderr.write(f"{format}: {at} holds the seed of the case under way, should it hang\n")
     began, count, size, largest, measured = time.monotonic(), 0, 0, 0, 0
     while time.monotonic() - began < seconds:
         seed = first + count
         content = mutated(files, seed)
+        at.write_text(str(seed))
         faulthandler.dump_traceback_later(HANGS_AFTER_S, exit=True)
         try:
             asyncio.run(check(content, seed))

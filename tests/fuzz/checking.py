@@ -23,6 +23,8 @@ from tests.fakes.sources import check_items, empty_store, imported
 TARGETS: tuple[ExportFormat, ...] = ("pi", "operator", "markdown", "html")
 """What every session can be written as, whatever it was read from."""
 
+MOST_PIECES = 200
+
 PIECES = (BOUNDS, Bounds(0, 1), Bounds(0, 700), Bounds(0, 20_000), Bounds(3_000, 500))
 """How much of a file is read at once: all of it, a line, or some of them."""
 
@@ -31,7 +33,7 @@ async def check(content: bytes, seed: int) -> None:
     """Assert all that must hold of the file `content`."""
     for parse in PARSERS.values():
         check_items(parse(content, None))
-    bounds = PIECES[seed % len(PIECES)]
+    bounds, others = (_bounds(content, number) for number in (seed, seed % 7))
     store = empty_store()
     try:
         half = content[: len(content) // 2] if seed % 2 else b""  # while it was written
@@ -44,13 +46,19 @@ async def check(content: bytes, seed: int) -> None:
     await _check_session(store, report)
     if report.format != "perdure":
         await _check_lines(store, report, content)
-    again = await imported(store, content, bounds=PIECES[seed % 7 % len(PIECES)])
+    again = await imported(store, content, bounds=others)
     assert (again.session, again.entries, again.is_new) == (report.session, 0, False)
     await _check_own_export(store, report)
     await _check_unchanged_export(store, report, content)
     if seed % 3 == 0:
         for format in TARGETS:
             await _check_target(store, report, format)
+
+
+def _bounds(content: bytes, number: int) -> Bounds:
+    """How `content` is read; in a few hundred pieces at most, each of which is a commit."""
+    bounds = PIECES[number % len(PIECES)]
+    return Bounds(bounds.whole_bytes, max(bounds.piece_bytes, len(content) // MOST_PIECES))
 
 
 async def _imported_or_refused(store: SessionStore, content: bytes, bounds: Bounds) -> None:

@@ -19,13 +19,13 @@ from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.sources import imported
 
 PIECES = Bounds(whole_bytes=30_000, piece_bytes=30_000)
-SIZE_BYTES = 3_000_000
+SIZE_BYTES = 2_000_000
 """A file is made at least so large, by repeating it: many times a piece."""
 
 BYTES_A_LINE = 700
 TIMES_THE_LONGEST = 100
 """A line of nothing but brackets and commas takes some 80 times its bytes once it is read."""
-FLOOR_BYTES = 3_500_000
+FLOOR_BYTES = 3_000_000
 """Chunks, a piece with what is made of it, and what is allocated once."""
 
 WHOLE = ("perdure", "opencode")
