@@ -20,6 +20,8 @@ from perdure import (
     Chat,
     CompactionSettings,
     Fallback,
+    Flow,
+    Flows,
     Follower,
     Hooks,
     InFlightMessage,
@@ -39,6 +41,7 @@ from perdure import (
     blocking,
 )
 from perdure.session.declared.kinds import kind_of
+from perdure.session.ids import StreamId
 from tests.fakes.chats import MODEL, Stage
 
 
@@ -51,7 +54,7 @@ NONSENSE: Any = Nonsense()
 PUBLIC: dict[ModuleType, list[str]] = {
     module: vars(module)["__all__"] for module in (perdure, blocking)
 }
-HANDLES = (Store, Session, Chat, Runtime, Hooks, Follower)
+HANDLES = (Store, Session, Chat, Runtime, Flows, Flow, Hooks, Follower)
 BLOCKING = (blocking.Store, blocking.Session, blocking.Chat, blocking.Runtime)
 
 MADE: dict[type[msgspec.Struct], Mapping[str, Any]] = {
@@ -99,8 +102,8 @@ GIVEN_BACK = {
     *("InFlightMessage", "InlineMedia", "ToolCall", "ToolSpec"),
 }
 HANDED_OUT = {
-    # handles that perdure makes, whose methods take nothing, or are the flows' own
-    *("Turn", "Watch", "Flow", "Flows"),
+    # handles that perdure makes, whose methods take nothing
+    *("Turn", "Watch"),
 }
 NOT_ASKED = {
     # what cannot afford to look at what it is given -> why
@@ -206,8 +209,11 @@ async def handles() -> AsyncIterator[dict[type, Any]]:
     stage = Stage()
     async with stage.runtime(Agent("helper", model=MODEL)) as runtime:
         chat = await runtime.start("helper")
-        found: tuple[Any, ...] = (stage.store, chat.session, chat, runtime, Hooks(), Follower())
-        yield {type(each): each for each in found}
+        flows = Flows(runtime)
+        of_flows = (flows, flows.look(StreamId("f")))
+        found: tuple[Any, ...] = (stage.store, chat.session, chat, runtime, *of_flows)
+        yield {type(each): each for each in (*found, Hooks(), Follower())}
+        await flows.close()
 
 
 @pytest.fixture

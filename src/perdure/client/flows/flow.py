@@ -19,6 +19,7 @@ from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.waiting import Waiting, waits_in
 from perdure.errors import FlowRefusal
+from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.flows.kinds import ConsentMode, GrantedTool, ImprovementMode
 from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.ids import StreamId
@@ -28,6 +29,7 @@ from perdure.stores.draft import Stored
 Run = Callable[[Journal], Awaitable[FlowState]]
 
 
+@takes_all_declared
 class Flow:
     """One flow. Made by `Flows.start` and `Flows.open`.
 

@@ -37,6 +37,7 @@ from perdure.errors import (
     Unsupported,
 )
 from perdure.session.codec import new_side
+from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import (
     Configuring,
@@ -56,6 +57,7 @@ from perdure.workflow.reading import Located
 STANDARD = FeedbackContext("standard")
 
 
+@takes_all_declared
 class Flows:
     """The flows of the store of `runtime`, whose agents are their roles.
 
