@@ -26,6 +26,7 @@ from perdure.session.messages import (
 )
 from perdure.session.notes import SessionInfoChanged
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery, SearchRole
+from perdure.stores.keeping.erasing import EraseRequest, Erasing
 from perdure.stores.protocol import Searching, SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
@@ -434,6 +435,29 @@ async def test_a_text_may_be_huge(store: SessionStore) -> None:
 
     assert await found(store, "needle") == {"s/0", "s/1"}
     assert all(marked(hit) == ["needle"] for hit in await search(store, "needle"))
+
+
+@pytest.mark.full_only
+@pytest.mark.needs("erase")
+async def test_out_of_many_texts_what_is_erased_is_gone_and_the_others_are_found(
+    store: SessionStore,
+) -> None:
+    await written(store, *(f"word stays{number}" for number in range(600)))
+    await create(store, StreamId("gone"), *[said(f"word goes{number}") for number in range(9)])
+    assert len(await search(store, "word", limit=1_000)) == 609
+
+    assert isinstance(store, Erasing)
+    await store.erase(
+        EraseRequest(id="e", scope="session", by="me", at=START_MS, name=StreamId("gone"))
+    )
+
+    assert await found(store, "goes*") == set()
+    left = await search(store, "word", limit=1_000)
+    assert {hit.entry for hit in left} == {f"s/{number}" for number in range(600)}
+    assert await found(store, "stays7") == {"s/7"}
+    await searching(store).reindex()
+    assert await search(store, "word", limit=1_000) == left
+    assert (await store.verify()).problems == ()
 
 
 async def test_values_of_a_search_are_plain_data(store: SessionStore) -> None:
