@@ -112,6 +112,32 @@ def without_async() -> None:
             assert_type(turn.result(), perdure.Reply)
 
 
+async def flows() -> None:
+    async with perdure.open() as store, perdure.Flows(perdure.Runtime(store)) as flows:
+        chosen = {"reviewer": perdure.RoleConfiguration(skills=("careful-reading",))}
+        flow = await flows.start("workflow.yaml", configuring="ask", roles=chosen)
+        assert_type(flow, perdure.Flow)
+        assert_type(await flow.run(), perdure.FlowRun)
+        for asked in await store.questions():
+            assert_type(asked, perdure.OpenQuestion)
+            assert_type(await store.answer(asked.id, "approve", by="ana"), perdure.Entry)
+        feed = flow.feed("owner", after=None)
+        assert_type(await feed.read(limit=50), tuple[perdure.FeedItem, ...])
+        async for item in feed:
+            assert_type(item, perdure.FeedItem)
+
+
+def flows_without_async() -> None:
+    with perdure.blocking.open() as store:
+        flows = perdure.blocking.Flows(perdure.blocking.Runtime(store))
+        flow = flows.open("f")
+        assert_type(flow, perdure.blocking.Flow)
+        assert_type(flow.session("owner"), perdure.blocking.Session)
+        assert_type(flow.run(), perdure.FlowRun)
+        for item in flow.feed("owner"):
+            assert_type(item, perdure.FeedItem)
+
+
 def errors() -> None:
     try:
         without_async()

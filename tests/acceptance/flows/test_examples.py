@@ -82,7 +82,8 @@ def test_branches_wait_for_a_persons_answer_and_are_joined(world: World) -> None
     assert "perdure flow reply f --to owner-intake" in shown
     (item,) = world.run("inbox", "--json").json
     assert (item["session"], item["topic"]) == ("f", "prompt-human")
-    assert item["answer"].startswith("perdure flow reply f --to owner-intake")
+    assert item["answer"] == f'perdure inbox answer {item["id"]} "..."'
+    assert (item["target"], item["choices"]) == ("owner-intake", [])
     project.flow("reply", "f", "By train, please.")
     assert world.run("inbox", "--json").json == []
     again = project.flow("reply", "f", "No, by plane.", "--json", code=4)
