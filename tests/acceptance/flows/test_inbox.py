@@ -82,6 +82,21 @@ def test_a_person_is_asked_what_each_role_works_with(project: World) -> None:
     assert ended["status"] == "awaiting_improvement_choice"
 
 
+def test_of_processes_that_answer_at_once_one_wins(project: World) -> None:
+    flow(project, "run", *FIRST, "--consent", "partial-access", code=1)
+    modes = ("graph-based", "parallel", "none")
+    processes = [project.start("inbox", "answer", "f", mode, "--json") for mode in modes]
+    codes: list[int] = []
+    for process in processes:
+        _, problem = process.communicate(timeout=PATIENCE_S)
+        codes.append(process.returncode)
+        told = {"already_answered", "question_not_found"}  # or it came when nothing waited
+        assert process.returncode == 0 or json.loads(problem)["error"]["code"] in told
+    assert codes.count(0) == 1
+    chosen = flow(project, "show", "f", "--json").json["improvementPhase"]["mode"]
+    assert chosen == modes[codes.index(0)]
+
+
 def test_an_unknown_skill_is_a_fault_of_the_workflow(project: World) -> None:
     role = project.folder / "a-docs" / "roles" / "developer"
     (role / "skills.yaml").write_text("skills: [magic]\n")

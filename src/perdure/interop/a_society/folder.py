@@ -94,6 +94,11 @@ def _run(path: Path) -> Data:
         raise FormatError(str(path), f"it lacks {', '.join(missing)}; it cannot be opened")
     run = {**run, **{name: value for name, value in _DEFAULTS.items() if name not in run}}
     run["consentState"] = _consent(run["consentState"])
+    run["awaitingHumanNodes"] = _denied_where_asked(run["awaitingHumanNodes"])
+    phase = _data(run.get("improvementPhase"))
+    if phase.get("awaitingHumanRoles"):
+        asked = _denied_where_asked(phase["awaitingHumanRoles"])
+        run["improvementPhase"] = {**phase, "awaitingHumanRoles": asked}
     _checked(run, FlowRun, path)
     return run
 
@@ -106,6 +111,18 @@ def _consent(found: object) -> Data:
         "mode": mode if mode in get_args(ConsentMode) else "no-access",
         "bash": {"allowedCommands": _grants(given.get("bash"), "allowedCommands", "command")},
         "mcp": {"allowedTools": _grants(given.get("mcp"), "allowedTools", "toolName")},
+    }
+
+
+def _denied_where_asked(found: object) -> object:
+    """Who waits, with nobody's consent waited for: whoever asked there does not ask here."""
+    if not isinstance(found, dict):
+        return found
+    waiting = cast("Data", found)
+    denied = {"reason": "consent-denied"}
+    return {
+        target: {**_data(each), **denied} if _data(each).get("reason") == "consent" else each
+        for target, each in waiting.items()
     }
 
 

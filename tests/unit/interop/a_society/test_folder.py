@@ -55,6 +55,20 @@ def test_what_a_flow_leaves_out_has_its_default(tmp_path: Path) -> None:
     assert [role.role for role in found.roles] == ["owner"]
 
 
+def test_who_asked_for_consent_there_waits_for_a_reply_here(tmp_path: Path) -> None:
+    waiting = {
+        "plan": {"role": "owner", "reason": "consent"},
+        "build": {"role": "developer", "reason": "prompt-human"},
+    }
+    phase = {"status": "running", "awaitingHumanRoles": {"owner": waiting["plan"]}}
+    run = {**RUN, "awaitingHumanNodes": waiting, "improvementPhase": phase}
+    found = read_folder(put(tmp_path, run)).run
+    reasons = {node: each["reason"] for node, each in found["awaitingHumanNodes"].items()}
+    assert reasons == {"plan": "consent-denied", "build": "prompt-human"}
+    of_role = found["improvementPhase"]["awaitingHumanRoles"]["owner"]
+    assert of_role == {"role": "owner", "reason": "consent-denied"}
+
+
 def test_a_malformed_consent_grants_nothing(tmp_path: Path) -> None:
     good = {"command": "make test", "grantedAt": "2026-05-27T14:30:00.000Z"}
     commands = {"make test": good, "rm -r /": {"command": "ls"}, "ls": 1}
