@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -10,6 +10,8 @@ from benchmarks.figures import CLOCK
 from benchmarks.workload import turns
 from perdure.client.clock import system_random
 from perdure.interop.exporting import ExportFormat, export_session
+from perdure.session.codec import new_tree
+from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import (
@@ -17,7 +19,9 @@ from perdure.session.messages import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    assistant,
     decode_message,
+    user,
 )
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Write
@@ -37,20 +41,29 @@ _USAGE = {
 
 async def histories(seed: int, count: int) -> dict[str, bytes]:
     """A session of `count` turns, by format."""
-    messages = [decode_message(entry.body) for turn in turns(seed, count) for entry in turn]
+    return await _recorded([entry for turn in turns(seed, count) for entry in turn])
+
+
+async def chats(count: int) -> dict[str, bytes]:
+    """A session of `count` short questions with short answers, by format: lines of 170 to 450 B."""
+    said = (new_tree(user("What of the pears?")), new_tree(assistant("There are seven.")))
+    return await _recorded([*said] * count)
+
+
+async def _recorded(entries: Sequence[NewEntry]) -> dict[str, bytes]:
+    messages = [decode_message(entry.body) for entry in entries]
     return {
-        "pi": await _exported(seed, count, "pi"),
-        "operator": await _exported(seed, count, "operator"),
+        "pi": await _exported(entries, "pi"),
+        "operator": await _exported(entries, "operator"),
         "claude-code": _lines(_claude_code(messages)),
         "codex": _lines(_codex(messages)),
     }
 
 
-async def _exported(seed: int, count: int, format: ExportFormat) -> bytes:
+async def _exported(entries: Sequence[NewEntry], format: ExportFormat) -> bytes:
     store = MemoryStore(clock=CLOCK, random=system_random)
-    entries = tuple(entry for turn in turns(seed, count) for entry in turn)
     header = StreamHeader(_SESSION, CLOCK.now_ms())
-    write = Write(stream=_SESSION, create=header, entries=entries)
+    write = Write(stream=_SESSION, create=header, entries=tuple(entries))
     await store.commit(Commit(writes=(write,), at=CLOCK.now_ms()))
     return (await export_session(store, _SESSION, format)).content
 

@@ -15,12 +15,13 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.figures import CLOCK, Figure, Run, opened
-from benchmarks.histories import histories
+from benchmarks.histories import chats, histories
 from perdure.client.clock import system_random
 from perdure.interop.batches import import_files
 from perdure.interop.importing import PARSERS
 
 TURNS = 1_500
+CHATS = 10_000
 FILES = 2_000
 REPEATS = 5
 MS_PER_MB = 20.0
@@ -40,6 +41,12 @@ async def measure(run: Run) -> list[Figure]:
             Figure(claim, "time a MB", parsing, "ms", decoding, MS_PER_MB),
             Figure(claim, "memory / file", peak, "x", limit=BYTES_PER_BYTE),
         ]
+    for format, content in (await chats(run.count(CHATS))).items():
+        size = len(content) // content.count(b"\n")
+        parsing = _ms_per_mb(content, lambda it, name=format: PARSERS[name](it, None))
+        decoding = _ms_per_mb(content, _decode)
+        claim = f"parse {format}, {size} B a line"
+        figures.append(Figure(claim, "time a MB", parsing, "ms", decoding, MS_PER_MB))
     return [*figures, await _folder(run)]
 
 

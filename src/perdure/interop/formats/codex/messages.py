@@ -58,7 +58,8 @@ def body_of(item: Fields, media: Media, model: str | None) -> Body | None:
     read = _READERS.get(text_in(item, "type") or "")
     body = None if read is None else read(item, media)
     if isinstance(body, Message) and body.role == "assistant":
-        reason = "tool_calls" if body.tool_calls else "stop"
+        has_calls = read is not _message and body.tool_calls
+        reason = "tool_calls" if has_calls else "stop"
         return Message("assistant", body.parts, model=model, stop_reason=reason)
     return body
 
@@ -131,8 +132,8 @@ def _part(item: object, media: Media) -> Part:
     fields = fields_of(item)
     if fields is None:
         return TextPart(item) if isinstance(item, str) else unknown_part(item)
-    text = text_in(fields, "text")
-    if text is not None:
+    text = fields.get("text")
+    if isinstance(text, str):
         return TextPart(text)
     address = name_in(fields, "image_url") or name_in(fields, "audio_url")
     found = media.addressed(address) if address is not None else None

@@ -78,6 +78,8 @@ class Reader:
     def take(self, line: Line, reading: Reading) -> None:
         """Read one line."""
         fields = fields_of(reading.value)
+        if fields is not None and reading.problem is None and self._take_plain(line, fields):
+            return
         if not reading.is_json:
             self.draft.malformed(line, reading.problem or "")
             return
@@ -95,6 +97,25 @@ class Reader:
         else:
             record.at = record.at if record.at is not None else self._at
             _LINES[kind](self, record)
+
+    def _take_plain(self, line: Line, fields: Fields) -> bool:
+        """Take what most lines are, a message in its envelope; False for others.
+
+        It becomes what the longer way makes of it.
+        """
+        item = object_in(fields, "payload")
+        if item is None or fields.get("type") != "response_item" or item.get("type") != "message":
+            return False
+        body = body_of(item, self.draft.media, self.model)
+        if body is None:
+            return False
+        at = time_in(fields, "timestamp")
+        before = self.leaf
+        self.leaf = self.draft.add_plain(
+            line, body, before, None, at=self._at if at is None else at
+        )
+        _note_said(self, before, self.leaf, body)
+        return True
 
     def _take_header(self, line: Line, header: Fields) -> None:
         self._header = header
@@ -220,7 +241,11 @@ def _response_item(reader: Reader, record: Record) -> None:
 
 def _add_said(reader: Reader, record: Record, body: Message | CustomMessage) -> None:
     before = reader.leaf
-    own = reader.add(record, body)
+    _note_said(reader, before, reader.add(record, body), body)
+
+
+def _note_said(reader: Reader, before: int | None, own: int, body: Message | CustomMessage) -> None:
+    """Keep what later lines ask of the message `body`, the item `own` on `before`."""
     if isinstance(body, Message) and body.role == "assistant":
         reader.unpaid = own
     elif isinstance(body, Message) and body.role == "user":

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 from perdure.errors import FormatError
+from perdure.interop.formats.codex import reading as codex
 from perdure.interop.formats.items import Item
 from perdure.interop.formats.pi import reading as pi
 from perdure.interop.formats.sources.content import FileContent, Held
@@ -87,10 +88,15 @@ def test_a_file_of_one_chain_is_read_as_one_again() -> None:
     assert items_of(stretches_of(source, 1)) == whole.parsed.items
 
 
+def never(*_: object) -> bool:
+    return False
+
+
 @given(spoilt(FILES))
 def test_the_short_way_makes_of_a_line_what_the_long_way_does(content: bytes) -> None:
     for format, reader in READERS.items():
         short = read_source(Held(content), format, reader).parsed
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Linker, "is_plain", lambda *_: False)
+            patch.setattr(Linker, "is_plain", never)
+            patch.setattr(codex.Reader, "_take_plain", never)
             assert read_source(Held(content), format, reader).parsed == short
