@@ -15,6 +15,7 @@ async def assert_followed(
     """`followed` is where `stream` stands, and whole or trimmed it says the same."""
     leaf = (await log.state(stream)).leaf
     window = await pinned_window(log, stream, leaf)
+    assert await followed.settings() == window.state
     read, found = conversation_of(window), await followed.now()
     for budget in (None, budget_tokens):
         asked = prompt_of(read, budget_tokens=budget)

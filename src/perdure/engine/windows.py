@@ -8,7 +8,7 @@ from perdure.context.build import History
 from perdure.context.growing.conversation import Conversation, conversation_of
 from perdure.context.pinning import pins_of, with_pins
 from perdure.session.entries import Entry
-from perdure.session.fold import ContextWindow
+from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE, Custom, CustomMessage
 from perdure.session.notes import CompactionUndone, ContentErased, LeafMoved, Pin
@@ -56,6 +56,13 @@ class FollowedWindow:
     def leaf(self) -> EntryId | None:
         """Where the branch ends after all that was handed over; None also where nobody knows."""
         return None if self._conversation is None else self._leaf
+
+    async def settings(self) -> BranchState:
+        """What the branch has inherited where it ends: nothing that lengthens it changes that.
+
+        Raises: SessionNotFound.
+        """
+        return (self._conversation or await self.now()).state
 
     async def now(self) -> Conversation:
         """What the window says after all that was handed over.

@@ -90,14 +90,14 @@ class Running:
                 # Where it stood after the last turn is right unless somebody else has appended.
                 at = standing or await self._standing()
                 so_far = await self._known.so_far(at.head)
-                conversation = await self._known.branch.now()
+                settings = await self._known.branch.settings()
                 now = self.environment.clock.now_ms()
                 parked = {**so_far.parked, **self.environment.cooldowns.open_at(now)}
                 begin = Begin(
                     message,
                     at.turns + 1,
                     at.leaf,
-                    self._tokens_before(so_far, conversation),
+                    await self._tokens_before(so_far),
                     so_far.spent,
                     so_far.limit_microcents,
                     {name: until for name, until in parked.items() if until > now},
@@ -105,7 +105,7 @@ class Running:
                     contents,
                     is_reopening=at.has_ended,
                 )
-                runner = self._runner(leadership, conversation, signals)
+                runner = self._runner(leadership, settings, signals)
                 try:
                     state = await runner.begin(TurnState(self._stream, at.head), begin)
                 except HeadConflict:
@@ -126,9 +126,9 @@ class Running:
                 raise InvalidTransition("idle", "recover")
             signals.begins_after(turn.turn_seq - 1)
             self._known.forget()
-            conversation = await self._known.branch.now()
+            settings = await self._known.branch.settings()
             happened = await lost(self.environment.store, turn)
-            return await self._runner(leadership, conversation, signals).run(turn, happened)
+            return await self._runner(leadership, settings, signals).run(turn, happened)
 
     async def compact(self, focus: str | None) -> Entry | None:
         """Summarise what can leave the context now; None when nothing can.
@@ -242,12 +242,12 @@ class Running:
             state.head, state.leaf, state.info.turns, has_ended=state.info.status != "active"
         )
 
-    def _tokens_before(self, so_far: TurnState, conversation: Conversation) -> int:
+    async def _tokens_before(self, so_far: TurnState) -> int:
         """As `_context_tokens`, but where the last turn left it nothing is looked at again."""
         is_known = so_far.finished is not None and self.agent.history == "full"
         if is_known and so_far.context_tokens is not None:
             return so_far.context_tokens
-        return self._context_tokens(conversation)
+        return self._context_tokens(await self._known.branch.now())
 
     def _context_tokens(self, conversation: Conversation) -> int:
         """About how large a request is without new words, instructions and tools included."""
@@ -271,10 +271,7 @@ class Running:
             raise TurnOpen(self._stream, state.open_turn)
         return state
 
-    def _runner(
-        self, leadership: Leadership, conversation: Conversation, signals: Signals
-    ) -> TurnRunner:
-        state = conversation.state
+    def _runner(self, leadership: Leadership, state: BranchState, signals: Signals) -> TurnRunner:
         level = _thinking_level(state, self.agent.thinking_level)
         return TurnRunner(
             self.environment,
