@@ -16,7 +16,7 @@ from perdure.session.codec import body_of
 from perdure.session.flows.kinds import HandoffMade, NodeClaimed, NodePassed
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
-from tests.fakes.mortal_documents import FLOW, DocumentPlan, finished
+from tests.fakes.mortal_documents import FLOW, DocumentPlan, begun, finished
 from tests.fakes.two_tools import Death, Moment
 
 CHILD = Path(__file__).parent / "children" / "document.py"
@@ -30,9 +30,19 @@ DEATHS: list[tuple[Moment, int]] = [
 ]
 
 
+def child(plan: DocumentPlan) -> list[str]:
+    return [sys.executable, str(CHILD), msgspec.json.encode(plan).decode()]
+
+
+def together_run(plan: DocumentPlan) -> None:
+    """Two processes run the flow of `plan` at once, each to its end."""
+    both = [subprocess.Popen(child(plan), stderr=subprocess.PIPE) for _ in range(2)]
+    problems = [running.communicate(timeout=90)[1] for running in both]
+    assert [running.returncode for running in both] == [0, 0], problems
+
+
 def died(plan: DocumentPlan, code: int) -> None:
-    argv = [sys.executable, str(CHILD), msgspec.json.encode(plan).decode()]
-    ended = subprocess.run(argv, capture_output=True, timeout=90, check=False)
+    ended = subprocess.run(child(plan), capture_output=True, timeout=90, check=False)
     assert ended.returncode == code, ended.stderr.decode()
 
 
@@ -85,3 +95,19 @@ async def test_a_document_killed_anywhere_ends_as_one_that_was_not(
         state = await finished(msgspec.structs.replace(plan, death=Death()), store)
         assert await ended(store, state) == expected
         assert (await store.verify()).is_ok
+
+
+async def test_two_processes_that_run_one_document_have_every_node_work_once(
+    tmp_path: Path,
+) -> None:
+    together, alone = tmp_path / "together", tmp_path / "alone"
+    together.mkdir()
+    alone.mkdir()
+    plan = DocumentPlan(folder=str(together))
+    async with perdure.open(plan.address) as store:
+        await begun(plan, store)
+    together_run(plan)
+    expected = await uninterrupted(alone)
+    async with perdure.open(plan.address) as store:
+        state = await perdure.Flows(perdure.Runtime(store)).state(FLOW)
+        assert await ended(store, state) == expected

@@ -95,22 +95,40 @@ async def finished(plan: DocumentPlan, store: Store, told: int | None = None) ->
     """Begin the flow or go on with it, up to its end; `told` hears of what is committed."""
     reaper = Reaper(plan.death)
     store.backend = cast("SessionStore", MortalStore(store.backend, reaper, told))
-    (Path(plan.folder) / "notes.md").write_text("{{inputs.topic}} as it stands")
-    (Path(plan.folder) / "w.workflow.yaml").write_text(DOCUMENT)
+    lay_out(plan)
     async with perdure.Flows(_runtime(plan, store), on_interrupt="retry") as flows:
-        try:
-            flow = await flows.open(FLOW)
-        except perdure.SessionNotFound:
-            flow = await flows.start(
-                Path(plan.folder) / "w.workflow.yaml",
-                id=FLOW,
-                workspace=plan.folder,
-                record_folder="record",
-                project="p",
-                inputs=INPUTS,
-            )
+        flow = await _begun(plan, flows)
         await flow.run()
         return await flow.state()
+
+
+def lay_out(plan: DocumentPlan) -> None:
+    """The files there are before anybody begins; another process may be reading them already."""
+    files = {"notes.md": "{{inputs.topic}} as it stands", "w.workflow.yaml": DOCUMENT}
+    for name, text in files.items():
+        if not (Path(plan.folder) / name).exists():
+            (Path(plan.folder) / name).write_text(text)
+
+
+async def begun(plan: DocumentPlan, store: Store) -> None:
+    """Begin the flow, and leave it to others to run."""
+    lay_out(plan)
+    async with perdure.Flows(_runtime(plan, store)) as flows:
+        await _begun(plan, flows)
+
+
+async def _begun(plan: DocumentPlan, flows: perdure.Flows) -> perdure.Flow:
+    try:
+        return await flows.open(FLOW)
+    except perdure.SessionNotFound:
+        return await flows.start(
+            Path(plan.folder) / "w.workflow.yaml",
+            id=FLOW,
+            workspace=plan.folder,
+            record_folder="record",
+            project="p",
+            inputs=INPUTS,
+        )
 
 
 def _runtime(plan: DocumentPlan, store: Store) -> perdure.Runtime:
