@@ -11,7 +11,13 @@ from perdure.client.reading import OpenQuestion
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.answering import answered, settled_by
 from perdure.engine.flows.rules.waiting import Waiting, waits_in
-from perdure.errors import AlreadyAnswered, FlowRefusal, HeadConflict, PerdureError
+from perdure.errors import (
+    AlreadyAnswered,
+    FlowRefusal,
+    HeadConflict,
+    SessionError,
+    SessionNotFound,
+)
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
@@ -36,7 +42,7 @@ async def questions(
     for flow in flows:
         try:
             state = await Journal(store, flow, clock).state()
-        except PerdureError:  # `perdure flow list` names it, and says why
+        except (SessionError, SessionNotFound):  # `perdure flow list` names it, and says why
             continue
         found += [await _question(store, state, waiting) for waiting in waits_in(state)]
     return found
