@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from perdure.engine.flows.documents.settling import last_bodies
 from perdure.engine.flows.joined import ClaimLost, Ground, JoinedTurn
 from perdure.engine.flows.roles import Roles, Unconfigured
@@ -207,7 +209,9 @@ class FlowRunner:
         except ConfigError as error:
             await self._park(state, NodeParked(work.node.id, role, "autonomous-abort", str(error)))
             return
-        await self._turns(NodePart(role, work.node.id, session, work), message)
+        part = NodePart(role, work.node.id, session, work)
+        part = msgspec.structs.replace(part, told=part.paths(state))
+        await self._turns(part, message)
 
     async def _reflection(self, state: FlowState, work: RoleWork) -> None:
         try:

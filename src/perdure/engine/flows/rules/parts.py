@@ -69,12 +69,16 @@ class Part(Protocol):
 
 
 class NodePart(msgspec.Struct, frozen=True):
-    """The turns of a node. `work` is what is claimed, None for a node that runs already."""
+    """The turns of a node. `work` is what is claimed, None for a node that runs already.
+
+    `told` are the artifacts that its entry message tells; None where nobody was told yet.
+    """
 
     role: str
     node: str
     session: StreamId
     work: Work | None = None
+    told: tuple[str, ...] | None = None
 
     @property
     def folder(self) -> Folder:
@@ -86,6 +90,8 @@ class NodePart(msgspec.Struct, frozen=True):
         work = self.work
         if work is None or work not in runnable(state):
             return None
+        if self.told is not None and self.told != self.paths(state):
+            return None  # more was handed over meanwhile, along the same edge
         return NodeClaimed(
             work.node.id,
             work.node.role,

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from perdure.engine.flows.rules.finishing import Ended
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork, order_in_parallel
 from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
 from perdure.engine.flows.rules.runnable import runnable
 from perdure.session.flows.kinds import (
     ForwardPassClosed,
+    HandoffMade,
+    HandoffTarget,
     ImprovementChosen,
     ImprovementClaimed,
     NodeClaimed,
@@ -34,6 +38,14 @@ def test_work_is_claimed_as_it_was_seen_or_not_at_all() -> None:
     assert part.paths(log.state) == log.run.receiving_handoff["owner-intake=>a"]
     assert part.claim(log.claim("a", "owner-intake=>a").state) is None
     assert NodePart("a", "a", FLOW).claim(log.state) is None
+
+
+def test_work_that_more_was_handed_to_than_its_role_was_told_is_not_claimed() -> None:
+    log = FlowLog(LINE).work("owner-intake", "a")
+    part = replace(node_part(log), told=node_part(log).paths(log.state))
+    assert part.claim(log.state) is not None
+    more = HandoffTarget("a", "more.md")
+    assert part.claim(log.add(HandoffMade("owner-intake", (more,))).state) is None
 
 
 def test_a_repair_is_the_nodes_while_it_runs() -> None:
