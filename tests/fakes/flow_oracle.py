@@ -1,0 +1,242 @@
+"""What may happen in a flow, said a second time and in another way than the code says it.
+
+It follows a flow's log entry by entry and raises at the first that breaks a rule: who may work,
+when; that what is handed over is delivered once or taken back, that no artifact is used twice, that
+a person's words are heard once. It knows nothing of `FlowState`, and keeps nothing from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from perdure.session.flows import kinds
+from perdure.session.flows.graph import Graph, edge_key, ends_of
+
+MOST_REPAIRS = 3
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the entry message of a claim has to be about: the work, the files, a person's words."""
+
+    node: str
+    delivered: tuple[str, ...] = ()
+    taken_back: tuple[str, ...] = ()
+    text: str | None = None
+
+
+class FlowOracle:
+    """Follows one flow. `told` is, by role instance, what its claims have to have told it."""
+
+    def __init__(self) -> None:
+        self.graph = Graph("", ())
+        self.running: dict[str, str] = {}
+        self.waiting: set[str] = set()
+        self.queued: dict[str, tuple[str, ...]] = {}
+        self.told: dict[str, list[Told]] = {}
+        self.is_completed = False
+        self._handed: set[str] = set()
+        self._sent: set[str] = set()
+        self._staged: dict[str, tuple[kinds.HandoffTarget, ...]] = {}
+        self._replies: dict[str, str] = {}
+        self._stopped: set[str] = set()
+        self._repairs: dict[str, int] = {}
+        self._looking_back: set[str] = set()
+        self._looked_back: set[str] = set()
+        self._is_closed = False
+        self._rules: Mapping[type, Callable[[Any], None]] = {
+            kinds.FlowStarted: self._drawn,
+            kinds.WorkflowChanged: self._drawn,
+            kinds.NodeClaimed: self._claimed,
+            kinds.NodeParked: self._parked,
+            kinds.HandoffMade: self._made,
+            kinds.HandoffStaged: self._handoff_staged,
+            kinds.HandoffDeclined: self._declined,
+            kinds.HandoffAwaited: self._awaited,
+            kinds.RepairAsked: self._repaired,
+            kinds.HumanReplied: self._replied,
+            kinds.StopAsked: self._stop_asked,
+            kinds.ForwardPassClosed: self._closed,
+            kinds.ImprovementClaimed: self._look_back_begun,
+            kinds.ImprovementParked: self._look_back_parked,
+            kinds.FindingsMade: self._looked,
+            kinds.FlowCompleted: self._completed,
+        }
+
+    def follow(self, body: object) -> None:
+        """Take in the next entry of the log.
+
+        Raises: AssertionError when it breaks a rule.
+        """
+        assert not self.is_completed, f"after its completion: {body}"
+        rule = self._rules.get(type(body))
+        if rule is not None:
+            rule(body)
+
+    # ------------------------------------------------------------ nodes
+
+    def _drawn(self, body: kinds.FlowStarted | kinds.WorkflowChanged) -> None:
+        self.graph = body.graph
+
+    def _claimed(self, body: kinds.NodeClaimed) -> None:
+        assert not self._is_closed, "the work was closed"
+        assert body.node not in self.running, "it is running already"
+        assert body.role not in self.running.values(), "its role is at work elsewhere"
+        assert self._role(body.node) == body.role
+        delivered = [(key, self._taken(key)) for key in body.delivered]
+        taken_back = [(key, self._taken(key)) for key in body.superseded]
+        for key in body.delivered:
+            self._may_be_delivered(body.node, key)
+        for key in body.superseded:
+            self._handed.discard(key)
+        said = self._replies.pop(body.node, None) if body.text is not None else None
+        assert body.text == said, "that is not what the person said"
+        if said is not None:
+            self._repairs.pop(body.node, None)
+        self._may_join(body)
+        self.running[body.node] = body.role
+        self.waiting.discard(body.node)
+        told = Told(body.node, _paths(delivered), _paths(taken_back), body.text)
+        self.told.setdefault(body.role, []).append(told)
+
+    def _taken(self, key: str) -> tuple[str, ...]:
+        assert key in self.queued, f"nothing lies along {key}: delivered twice, or never sent"
+        return self.queued.pop(key)
+
+    def _may_be_delivered(self, node: str, key: str) -> None:
+        source, target = ends_of(key)
+        assert target == node, f"{key} is not for it"
+        if self.graph.has_edge(source, node):
+            asked_back = edge_key(node, source)
+            assert asked_back not in self.queued, f"it has asked {source} for better work"
+        else:
+            stale = edge_key(node, source)
+            assert stale not in self.queued, f"{stale} is stale, and was not taken back"
+
+    def _may_join(self, body: kinds.NodeClaimed) -> None:
+        node = self.graph.node(body.node)
+        if node is None or not node.awaits_all_inputs or body.cause not in ("handoff", "owed"):
+            return
+        is_asked = any(not self.graph.has_edge(*ends_of(key)) for key in body.delivered)
+        sources = self.graph.predecessors(node.id)
+        missing = [each for each in sources if edge_key(each, node.id) not in self._handed]
+        assert is_asked or not missing, f"it joins, and lacks {missing}"
+
+    def _parked(self, body: kinds.NodeParked) -> None:
+        self._ended(body.node)
+        self.waiting.add(body.node)
+        self._replies.pop(body.node, None)  # it could not begin with it
+
+    def _ended(self, node: str) -> None:
+        self.running.pop(node, None)
+        self._stopped -= {node, self._role(node)}
+
+    # ------------------------------------------------------------ handoffs
+
+    def _made(self, body: kinds.HandoffMade) -> None:
+        if body.approved_by is None:
+            self._may_hand_over(body.node)
+        else:
+            assert self._staged.pop(body.node) == body.targets, "it was staged otherwise"
+            self.waiting.discard(body.node)
+        new = {target.artifact for target in body.targets}
+        assert not new & self._sent, f"used again: {new & self._sent}"
+        self._sent |= new
+        for target in body.targets:
+            self._sends(body.node, target)
+        self._repairs.pop(body.node, None)
+        self._ended(body.node)
+
+    def _may_hand_over(self, node: str) -> None:
+        assert node in self.running, "it is not at work"
+        assert not self._stopped & {node, self._role(node)}, "it was stopped"
+
+    def _sends(self, node: str, target: kinds.HandoffTarget) -> None:
+        key = edge_key(node, target.node)
+        if self.graph.has_edge(node, target.node):
+            self._handed.add(key)
+        else:
+            answered = edge_key(target.node, node)
+            assert self.graph.has_edge(target.node, node), f"{key} is no edge"
+            assert answered in self._handed, f"{answered} was not made"
+            self._handed.discard(answered)
+        self.queued[key] = (*self.queued.get(key, ()), target.artifact)
+
+    def _handoff_staged(self, body: kinds.HandoffStaged) -> None:
+        self._may_hand_over(body.node)
+        node = self.graph.node(body.node)
+        assert node is not None
+        assert node.has_human
+        self._staged[body.node] = body.targets
+        self._ended(body.node)
+        self.waiting.add(body.node)
+
+    def _declined(self, body: kinds.HandoffDeclined) -> None:
+        del self._staged[body.node]
+
+    def _awaited(self, body: kinds.HandoffAwaited) -> None:
+        self._may_hand_over(body.node)
+        self._ended(body.node)
+
+    def _repaired(self, body: kinds.RepairAsked) -> None:
+        assert body.node in self.running or body.node in self._looking_back
+        before = self._repairs.get(body.node, 0)
+        assert body.attempt == before + 1 <= MOST_REPAIRS, "too many repairs, or one left out"
+        self._repairs[body.node] = body.attempt
+
+    # ------------------------------------------------------------ people
+
+    def _replied(self, body: kinds.HumanReplied) -> None:
+        assert body.target not in self._replies, "it was replied to before"
+        self._replies[body.target] = body.text
+
+    def _stop_asked(self, body: kinds.StopAsked) -> None:
+        known = {*self.running, *self.running.values(), *self._looking_back}
+        assert body.target in known, "it is not at work"
+        self._stopped.add(body.target)
+
+    # ------------------------------------------------------------ closing and looking back
+
+    def _closed(self, body: kinds.ForwardPassClosed) -> None:
+        self._may_hand_over(body.node)
+        self._ended(body.node)
+        left = (*self.running, *self.waiting, *self.queued, *self._replies)
+        assert not left, f"work is left: {left}"
+        missing = [edge.key for edge in self.graph.edges if edge.key not in self._handed]
+        assert not missing, f"nothing was handed over along {missing}"
+        self._is_closed = True
+
+    def _look_back_begun(self, body: kinds.ImprovementClaimed) -> None:
+        assert self._is_closed
+        assert body.role not in self._looking_back | self._looked_back, "it looks back, or has"
+        said = self._replies.pop(body.role, None) if body.text is not None else None
+        assert body.text == said, "that is not what the person said"
+        if said is not None:
+            self._repairs.pop(body.role, None)
+        self._looking_back.add(body.role)
+        self.told.setdefault(body.role, []).append(Told(body.role, text=body.text))
+
+    def _look_back_parked(self, body: kinds.ImprovementParked) -> None:
+        self._looking_back.discard(body.role)
+        self._stopped.discard(body.role)
+        self._replies.pop(body.role, None)
+
+    def _looked(self, body: kinds.FindingsMade) -> None:
+        assert body.role in self._looking_back
+        assert body.role not in self._stopped, "it was stopped"
+        self._looking_back.discard(body.role)
+        self._looked_back.add(body.role)
+
+    def _completed(self, _: kinds.FlowCompleted) -> None:
+        assert not self._looking_back
+        self.is_completed = True
+
+    def _role(self, node: str) -> str:
+        known = self.graph.node(node)
+        return known.role if known is not None else node
+
+
+def _paths(taken: list[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
+    return tuple(path for _, paths in taken for path in paths)

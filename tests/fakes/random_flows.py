@@ -1,0 +1,328 @@
+"""Flows that chance drives: graphs, what roles answer, right and wrong, and processes that die."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from hypothesis import strategies as st
+
+from perdure.engine.flows.rules.closing import obstacles
+from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork
+from perdure.engine.flows.rules.reflecting import assigned_path
+from perdure.engine.flows.rules.runnable import Work
+from perdure.engine.turns.companion import Companion
+from perdure.errors import LeaseHeld
+from perdure.session.flows.graph import FlowEdge, FlowNode, Graph, edge_key
+from perdure.session.flows.kinds import RepairCode
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import Commit, Committed, Lease
+from tests.fakes.clock import ManualClock
+from tests.fakes.flow_oracle import Told
+from tests.fakes.scripted_roles import ScriptedRoles, hand, signal
+
+ROLES = ("owner", "developer", "developer_1", "reviewer", "writer")
+STRANGER = "stranger"
+"""A role that nobody has an agent for."""
+
+TOLD = "TOLD "
+"""What an entry message begins with; `Told` as JSON follows."""
+
+ENDS = ("aborted", "error", "length")
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """A workflow that can run: 1 to 30 nodes, edges from earlier to later ones."""
+    inner = draw(st.integers(0, 28))
+    if inner == 0 and draw(st.booleans()):
+        return Graph("alone", (FlowNode("owner-intake", "owner"),))
+    middle = [
+        FlowNode(
+            f"n{n}",
+            draw(st.sampled_from((*ROLES, *ROLES, *ROLES, STRANGER))),
+            has_human=draw(st.integers(0, 7)) == 0,
+            awaits_all_inputs=draw(st.booleans()),
+        )
+        for n in range(inner)
+    ]
+    nodes = [FlowNode("owner-intake", "owner"), *middle, FlowNode("end", "owner")]
+    pairs: set[tuple[int, int]] = set()
+    for place in range(1, len(nodes)):
+        for source in draw(st.sets(st.integers(0, place - 1), min_size=1, max_size=2)):
+            pairs.add((source, place))
+    with_way_on = {source for source, _ in pairs}
+    pairs |= {(n, len(nodes) - 1) for n in range(len(nodes) - 1) if n not in with_way_on}
+    edges = tuple(FlowEdge(nodes[a].id, nodes[b].id) for a, b in sorted(pairs))
+    return Graph("random", tuple(nodes), edges)
+
+
+# ---------------------------------------------------------------- processes
+
+
+class HastyClock(ManualClock):
+    """A clock on which who sleeps is soon awake, and no time passes."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Let the others have some turns."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+class Process:
+    """The store as one process has it, until it dies: from then on nothing it does is done.
+
+    It dies `moment` the commit after `dies_at` others. `dead` are the names of those that did, and
+    whose leases are free.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        name: str,
+        dead: set[str],
+        dies_at: int | None = None,
+        moment: Literal["before", "after"] = "before",
+    ) -> None:
+        self.died = asyncio.Event()
+        self._store = store
+        self._name = name
+        self._dead = dead
+        self._left = dies_at
+        self._moment = moment
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def commit(self, commit: Commit) -> Committed:
+        """See ``SessionStore``."""
+        is_last = self._left == 0
+        self._left = None if self._left is None else self._left - 1
+        if self.died.is_set() or (is_last and self._moment == "before"):
+            await self._die()
+        committed = await self._store.commit(commit)
+        if is_last:
+            await self._die()
+        return committed
+
+    async def acquire_lease(self, stream: StreamId, owner: str, ttl_ms: int) -> Lease:
+        """See ``SessionStore``; whoever asks is this process."""
+        try:
+            return await self._store.acquire_lease(stream, self._name, ttl_ms)
+        except LeaseHeld as held:
+            if held.owner not in self._dead:
+                raise
+            return await self._store.acquire_lease(
+                stream, self._name, ttl_ms, dead_owner=held.owner
+            )
+
+    async def release_lease(self, lease: Lease) -> None:
+        """See ``SessionStore``."""
+        if not self.died.is_set():
+            await self._store.release_lease(lease)
+
+    async def _die(self) -> None:
+        self._dead.add(self._name)
+        self.died.set()
+        await asyncio.Event().wait()
+
+
+# ---------------------------------------------------------------- what roles answer
+
+Answer = Callable[["Desk"], str]
+
+
+class Desk(msgspec.Struct):
+    """Where a role writes, and what it works at."""
+
+    folder: Path
+    state: FlowState
+    node: str
+    chance: random.Random
+    serial: int
+
+    def hands(self, *targets: str) -> str:
+        """Hand a new file to each of `targets`."""
+        return hand(self.folder, *targets, name=f"a{self.serial}.md")
+
+    def names(self, path: str) -> str:
+        """Name `path` as what is handed to a neighbour."""
+        graph = self.state.graph
+        near = (*graph.successors(self.node), *graph.predecessors(self.node), self.node)
+        return f"```handoff\ntarget_node_id: {near[0]}\nartifact_path: {path}\n```"
+
+    def written(self, name: str, text: str) -> str:
+        """Name a file that holds `text`."""
+        (self.folder / name).write_text(text)
+        return self.names(name)
+
+
+def _block(text: str) -> Answer:
+    return lambda _: f"I am done.\n```handoff\n{text}\n```"
+
+
+def _folder(desk: Desk) -> str:
+    (desk.folder / "findings").mkdir(exist_ok=True)
+    return desk.names("findings")
+
+
+def _elsewhere(desk: Desk) -> str:
+    link = desk.folder / "elsewhere"
+    if not link.is_symlink():
+        link.symlink_to("/etc/hostname")
+    return desk.names("elsewhere")
+
+
+WRONG: Mapping[str, tuple[RepairCode, Answer]] = {
+    "words alone": ("missing_block", lambda _: "I am done."),
+    "another fence": ("missing_block", lambda _: "```yaml\ntype: prompt-human\n```"),
+    "broken YAML": ("yaml_parse", _block("target_node_id: [")),
+    "a text": ("invalid_target_shape", _block("build")),
+    "an empty list": ("invalid_target_shape", _block("[]")),
+    "a list of texts": ("invalid_target_shape", _block("- build")),
+    "no artifact": ("missing_required_field", _block("target_node_id: n0")),
+    "no target": ("missing_required_field", _block("artifact_path: a.md")),
+    "no findings": ("missing_required_field", _block("type: meta-analysis-complete")),
+    "no file": ("artifact_unavailable", lambda desk: desk.names("nowhere.md")),
+    "a way out": ("artifact_unavailable", lambda desk: desk.names("../../etc/hostname")),
+    "a link out": ("artifact_unavailable", _elsewhere),
+    "an empty file": ("artifact_unavailable", lambda desk: desk.written("empty.md", " \n")),
+    "a folder": ("artifact_unavailable", _folder),
+    "no node": ("invalid_transition", lambda desk: desk.hands("nobody")),
+    "itself": ("invalid_transition", lambda desk: desk.hands(desk.node)),
+    "an unknown signal": ("unknown_signal_type", _block("type: done")),
+    "looking back": (
+        "unknown_signal_type",
+        _block("type: meta-analysis-complete\nfindings_path: f"),
+    ),
+    "feedback": ("unknown_signal_type", _block("type: backward-pass-complete\nartifact_path: f")),
+    "too long": ("output_limit", lambda _: "length"),
+}
+"""What an agent may end its turn with, and what it is told then."""
+
+
+def owed(state: FlowState, node: str) -> list[str]:
+    """The nodes that `node` has still to hand over to."""
+    completed = state.run.completed_handoffs
+    return [t for t in state.graph.successors(node) if edge_key(node, t) not in completed]
+
+
+def good_answer(desk: Desk) -> str:
+    """What brings the work forward."""
+    following = desk.state.graph.successors(desk.node)
+    if following:
+        return desk.hands(*(owed(desk.state, desk.node) or following))
+    before = desk.state.graph.predecessors(desk.node)
+    if not obstacles(desk.state, desk.node):
+        return signal("forward-pass-closed")
+    completed = desk.state.run.completed_handoffs
+    if any(edge_key(source, desk.node) not in completed for source in before):
+        return signal("await-handoff")
+    return signal("prompt-human")
+
+
+def any_answer(desk: Desk) -> str:
+    """Right, wrong, or an end of another kind."""
+    chance = desk.chance
+    kinds = ("on",) * 16 + ("wrong",) * 3 + ("back", "far", "used", "same", "both", "ask", "end")
+    kind = chance.choice((*kinds, "await", "close"))
+    made = _handed_over(desk, kind)
+    if made is not None:
+        return made
+    if kind == "wrong":
+        return WRONG[chance.choice(list(WRONG))][1](desk)
+    if kind == "end":
+        return chance.choice(ENDS)
+    return signal(
+        {"ask": "prompt-human", "await": "await-handoff"}.get(kind, "forward-pass-closed")
+    )
+
+
+def _handed_over(desk: Desk, kind: str) -> str | None:
+    """A handoff, possible or not, of the kind called so."""
+    chance, graph = desk.chance, desk.state.graph
+    before, following = graph.predecessors(desk.node), graph.successors(desk.node)
+    any_node = chance.choice(graph.nodes).id
+    if kind == "on" and following:
+        some = owed(desk.state, desk.node) or list(following)
+        return desk.hands(*chance.sample(some, chance.randint(1, len(some))))
+    if kind == "back" and before:
+        return desk.hands(chance.choice(before))
+    if kind == "both" and before and following:
+        return desk.hands(following[0], before[0])
+    if kind == "same" and following:
+        return desk.written(f"s{desk.serial}.md", "always the same")
+    if kind == "far":
+        return desk.hands(any_node)
+    return hand(desk.folder, any_node, name="a1.md") if kind == "used" else None
+
+
+class RandomRoles(ScriptedRoles):
+    """Roles that answer what `answer` says. `meanwhile` happens while a turn runs."""
+
+    def __init__(
+        self,
+        process: Process,
+        clock: ManualClock,
+        answer: Callable[[str], Awaitable[str]],
+        meanwhile: Callable[[], Awaitable[None]],
+        chance: random.Random,
+    ) -> None:
+        super().__init__(process, clock, {role: [] for role in (*ROLES, FEEDBACK_ROLE)})  # pyright: ignore[reportArgumentType] - all else goes through to the store
+        self._answer_of = answer
+        self._meanwhile = meanwhile
+        self._chance = chance
+        self._stopped: set[StreamId] = set()
+
+    async def entry_message(self, state: FlowState, work: Work) -> str:
+        """What the work is about, to be compared with what was claimed."""
+        receiving = state.run.receiving_handoff
+
+        def paths(keys: Sequence[str]) -> tuple[str, ...]:
+            return tuple(path for key in keys for path in receiving.get(key, ()))
+
+        await asyncio.sleep(0)  # files are read meanwhile
+        told = Told(work.node.id, paths(work.delivered), paths(work.superseded), work.text)
+        return TOLD + msgspec.json.encode(told).decode()
+
+    async def reflection_message(self, state: FlowState, work: RoleWork) -> str:
+        """The role, and a person's words."""
+        return TOLD + msgspec.json.encode(Told(work.role, text=work.text)).decode()
+
+    async def stop(self, session: StreamId) -> None:
+        """The turn that runs ends as aborted."""
+        self._stopped.add(session)
+
+    async def _finish(self, lease: Lease, role: str, companion: Companion) -> None:
+        for _ in range(self._chance.randint(0, 6)):
+            await asyncio.sleep(0)
+        await self._meanwhile()
+        for _ in range(self._chance.randint(0, 3)):
+            await asyncio.sleep(0)
+        answer = await self._answer_of(role)
+        self.script[role].append("aborted" if lease.stream in self._stopped else answer)
+        self._stopped.discard(lease.stream)
+        await super()._finish(lease, role, companion)
+
+
+def reflection(
+    folder: Path, state: FlowState, role: str, chance: random.Random, *, is_good: bool
+) -> str:
+    """What a role that looks back ends its turn with."""
+    path = assigned_path(state, role)
+    file = folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"what {role} found")
+    is_feedback = role == FEEDBACK_ROLE
+    if not is_good and chance.random() < 0.3:
+        wrong = ("I am done.", *ENDS, signal("prompt-human"), signal("forward-pass-closed"))
+        return chance.choice((*wrong, signal("meta-analysis-complete", findings_path="other.md")))
+    if is_feedback:
+        return signal("backward-pass-complete", artifact_path=path)
+    return signal("meta-analysis-complete", findings_path=path)
