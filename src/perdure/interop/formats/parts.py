@@ -9,11 +9,13 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
+from typing import cast
 
 import msgspec
 
 from perdure.interop.formats.fields import fields_of
 from perdure.session.codec import encode
+from perdure.session.durable.settling import inline_in
 from perdure.session.messages import MediaPart, UnknownPart
 from perdure.stores.chain import blob_hash
 
@@ -23,6 +25,8 @@ HANDLE = "media://"
 UNKNOWN_TYPE = "application/octet-stream"
 
 _DATA_ADDRESS = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]+)*;base64,")
+_DATA = re.compile(r"data:[^,]{0,200};base64,.*", re.IGNORECASE | re.DOTALL)
+_LEFT_OUT = "[media, left to the import original]"
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -86,8 +90,29 @@ def type_of(content: bytes) -> str:
 
 
 def unknown_part(item: object) -> UnknownPart:
-    """`item` as a part of an unknown type, without signatures at its top."""
+    """`item` as a part of an unknown type, without signatures at its top.
+
+    Media that it holds as bytes, which no log takes, are left to the import original.
+    """
     fields = fields_of(item)
     if fields is not None:
         item = {key: fields[key] for key in fields if not key.lower().endswith("signature")}
-    return UnknownPart(msgspec.Raw(encode(item)))
+    part = UnknownPart(msgspec.Raw(encode(item)))
+    if inline_in((part,)) is None:
+        return part
+    return UnknownPart(msgspec.Raw(encode(_without_media(item))))
+
+
+def _without_media(value: object) -> object:
+    if isinstance(value, str):
+        return _DATA.sub(_LEFT_OUT, value)
+    if isinstance(value, list):
+        return [_without_media(each) for each in cast("list[object]", value)]
+    fields = fields_of(value)
+    if fields is None:
+        return value
+    is_base64 = "base64" in (fields.get("type"), fields.get("kind"))
+    return {
+        key: None if is_base64 and key == "data" else _without_media(each)
+        for key, each in fields.items()
+    }

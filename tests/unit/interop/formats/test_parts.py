@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from perdure.interop.formats.parts import HANDLE, Media, type_of, unknown_part
+from perdure.session.durable.settling import inline_in
 from perdure.stores.chain import blob_hash
 
 
@@ -77,3 +78,27 @@ def test_an_unknown_part_keeps_all_but_signatures() -> None:
     part = unknown_part({"type": "new", "thoughtSignature": "s", "signature": "s", "text": "t"})
     assert msgspec.json.decode(part.raw) == {"type": "new", "text": "t"}
     assert msgspec.json.decode(unknown_part([1]).raw) == [1]
+
+
+DATA_ADDRESS = "data:image/png;base64,"
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "text", "content": DATA_ADDRESS},
+        {"type": "x", "source": {"type": "base64", "data": "!"}},
+        {"type": "x", "deep": [{"kind": "base64", "data": "AAAA"}, {"y": "DATA:;base64,AA"}]},
+        [DATA_ADDRESS + "AA\nBB", "words"],
+    ],
+)
+def test_media_as_bytes_in_a_part_nobody_knows_are_left_to_the_original(item: object) -> None:
+    part = unknown_part(item)
+    assert inline_in((part,)) is None
+    assert b"AA" not in bytes(part.raw)
+
+
+def test_the_rest_of_such_a_part_stays() -> None:
+    part = unknown_part({"type": "x", "name": "n", "of": {"type": "base64", "data": "A", "n": 1}})
+    kept = msgspec.json.decode(bytes(part.raw))
+    assert kept == {"type": "x", "name": "n", "of": {"type": "base64", "data": None, "n": 1}}
