@@ -15,13 +15,13 @@ from tests.fakes.streams import create, say
 
 
 async def main(path: Path) -> None:
-    """Append 60 kB at a time."""
+    """Append 150 kB at a time, so that there is room for a small commit when one is too large."""
     store = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
     await create(store)
     appended = 0
     try:
         while appended < 100:
-            await say(store, "x" * 60_000)
+            await say(store, "x" * 150_000)
             appended += 1
     except PerdureError as error:
         sys.stdout.write(f"{error.code}\n")
