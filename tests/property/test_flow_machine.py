@@ -246,11 +246,11 @@ class FlowWorld(RuleBasedStateMachine):
             gone = nodes[place % len(nodes)]
             nodes = tuple(node for node in nodes if node != gone)
             edges = tuple(edge for edge in edges if gone.id not in (edge.source, edge.target))
-        if kind == "grown" and 1 < len(nodes) < 30:
-            *earlier, last = nodes
-            new = FlowNode(f"new{len(nodes)}", ROLES[place % len(ROLES)])
-            source = earlier[place % len(earlier)]
-            nodes = (*earlier, new, last)
+        count = len(nodes)
+        if kind == "grown" and count in range(2, 30):
+            new = FlowNode(f"new{count}", ROLES[place % len(ROLES)])
+            source, last = nodes[place % (count - 1)], nodes[count - 1]
+            nodes = (*nodes[: count - 1], new, last)
             edges = (*edges, FlowEdge(source.id, new.id), FlowEdge(new.id, last.id))
         self.draw(msgspec.structs.replace(now, nodes=nodes, edges=edges))
 
