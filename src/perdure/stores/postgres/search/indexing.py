@@ -79,7 +79,11 @@ SELECT count(*) FROM perdure.entry WHERE namespace = %s AND n > %s AND n <= %s
 
 _SETTLE: LiteralString = "SELECT perdure.settle(0)"
 
-_SOON: LiteralString = "SELECT set_config('synchronous_commit', 'off', true)"
+# While a part is made the server waits for this program, which on a busy machine takes its time.
+_SOON: LiteralString = """
+SELECT set_config('synchronous_commit', 'off', true),
+    set_config('idle_in_transaction_session_timeout', '60000', true)
+"""
 
 _BEGIN: LiteralString = """
 INSERT INTO perdure.search_mark VALUES (%s, %s, 0, 0) ON CONFLICT DO NOTHING
