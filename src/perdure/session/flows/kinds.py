@@ -356,9 +356,11 @@ class DocumentBound(SideBody, frozen=True, omit_defaults=True):
 
     workflow: dict[str, object]
     passive: tuple[str, ...]
-    inputs: dict[str, object] = {}
-    context: dict[str, str] = {}
-    agents: dict[str, dict[str, object]] = {}
+    inputs: dict[str, object] = msgspec.field(default_factory=dict[str, object])
+    context: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    agents: dict[str, dict[str, object]] = msgspec.field(
+        default_factory=dict[str, dict[str, object]]
+    )
 
 
 class NodePassed(SideBody, frozen=True, omit_defaults=True):
