@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 VERSION = 2
@@ -56,10 +56,19 @@ _VOICED = "\u3099\u309a\uff9e\uff9f"
 
 _ASCII_WORD = re.compile(f"[a-z0-9]{{1,{LONGEST}}}")
 _RUN = re.compile("[A-Za-z0-9\x80-\U0010ffff]+")
-_PIECE = re.compile(f"[{_SINGLE}][{_VOICED}{_DROPPED}]*|[^ {_SINGLE}]+")
 _PLAIN_RUN = re.compile(f"[{_PLAIN}]+")
-_CHUNK = re.compile(f"[{_SINGLE}]|[^ {_SINGLE}]{{1,{LONGEST}}}")
 _IS_DROPPED = re.compile(f"[{_DROPPED}]+")
+
+
+@cache
+def _piece() -> re.Pattern[str]:
+    """Made when it is needed: that takes longer than importing all of this package."""
+    return re.compile(f"[{_SINGLE}][{_VOICED}{_DROPPED}]*|[^ {_SINGLE}]+")
+
+
+@cache
+def _chunk() -> re.Pattern[str]:
+    return re.compile(f"[{_SINGLE}]|[^ {_SINGLE}]{{1,{LONGEST}}}")
 
 
 class _Separated(dict[int, int]):
@@ -115,8 +124,8 @@ def _found_in(run: str) -> Iterator[Word]:
         for place, character in enumerate(run):
             yield Word(character, place, place + 1)
         return
-    for piece in _PIECE.finditer(run.translate(_SEPARATED)):
-        for chunk in _CHUNK.findall(_folded(piece.group()).translate(_SEPARATED)):
+    for piece in _piece().finditer(run.translate(_SEPARATED)):
+        for chunk in _chunk().findall(_folded(piece.group()).translate(_SEPARATED)):
             yield Word(chunk, piece.start(), piece.end())
 
 
