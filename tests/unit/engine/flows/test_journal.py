@@ -9,6 +9,7 @@ from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.people import reply
 from perdure.errors import CorruptLog, FlowRefusal, SessionNotFound
 from perdure.session.codec import new_side
+from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowStarted, NodeClaimed, NodeParked
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
@@ -74,3 +75,32 @@ async def test_a_stream_that_is_no_flow_and_one_that_is_not_there_are_told() -> 
     store, _ = await journal(STARTED)
     with pytest.raises(SessionNotFound):
         await Journal(store, StreamId("nobody"), ManualClock()).state()
+
+
+async def test_what_it_appended_itself_is_not_read_again() -> None:
+    store, log = await journal(STARTED)
+    await log.state()
+    reads = 0
+    read = store.entries
+
+    async def counted(stream: StreamId, after: int = -1, limit: int | None = None) -> list[Entry]:
+        nonlocal reads
+        reads += 1
+        return await read(stream, after, limit)
+
+    store.entries = counted
+    assert (await log.append(lambda _: [CLAIMED])).head == 1
+    assert reads == 1  # for what to decide on
+    assert (await log.remembered()).run.running_nodes == ("o",)
+    assert reads == 1
+
+
+async def test_entries_are_taken_in_once_and_in_their_order() -> None:
+    store, log = await journal(STARTED, CLAIMED, NodeParked("o", "o", "prompt-human"))
+    entries = await store.entries(FLOW)
+    log.follow(entries)  # nobody has looked yet
+    assert log.known is None
+    other = Journal(store, FLOW, ManualClock())
+    await other.state()
+    other.follow(entries)
+    assert other.known == await log.state()
