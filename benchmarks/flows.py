@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -21,7 +20,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 import perdure
-from benchmarks.figures import CLOCK, Figure, Run, opened
+from benchmarks.figures import CLOCK, Figure, Run, median, opened
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
@@ -64,7 +63,7 @@ class _Spent(msgspec.Struct, frozen=True):
     """What running some flows took, by transition. Units: milliseconds."""
 
     commits: float
-    wall_ms: float
+    beyond_ms: float
     raw_ms: float
     computed_ms: float
     done: int
@@ -95,8 +94,8 @@ async def measure(run: Run) -> list[Figure]:
         turn_ms = await _turns(store)
         async with Flows(_runtime(store)) as made:
             place = _Place(run, made, recording)
-            alone = {past: await place.spent(ALONE, past) for past in PASTS}
-            many = await place.spent(flows, 0, is_at_once=True)
+            alone = {past: await place.alone(past) for past in PASTS}
+            many = await place.spent(flows, 0)
     rows = [
         *((f"a past of {past:,}" if past else "a new flow", each) for past, each in alone.items()),
         (f"{flows} flows at once", many),
@@ -107,7 +106,7 @@ async def measure(run: Run) -> list[Figure]:
             Figure(
                 CLAIM,
                 f"beyond its commits, {what}",
-                spent.wall_ms - spent.raw_ms,
+                spent.beyond_ms,
                 "ms",
                 spent.raw_ms,
                 MOST_MS,
@@ -129,22 +128,33 @@ class _Place:
         self._recording = recording
         self._rounds = count()
 
-    async def spent(self, number: int, past: int, *, is_at_once: bool = False) -> _Spent:
-        """What it takes to run `number` flows, each with a past of so many entries."""
+    async def alone(self, past: int) -> _Spent:
+        """What it takes in a flow by itself, with a past of so many entries: the middle of some."""
+        found = [await self.spent(1, past) for _ in range(ALONE)]
+        return _Spent(
+            commits=median([each.commits for each in found]),
+            beyond_ms=median([each.beyond_ms for each in found]),
+            raw_ms=median([each.raw_ms for each in found]),
+            computed_ms=median([each.computed_ms for each in found]),
+            done=sum(each.done for each in found),
+        )
+
+    async def spent(self, number: int, past: int) -> _Spent:
+        """What it takes to run `number` flows at once, each with a past of so many entries."""
         recording = self._recording
         recording.made.clear()
         flows = [await self._begun(past) for _ in range(number)]
         before = list(recording.made)
         recording.made.clear()
         began, computed = time.perf_counter(), time.process_time()
-        runs = await _each([flow.run for flow in flows], is_at_once=is_at_once)
+        runs = await asyncio.gather(*(flow.run() for flow in flows))
         wall_s, computed_s = time.perf_counter() - began, time.process_time() - computed
         made = list(recording.made)
-        raw_s = await self._again(before, made, is_at_once=is_at_once)
+        raw_s = await self._again(before, made)
         share = 1000 / (number * NODES)
         return _Spent(
             commits=len(made) / (number * NODES),
-            wall_ms=wall_s * share,
+            beyond_ms=(wall_s - raw_s) * share,
             raw_ms=raw_s * share,
             computed_ms=computed_s * share,
             done=sum(run.status == "awaiting_improvement_choice" for run in runs),
@@ -169,9 +179,7 @@ class _Place:
         await flow.state()
         return flow
 
-    async def _again(
-        self, before: Sequence[Commit], made: Sequence[Commit], *, is_at_once: bool
-    ) -> float:
+    async def _again(self, before: Sequence[Commit], made: Sequence[Commit]) -> float:
         """Seconds that the commits `made` take by themselves, in a store as it was before them."""
         file = Path(self._run.folder) / f"again-{next(self._rounds)}.db"
         store = await opened(file, "full")
@@ -182,34 +190,26 @@ class _Place:
         for commit in made:
             if commit not in creating:
                 by_flow.setdefault(_flow_of(commit), []).append(commit)
-        took_s = await _made([[commit] for commit in creating], store, is_at_once=is_at_once)
+        took_s = await _made([[commit] for commit in creating], store)
         leases: dict[StreamId, Lease] = {}
         for stream in {write.stream for commit in made for write in commit.writes if write.lease}:
             leases[stream] = await store.acquire_lease(stream, "benchmark", HOUR_MS)
         led = [[_under(commit, leases) for commit in commits] for commits in by_flow.values()]
-        took_s += await _made(led, store, is_at_once=is_at_once)
+        took_s += await _made(led, store)
         await store.close()
         return took_s
 
 
-async def _made(
-    commits: Sequence[Sequence[Commit]], store: SessionStore, *, is_at_once: bool
-) -> float:
-    """Seconds to make commits, each sequence in its order."""
+async def _made(commits: Sequence[Sequence[Commit]], store: SessionStore) -> float:
+    """Seconds to make commits at once, each sequence in its order."""
 
     async def some(sequence: Sequence[Commit]) -> None:
         for commit in sequence:
             await store.commit(commit)
 
     began = time.perf_counter()
-    await _each([partial(some, sequence) for sequence in commits], is_at_once=is_at_once)
+    await asyncio.gather(*(some(sequence) for sequence in commits))
     return time.perf_counter() - began
-
-
-async def _each(works: Sequence[Callable[[], Awaitable[T]]], *, is_at_once: bool) -> list[T]:
-    if is_at_once:
-        return list(await asyncio.gather(*(work() for work in works)))
-    return [await work() for work in works]
 
 
 def _flow_of(commit: Commit) -> str:
