@@ -101,10 +101,10 @@ def _reused(
     targets: Sequence[HandoffTarget],
     artifacts: Mapping[str, Artifact],
 ) -> Fault | None:
-    sent = {path for paths in state.run.history_handoff.values() for path in paths}
+    sent = state.run.history_handoff.values()
     for target in targets:
         artifact = artifacts[target.artifact]
-        if artifact.path in sent:
+        if any(artifact.path in paths for paths in sent):
             return _invalid(
                 f"the artifact {artifact.path!r} was handed over before; write a new file"
             )
@@ -131,11 +131,10 @@ def _sent_back_too_early(
 
 
 def _look_alikes(state: FlowState, node: str, targets: Sequence[HandoffTarget]) -> tuple[str, ...]:
-    sent = {digest: key for key, digests in state.digests.items() for digest in digests}
     return tuple(
-        f"{target.artifact} says the same as what went along {sent[target.digest]}"
+        f"{target.artifact} says the same as what went along {key}"
         for target in targets
-        if target.digest in sent
+        for key in [key for key, sent in state.digests.items() if target.digest in sent][-1:]
     )
 
 
