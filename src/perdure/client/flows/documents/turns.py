@@ -35,11 +35,13 @@ from perdure.session.notes import SessionStarted
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.registry import ToolRegistry
-from perdure.workflow.document import AgentNode
+from perdure.workflow.document import AgentNode, Workflow
 
 
 class DocumentTurns(RoleTurns):
     """A ``Roles`` (`engine.flows.roles`) for the conversations of a document."""
+
+    _known: Workflow | None = None
 
     async def session(self, state: FlowState, role: str) -> StreamId:
         """See ``Roles``."""
@@ -69,7 +71,7 @@ class DocumentTurns(RoleTurns):
         if work.text is not None:
             return work.text
         document, graph = _document(state), state.graph
-        node = node_of(workflow_of(document), work.node.id)
+        node = node_of(self._workflow(state), work.node.id)
         assert isinstance(node, AgentNode)
         digests = {name: digest_of(state, name) for name in nodes_named(node, graph)}
         answers = {
@@ -100,12 +102,18 @@ class DocumentTurns(RoleTurns):
         snapshot = started.agent or {}
         registry = (await self._equipped(role, place, tool_names(snapshot))).registry
         agent = configured(agent_of(snapshot, registry), state.roles.get(role))
-        wanted = _tools_at(state, role)
+        wanted = _tools_at(self._workflow(state), state, role)
         if wanted:
             left = [name for name in agent.registry.names if name in wanted]
             agent = agent.with_tools(agent.registry.narrowed(left).tools)
         judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
         return self._host.running(session, agent, place, prompt=started.system_prompt, judge=judge)
+
+    def _workflow(self, state: FlowState) -> Workflow:
+        """The workflow of the flow, which never changes."""
+        if self._known is None:
+            self._known = workflow_of(_document(state))
+        return self._known
 
     def _agent(self, role: str) -> Agent:
         """The agent of a conversation, as the flow's log has it.
@@ -138,11 +146,10 @@ def _registry(snapshot: Mapping[str, object]) -> ToolRegistry:
     return ToolRegistry(tuple(BUILTIN[name] for name in names if name in BUILTIN))
 
 
-def _tools_at(state: FlowState, role: str) -> tuple[str, ...]:
+def _tools_at(workflow: Workflow, state: FlowState, role: str) -> tuple[str, ...]:
     """The only tools of the node that works, or is about to work, as `role`; (): all there are."""
     nodes = [state.graph.node(id) for id in state.run.running_nodes]
     nodes += [work.node for work in runnable(state)]
     at_work = next((node.id for node in nodes if node is not None and node.role == role), None)
-    workflow = workflow_of(_document(state))
     node = None if at_work is None else node_of(workflow, at_work)
     return node.tools if isinstance(node, AgentNode) else ()

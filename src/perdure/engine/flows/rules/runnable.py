@@ -142,8 +142,10 @@ def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
     keys: list[str] = []
     for key in receiving:
         source, target = ends_of(key)
+        if target != id:
+            continue  # asked for every node: the graph is looked at for those it is about
         is_forward = state.graph.has_edge(source, id)
-        if target == id and not (is_forward and edge_key(id, source) in receiving):
+        if not (is_forward and edge_key(id, source) in receiving):
             keys.append(key)
     return tuple(keys)
 
