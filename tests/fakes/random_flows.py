@@ -11,12 +11,13 @@ from typing import Any, Literal
 import msgspec
 from hypothesis import strategies as st
 
+from perdure.engine.flows.joined import ClaimLost
 from perdure.engine.flows.rules.closing import obstacles
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork
 from perdure.engine.flows.rules.reflecting import assigned_path
 from perdure.engine.flows.rules.runnable import Work
 from perdure.engine.turns.companion import Companion
-from perdure.errors import LeaseHeld
+from perdure.errors import LeaseHeld, TurnOpen
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph, edge_key
 from perdure.session.flows.kinds import RepairCode
 from perdure.session.flows.run import FlowState
@@ -294,6 +295,13 @@ class RandomRoles(ScriptedRoles):
     async def reflection_message(self, state: FlowState, work: RoleWork) -> str:
         """The role, and a person's words."""
         return TOLD + msgspec.json.encode(Told(work.role, text=work.text)).decode()
+
+    async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
+        """As it should; a turn that is open there is to be recovered first, as `RoleTurns` does."""
+        try:
+            await super().begin(session, message, companion)
+        except TurnOpen:
+            raise ClaimLost(session) from None
 
     async def stop(self, session: StreamId) -> None:
         """The turn that runs ends as aborted."""
