@@ -113,13 +113,19 @@ class _Reaper:
         self._kill = kill
         self._told = told
         self._seen = {"commit": 0, "write": 0}
+        self._under_way = {"commit": 0, "write": 0}
 
     def watched(
         self, whole: Callable[..., Awaitable[object]], thing: Thing
     ) -> Callable[..., Awaitable[object]]:
         async def call(store: SqliteStore, *args: Any, **options: Any) -> object:
-            self._pass_by("before", thing, self._seen[thing] + 1)
-            result = await whole(store, *args, **options)
+            # Others may be under way: the next is the one after them, so none is passed over.
+            self._pass_by("before", thing, self._seen[thing] + self._under_way[thing] + 1)
+            self._under_way[thing] += 1
+            try:
+                result = await whole(store, *args, **options)
+            finally:
+                self._under_way[thing] -= 1
             self._seen[thing] += 1
             os.write(self._told, thing[:1].encode())
             self._pass_by("after", thing, self._seen[thing])
