@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from functools import cache
 from itertools import islice
 from typing import Literal
 
@@ -116,18 +115,26 @@ def matches(pattern: str, names: tuple[str, ...]) -> bool:
     where ``**`` stands for any number of directories. `*`, `?` and `[...]` stay within one name.
     Takes at most (parts of the pattern) times (names) comparisons.
     """
-    parts = tuple(part for part in pattern.split("/") if part not in ("", "."))
     if "/" not in pattern:
         return fnmatchcase(names[-1], pattern)
+    parts = tuple(part for part in pattern.split("/") if part not in ("", "."))
+    reached = _past_stars(parts, {0})
+    for name in names:
+        inside = {part for part in reached if part < len(parts)}
+        stayed = {part for part in inside if parts[part] == "**"}
+        passed = {part + 1 for part in inside - stayed if fnmatchcase(name, parts[part])}
+        reached = _past_stars(parts, stayed | passed)
+    return len(parts) in reached
 
-    @cache
-    def fits(part: int, name: int) -> bool:
-        if part == len(parts):
-            return name == len(names)
-        if parts[part] == "**":
-            return fits(part + 1, name) or (name < len(names) and fits(part, name + 1))
-        if name == len(names) or not fnmatchcase(names[name], parts[part]):
-            return False
-        return fits(part + 1, name + 1)
 
-    return fits(0, 0)
+def _past_stars(parts: tuple[str, ...], reached: set[int]) -> set[int]:
+    """`reached`, places in a pattern, and those behind each ``**`` there, which may be none."""
+    found: set[int] = set()
+    for place in reached:
+        at = place
+        while at not in found:
+            found.add(at)
+            if at == len(parts) or parts[at] != "**":
+                break
+            at += 1
+    return found

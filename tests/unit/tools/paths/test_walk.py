@@ -122,3 +122,8 @@ def test_a_glob_made_to_be_slow_is_not() -> None:
     assert not matches("*a" * 60 + "b", ("a" * 255,))
     assert not matches("**/" * 60 + "b", ("a",) * 60)
     assert not matches("**/a*/" * 30 + "b", ("a",) * 64)
+
+
+def test_a_glob_of_any_length_is_compared() -> None:
+    assert matches("**/" * 2_000 + "b", ("a", "b"))
+    assert not matches("**/a/" * 500 + "b", ("a",) * 64)
