@@ -12,7 +12,7 @@ import pytest
 import perdure
 from perdure.client.store import Store
 from perdure.session.codec import body_of
-from perdure.session.flows.kinds import HandoffMade, NodeClaimed
+from perdure.session.flows.kinds import HandoffMade, NodeClaimed, RoleConfigured, SelectorOpened
 from perdure.session.flows.run import FlowRun
 from perdure.session.ids import StreamId
 from tests.fakes.mortal_flows import FLOW, GRAPHS, FlowPlan, Kind, finished
@@ -20,13 +20,15 @@ from tests.fakes.two_tools import Death, Moment
 
 CHILD = Path(__file__).parent / "children" / "flow.py"
 
-COMMITS: dict[Kind, int] = {"two": 15, "three": 31}
+COMMITS: dict[Kind, int] = {"two": 15, "three": 31, "chosen": 13}
 """Commits of the whole flow, which every kill comes before or after one of."""
 
 DEATHS: list[tuple[Kind, Moment, int]] = [
     *[("two", "before_commit", n) for n in range(1, COMMITS["two"] + 1)],
     *[("two", "after_commit", n) for n in range(1, COMMITS["two"] + 1)],
     *[("three", "after_commit", n) for n in range(1, COMMITS["three"] + 1)],
+    *[("chosen", "before_commit", n) for n in range(1, COMMITS["chosen"] + 1)],
+    *[("chosen", "after_commit", n) for n in range(1, COMMITS["chosen"] + 1)],
 ]
 
 
@@ -48,15 +50,17 @@ def outcome(run: FlowRun) -> FlowRun:
 
 
 async def story(store: Store) -> list[object]:
-    """Every claim and handoff of the flow, in order."""
+    """Every choice, claim and handoff of the flow, in order."""
     bodies = [body_of(entry) for entry in await store.backend.entries(StreamId(FLOW))]
-    return [body for body in bodies if isinstance(body, NodeClaimed | HandoffMade)]
+    kinds = NodeClaimed | HandoffMade | SelectorOpened | RoleConfigured
+    return [body for body in bodies if isinstance(body, kinds)]
 
 
 async def told(store: Store, kind: Kind) -> dict[str, list[str]]:
-    """What was said in the session of each role, without the times in it."""
+    """What was said in the session of each role and selector, without the times in it."""
     found: dict[str, list[str]] = {}
-    for role in GRAPHS[kind].roles:
+    selectors = ("owner__selector-1", "owner__selector-2") if kind == "chosen" else ()
+    for role in (*GRAPHS[kind].roles, *selectors):
         session = await store.open(f"{FLOW}__{role}")
         texts = [message.text for message in await session.messages()]
         found[role] = [text.partition(" at 2")[0] for text in texts]

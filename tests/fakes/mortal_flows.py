@@ -25,7 +25,7 @@ from tests.fakes.two_tools import Death, MortalStore, Reaper
 FLOW = "the-flow"
 RECORD = "record"
 
-Kind = Literal["two", "three"]
+Kind = Literal["two", "three", "chosen"]
 
 
 class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +67,11 @@ GRAPHS: dict[Kind, perdure.Graph] = {
         ),
         (perdure.FlowEdge("owner-intake", "build"), perdure.FlowEdge("build", "end")),
     ),
+    "chosen": perdure.Graph(
+        "one role, for which a model chooses",
+        (perdure.FlowNode("owner-intake", "owner"),),
+        (),
+    ),
     "three": perdure.Graph(
         "three roles",
         (
@@ -97,7 +102,14 @@ def _hands(at: str, file: str, target: str) -> list[Reply]:
     ]
 
 
+MODELS = ("scripted:flow", "scripted:other")
+
 RULES: dict[Kind, list[Reply]] = {
+    "chosen": [
+        Reply(when=When(user_contains="no model 'p:m'"), steps=(Say("model=scripted:flow"),)),
+        Reply(when=When(user_contains="Role instance `owner`"), steps=(Say("model=p:m"),)),
+        Reply(when=When(user_contains="`owner-intake` started"), steps=(_CLOSE,)),
+    ],
     "two": [
         *_hands("`owner-intake` started", "plan.md", "build"),
         *_hands("`build` started", "done.md", "end"),
@@ -120,7 +132,7 @@ async def finished(plan: FlowPlan, store: Store, told: int | None = None) -> Flo
     reaper = Reaper(plan.death)
     store.backend = cast("SessionStore", _Counted(store.backend, reaper, told))
     # An answer that is begun anew is the one that would have come.
-    flows = perdure.Flows(_runtime(plan, store), on_interrupt="retry")
+    flows = perdure.Flows(_runtime(plan, store), on_interrupt="retry", offered_models=MODELS)
     async with flows:
         flow = await _begun(plan, flows)
         while (run := await flow.run()).status != "completed":
@@ -144,6 +156,7 @@ async def _begun(plan: FlowPlan, flows: perdure.Flows) -> perdure.Flow:
                 workspace=plan.folder,
                 record_folder=RECORD,
                 project="p",
+                configuring="auto" if plan.kind == "chosen" else "given",
             )
         except perdure.SessionExists:  # another process was faster
             return await flows.open(FLOW)

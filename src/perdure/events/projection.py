@@ -349,6 +349,7 @@ _SIMPLE: Mapping[str, str] = {
     flows.FlowImported.kind: "flow:imported",
     flows.DocumentBound.kind: "flow:document_bound",
     flows.NodePassed.kind: "flow:node_passed",
+    flows.SelectorOpened.kind: "flow:selector_opened",
 }
 """Kind -> type of its event, whose payload is the fields of the body."""
 

@@ -93,6 +93,10 @@ class Host:
             raise ConfigError(f"there is no agent {agent!r} in this runtime; it has: {known}")
         return self.agents[agent]
 
+    def budget_of(self, agent: Agent) -> Budget:
+        """What a session of `agent` may spend: what the runtime says, else what the agent does."""
+        return self._budget or agent.budget
+
     def running(
         self,
         stream: StreamId,
@@ -111,7 +115,7 @@ class Host:
         says so.
         """
         caps = caps or agent
-        budget = budget or self._budget or caps.budget
+        budget = budget or self.budget_of(caps)
         tools = told_of(agent.tools_in(workspace), self.agents)
         clock, content = self.store.outside.clock, self._has_traced_content
         observer = chosen_observer(os.environ, clock, has_content=content)

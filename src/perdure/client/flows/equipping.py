@@ -1,7 +1,7 @@
 """What a role of a flow is equipped with before it begins: the model it uses, what it is taught.
 
-As its agent and its own files say, or as a person chose for the role; where the flow is one in
-which people are asked, the role waits until somebody did.
+As its agent and its own files say, or as was chosen for the role; where the flow is one in which
+people or selectors choose, the role waits until somebody did.
 """
 
 from __future__ import annotations
@@ -11,32 +11,45 @@ from collections.abc import Sequence
 from perdure.engine.flows.files.skills import SkillShelf
 from perdure.engine.flows.roles import Unconfigured
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
+from perdure.engine.flows.selecting import Undecided, is_configuring, undecided, who_configures
 from perdure.engine.flows.telling.entry import Skill
 from perdure.session.flows.graph import base_role
 from perdure.session.flows.kinds import Offers
-from perdure.session.flows.run import FlowState
+from perdure.session.flows.run import FlowState, RoleConfiguration
 
 
-def check_configured(state: FlowState, role: str, models: Sequence[str], shelf: SkillShelf) -> None:
-    """Whether `role` can begin a node; `models` are those a person can choose from. Blocks.
+def undecided_for(
+    state: FlowState, role: str, models: Sequence[str], shelf: SkillShelf
+) -> Undecided:
+    """What has to be chosen before `role` can begin a node; `models` are those there are. Blocks.
 
-    Raises: Unconfigured when somebody has to choose first, or the chosen model is gone; ConfigError
-    for a skill that cannot be read.
+    Raises: ConfigError for a skill that cannot be read.
     """
-    if state.configuring != "ask" or role == FEEDBACK_ROLE:
-        return
+    if not is_configuring(state) or role == FEEDBACK_ROLE:
+        return Undecided()
     chosen = state.roles.get(role)
-    if chosen is not None and (chosen.model is None or chosen.model in models or not models):
-        return
+    if chosen is not None and (
+        who_configures(state, "model") == "given" or not is_gone(chosen, models)
+    ):
+        return Undecided()
     has_begun = role in state.sessions  # and was told its skills then
     taught = {} if has_begun else {s.name: s.description for s in shelf.whole().values()}
     offers = Offers(tuple(models) if len(models) > 1 or chosen is not None else (), taught)
+    return undecided(state, role, offers)
+
+
+def is_gone(chosen: RoleConfiguration, models: Sequence[str]) -> bool:
+    """Whether the model that was chosen is none of `models`, where there are any."""
+    return bool(models) and chosen.model is not None and chosen.model not in models
+
+
+def unconfigured(state: FlowState, role: str, open: Undecided, why: str = "") -> Unconfigured:
+    """What tells that a person has to choose first, and `why`."""
+    offers, chosen = open.together, state.roles.get(role)
+    told = _told(offers)
     if chosen is not None:
-        raise Unconfigured(
-            f"its model {chosen.model} is not offered any more; {_told(offers)}", offers
-        )
-    if offers.models or offers.skills:
-        raise Unconfigured(_told(offers), offers)
+        told = f"its model {chosen.model} is not offered any more; {told}"
+    return Unconfigured(f"{why}{told}", offers)
 
 
 def _told(offers: Offers) -> str:

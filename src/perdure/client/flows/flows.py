@@ -42,6 +42,7 @@ from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import (
     Configuring,
     ConsentMode,
+    Dimension,
     FlowImported,
     FlowStarted,
     RoleConfigured,
@@ -90,7 +91,7 @@ class Flows:
         consent: ConsentMode = "no-access",
         feedback: FeedbackContext = STANDARD,
         inputs: Mapping[str, object] | None = None,
-        configuring: Configuring = "given",
+        configuring: Configuring | Mapping[Dimension, Configuring] = "given",
         roles: Mapping[str, RoleConfiguration] | None = None,
     ) -> Flow:
         """A new flow of `workflow`: a graph, a workflow document, or the path of either's file.
@@ -102,7 +103,9 @@ class Flows:
         A document is run with `inputs`, by the agents of the runtime that its nodes name, else by
         those it defines; its file is copied, and what counts is what the log has of it.
         `roles` says what role instances work with; with `configuring` "ask" each of the others
-        waits until a person says so, where there is something to choose.
+        waits until a person says so, where there is something to choose; with "auto" a model
+        chooses, and a person where it fails thrice. It can be said by dimension:
+        ``{"model": "auto", "skills": "ask"}``, what is left out being "given".
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError when a required reading or an input is missing or
         cannot be used; SecretPasted for a credential in an input; FlowExists;
@@ -117,7 +120,7 @@ class Flows:
         document = await asyncio.to_thread(document_in, workflow)
         begun = _Begun(flow, root, folder, project or root.name, consent)
         if document is not None:
-            if configuring != "given" or roles:
+            if _by_dimension(configuring) != ("given", "given") or roles:
                 raise ConfigError("a workflow document says itself what its agents work with")
             if feedback != STANDARD:
                 raise ConfigError("nobody looks back at a workflow document; leave out feedback")
@@ -132,7 +135,7 @@ class Flows:
         begun: _Begun,
         workflow: Graph | str | os.PathLike[str],
         feedback: FeedbackContext,
-        configuring: Configuring,
+        configuring: Configuring | Mapping[Dimension, Configuring],
         roles: Mapping[str, RoleConfiguration],
     ) -> Flow:
         """A new flow of a workflow of roles."""
@@ -140,6 +143,7 @@ class Flows:
         place = await asyncio.to_thread(
             begun_record, workflow, begun.root, begun.folder, begun.project, named
         )
+        of_model, of_skills = _by_dimension(configuring)
         chosen = [_chosen(place.graph, role, each) for role, each in roles.items()]
         started = FlowStarted(
             project=place.project,
@@ -152,7 +156,8 @@ class Flows:
             initialization_mode=feedback.initialization_mode,
             update_from_version=feedback.update_from_version,
             update_to_version=feedback.update_to_version,
-            configuring=configuring,
+            configuring=of_model,
+            skills_configuring=of_skills if of_skills != of_model else None,
         )
         header = StreamHeader(
             begun.flow,
@@ -305,6 +310,15 @@ class _Begun:
     folder: Path
     project: str
     consent: ConsentMode
+
+
+def _by_dimension(
+    configuring: Configuring | Mapping[Dimension, Configuring],
+) -> tuple[Configuring, Configuring]:
+    """Who says which model, and which skills, roles work with."""
+    if isinstance(configuring, str):
+        return configuring, configuring
+    return configuring.get("model", "given"), configuring.get("skills", "given")
 
 
 def _chosen(graph: Graph, role: str, chosen: RoleConfiguration) -> RoleConfigured:

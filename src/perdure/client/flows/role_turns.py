@@ -19,8 +19,9 @@ from perdure.client.agents.running import Running
 from perdure.client.agents.turn import Signals
 from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.flows.consent import consent_judge
-from perdure.client.flows.equipping import check_configured, skills_of
+from perdure.client.flows.equipping import skills_of, unconfigured, undecided_for
 from perdure.client.flows.guarding import guarded
+from perdure.client.flows.selectors import About, Selectors
 from perdure.engine.flows.files.contracts import contracts
 from perdure.engine.flows.files.readings import Library
 from perdure.engine.flows.files.record import RecordFolder
@@ -28,9 +29,10 @@ from perdure.engine.flows.files.skills import SkillShelf
 from perdure.engine.flows.joined import ClaimLost
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork
-from perdure.engine.flows.rules.runnable import Work
+from perdure.engine.flows.rules.runnable import Work, runnable
 from perdure.engine.flows.rules.structure import OWNER
 from perdure.engine.flows.saying import Said, said_in
+from perdure.engine.flows.selecting import is_configuring
 from perdure.engine.flows.telling.bundle import context_bundle
 from perdure.engine.flows.telling.entry import Reading, entry_message
 from perdure.engine.flows.telling.reflection import read_findings, reflection_message
@@ -93,6 +95,7 @@ class RoleTurns:
         self._library = library
         self._shelf = SkillShelf(library.project)
         self._offered = tuple(offered)
+        self._selectors = Selectors(host, journal)
         self._on_interrupt: InterruptPolicy = on_interrupt
         self._at_work: dict[StreamId, Signals] = {}
         self._ready: dict[StreamId, _Ready] = {}
@@ -100,8 +103,7 @@ class RoleTurns:
     async def session(self, state: FlowState, role: str) -> StreamId:
         """See ``Roles``."""
         id = session_of(state, role)
-        if state.configuring == "ask":
-            await asyncio.to_thread(check_configured, state, role, self._offered, self._shelf)
+        state = await self._configured(state, role)
         if role in state.sessions:
             return id
         place = detected(Workspace(working_dir=state.run.workspace_root))
@@ -187,6 +189,31 @@ class RoleTurns:
             self._at_work[session].stopping.ask()
 
     # ------------------------------------------------------------ inside
+
+    async def _configured(self, state: FlowState, role: str) -> FlowState:
+        """The flow once it is chosen what `role` works with.
+
+        Raises: Unconfigured when a person has to choose; ConfigError; LeaseHeld while another
+        process has a selector choose.
+        """
+        while is_configuring(state):
+            open = await asyncio.to_thread(undecided_for, state, role, self._offered, self._shelf)
+            if open.is_for_selector:
+                about = await asyncio.to_thread(self._about, state, role)
+                state = await self._selectors.step(state, role, open, about)
+            elif open.is_for_person:
+                raise unconfigured(state, role, open)
+            else:
+                break
+        return state
+
+    def _about(self, state: FlowState, role: str) -> About:
+        """For whom a selector is to choose. Blocks. Raises: ConfigError."""
+        node = next((work.node for work in runnable(state) if work.node.role == role), None)
+        name = f"role {base_role(role)}"
+        own = [each.text for each in self._library.of_role(base_role(role)) if each.name == name]
+        place = detected(Workspace(working_dir=state.run.workspace_root))
+        return About(self._agent(role), place, node, own[0] if own else None)
 
     def _is_running(self, state: FlowState, session: StreamId) -> bool:
         phase = state.run.improvement_phase

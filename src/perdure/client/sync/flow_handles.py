@@ -16,7 +16,13 @@ from perdure.client.sync.portal import Handle, portal_of
 from perdure.engine.flows.rules.waiting import Waiting
 from perdure.session.flows.feed import FeedItem
 from perdure.session.flows.graph import Graph
-from perdure.session.flows.kinds import Configuring, ConsentMode, GrantedTool, ImprovementMode
+from perdure.session.flows.kinds import (
+    Configuring,
+    ConsentMode,
+    Dimension,
+    GrantedTool,
+    ImprovementMode,
+)
 from perdure.session.flows.run import FeedbackContext, FlowRun, FlowState, RoleConfiguration
 from perdure.session.ids import StreamId
 from perdure.session.ledger import InterruptPolicy
@@ -210,7 +216,7 @@ class Flows(Handle[AsyncFlows]):
         consent: ConsentMode = "no-access",
         feedback: FeedbackContext = STANDARD,
         inputs: Mapping[str, object] | None = None,
-        configuring: Configuring = "given",
+        configuring: Configuring | Mapping[Dimension, Configuring] = "given",
         roles: Mapping[str, RoleConfiguration] | None = None,
     ) -> Flow:
         """A new flow of `workflow`: a graph, a workflow document, or the path of either's file.
@@ -222,7 +228,9 @@ class Flows(Handle[AsyncFlows]):
         A document is run with `inputs`, by the agents of the runtime that its nodes name, else by
         those it defines; its file is copied, and what counts is what the log has of it.
         `roles` says what role instances work with; with `configuring` "ask" each of the others
-        waits until a person says so, where there is something to choose.
+        waits until a person says so, where there is something to choose; with "auto" a model
+        chooses, and a person where it fails thrice. It can be said by dimension:
+        ``{"model": "auto", "skills": "ask"}``, what is left out being "given".
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError when a required reading or an input is missing or
         cannot be used; SecretPasted for a credential in an input; FlowExists;

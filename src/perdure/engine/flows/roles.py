@@ -28,8 +28,10 @@ class Roles(Protocol):
     async def session(self, state: FlowState, role: str) -> StreamId:
         """The session of a role instance, made with its context bundle when there is none yet.
 
+        A model may have to choose first what it works with, in a session of its own.
         Raises: ConfigError when the role cannot work: no agent, or a required reading is missing;
-        Unconfigured when a person has to say what it works with.
+        Unconfigured when a person has to say what it works with; LeaseHeld, LeaseLost when another
+        process has it chosen.
         """
         ...
 

@@ -206,6 +206,11 @@ class FlowRunner:
             wanting = NodeParked(work.node.id, role, "role-configuration", str(error), error.offers)
             await self._park(state, wanting)
             return
+        except LeaseHeld as error:  # somebody else has it chosen what the role works with
+            self._elsewhere[role] = error.until
+            return
+        except LeaseLost:
+            return
         except ConfigError as error:
             await self._park(state, NodeParked(work.node.id, role, "autonomous-abort", str(error)))
             return
@@ -217,6 +222,11 @@ class FlowRunner:
         try:
             session = await self._roles.session(state, work.role)
             message = await self._roles.reflection_message(state, work)
+        except LeaseHeld as error:
+            self._elsewhere[work.role] = error.until
+            return
+        except LeaseLost:
+            return
         except ConfigError as error:
             await self._park(state, ImprovementParked(work.role, "autonomous-abort", str(error)))
             return

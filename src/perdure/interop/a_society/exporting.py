@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.interop.a_society.folder import FEED, FLOW, TRANSCRIPT
+from perdure.interop.a_society.folder import FEED, FLOW, SELECTORS, TRANSCRIPT
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.flows.feed import feed_of, merged
@@ -35,6 +35,11 @@ async def export_flow(store: LogReading, flow: StreamId) -> dict[str, bytes]:
         files[f"roles/{role}/{TRANSCRIPT}"] = _json(msgspec.to_builtins(transcript))
         feed = feed_of(role, merged(log, said))
         files[f"roles/{role}/{FEED}"] = _json(msgspec.to_builtins(feed))
+    for role, chose in sorted(state.selectors.items()):
+        for number, session in enumerate(chose, 1):
+            transcript = role_session(role, session, decoded(await store.entries(session)))
+            path = f"{SELECTORS}/{role}-{number}.json"
+            files[path] = _json(msgspec.to_builtins(transcript))
     return files
 
 

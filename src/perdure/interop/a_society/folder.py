@@ -23,6 +23,8 @@ FORMAT = "a-society"
 FLOW = "flow.json"
 TRANSCRIPT = "transcript.json"
 FEED = "feed.json"
+SELECTORS = "selectors"
+"""A folder of what selectors said; it is written only, as no other program has any."""
 
 Data = dict[str, Any]
 

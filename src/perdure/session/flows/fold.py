@@ -91,7 +91,12 @@ def _started(entry: Entry, body: kinds.FlowStarted) -> FlowState:
         record_summary=body.graph.summary,
     )
     return FlowState(
-        run, body.graph, start=body.start, head=entry.seq, configuring=body.configuring
+        run,
+        body.graph,
+        start=body.start,
+        head=entry.seq,
+        configuring=body.configuring,
+        skills_configuring=body.skills_configuring,
     )
 
 
@@ -127,8 +132,27 @@ def _document_bound(state: FlowState, body: kinds.DocumentBound, _: int) -> Flow
 
 
 def _role_configured(state: FlowState, body: kinds.RoleConfigured, _: int) -> FlowState:
-    chosen = RoleConfiguration(body.model, body.skills, body.tools, body.is_automatic)
-    return replace(state, roles=state.roles | {body.role: chosen})
+    before = state.chosen_in_part.get(body.role, RoleConfiguration())
+    chosen = RoleConfiguration(
+        before.model if body.model is None else body.model,
+        before.skills if body.skills is None else body.skills,
+        body.tools,
+        body.is_automatic,
+    )
+    state = replace(state, selecting=_without(state.selecting, body.role))
+    if body.is_partial:
+        return replace(state, chosen_in_part=state.chosen_in_part | {body.role: chosen})
+    in_part = _without(state.chosen_in_part, body.role)
+    return replace(state, roles=state.roles | {body.role: chosen}, chosen_in_part=in_part)
+
+
+def _selector_opened(state: FlowState, body: kinds.SelectorOpened, _: int) -> FlowState:
+    known = (*state.selectors.get(body.role, ()), body.session)
+    return replace(
+        state,
+        selecting=state.selecting | {body.role: body},
+        selectors=state.selectors | {body.role: known},
+    )
 
 
 def _consent_changed(state: FlowState, body: kinds.ConsentChanged, at: int) -> FlowState:
@@ -187,7 +211,11 @@ def _node_parked(state: FlowState, body: kinds.NodeParked, at: int) -> FlowState
     state = _asked(state, body.node, at, body.offers)
     state = replace(state, stopping=_removed(state.stopping, body.node, body.role))
     if body.reason == "role-configuration":  # what was chosen before cannot be had any more
-        state = replace(state, roles=_without(state.roles, body.role))
+        state = replace(
+            state,
+            roles=_without(state.roles, body.role),
+            selecting=_without(state.selecting, body.role),
+        )
     return _with(
         state,
         running_nodes=_removed(state.run.running_nodes, body.node),
@@ -399,6 +427,7 @@ _APPLY: Mapping[type[object], Callable[[FlowState, Any, int], FlowState]] = {
     kinds.RepairAsked: _repair_asked,
     kinds.ConsentChanged: _consent_changed,
     kinds.RoleConfigured: _role_configured,
+    kinds.SelectorOpened: _selector_opened,
     kinds.ForwardPassClosed: _closed,
     kinds.ImprovementChosen: _improvement_chosen,
     kinds.ImprovementClaimed: _improvement_claimed,

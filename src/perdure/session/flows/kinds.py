@@ -23,8 +23,9 @@ AwaitingReason = Literal[
     "handoff-approval",
 ]
 ClaimCause = Literal["start", "reply", "handoff", "owed", "configuration", "resume"]
-Configuring = Literal["given", "ask"]
+Configuring = Literal["given", "ask", "auto"]
 ConsentMode = Literal["no-access", "partial-access", "full-access"]
+Dimension = Literal["model", "skills"]
 FeedbackKind = Literal["standard", "initialization", "update"]
 GrantedTool = Literal["bash", "mcp"]
 ImprovementMode = Literal["graph-based", "parallel", "none"]
@@ -68,7 +69,8 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
     """A flow begins. `start` are the nodes that are claimed first; paths are absolute.
 
     `configuring` says who decides what a role works with: ``given``, its agent and its own files;
-    ``ask``, a person, before it begins.
+    ``ask``, a person, before it begins; ``auto``, a selector. `skills_configuring` says it of its
+    skills, where that is somebody else.
     `feedback` and the fields after it say what kind of flow it is, for the feedback at its end.
     """
 
@@ -85,6 +87,7 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
     update_from_version: str | None = None
     update_to_version: str | None = None
     configuring: Configuring = "given"
+    skills_configuring: Configuring | None = None
 
 
 class WorkspaceBound(SideBody, frozen=True):
@@ -242,7 +245,8 @@ class ConsentChanged(SideBody, frozen=True, omit_defaults=True):
 class RoleConfigured(SideBody, frozen=True, omit_defaults=True):
     """What a role instance works with; None leaves what the flow's agent says.
 
-    `by` is the person who said so.
+    `by` is the person who said so, `selector` the session in which a model did. A person has yet to
+    choose the rest where it `is_partial`.
     """
 
     kind: ClassVar[str] = "role_configured"
@@ -253,6 +257,23 @@ class RoleConfigured(SideBody, frozen=True, omit_defaults=True):
     tools: tuple[str, ...] | None = None
     is_automatic: bool = False
     by: str | None = None
+    selector: StreamId | None = None
+    is_partial: bool = False
+
+
+class SelectorOpened(SideBody, frozen=True, omit_defaults=True):
+    """A model is to choose what a role instance works with, from `offers`, in a session of its own.
+
+    `attempt` counts from 1. `refused` is why the attempt before it came to nothing.
+    """
+
+    kind: ClassVar[str] = "selector_opened"
+
+    role: str
+    session: StreamId
+    attempt: int
+    offers: Offers
+    refused: str | None = None
 
 
 class ForwardPassClosed(SideBody, frozen=True):
@@ -385,6 +406,6 @@ FLOW_BODIES: tuple[type[SideBody], ...] = (
     ),
     *(ConsentChanged, RoleConfigured, ForwardPassClosed, ImprovementChosen, ImprovementClaimed),
     *(ImprovementParked, FindingsMade, FeedbackAsked, FeedbackDecided, FlowCompleted),
-    *(FlowImported, DocumentBound, NodePassed),
+    *(FlowImported, DocumentBound, NodePassed, SelectorOpened),
 )
 """Every kind of a flow's log."""

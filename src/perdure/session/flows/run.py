@@ -22,6 +22,7 @@ from perdure.session.flows.kinds import (
     InitializationMode,
     Offers,
     RepairAsked,
+    SelectorOpened,
 )
 from perdure.session.ids import StreamId
 
@@ -187,3 +188,11 @@ class FlowState(msgspec.Struct, frozen=True):
     asked: dict[str, Asked] = {}
     """Node, role or `ITSELF` -> the newest wait of it, which may be over."""
     configuring: Configuring = "given"
+    skills_configuring: Configuring | None = None
+    """As `configuring`, of skills, where that differs."""
+    selecting: dict[str, SelectorOpened] = {}
+    """Role instance -> the selector that is to choose for it now."""
+    selectors: dict[str, tuple[StreamId, ...]] = {}
+    """Role instance -> the sessions of all its selectors, the oldest first."""
+    chosen_in_part: dict[str, RoleConfiguration] = {}
+    """Role instance -> what a selector chose, of which a person has yet to choose the rest."""

@@ -20,6 +20,7 @@ ENTRIES = [entry_of_line(line) for line in LINES]
 
 FLOW = "20260527T143000123Z-a1b2c3"
 OWNER = StreamId(f"{FLOW}__owner")
+SELECTOR = StreamId("20260527T143000123Z-a1b2c3__owner__selector-2")
 INTAKE = FlowNode(
     "owner-intake",
     "owner",
@@ -115,6 +116,13 @@ EXPECTED: tuple[SideBody, ...] = (
         offers=kinds.Offers(("p:m",), {"tests": "How we test."}),
     ),
     kinds.RoleConfigured("developer_2", by="me"),
+    kinds.FlowStarted(
+        *("trip", "/w", "/w/record", Graph("g", ()), ()),
+        configuring="auto",
+        skills_configuring="ask",
+    ),
+    kinds.SelectorOpened("owner", SELECTOR, 2, kinds.Offers(("p:m",)), "it says nothing"),
+    kinds.RoleConfigured("owner", "p:m", is_automatic=True, selector=SELECTOR, is_partial=True),
 )
 
 

@@ -74,7 +74,13 @@ def configured(state: FlowState, waiting: Waiting, answer: str, by: str) -> kind
     Raises: InvalidEntry for what is not offered.
     """
     choice = choice_in(answer)
-    offers = waiting.offers or kinds.Offers()
+    check_offered(choice, waiting.offers or kinds.Offers())
+    role = waiting.role or ""
+    return people.configure(state, role, model=choice.model, skills=choice.skills, by=by)
+
+
+def check_offered(choice: Choice, offers: kinds.Offers) -> None:
+    """Raises: InvalidEntry where `choice` is not from `offers`."""
     if choice.model is not None and choice.model not in offers.models:
         known = ", ".join(offers.models) or "none"
         raise _no_answer(f"there is no model {choice.model!r} to choose; there are: {known}")
@@ -82,8 +88,6 @@ def configured(state: FlowState, waiting: Waiting, answer: str, by: str) -> kind
         if name not in offers.skills:
             known = ", ".join(offers.skills) or "none"
             raise _no_answer(f"there is no skill {name!r} to choose; there are: {known}")
-    role = waiting.role or ""
-    return people.configure(state, role, model=choice.model, skills=choice.skills, by=by)
 
 
 class Choice(msgspec.Struct, frozen=True):

@@ -1,0 +1,185 @@
+"""Selectors: models that choose what a role of a flow works with, each in a session of its own.
+
+The session and what the flow's log says of it begin in one commit, under an id that follows from
+flow, role and number; so whoever goes on after a crash finds it, and opens no second one. What came
+of it is read from its log. It is a session of the flow as those of its roles are: hidden in lists,
+erased and kept with it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from perdure.client.agents.agent import Agent, agent_of
+from perdure.client.agents.hosting import Host
+from perdure.client.agents.turn import Signals
+from perdure.client.agents.workspace import Workspace
+from perdure.client.flows.equipping import unconfigured
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.saying import Said
+from perdure.engine.flows.selecting import MOST_ATTEMPTS, Undecided, opening, selected
+from perdure.engine.flows.telling.selection import INSTRUCTIONS, selection_message
+from perdure.engine.turns.config import Limits
+from perdure.errors import ConfigError, HeadConflict, InvalidEntry, InvalidTransition, SessionExists
+from perdure.session.codec import body_of, new_side
+from perdure.session.entries import Entry
+from perdure.session.flows.graph import FlowNode
+from perdure.session.flows.kinds import SelectorOpened
+from perdure.session.flows.run import FlowState
+from perdure.session.info import StreamHeader
+from perdure.session.ledger import TurnFinished
+from perdure.session.messages import user
+from perdure.session.notes import SessionStarted
+from perdure.stores.protocol import Commit, Write
+from perdure.tools.registry import ToolRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """For whom a selector chooses: the role's own agent and document, and the node it begins."""
+
+    agent: Agent
+    place: Workspace
+    node: FlowNode | None
+    document: str | None
+
+
+class Selectors:
+    """The selectors of one flow."""
+
+    def __init__(self, host: Host, journal: Journal) -> None:
+        self._host = host
+        self._store = host.store.backend
+        self._clock = host.store.outside.clock
+        self._journal = journal
+
+    async def step(self, state: FlowState, role: str, open: Undecided, about: About) -> FlowState:
+        """Where the flow stands after one step of choosing: a selector opened, or its choice.
+
+        Raises: Unconfigured after the last attempt; ConfigError; LeaseHeld while another process
+        runs the selector.
+        """
+        opened = state.selecting.get(role)
+        if opened is None:
+            return await self._opened(state, role, open, about)
+        try:
+            answer = await self._answer(opened, state, about)
+            choice = selected(state, opened, answer, is_partial=open.is_for_person)
+        except InvalidEntry as error:
+            if opened.attempt < MOST_ATTEMPTS:
+                return await self._opened(state, role, open, about, error.reason)
+            tried = f"a model was to choose and did not in {opened.attempt} attempts"
+            raise unconfigured(state, role, open, f"{tried} (at last: {error.reason}); ") from error
+        return await self._journal.append(
+            lambda now: (choice,) if now.selecting.get(role) == opened else ()
+        )
+
+    async def _opened(
+        self,
+        state: FlowState,
+        role: str,
+        open: Undecided,
+        about: About,
+        refused: str | None = None,
+    ) -> FlowState:
+        """A new selector, unless the flow has moved on from `state` in what concerns the role."""
+        before = (state.selecting.get(role), state.roles.get(role))
+        try:
+            opened = opening(state, role, open.by_selector, refused)
+        except ValueError as error:
+            raise ConfigError(f"the flow's id is too long for a selector: {error}") from error
+        agent = selector_agent(about.agent)
+        at = self._clock.now_ms()
+        header = StreamHeader(
+            id=opened.session,
+            created_at=at,
+            origin="role",
+            cwd=about.place.working_dir,
+            title=f"what {role} works with: {state.run.record_name or state.run.flow_id}",
+            parent=state.run.flow_id,
+        )
+        prompt = agent.system_prompt(about.place)
+        started = SessionStarted(agent.snapshot(), msgspec.to_builtins(about.place), prompt)
+        session = Write(stream=opened.session, create=header, entries=(new_side(started),))
+        while True:
+            now = await self._journal.state()
+            if (now.selecting.get(role), now.roles.get(role)) != before:
+                return now  # another process was faster, or a person has chosen
+            writes = (self._journal.write(now, opened), session)
+            try:
+                committed = await self._store.commit(Commit(writes=writes, at=at))
+            except HeadConflict:
+                continue
+            except SessionExists:
+                if (await self._journal.state()).head == now.head:
+                    raise ConfigError(
+                        f"there is a session {opened.session} already that is no selector; erase it"
+                    ) from None
+                continue
+            self._journal.follow(committed.entries[0])
+            return await self._journal.remembered()
+
+    async def _answer(self, opened: SelectorOpened, state: FlowState, about: About) -> str:
+        """What the selector answered, in its one turn, which is begun or gone on with here.
+
+        Raises: InvalidEntry when the turn ended without an answer.
+        """
+        there = await self._store.state(opened.session)
+        if there.open_turn is not None or not there.info.turns:
+            notes = await self._store.notes(opened.session, (SessionStarted.kind,))
+            started = body_of(notes[0])
+            assert isinstance(started, SessionStarted)
+            agent = agent_of(started.agent or {}, ToolRegistry(()))
+            running = self._host.running(
+                opened.session,
+                agent,
+                about.place,
+                prompt=started.system_prompt,
+                # Nobody is asked for more money in a session that nobody looks into.
+                budget=msgspec.structs.replace(self._host.budget_of(agent), on_exceed="fail"),
+            )
+            if there.open_turn is not None:
+                with suppress(InvalidTransition):  # whose it was has ended it, just now
+                    await running.lost_turn(Signals())
+            else:
+                flow = state.graph.name or state.run.flow_id
+                message = selection_message(opened, flow, about.node, about.document)
+                await running.new_turn(user(message), (), Signals())
+        return _answer_in(await self._store.entries(opened.session))
+
+
+def selector_agent(agent: Agent) -> Agent:
+    """A selector for the role that `agent` is: its model, without tools, for one turn."""
+    return msgspec.structs.replace(
+        agent.with_tools(()),
+        id=f"{agent.id}-selector",
+        instructions=INSTRUCTIONS,
+        mcp_servers=(),
+        on_interrupt="retry",
+        on_exceed="fail",
+        limits=Limits(max_turns=1),
+    )
+
+
+def _answer_in(log: list[Entry]) -> str:
+    """The answer of the first turn in `log`. Raises: InvalidEntry when it gave none."""
+    said = Said()
+    for entry in log:
+        if entry.message is not None:
+            said = said.then(entry.message)
+        if entry.kind != TurnFinished.kind:
+            continue
+        finished = body_of(entry)
+        assert isinstance(finished, TurnFinished)
+        if finished.end == "stop":
+            return said.text
+        told = f": {finished.error}" if finished.error else ""
+        raise _none(f"its turn ended as {finished.end}{told}")
+    raise _none("its turn has no end")
+
+
+def _none(reason: str) -> InvalidEntry:
+    return InvalidEntry(reason, told=reason)

@@ -1,0 +1,133 @@
+"""What a role works with, chosen by a model; by a person, where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from perdure.client.flows.flow import Flow
+from perdure.client.flows.flows import Flows
+from perdure.errors import Erased
+from perdure.interop.a_society.exporting import export_flow
+from perdure.models.scenario import Reply, When
+from perdure.session.codec import body_of
+from perdure.session.flows.kinds import (
+    Configuring,
+    Dimension,
+    NodeParked,
+    RoleConfigured,
+    SelectorOpened,
+)
+from perdure.session.ids import StreamId
+from tests.fakes.flow_stage import FlowStage, says
+from tests.integration.flows.test_equipping import LINE, RULES, project, prompt_of
+
+MODELS = ("scripted:flow", "scripted:other")
+OWNER = says("Role instance `owner`", "model=scripted:flow skills=prose")
+DEVELOPER = says("Role instance `developer`", "model=scripted:flow skills=none")
+
+
+def flows_of(stage: FlowStage) -> Flows:
+    """As another process has them."""
+    return stage.flows("owner", "developer", offered=MODELS)
+
+
+async def begun(
+    stage: FlowStage, configuring: Configuring | Mapping[Dimension, Configuring] = "auto"
+) -> Flow:
+    return await flows_of(stage).start(
+        LINE,
+        workspace=stage.workspace,
+        record_folder="record",
+        consent="full-access",
+        id="f",
+        configuring=configuring,
+    )
+
+
+async def choices(stage: FlowStage) -> list[object]:
+    """What the flow's log has of choosing."""
+    found = [body_of(entry) for entry in await stage.memory.entries(StreamId("f"))]
+    return [b for b in found if isinstance(b, SelectorOpened | RoleConfigured | NodeParked)]
+
+
+async def said_to(stage: FlowStage, selector: str) -> list[str]:
+    """What was said in the session of a selector."""
+    session = await stage.store.open(selector)
+    return [message.text for message in await session.messages()]
+
+
+async def test_a_model_chooses_at_once_and_the_log_says_so(tmp_path: Path) -> None:
+    stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)
+    assert (await (await begun(stage)).run()).status == "awaiting_improvement_choice"
+    opened, chosen, _, developers = await choices(stage)
+    assert isinstance(opened, SelectorOpened)
+    assert (opened.attempt, opened.offers.models) == (1, MODELS)
+    assert chosen == RoleConfigured(
+        "owner", MODELS[0], ("prose",), is_automatic=True, selector=opened.session
+    )
+    assert isinstance(developers, RoleConfigured)
+    assert developers.skills == ()
+    assert "Be plain." in await prompt_of(stage, "owner")
+    assert "# Skill" not in await prompt_of(stage, "developer")
+    told, answer = await said_to(stage, opened.session)
+    assert "node `owner-intake`" in told
+    assert "- tests: How we do tests." in told
+    assert answer == "model=scripted:flow skills=prose"
+    listed = await stage.memory.sessions()
+    assert opened.session not in [info.id for info in listed]
+
+
+async def test_a_model_that_fails_thrice_leaves_it_to_a_person(tmp_path: Path) -> None:
+    wrong = (
+        says("there is no skill 'magic'", "I take them all."),
+        says("'I' says nothing", "model=scripted:flow"),
+        says("Role instance `owner`", "model=scripted:flow skills=magic"),
+    )
+    stage = FlowStage(project(tmp_path), *wrong, DEVELOPER, *RULES)
+    flow = await begun(stage)
+    assert (await flow.run()).awaiting_human_nodes["owner-intake"].reason == "role-configuration"
+    found = await choices(stage)
+    assert [each.attempt for each in found if isinstance(each, SelectorOpened)] == [1, 2, 3]
+    (asked,) = await stage.store.questions()
+    assert "in 3 attempts (at last: the answer lacks skills=NAME,NAME" in asked.question.text
+    assert "choose from models: scripted:flow, scripted:other" in asked.question.text
+    await stage.store.answer(asked.id, "model=scripted:flow skills=tests", by="ana")
+    run = await (await flows_of(stage).open("f")).run()
+    assert run.status == "awaiting_improvement_choice"
+    assert "Run them all." in await prompt_of(stage, "owner")
+    assert len([each for each in await choices(stage) if isinstance(each, SelectorOpened)]) == 4
+
+
+async def test_each_dimension_has_its_own_chooser(tmp_path: Path) -> None:
+    model = says("Role instance", "model=scripted:flow")
+    stage = FlowStage(project(tmp_path), model, *RULES)
+    flow = await begun(stage, {"model": "auto", "skills": "ask"})
+    await flow.run()
+    (asked,) = await stage.store.questions()
+    assert asked.question.choices == ("default", "skills=prose", "skills=tests")
+    await stage.store.answer(asked.id, "skills=tests", by="ana")
+    await flow.run()
+    assert (await flow.state()).roles["owner"].model == "scripted:flow"
+    assert "Run them all." in await prompt_of(stage, "owner")
+    opened = [each for each in await choices(stage) if isinstance(each, SelectorOpened)]
+    assert [each.offers.skills for each in opened] == [{}, {}]
+
+
+async def test_a_turn_that_fails_is_an_attempt_that_came_to_nothing(tmp_path: Path) -> None:
+    stage = FlowStage(project(tmp_path), *RULES, Reply(when=When(user_contains="x"), steps=()))
+    await (await begun(stage)).run()
+    (asked,) = await stage.store.questions()
+    assert "in 3 attempts" in asked.question.text
+
+
+async def test_what_selectors_said_is_exported_and_goes_with_the_flow(tmp_path: Path) -> None:
+    stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)
+    await (await begun(stage)).run()
+    files = await export_flow(stage.memory, StreamId("f"))
+    assert b"skills=prose" in files["selectors/owner-1.json"]
+    await stage.store.erase("f", forks="keep", by="ana")
+    with pytest.raises(Erased):
+        await stage.store.open("f__owner__selector-1")
