@@ -82,6 +82,23 @@ def test_a_person_is_asked_what_each_role_works_with(project: World) -> None:
     assert ended["status"] == "awaiting_improvement_choice"
 
 
+def test_a_model_chooses_where_it_is_said_to(project: World) -> None:
+    skill = project.folder / "a-docs" / "skills" / "careful"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: careful\ndescription: Look twice.\n---\nDo.\n")
+    scenario = project.folder / "scenario.yaml"
+    rule = "rules:\n  - when: {user_contains: Role instance}\n    text: skills=careful\n"
+    scenario.write_text(scenario.read_text().replace("rules:\n", rule))
+    flow(project, "run", *FIRST, "--configure", "auto=1", code=2)
+    options = ("--configure", "model=ask,skills=auto", "--consent", "partial-access")
+    flow(project, "run", *FIRST, *options, code=1)
+    session = flow(project, "show", "f", "--role", "owner", "--json").json
+    assert "# Skill careful" in session["systemPrompt"]
+    flow(project, "export", "f", "-o", "out")
+    assert (project.folder / "out" / "selectors" / "owner-1.json").is_file()
+    assert flow(project, "delete", "f", "--yes", "--json").json["sessions"] == 6
+
+
 def test_of_processes_that_answer_at_once_one_wins(project: World) -> None:
     flow(project, "run", *FIRST, "--consent", "partial-access", code=1)
     modes = ("graph-based", "parallel", "none")

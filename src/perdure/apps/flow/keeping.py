@@ -35,7 +35,7 @@ def export(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Write a flow as a folder: its state, and each role's transcript and feed.
+    """Write a flow as a folder: its state, each role's transcript and feed, what selectors said.
 
     `perdure import DIR --format a-society` reads it.
 
@@ -83,7 +83,7 @@ def delete(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Take a flow and the sessions of its roles out of the store, for good.
+    """Take a flow and the sessions of its roles and selectors out of the store, for good.
 
     Its record folder stays: the files in it are yours. A flow at work is not deleted.
 
@@ -102,12 +102,14 @@ def delete(
             busy = ", ".join(state.run.running_nodes)
             need(not busy, id, f"{busy} is at work; `perdure flow stop` ends that")
             _confirm(id, is_sure=is_sure)
-            for session in (*state.sessions.values(), id):
+            chose = [each for sessions in state.selectors.values() for each in sessions]
+            sessions = [*state.sessions.values(), *chose]
+            for session in (*sessions, id):
                 await opened.erase(session, forks="keep", by=person(by))
         if as_json:
-            show_json({"flow": id, "sessions": len(state.sessions)})
+            show_json({"flow": id, "sessions": len(sessions)})
         else:
-            show(f"deleted {id} and {counted(len(state.sessions), 'session')}")
+            show(f"deleted {id} and {counted(len(sessions), 'session')}")
 
     return run(work)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 
@@ -16,10 +17,12 @@ from perdure.client.store import Store
 from perdure.engine.flows.rules.answering import choice_in
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
 from perdure.engine.flows.rules.structure import OWNER
+from perdure.engine.flows.selecting import DIMENSIONS
 from perdure.errors import ConfigError, InvalidEntry
 from perdure.models.scenario import Scenario
 from perdure.session.codec import body_of
 from perdure.session.flows.graph import Graph, base_role, is_role
+from perdure.session.flows.kinds import Configuring, Dimension
 from perdure.session.flows.run import FlowState, RoleConfiguration
 from perdure.session.notes import SessionStarted
 from perdure.tools.permissions import Permissions
@@ -67,6 +70,35 @@ def roles_in(words: Sequence[str]) -> dict[str, RoleConfiguration]:
             raise ConfigError(f"--role {line!r}: {error.reason}") from error
         found[role] = RoleConfiguration(choice.model, choice.skills)
     return found
+
+
+_DIMENSIONS: dict[str, Dimension] = {each: each for each in DIMENSIONS}
+
+
+def configuring_in(words: str) -> dict[Dimension, Configuring]:
+    """Who says what roles work with: ``auto`` for everything, or ``model=auto,skills=ask``.
+
+    Raises: UsageMistake.
+    """
+    known: dict[str, Configuring] = {each: each for each in get_args(Configuring)}
+    if words in known:
+        return dict.fromkeys(DIMENSIONS, known[words])
+    found: dict[Dimension, Configuring] = {}
+    for word in words.split(","):
+        name, _, who = word.strip().partition("=")
+        dimension = _DIMENSIONS.get(name)
+        if dimension is None or dimension in found or who not in known:
+            raise UsageMistake(
+                f"--configure {words!r} says nothing; write one of {', '.join(known)}, or "
+                "model=WHO,skills=WHO"
+            )
+        found[dimension] = known[who]
+    return found
+
+
+def is_choosing(configuring: Mapping[Dimension, Configuring]) -> bool:
+    """Whether anybody is to choose what roles work with."""
+    return any(who != "given" for who in configuring.values())
 
 
 def model_of_roles(model: str | None, others: Sequence[str] = ()) -> str:

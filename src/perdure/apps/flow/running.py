@@ -32,6 +32,8 @@ from perdure.apps.flow.picture.telling import picture, wait_data
 from perdure.apps.flow.picture.watching import Followed, changes_of, watched
 from perdure.apps.flow.roles import (
     Acting,
+    configuring_in,
+    is_choosing,
     model_of_roles,
     models_before,
     roles_in,
@@ -44,7 +46,7 @@ from perdure.client.flows.documents.beginning import document_in
 from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
-from perdure.session.flows.kinds import Configuring, ConsentMode
+from perdure.session.flows.kinds import ConsentMode
 from perdure.session.flows.run import RoleConfiguration
 
 ConsentOption = Annotated[
@@ -53,11 +55,14 @@ ConsentOption = Annotated[
 ]
 
 ConfiguringOption = Annotated[
-    Configuring,
+    str,
     typer.Option(
         "--configure",
-        metavar="MODE",
-        help="Who says what roles work with: given (agents and files) or ask (you).",
+        metavar="WHO",
+        help=(
+            "Who says what roles work with: given (agents and files), ask (you), auto (a model, "
+            "then you); or each: model=auto,skills=ask."
+        ),
     ),
 ]
 
@@ -117,6 +122,7 @@ def begin(  # noqa: PLR0913 - each is an option of the command
         perdure flow run session.workflow.yaml --input message="and for Sunday?"
         perdure flow run workflow.yaml --role "reviewer model=openai:gpt-5 skills=careful-reading"
         perdure flow run workflow.yaml --configure ask --offer openai:gpt-5 --offer scripted:echo
+        perdure flow run workflow.yaml --configure model=ask,skills=auto
 
     Exit codes:
         0  the flow is completed
@@ -135,7 +141,7 @@ def begin(  # noqa: PLR0913 - each is an option of the command
         project,
         id,
         consent,
-        configuring,
+        configuring_in(configuring),
         roles or (),
     )
     shown = Shown(is_watching=is_watching, as_json=as_json)
@@ -152,7 +158,9 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 async def _begun(store: str | None, namespace: str, file: Path, said: Given, shown: Shown) -> int:
     """A flow of what is in `file`, begun and run; the exit code."""
     document = await asyncio.to_thread(document_in, file)
-    if document is not None and (said.configuring != "given" or said.roles or said.acting.offered):
+    if document is not None and (
+        is_choosing(said.configuring) or said.roles or said.acting.offered
+    ):
         raise UsageMistake("a workflow document says itself what its agents work with")
     if document is None and said.inputs:
         raise UsageMistake("a workflow of roles takes no --input; a workflow document does")

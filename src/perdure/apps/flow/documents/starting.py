@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
 from perdure.engine.flows.documents.admission import from_texts
 from perdure.errors import InvalidWorkflow
-from perdure.session.flows.kinds import Configuring, ConsentMode
+from perdure.session.flows.kinds import Configuring, ConsentMode, Dimension
 from perdure.session.flows.run import FlowState
 from perdure.workflow.reading import Located
 
@@ -42,7 +42,7 @@ class Given(msgspec.Struct, frozen=True):
     project: str | None = None
     id: str | None = None
     consent: ConsentMode = "no-access"
-    configuring: Configuring = "given"
+    configuring: Mapping[Dimension, Configuring] = {}
     roles: Sequence[str] = ()
 
 
