@@ -455,6 +455,7 @@ async def test_out_of_many_texts_what_is_erased_is_gone_and_the_others_are_found
     left = await search(store, "word", limit=1_000)
     assert {hit.entry for hit in left} == {f"s/{number}" for number in range(600)}
     assert await found(store, "stays7") == {"s/7"}
+    assert (await store.verify()).problems == ()
     await searching(store).reindex()
     assert await search(store, "word", limit=1_000) == left
     assert (await store.verify()).problems == ()

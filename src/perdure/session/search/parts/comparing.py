@@ -1,4 +1,4 @@
-"""Whether a part says what its texts say."""
+"""Whether an index says what its texts say: a part, or a text that is in none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def differing(part: Part, expected: Mapping[int, Text]) -> set[int]:
     positions = {said.position for said in part.said}
     try:
         kept = list(texts_in(part))
-        found = {text.position for text in kept if not _is_same(text, expected.get(text.position))}
+        found = {text.position for text in kept if not is_same(text, expected.get(text.position))}
         found |= {
             said.position
             for said, text in zip(part.said, kept, strict=True)
@@ -29,7 +29,11 @@ def differing(part: Part, expected: Mapping[int, Text]) -> set[int]:
         return positions
 
 
-def _is_same(kept: Text, expected: Text | None) -> bool:
+def is_same(kept: Text, expected: Text | None) -> bool:
+    """Whether `kept` says what is `expected`; keys for filters have no order.
+
+    A text that came out of a part again has them in the order of its pages.
+    """
     return (
         expected is not None
         and kept.at == expected.at

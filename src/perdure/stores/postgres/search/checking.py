@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import LiteralString
 
 from perdure.session.search.parts.building import Part, Said
-from perdure.session.search.parts.comparing import differing
+from perdure.session.search.parts.comparing import differing, is_same
 from perdure.session.search.parts.pages import DAMAGE, Page
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.words import VERSION
@@ -142,7 +142,7 @@ class _Check:
 def _is_as_in(log: Mapping[int, Found], row: Row) -> bool:
     found = log.get(row[0])
     try:
-        return found is not None and text_of(found) == loose_text(row)
+        return found is not None and is_same(loose_text(row), text_of(found))
     except DAMAGE:
         return False
 

@@ -11,7 +11,7 @@ from itertools import chain
 
 import apsw
 
-from perdure.session.search.parts.comparing import differing
+from perdure.session.search.parts.comparing import differing, is_same
 from perdure.session.search.parts.pages import DAMAGE
 from perdure.session.search.words import VERSION
 from perdure.stores.protocol import Problem
@@ -81,7 +81,7 @@ class _Check:
         for row in self._tables.rows(_LOOSE):
             text = loose_text(row)
             found = next(self._log([text.position]), None)
-            if found is None or text_of(found[1]) != text or row[4] != len(text.words):
+            if found is None or not is_same(text, text_of(found[1])) or row[4] != len(text.words):
                 wrong.add(text.position)
         return wrong
 

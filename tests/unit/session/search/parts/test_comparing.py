@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure.session.search.parts.building import Part, Text, built
-from perdure.session.search.parts.comparing import differing
+from perdure.session.search.parts.building import Part, Text, built, texts_in
+from perdure.session.search.parts.comparing import differing, is_same
 from perdure.session.search.parts.pages import Page, everything, pages_of
 from tests.fakes.parts import text
 
@@ -48,3 +48,13 @@ def test_words_that_lead_to_other_texts_are_named_by_these() -> None:
 def test_of_a_part_that_cannot_be_read_all_texts_are_named() -> None:
     for pages in ((), (Page("a", b"x"),)):
         assert differing(PART._replace(pages=pages), by_position(TEXTS)) == set(range(10, 50))
+
+
+def test_keys_for_filters_have_no_order() -> None:
+    text = Text(1, 2, ("a",), ("#n1", "#s1", "#ruser"))
+    again = next(iter(texts_in(built([text]))))
+
+    assert again.filters != text.filters
+    assert is_same(again, text)
+    assert not is_same(again, text._replace(filters=("#n1", "#s1")))
+    assert not is_same(again, None)
