@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.runtime import Runtime
+from perdure.client.agents.workspace import Workspace
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
+from perdure.client.flows.selectors import About, Selectors
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.selecting import Undecided
 from perdure.errors import Erased
 from perdure.interop.a_society.exporting import export_flow
 from perdure.models.scenario import Reply, When
@@ -17,11 +23,12 @@ from perdure.session.flows.kinds import (
     Configuring,
     Dimension,
     NodeParked,
+    Offers,
     RoleConfigured,
     SelectorOpened,
 )
 from perdure.session.ids import StreamId
-from tests.fakes.flow_stage import FlowStage, says
+from tests.fakes.flow_stage import MODEL, FlowStage, says
 from tests.integration.flows.test_equipping import LINE, RULES, project, prompt_of
 
 MODELS = ("scripted:flow", "scripted:other")
@@ -121,6 +128,26 @@ async def test_a_turn_that_fails_is_an_attempt_that_came_to_nothing(tmp_path: Pa
     await (await begun(stage)).run()
     (asked,) = await stage.store.questions()
     assert "in 3 attempts" in asked.question.text
+
+
+async def test_a_selector_that_was_erased_is_an_attempt_that_came_to_nothing(
+    tmp_path: Path,
+) -> None:
+    stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)
+    flow = await begun(stage)
+    agent = Agent("owner", model=MODEL)
+    runtime = Runtime(stage.store, [agent], models=stage.models)
+    journal = Journal(stage.memory, flow.id, stage.clock)
+    place = Workspace(working_dir=str(tmp_path))
+    about = About(agent, place, LINE.nodes[0], None)
+    open = Undecided(Offers(MODELS, {"prose": "How we do prose."}))
+    await Selectors(runtime.host, journal).step(await journal.state(), "owner", open, about)
+    await stage.store.erase("f__owner__selector-1", forks="keep", by="ana")
+    assert (await flow.run()).status == "awaiting_improvement_choice"
+    first, second, *_ = await choices(stage)
+    assert isinstance(first, SelectorOpened)
+    assert isinstance(second, SelectorOpened)
+    assert (second.attempt, second.refused) == (2, "its session was erased")
 
 
 async def test_what_selectors_said_is_exported_and_goes_with_the_flow(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ erased and kept with it.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.hosting import Host
+from perdure.client.agents.running import Running
 from perdure.client.agents.turn import Signals
 from perdure.client.agents.workspace import Workspace
 from perdure.client.flows.equipping import unconfigured
@@ -23,7 +23,16 @@ from perdure.engine.flows.saying import Said
 from perdure.engine.flows.selecting import MOST_ATTEMPTS, Undecided, opening, selected
 from perdure.engine.flows.telling.selection import INSTRUCTIONS, selection_message
 from perdure.engine.turns.config import Limits
-from perdure.errors import ConfigError, HeadConflict, InvalidEntry, InvalidTransition, SessionExists
+from perdure.errors import (
+    ConfigError,
+    HeadConflict,
+    InvalidEntry,
+    InvalidTransition,
+    PerdureError,
+    SessionExists,
+    StoreError,
+    TurnOpen,
+)
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.flows.graph import FlowNode
@@ -129,26 +138,41 @@ class Selectors:
         """
         there = await self._store.state(opened.session)
         if there.open_turn is not None or not there.info.turns:
-            notes = await self._store.notes(opened.session, (SessionStarted.kind,))
-            started = body_of(notes[0])
-            assert isinstance(started, SessionStarted)
-            agent = agent_of(started.agent or {}, ToolRegistry(()))
-            running = self._host.running(
-                opened.session,
-                agent,
-                about.place,
-                prompt=started.system_prompt,
-                # Nobody is asked for more money in a session that nobody looks into.
-                budget=msgspec.structs.replace(self._host.budget_of(agent), on_exceed="fail"),
-            )
-            if there.open_turn is not None:
-                with suppress(InvalidTransition):  # whose it was has ended it, just now
+            running = await self._running(opened, about)
+            flow = state.graph.name or state.run.flow_id
+            message = selection_message(opened, flow, about.node, about.document)
+            try:
+                if there.open_turn is None:
+                    await running.new_turn(user(message), (), Signals())
+                else:
                     await running.lost_turn(Signals())
-            else:
-                flow = state.graph.name or state.run.flow_id
-                message = selection_message(opened, flow, about.node, about.document)
-                await running.new_turn(user(message), (), Signals())
+            except (TurnOpen, InvalidTransition):
+                # Another process has begun it and died, or has ended it, just now.
+                if (await self._store.state(opened.session)).open_turn is not None:
+                    await running.lost_turn(Signals())
+            except StoreError:
+                raise
+            except PerdureError as error:
+                raise ConfigError(
+                    f"no model could choose what {opened.role} works with: {error}"
+                ) from error
         return _answer_in(await self._store.entries(opened.session))
+
+    async def _running(self, opened: SelectorOpened, about: About) -> Running:
+        """What runs the turn of a selector. Raises: InvalidEntry where it was erased."""
+        notes = await self._store.notes(opened.session, (SessionStarted.kind,))
+        started = body_of(notes[0]) if notes and not notes[0].is_erased else None
+        if not isinstance(started, SessionStarted):
+            raise _none("its session was erased")
+        agent = agent_of(started.agent or {}, ToolRegistry(()))
+        return self._host.running(
+            opened.session,
+            agent,
+            about.place,
+            prompt=started.system_prompt,
+            # Nobody is asked for more money in a session that nobody looks into.
+            budget=msgspec.structs.replace(self._host.budget_of(agent), on_exceed="fail"),
+        )
 
 
 def selector_agent(agent: Agent) -> Agent:
@@ -167,7 +191,7 @@ def selector_agent(agent: Agent) -> Agent:
 def _answer_in(log: list[Entry]) -> str:
     """The answer of the first turn in `log`. Raises: InvalidEntry when it gave none."""
     said = Said()
-    for entry in log:
+    for entry in (each for each in log if not each.is_erased):
         if entry.message is not None:
             said = said.then(entry.message)
         if entry.kind != TurnFinished.kind:
