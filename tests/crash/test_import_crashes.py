@@ -8,13 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from perdure.interop.bundling import bundle_of
 from perdure.interop.exporting import export_session
+from perdure.interop.formats import native
+from perdure.interop.formats.logs import LogFile
+from perdure.interop.formats.native import Bundle
+from perdure.interop.formats.sources.content import Held
 from perdure.interop.importing import FormatName
+from perdure.interop.restoring import LEASE_MS
 from perdure.session.notes import ImportSource
-from perdure.stores.protocol import SessionStore
-from tests.crash.children.importer import import_file, opened
-from tests.fakes.sources import claude_file, pi_file
+from perdure.stores.protocol import EMPTY, SessionStore
+from tests.crash.children.importer import PIECES, import_file, opened
+from tests.fakes.clock import START_MS
+from tests.fakes.sources import claude_file, empty_store, pi_file
+from tests.fakes.streams import say
 from tests.unit.interop.test_adding import contents, parts
+from tests.unit.interop.test_restoring import S, with_turn
 
 CHILD = Path(__file__).parent / "children" / "importer.py"
 STEP = 3  # a commit is more operations than that, so none is passed over
@@ -72,3 +81,52 @@ async def test_an_import_killed_anywhere_is_marked_and_then_finished(
             await store.close()
     # Killed between any two commits, and not only at some of them.
     assert stages >= {("nothing", 0)} | {("importing", n) for n in range(1, len(pieces))}
+
+
+async def a_session_of_our_own() -> tuple[bytes, Bundle]:
+    store = empty_store()
+    await with_turn(store)
+    for number in range(6):
+        await say(store, f"{number} and on " * 40)
+    bundle = await bundle_of(store, S)
+    return native.written(bundle), bundle
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_an_import_of_our_own_killed_anywhere_leaves_a_beginning_and_is_then_finished(
+    tmp_path: Path,
+) -> None:
+    file, folder = tmp_path / "work" / "file", tmp_path / "work"
+    folder.mkdir()
+    content, bundle = await a_session_of_our_own()
+    file.write_bytes(content)
+    ends = {
+        each.entries[-1].seq for each in LogFile(Held(content)).stretches(0, S, PIECES.piece_bytes)
+    }
+    assert len(ends) > 2
+
+    kill_at_each("perdure", folder)
+    heads: set[int | None] = set()
+    for place in sorted(path for path in folder.iterdir() if path.is_dir()):
+        store = await opened(place, START_MS + 2 * LEASE_MS)  # the dead one's lease ran out
+        try:
+            heads.add(await head_of(store, bundle))
+            await import_file(store, file, "perdure")
+            assert await bundle_of(store, S) == bundle
+            assert (await export_session(store, S)).content == content
+            assert (await store.verify()).is_ok
+            assert (await import_file(store, file, "perdure")).entries == 0
+        finally:
+            await store.close()
+    assert heads == {None, EMPTY, *ends}
+
+
+async def head_of(store: SessionStore, bundle: Bundle) -> int | None:
+    """How far the import is; what is there is how the session was at an earlier moment."""
+    assert (await store.verify()).is_ok
+    if not await store.sessions(scope="all"):
+        return None
+    entries = await store.entries(S)
+    assert tuple(entries) == bundle.entries[: len(entries)]
+    return len(entries) - 1

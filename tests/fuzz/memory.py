@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import tracemalloc
 
+import msgspec
+
 from perdure.errors import FormatError, SessionNotFound
+from perdure.interop.formats import native
 from perdure.interop.formats.lines import lines_of
+from perdure.interop.formats.native import rehomed
 from perdure.interop.formats.recognise import recognised
 from perdure.interop.formats.sources.content import Held
 from perdure.interop.formats.sources.reading import Bounds
-from perdure.session.ids import StreamId
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId, entry_id
 from perdure.stores.in_memory import MemoryStore
-from perdure.stores.protocol import Commit, Committed, StreamState
+from perdure.stores.protocol import Commit, Committed, Lease, StreamState
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.sources import imported
 
@@ -28,8 +33,8 @@ TIMES_THE_LONGEST = 100
 FLOOR_BYTES = 3_000_000
 """Chunks, a piece with what is made of it, and what is allocated once."""
 
-WHOLE = ("perdure", "opencode")
-"""Formats of which a file is one commit, or one document: memory follows the file."""
+WHOLE = ("opencode",)
+"""Formats of which a file is one document: memory follows the file."""
 
 
 class Forgetful(MemoryStore):
@@ -41,12 +46,22 @@ class Forgetful(MemoryStore):
     async def state(self, stream: StreamId) -> StreamState:
         raise SessionNotFound(stream)
 
+    async def acquire_lease(
+        self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
+    ) -> Lease:
+        return Lease(stream, owner, 1, ttl_ms)
+
+    async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
+        return lease
+
+    async def release_lease(self, lease: Lease) -> None:
+        return
+
 
 async def check_memory(content: bytes) -> None:
     """Assert that reading `content`, many times over, stays within its bound."""
-    large = content.rstrip(b"\n") + b"\n"
-    large *= max(1, SIZE_BYTES // len(large))
-    format = recognised(Held(large))
+    format = recognised(Held(content))
+    large = _longer_log(content) if format == native.FORMAT else _repeated(content)
     longest, count = 0, 0
     for line in lines_of(large):
         longest, count = max(longest, len(line.content)), count + 1
@@ -55,6 +70,25 @@ async def check_memory(content: bytes) -> None:
         bound = FLOOR_BYTES + TIMES_THE_LONGEST * len(large)
     peak = await _peak_bytes(large)
     assert peak <= bound, f"{peak:,} bytes for {len(large):,} in {count:,} lines of {longest:,}"
+
+
+def _repeated(content: bytes) -> bytes:
+    lines = content.rstrip(b"\n") + b"\n"
+    return lines * max(1, SIZE_BYTES // len(lines))
+
+
+def _longer_log(content: bytes) -> bytes:
+    """A log whose entries are those of `content`, again and again; if it holds none, `content`."""
+    try:
+        bundle = native.parse(content, "source")
+    except FormatError:
+        return _repeated(content)
+    stream, count = bundle.header.id, len(bundle.entries)
+    entries: list[Entry] = []
+    for first in range(0, count * max(1, SIZE_BYTES // len(content)), max(1, count)):
+        ids = {each.id: entry_id(stream, each.seq + first) for each in bundle.entries}
+        entries += (rehomed(each, stream, each.seq + first, ids) for each in bundle.entries)
+    return native.written(msgspec.structs.replace(bundle, entries=tuple(entries)))
 
 
 async def _peak_bytes(content: bytes) -> int:

@@ -32,6 +32,7 @@ from perdure.interop.formats.claude_code import reading as claude_code
 from perdure.interop.formats.codex import reading as codex
 from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.items import IMPORT, Item, ParsedSource
+from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.opencode import reading as opencode
 from perdure.interop.formats.operator import reading as operator
 from perdure.interop.formats.operator import records as operator_records
@@ -93,8 +94,8 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     session is about; one that is here already keeps its own. `progress` is told bytes read and
     bytes in all, from another thread. `bounds` say how much of it is in memory at once.
     Durable: all of it on return. A small source is one commit. Of a larger one what is there after
-    a crash is marked as ``importing``, and the same import goes on from it. Sessions of perdure's
-    own with turns take two commits.
+    a crash is marked as ``importing``, and the same import goes on from it; but one of perdure's
+    own looks as it did at an earlier moment. With turns in it, it is created by another commit.
     Raises: FormatError when it cannot be read or is in no known format; TurnOpen when its session
     is in the middle of a turn; what ``SessionStore.commit`` raises.
     """
@@ -105,7 +106,9 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
         if known is None:
             raise FormatError(content.name, _NO_SESSION)
         if known == native.FORMAT:
-            return await _restored(store, content, subject, clock, random)
+            return await _restored(
+                store, content, subject=subject, clock=clock, random=random, bounds=bounds
+            )
         read = await asyncio.to_thread(source_of_format, content, known, progress, bounds)
         if not read.parsed.items and not read.parsed.header_lines:
             raise FormatError(content.name, f"no line of it is a record of {known}")
@@ -144,13 +147,21 @@ def source_of_format(
 async def _restored(
     store: SessionStore,
     content: Content,
+    *,
     subject: str | None,
     clock: Clock,
     random: RandomSource,
+    bounds: Bounds,
 ) -> ImportReport:
-    bundle = await asyncio.to_thread(native.read, content)
+    piece_bytes = bounds.piece_bytes
+    if content.length <= bounds.whole_bytes:
+        content = Held(content.read(0, content.length), content.name)
+        piece_bytes = max(1, content.length)  # one commit
+    log = await asyncio.to_thread(LogFile, content)
     try:
-        return await restore(store, bundle, subject=subject, clock=clock, random=random)
+        return await restore(
+            store, log, subject=subject, clock=clock, random=random, piece_bytes=piece_bytes
+        )
     except (InvalidEntry, InvalidParent) as error:
         raise FormatError(content.name, f"it is no log: {error}") from error
 

@@ -1,27 +1,29 @@
 """A session of perdure's own, from a file back into a store.
 
 The session keeps its id where that is free, so its entries are the same to the last byte. A file
-that holds less than the session here adds nothing; one that holds more adds the rest.
+that holds less than the session here adds nothing; one that holds more adds the rest. What an
+import that was cut off left behind is such a session: the beginning of a log is a log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 
 import msgspec
 
 from perdure.errors import HeadConflict, SessionExists, SessionNotFound
 from perdure.interop.bundling import bundle_of
 from perdure.interop.formats import native
-from perdure.interop.formats.native import Bundle
+from perdure.interop.formats.logs import LogFile, Stretch, as_new
 from perdure.interop.placing import session_ids
 from perdure.interop.reports import ImportReport, about
 from perdure.session.clock import Clock, RandomSource
-from perdure.session.entries import Entry, NewEntry, Ref, Sibling
-from perdure.session.ids import EntryId, StreamId
-from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
 from perdure.session.messages import MESSAGE
-from perdure.stores.protocol import EMPTY, Commit, Lease, SessionStore, Write
+from perdure.stores.protocol import EMPTY, Commit, Lease, SessionStore, StreamState, Write
 
 LEASE_MS = 60_000
 _ATTEMPTS = 10
@@ -29,145 +31,160 @@ _ATTEMPTS = 10
 
 async def restore(
     store: SessionStore,
-    bundle: Bundle,
+    log: LogFile,
     *,
     subject: str | None = None,
     clock: Clock,
     random: RandomSource,
+    piece_bytes: int,
 ) -> ImportReport:
-    """Bring the session of `bundle` into `store`; `subject`, if any, says whom it is about there.
+    """Bring the session of `log` into `store`; `subject`, if any, says whom it is about there.
 
-    Durable: as one commit, or as two where the session holds turns: those need its lease, so it is
-    created first. After a crash in between, the same import goes on.
-    Raises: LeaseHeld when another import of it is under way; what ``SessionStore.commit`` raises.
+    Units: `piece_bytes` of the file, about, become one commit.
+    Durable: all of it on return. Where the session holds turns it is created by a commit of its
+    own, since they need its lease. After a crash in between, the same import goes on.
+    Raises: LeaseHeld when another import of it is under way; FormatError when there is something to
+    append that is no log, or the file was changed meanwhile; what ``SessionStore.commit`` raises.
     """
-    if subject is not None:
-        bundle = _about(bundle, subject)
-    for _ in range(_ATTEMPTS - 1):
+    subject = log.header.subject if subject is None else subject
+    restoring = _Restoring(store, log, subject, clock=clock, random=random, size=piece_bytes)
+    # Each piece may meet somebody else's commit.
+    for _ in range(_ATTEMPTS + log.length // piece_bytes - 1):
         try:
-            return await _restore_once(store, bundle, clock, random)
+            return await restoring.run()
         except (SessionExists, HeadConflict):
             continue
-    return await _restore_once(store, bundle, clock, random)
+    return await restoring.run()
 
 
-async def _restore_once(
-    store: SessionStore, bundle: Bundle, clock: Clock, random: RandomSource
-) -> ImportReport:
-    passed: list[StreamId] = []
-    for stream in session_ids(native.FORMAT, bundle.header.id, b""):
-        wanted = native.renamed(bundle, stream)
+class _Restoring:
+    """One import, however often it has to look again; what was added counts over all of it."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        log: LogFile,
+        subject: str | None,
+        *,
+        clock: Clock,
+        random: RandomSource,
+        size: int,
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._subject = subject
+        self._clock = clock
+        self._random = random
+        self._piece_bytes = size
+        self._entries = self._messages = 0
+        self._is_new = False
+
+    async def run(self) -> ImportReport:
+        passed: list[StreamId] = []
+        for stream in session_ids(native.FORMAT, self._log.header.id, b""):
+            header = msgspec.structs.replace(self._log.header, id=stream, subject=self._subject)
+            try:
+                state = await self._store.state(stream)
+            except SessionNotFound:
+                await self._append(header, None)
+                return self._report(stream, passed)
+            # Whom it is about is the store's own affair.
+            header = msgspec.structs.replace(header, subject=state.header.subject)
+            common = await self._in_common(state, header)
+            if common < len(self._log) and (common, header) != (state.head + 1, state.header):
+                passed.append(stream)
+                continue
+            if common < len(self._log):
+                await self._append(header, state)
+            return about(self._report(stream, []), self._subject, state.header)
+        raise AssertionError("session_ids never ends")
+
+    async def _in_common(self, state: StreamState, header: StreamHeader) -> int:
+        """How many entries at their beginning are the same; -1 for another session altogether."""
+        stream, log = header.id, self._log
+        if state.header.fork is not None:
+            here = await bundle_of(self._store, stream)
+            if here.header != header:
+                return -1
+            return await asyncio.to_thread(log.in_common, here.entries, 0, stream)
+        if state.header != header:
+            return -1
+        common, end = 0, min(len(log), state.head + 1)
+        while common < end:
+            some = min(end - common, log.some(common, self._piece_bytes))
+            entries = await self._store.entries(stream, common - 1, some)
+            same = await asyncio.to_thread(log.in_common, entries, common, stream)
+            common += same
+            if same < some:
+                break
+        return common
+
+    def _report(self, stream: StreamId, passed: Sequence[StreamId]) -> ImportReport:
+        told = [f"session {each} is another one; this one became {stream}" for each in passed[:1]]
+        return ImportReport(
+            session=stream,
+            format=native.FORMAT,
+            entries=self._entries,
+            messages=self._messages,
+            skipped=0,
+            malformed=(),
+            warnings=tuple(told),
+            is_new=self._is_new,
+        )
+
+    # -- appending
+
+    async def _append(self, header: StreamHeader, state: StreamState | None) -> None:
+        """Append what comes after `state`; without one the session is made first."""
+        self._log.check()
+        first = 0 if state is None else state.head + 1
+        is_open = state is not None and state.open_turn is not None
+        if not is_open and not self._log.has_turns(first):
+            await self._append_all(header, first, None, is_new=state is None)
+            return
+        if state is None:
+            await self._commit(Write(stream=header.id, create=header))
+            self._is_new = True
+        async with self._leased(header.id) as lease:
+            await self._append_all(header, first, lease, is_new=False)
+
+    async def _append_all(
+        self, header: StreamHeader, first: int, lease: Lease | None, *, is_new: bool
+    ) -> None:
+        stretches = self._log.stretches(first, header.id, self._piece_bytes)
+        while (stretch := await asyncio.to_thread(next, stretches, None)) is not None:
+            await self._commit(self._write(header, stretch, lease, is_new=is_new), stretch.blobs)
+            if lease is not None and stretch.entries[-1].seq < len(self._log) - 1:
+                lease = await self._store.renew_lease(lease, LEASE_MS)
+            self._is_new = self._is_new or is_new
+            self._entries += len(stretch.entries)
+            self._messages += sum(entry.kind == MESSAGE for entry in stretch.entries)
+            is_new = False
+        if is_new:  # a log without entries
+            await self._commit(Write(stream=header.id, create=header))
+            self._is_new = True
+
+    def _write(
+        self, header: StreamHeader, stretch: Stretch, lease: Lease | None, *, is_new: bool
+    ) -> Write:
+        first = stretch.entries[0].seq
+        alias = self._log.alias
+        return Write(
+            stream=header.id,
+            entries=tuple(as_new(each, first, alias(each.seq)) for each in stretch.entries),
+            create=header if is_new else None,
+            expected_head=None if is_new else first - 1 if first else EMPTY,
+            lease=lease,
+        )
+
+    @asynccontextmanager
+    async def _leased(self, stream: StreamId) -> AsyncGenerator[Lease]:
+        owner = f"import-{self._random(8).hex()}"
+        lease = await self._store.acquire_lease(stream, owner, LEASE_MS)
         try:
-            here = await bundle_of(store, stream)
-        except SessionNotFound:
-            await _append(store, wanted, 0, clock, random, is_new=True)
-            return _report(wanted, 0, passed, is_new=True)
-        subject, wanted = wanted.header.subject, _about(wanted, here.header.subject)
-        common = _common(here, wanted)
-        if common == len(wanted.entries):
-            return about(_report(wanted, common, [], is_new=False), subject, here.header)
-        state = await store.state(stream)
-        if common == len(here.entries) and state.header == wanted.header:
-            await _append(store, wanted, common, clock, random, is_new=False)
-            return about(_report(wanted, common, [], is_new=False), subject, here.header)
-        passed.append(stream)
-    raise AssertionError("session_ids never ends")
+            yield lease
+        finally:
+            await self._store.release_lease(lease)
 
-
-def _about(bundle: Bundle, subject: str | None) -> Bundle:
-    header = msgspec.structs.replace(bundle.header, subject=subject)
-    return msgspec.structs.replace(bundle, header=header)
-
-
-def _common(here: Bundle, wanted: Bundle) -> int:
-    """How many entries at their beginning are the same; -1 for another session altogether."""
-    if here.header != wanted.header:
-        return -1
-    pairs = zip(here.entries, wanted.entries, strict=False)
-    return next(
-        (n for n, (own, other) in enumerate(pairs) if own != other),
-        min(len(here.entries), len(wanted.entries)),
-    )
-
-
-def _report(
-    bundle: Bundle, first: int, passed: Sequence[StreamId], *, is_new: bool
-) -> ImportReport:
-    added = bundle.entries[first:]
-    stream = bundle.header.id
-    warnings = [f"session {passed[0]} is another one; this one became {stream}"] if passed else []
-    return ImportReport(
-        session=stream,
-        format=native.FORMAT,
-        entries=len(added),
-        messages=sum(entry.kind == MESSAGE for entry in added),
-        skipped=0,
-        malformed=(),
-        warnings=tuple(warnings),
-        is_new=is_new,
-    )
-
-
-async def _append(
-    store: SessionStore,
-    bundle: Bundle,
-    first: int,
-    clock: Clock,
-    random: RandomSource,
-    *,
-    is_new: bool,
-) -> None:
-    """Append the entries of `bundle` from seq `first` on."""
-    stream, added = bundle.header.id, bundle.entries[first:]
-    write = Write(
-        stream=stream,
-        entries=_new_entries(bundle, first),
-        create=bundle.header if is_new else None,
-        expected_head=None if is_new else first - 1,
-    )
-    if not any(entry.kind in (TurnStarted.kind, TurnFinished.kind) for entry in added):
-        await _commit(store, write, bundle, clock)
-        return
-    if is_new:
-        await _commit(store, msgspec.structs.replace(write, entries=()), bundle, clock)
-        write = msgspec.structs.replace(write, create=None, expected_head=EMPTY)
-    lease = await _lease(store, stream, random)
-    try:
-        await _commit(store, msgspec.structs.replace(write, lease=lease), bundle, clock)
-    finally:
-        await store.release_lease(lease)
-
-
-async def _lease(store: SessionStore, stream: StreamId, random: RandomSource) -> Lease:
-    return await store.acquire_lease(stream, f"import-{random(8).hex()}", LEASE_MS)
-
-
-async def _commit(store: SessionStore, write: Write, bundle: Bundle, clock: Clock) -> None:
-    await store.commit(Commit(writes=(write,), at=clock.now_ms(), blobs=bundle.blobs))
-
-
-def _new_entries(bundle: Bundle, first: int) -> tuple[NewEntry, ...]:
-    names: dict[EntryId, str] = {entry: alias for alias, entry in bundle.aliases.items()}
-    return tuple(_new_entry(entry, first, names.get(entry.id)) for entry in bundle.entries[first:])
-
-
-def _new_entry(entry: Entry, first: int, alias: str | None) -> NewEntry:
-    is_tree = entry.lane == "tree"
-    return NewEntry(
-        kind=entry.kind,
-        body=entry.body,
-        v=entry.v,
-        lane=entry.lane,
-        parent=_ref(entry.parent_id, entry, first) if is_tree else None,
-        about=None if is_tree else _ref(entry.about, entry, first),
-        at=entry.at,
-        alias=alias,
-    )
-
-
-def _ref(target: EntryId | None, entry: Entry, first: int) -> Ref | None:
-    """`target` as a sibling where it is among the entries appended along with `entry`."""
-    stream, _, seq = (target or "").rpartition("/")
-    if target is None or stream != entry.stream or int(seq) < first:
-        return target
-    return Sibling(int(seq) - first)
+    async def _commit(self, write: Write, blobs: tuple[bytes, ...] = ()) -> None:
+        await self._store.commit(Commit(writes=(write,), at=self._clock.now_ms(), blobs=blobs))

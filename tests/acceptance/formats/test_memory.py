@@ -69,11 +69,31 @@ def operator_lines(session: str, count: int, text: str) -> Iterator[object]:
         yield {**line, "message": message}
 
 
+def own_lines(session: str, count: int, text: str) -> Iterator[object]:
+    header = {"id": session, "created_at": 1_700_000_000_000}
+    yield {"type": "perdure", "version": 1, "stream": header}
+    for n in range(count):
+        parts = [{"type": "text", "text": f"{n} {text}"}]
+        line = {
+            "seq": n,
+            "id": f"{session}/{n}",
+            "lane": "tree",
+            "at": n,
+            "kind": "message",
+            "v": 1,
+        }
+        parent = {"parent_id": f"{session}/{n - 1}"} if n else {}
+        yield {**line, **parent, "body": {"role": "user", "parts": parts}}
+    yield {"type": "aliases", "aliases": {f"{n:08x}": f"{session}/{n}" for n in range(count)}}
+    yield {"type": "end", "entries": count, "blobs": 0}
+
+
 FORMATS = {
     "pi": pi_lines,
     "claude-code": claude_lines,
     "codex": codex_lines,
     "operator": operator_lines,
+    "perdure": own_lines,
 }
 
 

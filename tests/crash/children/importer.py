@@ -17,15 +17,16 @@ from perdure.interop.formats.sources.reading import Bounds
 from perdure.interop.importing import FormatName, import_source
 from perdure.interop.reports import ImportReport
 from perdure.stores.sqlite.store import SqliteStore
-from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.faulty_vfs import faulty_vfs, killing_at
 
 MOST_OPERATIONS = 3_000
 PIECES = Bounds(whole_bytes=0, piece_bytes=900)
 
 
-async def opened(place: Path) -> SqliteStore:
-    return await SqliteStore.open(place / "store.db", clock=ManualClock(), random=SeededRandom(1))
+async def opened(place: Path, now_ms: int = START_MS) -> SqliteStore:
+    clock = ManualClock(now_ms)
+    return await SqliteStore.open(place / "store.db", clock=clock, random=SeededRandom(1))
 
 
 async def import_file(store: SqliteStore, file: Path, format: FormatName) -> ImportReport:

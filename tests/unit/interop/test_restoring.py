@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
-from perdure.errors import LeaseHeld, StoreUnavailable
+from perdure.errors import FormatError, LeaseHeld, StoreUnavailable
 from perdure.interop.bundling import bundle_of
 from perdure.interop.exporting import export_session
+from perdure.interop.formats import native
+from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.native import Bundle
+from perdure.interop.formats.sources.content import Held
+from perdure.interop.formats.sources.reading import Bounds
 from perdure.interop.restoring import restore
 from perdure.session.codec import new_side, new_tree
-from perdure.session.ids import StreamId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import user
@@ -21,10 +27,20 @@ from tests.fakes.sources import empty_store, every_file, imported, pi_file
 from tests.fakes.streams import append, create, say
 
 S = StreamId("s")
+PIECES = Bounds(whole_bytes=0, piece_bytes=400)
 
 
-async def restored(store: MemoryStore, bundle: Bundle) -> tuple[str, int, bool]:
-    report = await restore(store, bundle, clock=ManualClock(), random=SeededRandom(3))
+async def restored(
+    store: MemoryStore, bundle: Bundle, piece_bytes: int = 10**9
+) -> tuple[str, int, bool]:
+    content = native.written(bundle)
+    report = await restore(
+        store,
+        LogFile(Held(content)),
+        clock=ManualClock(),
+        random=SeededRandom(3),
+        piece_bytes=piece_bytes,
+    )
     return report.session, report.entries, report.is_new
 
 
@@ -151,6 +167,81 @@ async def test_an_import_that_died_in_the_middle_goes_on_where_it_was() -> None:
     other.left = 100
     assert await restored(other, bundle) == ("s", len(bundle.entries), False)
     assert await bundle_of(other, S) == bundle
+
+
+@pytest.mark.parametrize("content", every_file())
+async def test_a_log_in_pieces_is_the_same_log(content: bytes) -> None:
+    store, other = empty_store(), empty_store()
+    stream = (await imported(store, content)).session
+    exported = await export_session(store, stream)
+    report = await imported(other, exported.content, bounds=PIECES)
+    entries = await store.entries(stream)
+    assert (report.session, report.entries, report.is_new) == (stream, len(entries), True)
+    assert (await export_session(other, stream)).content == exported.content
+    assert (await other.state(stream)).leaf == (await store.state(stream)).leaf
+    assert (await imported(other, exported.content, bounds=PIECES)).entries == 0
+    assert (await other.verify()).is_ok
+
+
+async def test_an_import_that_died_at_any_commit_is_finished_by_the_same_import() -> None:
+    bundle = await with_turn(empty_store())
+    last = len(bundle.entries)  # as many pieces, after the commit that creates the session
+    for left in range(last + 1):
+        other = DyingStore(clock=ManualClock(), random=SeededRandom(1))
+        other.left = left
+        with pytest.raises(StoreUnavailable):
+            await restored(other, bundle, 1)
+        here = list(bundle.entries[: max(0, left - 1)])
+        assert (await other.entries(S) if left else []) == here
+        other.left = 100
+        assert await restored(other, bundle, 1) == ("s", last - len(here), left == 0)
+        assert await bundle_of(other, S) == bundle
+
+
+async def test_two_imports_at_once_bring_each_entry_once() -> None:
+    bundle = await bundle_of_many()
+    other = empty_store()
+    reports = await asyncio.gather(restored(other, bundle, 1), restored(other, bundle, 1))
+    assert sum(entries for _, entries, _ in reports) == len(bundle.entries)
+    assert sorted(is_new for _, _, is_new in reports) == [False, True]
+    assert await bundle_of(other, S) == bundle
+
+
+async def bundle_of_many() -> Bundle:
+    store = empty_store()
+    await create(store)
+    for number in range(8):
+        await say(store, f"number {number}")
+    return await bundle_of(store, S)
+
+
+async def test_what_is_no_log_at_its_end_leaves_nothing_behind() -> None:
+    bundle = await bundle_of_many()
+    bad = msgspec.structs.replace(bundle.entries[-1], parent_id=EntryId("s/99"))
+    content = native.written(msgspec.structs.replace(bundle, entries=(*bundle.entries[:-1], bad)))
+    store = empty_store()
+    with pytest.raises(FormatError, match="it is no log"):
+        await imported(store, content, bounds=PIECES)
+    assert await store.sessions(scope="all") == []
+
+
+async def test_a_log_in_pieces_can_take_another_id() -> None:
+    store, other = empty_store(), empty_store()
+    bundle = await with_turn(store)
+    await create(other)
+    await say(other, "something else")
+    assert await restored(other, bundle, 1) == ("s.2", len(bundle.entries), True)
+    assert await restored(other, bundle, 1) == ("s.2", 0, False)
+    assert (await other.verify()).is_ok
+
+
+async def test_what_follows_an_open_turn_stays_in_the_tree() -> None:
+    bundle = await with_turn(empty_store())
+    other = empty_store()
+    await restored(other, msgspec.structs.replace(bundle, entries=bundle.entries[:2]))
+    more = msgspec.structs.replace(bundle, entries=bundle.entries[:3])
+    assert await restored(other, more) == ("s", 1, False)
+    assert (await bundle_of(other, S)).entries == more.entries
 
 
 async def test_a_bundle_that_was_renamed_keeps_its_import_original() -> None:

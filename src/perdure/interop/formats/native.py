@@ -86,26 +86,52 @@ def _lines(bundle: Bundle) -> Iterator[bytes]:
     yield encode(_End(len(bundle.entries), len(named)))
 
 
+class Named(msgspec.Struct, frozen=True):
+    """Foreign ids of entries."""
+
+    aliases: Mapping[str, EntryId]
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A content, and the name it has by its hash."""
+
+    name: str
+    content: bytes
+
+
+Record = Entry | Named | Kept
+"""What a line of a file says, but for its first and its last."""
+
+
 def parse(content: bytes, name: str) -> Bundle:
-    """The session in the file `content`, called `name` in errors.
+    """The session in the file `content`, called `name` in errors, all of it in memory.
 
-    Raises: FormatError when a line is damaged or missing, or a newer perdure wrote it. It is read
-    whole or not at all.
+    Raises: as `opened` does.
     """
-    return read(Held(content, name))
+    header, records = opened(Held(content, name))
+    entries: list[Entry] = []
+    aliases: dict[str, EntryId] = {}
+    blobs: list[bytes] = []
+    for _, record in records:
+        match record:
+            case Entry():
+                entries.append(record)
+            case Named():
+                aliases.update(record.aliases)
+            case Kept():
+                blobs.append(record.content)
+    return Bundle(header, tuple(entries), aliases, tuple(blobs))
 
 
-def read(content: Content) -> Bundle:
-    """The session in `content`, a line at a time; what is kept of a line is its entry's body.
+def opened(content: Content) -> tuple[StreamHeader, Iterator[tuple[Line, Record]]]:
+    """The header of the file `content`, and what its lines say, read while they are asked for.
 
-    Raises: as `parse` does.
+    Raises: FormatError when a line is damaged or missing, or a newer perdure wrote it: whoever asks
+    for all lines knows that the file is whole.
     """
     lines = lines_in(content)
     header = _read_header(next(lines, Line(1, 0, b"")), content.name)
-    reader = _Reader(content.name, header)
-    for line in lines:
-        reader.take(line)
-    return reader.finished()
+    return header, _records(lines, content.name, header)
 
 
 def _read_header(line: Line, name: str) -> StreamHeader:
@@ -119,63 +145,72 @@ def _read_header(line: Line, name: str) -> StreamHeader:
         raise FormatError(name, f"it has version {header.version}; this perdure knows {VERSION}")
     if not -_LARGEST <= header.stream.created_at <= _LARGEST:
         raise FormatError(name, "its first line is damaged: it was made at no time there is")
+    if header.stream.fork is not None:
+        raise FormatError(name, "its first line is damaged: a session on its own is no fork")
     return header.stream
 
 
-class _Reader:
-    def __init__(self, name: str, header: StreamHeader) -> None:
-        self._name = name
-        self._header = header
-        self._entries: list[Entry] = []
-        self._aliases: dict[str, EntryId] = {}
-        self._blobs: list[bytes] = []
-        self._is_ended = False
-
-    def take(self, line: Line) -> None:
-        """Read one line after the header.
-
-        Raises: FormatError.
-        """
+def _records(
+    lines: Iterator[Line], name: str, header: StreamHeader
+) -> Iterator[tuple[Line, Record]]:
+    reader = _Reader(header)
+    for line in lines:
         try:
-            if line.content.startswith(b'{"type":'):
-                self._take_closing(_closing.decode(line.content))
-            else:
-                self._take_entry(entry_of_line(line.content))
+            record = reader.read(line.content)
         except (ValueError, RecursionError, CorruptLog) as error:
-            raise FormatError(self._name, f"line {line.number} is damaged ({error})") from error
+            raise FormatError(name, f"line {line.number} is damaged ({error})") from error
+        if record is not None:
+            yield line, record
+    if not reader.is_ended:
+        raise FormatError(name, "it is cut off: the end line is missing")
 
-    def _take_entry(self, entry: Entry) -> None:
-        expected = entry_id(self._header.id, len(self._entries))
+
+class _Reader:
+    """Reads the lines after the header; what it keeps of them is how many there were."""
+
+    def __init__(self, header: StreamHeader) -> None:
+        self._stream = header.id
+        self._entries = 0
+        self._blobs = 0
+        self.is_ended = False
+
+    def read(self, line: bytes) -> Record | None:
+        """What `line` says; None for the end line."""
+        if not line.startswith(b'{"type":'):
+            return self._entry(entry_of_line(line))
+        closing = _closing.decode(line)
+        if isinstance(closing, _Aliases):
+            return Named(closing.aliases)
+        if isinstance(closing, _Blob):
+            return self._blob(closing.hash, b64decode(closing.base64, validate=True))
+        if (closing.entries, closing.blobs) != (self._entries, self._blobs):
+            raise ValueError("lines before it are missing")
+        self.is_ended = True
+        return None
+
+    def _entry(self, entry: Entry) -> Entry:
+        expected = entry_id(self._stream, self._entries)
         if entry.id != expected:
             raise ValueError(f"entry {entry.id} where {expected} should be")
         if not (-_LARGEST <= entry.at <= _LARGEST and 0 < entry.v <= _LARGEST):
             raise ValueError(f"entry {entry.id} has a number that no log can hold")
         with suppress(UnsupportedVersion):  # of a newer perdure: kept as it is
             body_of(entry)
-        self._entries.append(entry)
+        self._entries += 1
+        return entry
 
-    def _take_closing(self, record: _Aliases | _Blob | _End) -> None:
-        match record:
-            case _Aliases():
-                self._aliases.update(record.aliases)
-            case _Blob():
-                content = b64decode(record.base64, validate=True)
-                if blob_hash(content) != record.hash:
-                    raise ValueError(f"the content of {record.hash} has another hash")
-                self._blobs.append(content)
-            case _End():
-                if (record.entries, record.blobs) != (len(self._entries), len(self._blobs)):
-                    raise ValueError("lines before it are missing")
-                self._is_ended = True
+    def _blob(self, name: str, content: bytes) -> Kept:
+        if blob_hash(content) != name:
+            raise ValueError(f"the content of {name} has another hash")
+        self._blobs += 1
+        return Kept(name, content)
 
-    def finished(self) -> Bundle:
-        """The session.
 
-        Raises: FormatError when the end is missing.
-        """
-        if not self._is_ended:
-            raise FormatError(self._name, "it is cut off: the end line is missing")
-        return Bundle(self._header, tuple(self._entries), self._aliases, tuple(self._blobs))
+def blob_of_line(line: bytes) -> bytes:
+    """The content in a line that was read before."""
+    record = _closing.decode(line)
+    assert isinstance(record, _Blob)
+    return b64decode(record.base64)
 
 
 def blob_names(entries: Sequence[Entry]) -> list[str]:
@@ -208,19 +243,6 @@ _REFERENCES: dict[str, tuple[str, ...]] = {
 """Kind -> the fields of its body that name an entry."""
 
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-def renamed(bundle: Bundle, stream: StreamId) -> Bundle:
-    """`bundle` as the session `stream`."""
-    if stream == bundle.header.id:
-        return bundle
-    ids = {entry.id: entry_id(stream, entry.seq) for entry in bundle.entries}
-    return Bundle(
-        msgspec.structs.replace(bundle.header, id=stream),
-        tuple(rehomed(entry, stream, entry.seq, ids) for entry in bundle.entries),
-        {alias: ids.get(entry, entry) for alias, entry in bundle.aliases.items()},
-        bundle.blobs,
-    )
 
 
 def rehomed(

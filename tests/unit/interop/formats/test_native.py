@@ -13,7 +13,7 @@ from perdure.interop.formats.native import (
     Bundle,
     blob_names,
     parse,
-    renamed,
+    rehomed,
     written,
 )
 from perdure.session.codec import BODIES, body_of, encode, entry_of_line, new_side, new_tree
@@ -85,6 +85,7 @@ def test_a_file_begins_with_its_header_and_ends_with_its_end() -> None:
         (b'"parts":[]', b'"parts":7', "line 2"),
         (b'"metadata":{"a":1}', b'"metadata":{"a":' + b"[" * 9_000 + b"]" * 9_000 + b"}", "header"),
         (b'"created_at":1', b'"created_at":9999999', "first line"),
+        (b'"cwd":"/x"', b'"fork":{"stream":"o","head":0,"leaf":null,"scope":"tree"}', "no fork"),
     ],
 )
 def test_a_damaged_file_is_refused_with_its_line(old: bytes, new: bytes, told: str) -> None:
@@ -113,7 +114,12 @@ def test_names_of_blobs_are_found_wherever_they_stand() -> None:
     assert blob_names([first, tree_entry(1, encode(user(one)))]) == [one, two]
 
 
-def test_a_session_can_get_another_id_with_all_references() -> None:
+def renamed(bundle: Bundle, stream: StreamId) -> tuple[Entry, ...]:
+    ids = {entry.id: entry_id(stream, entry.seq) for entry in bundle.entries}
+    return tuple(rehomed(entry, stream, entry.seq, ids) for entry in bundle.entries)
+
+
+def test_entries_can_get_other_ids_with_all_references() -> None:
     compaction = new_tree(Compaction("sum", EntryId("s/0")))
     leaf = new_side(LeafMoved(EntryId("s/1")))
     bundle = bundle_of(
@@ -122,31 +128,24 @@ def test_a_session_can_get_another_id_with_all_references() -> None:
         Entry(S, 2, "side", None, EntryId("s/1"), 0, leaf.kind, 1, leaf.body),
     )
     other = renamed(bundle, StreamId("other"))
-    assert other.header.id == "other"
-    assert [entry.id for entry in other.entries] == ["other/0", "other/1", "other/2"]
-    assert other.entries[1].parent_id == "other/0"
-    assert other.entries[2].about == "other/1"
-    assert body_of(other.entries[1]) == Compaction("sum", EntryId("other/0"))
-    assert body_of(other.entries[2]) == LeafMoved(EntryId("other/1"))
-    assert other.aliases == {"x0": "other/0"}
-    assert renamed(other, S) == bundle
-
-
-def test_a_session_that_keeps_its_id_is_not_touched() -> None:
-    bundle = bundle_of(tree_entry(0))
-    assert renamed(bundle, S) is bundle
+    assert [entry.id for entry in other] == ["other/0", "other/1", "other/2"]
+    assert other[1].parent_id == "other/0"
+    assert other[2].about == "other/1"
+    assert body_of(other[1]) == Compaction("sum", EntryId("other/0"))
+    assert body_of(other[2]) == LeafMoved(EntryId("other/1"))
+    assert renamed(msgspec.structs.replace(bundle, entries=other), S) == bundle.entries
 
 
 def test_a_text_that_looks_like_an_id_is_not_a_reference() -> None:
     body = encode(user("s/0"))
     other = renamed(bundle_of(tree_entry(0, body)), StreamId("other"))
-    assert other.entries[0].body == body
+    assert other[0].body == body
 
 
 def test_references_to_other_sessions_and_unknown_fields_stay() -> None:
     body = b'{"summary":"x","first_kept":"elsewhere/4","new_field":1.50}'
     other = renamed(bundle_of(tree_entry(0, body, "compaction")), StreamId("other"))
-    assert other.entries[0].body == body
+    assert other[0].body == body
 
 
 def test_every_body_that_names_an_entry_follows_a_new_id() -> None:
@@ -154,5 +153,5 @@ def test_every_body_that_names_an_entry_follows_a_new_id() -> None:
         names = [f.encode_name for f in msgspec.structs.fields(body) if "EntryId" in str(f.type)]
         for name in names:
             entry = tree_entry(0, encode({name: "s/0", "x": 1}), kind)
-            read = msgspec.json.decode(renamed(bundle_of(entry), StreamId("o")).entries[0].body)
+            read = msgspec.json.decode(renamed(bundle_of(entry), StreamId("o"))[0].body)
             assert read == {name: "o/0", "x": 1}, kind

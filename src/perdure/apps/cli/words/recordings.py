@@ -15,6 +15,7 @@ from perdure.errors import FormatError, SessionNotFound
 from perdure.interop.formats import native, recognise
 from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.items import IMPORT
+from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.sources.content import FileContent, first_line
 from perdure.interop.formats.sources.reading import Source
 from perdure.interop.importing import source_of_format
@@ -42,8 +43,8 @@ async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
         if format is None:
             raise FormatError(str(file), "it is no session that perdure knows how to read")
         if format == native.FORMAT:
-            bundle = await asyncio.to_thread(native.read, content)
-            return await _native(store, bundle.header.id)
+            log = await asyncio.to_thread(LogFile, content)
+            return await _native(store, log.header.id)
         source = await asyncio.to_thread(source_of_format, content, format)
         return await _found(store, source)
 

@@ -1,0 +1,250 @@
+"""A file of perdure's own as the log it holds: looked at once, then read entry by entry.
+
+Invariant: of each line its place and a digest are in memory, of what the lines say no more than is
+asked for. The first look finds whatever a store would refuse, to be told before anything is
+written. Stores themselves are not known here, only their rules.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from perdure.errors import FormatError, InvalidEntry, InvalidParent, TurnOpen
+from perdure.interop.formats import native
+from perdure.interop.formats.native import Kept, Named
+from perdure.interop.formats.sources.content import Content
+from perdure.session.codec import entry_of_line
+from perdure.session.entries import Entry, NewEntry, Ref, Sibling
+from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
+from perdure.session.info import StreamHeader
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.stores.admission import admit, advanced, opened
+from perdure.stores.chain import blob_hash
+from perdure.stores.protocol import EMPTY, Lease, Write
+
+_TURNS = (TurnStarted.kind, TurnFinished.kind)
+_CHANGED = "it was changed while it was read"
+_SOME_BYTES = 64 * 1024
+"""Units: bytes of lines whose entries are held against the rules at once."""
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Entries that follow each other, and the contents that they name and none before them did."""
+
+    entries: tuple[Entry, ...]
+    blobs: tuple[bytes, ...]
+
+
+class LogFile:
+    """The log in `content`, whose every line was found to be sound.
+
+    Shape: entries are given under the ids of the stream that is asked for, their own or another.
+    Raises: FormatError when it is not sound, or, later, when it was changed meanwhile.
+    """
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self._offsets = array("q")
+        self._lengths = array("q")
+        self._digests = array("q")
+        self._aliases: dict[int, str] = {}
+        self._blobs: dict[str, tuple[int, int]] = {}
+        self._last_turn = EMPTY
+        self.header, records = native.opened(content)
+        rules = _Rules(self.header)
+        for line, record in records:
+            match record:
+                case Entry():
+                    self._note(record, line.offset, line.content)
+                    rules.take(record, len(line.content))
+                case Named():
+                    self._name(record.aliases)
+                case Kept():
+                    self._blobs[record.name] = (line.offset, len(line.content))
+        rules.apply()
+        if "" in self._aliases.values():
+            rules.refusal = rules.refusal or InvalidEntry("'' cannot be a foreign id")
+        self._refusal = rules.refusal
+
+    def check(self) -> None:
+        """Raises: FormatError when no store would take it."""
+        if self._refusal is not None:
+            raise FormatError(self._content.name, f"it is no log: {self._refusal}")
+
+    def _note(self, entry: Entry, offset: int, line: bytes) -> None:
+        self._offsets.append(offset)
+        self._lengths.append(len(line))
+        self._digests.append(hash(line))
+        if entry.kind in _TURNS:
+            self._last_turn = entry.seq
+
+    def _name(self, aliases: Mapping[str, EntryId]) -> None:
+        for alias, entry in aliases.items():
+            place = _place_in(self.header.id, entry)
+            if place is not None:
+                self._aliases[place] = alias
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return len(self._offsets)
+
+    @property
+    def length(self) -> int:
+        """How long the file is. Units: bytes."""
+        return self._content.length
+
+    def has_turns(self, first: int) -> bool:
+        """Whether a turn begins or ends from seq `first` on."""
+        return self._last_turn >= first
+
+    def alias(self, seq: int) -> str | None:
+        """The foreign id of an entry, if it has one."""
+        return self._aliases.get(seq)
+
+    def entry(self, seq: int, stream: StreamId) -> Entry:
+        """The entry `seq`, as one of `stream`."""
+        line = self._content.read(self._offsets[seq], self._lengths[seq])
+        if hash(line) != self._digests[seq]:
+            raise FormatError(self._content.name, _CHANGED)
+        entry = entry_of_line(line)
+        if stream == self.header.id:
+            return entry
+        return native.rehomed(entry, stream, seq, _Renaming(self.header.id, stream, len(self)))
+
+    def stretches(self, first: int, stream: StreamId, piece_bytes: int) -> Iterator[Stretch]:
+        """The entries from seq `first` on as those of `stream`, about `piece_bytes` at a time."""
+        entries: list[Entry] = []
+        blobs: list[bytes] = []
+        passed: set[str] = set()
+        size = 0
+        for seq in range(first, len(self)):
+            entry = self.entry(seq, stream)
+            named = {*native.blob_names((entry,))} & self._blobs.keys() - passed
+            added = self._lengths[seq] + sum(self._blobs[name][1] for name in named)
+            if entries and size + added > piece_bytes:
+                yield Stretch(tuple(entries), tuple(blobs))
+                entries, blobs, size = [], [], 0
+            passed |= named
+            entries.append(entry)
+            blobs += [self._blob(name) for name in sorted(named)]
+            size += added
+        if entries:
+            yield Stretch(tuple(entries), tuple(blobs))
+
+    def _blob(self, name: str) -> bytes:
+        try:
+            content = native.blob_of_line(self._content.read(*self._blobs[name]))
+        except ValueError as error:
+            raise FormatError(self._content.name, _CHANGED) from error
+        if blob_hash(content) != name:
+            raise FormatError(self._content.name, _CHANGED)
+        return content
+
+    def some(self, first: int, piece_bytes: int) -> int:
+        """How many entries from seq `first` on are about `piece_bytes`; at least one."""
+        size = count = 0
+        while first + count < len(self) and (not count or size < piece_bytes):
+            size += self._lengths[first + count]
+            count += 1
+        return count
+
+    def in_common(self, entries: Sequence[Entry], first: int, stream: StreamId) -> int:
+        """How many of `entries`, at their beginning, are those from seq `first` on."""
+        for number, entry in enumerate(entries):
+            seq = first + number
+            if seq >= len(self) or entry != self.entry(seq, stream):
+                return number
+        return len(entries)
+
+
+def as_new(entry: Entry, first: int, alias: str | None) -> NewEntry:
+    """`entry`, to be appended in a write whose first entry has the seq `first`."""
+    is_tree = entry.lane == "tree"
+    return NewEntry(
+        kind=entry.kind,
+        body=entry.body,
+        v=entry.v,
+        lane=entry.lane,
+        parent=_ref(entry.parent_id, entry, first) if is_tree else None,
+        about=None if is_tree else _ref(entry.about, entry, first),
+        at=entry.at,
+        alias=alias,
+    )
+
+
+def _ref(target: EntryId | None, entry: Entry, first: int) -> Ref | None:
+    """`target` as a sibling where it is among the entries appended along with `entry`."""
+    seq = None if target is None else _place_in(entry.stream, target)
+    return target if seq is None or seq < first else Sibling(seq - first)
+
+
+def _place_in(stream: StreamId, entry: str) -> int | None:
+    """The seq of `entry`, if it is one of `stream`."""
+    try:
+        of, seq = entry_place(entry)
+    except ValueError:
+        return None
+    return seq if of == stream else None
+
+
+class _Rules:
+    """The rules of an append, asked before there is a stream to append to."""
+
+    def __init__(self, header: StreamHeader) -> None:
+        self._lease = Lease(header.id, "", 1, 0)
+        self._state = msgspec.structs.replace(opened(header, b""), epoch=self._lease.epoch)
+        self._is_tree = bytearray()
+        self._waiting: list[Entry] = []
+        self._bytes = 0
+        self.refusal: InvalidEntry | InvalidParent | TurnOpen | None = None
+
+    def take(self, entry: Entry, length: int) -> None:
+        if self.refusal is not None:
+            return
+        self._waiting.append(entry)
+        self._bytes += length
+        if self._bytes >= _SOME_BYTES:
+            self.apply()
+
+    def apply(self) -> None:
+        """Hold against the rules what was taken, if nothing was refused yet."""
+        if self.refusal is None:
+            try:
+                self._apply()
+            except (InvalidEntry, InvalidParent, TurnOpen) as error:
+                self.refusal = error
+
+    def _apply(self) -> None:
+        first = self._state.head + 1
+        news = tuple(as_new(entry, first, None) for entry in self._waiting)
+        write = Write(stream=self._state.header.id, entries=news, lease=self._lease)
+        admission = admit(self._state, write, 0, self._sees)
+        self._is_tree += bytes(entry.lane == "tree" for entry in self._waiting)
+        self._state = advanced(self._state, admission, b"")
+        self._waiting, self._bytes = [], 0
+
+    def _sees(self, entry: EntryId) -> bool:
+        seq = _place_in(self._state.header.id, entry)
+        return seq is not None and seq < len(self._is_tree) and bool(self._is_tree[seq])
+
+
+class _Renaming(Mapping[EntryId, EntryId]):
+    """The ids of a log of `count` entries -> those they have in another stream."""
+
+    def __init__(self, old: StreamId, new: StreamId, count: int) -> None:
+        self._old, self._new, self._count = old, new, count
+
+    def __getitem__(self, entry: EntryId) -> EntryId:
+        seq = _place_in(self._old, entry)
+        if seq is None or seq >= self._count or entry_id(self._old, seq) != entry:
+            raise KeyError(entry)
+        return entry_id(self._new, seq)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[EntryId]:
+        return (entry_id(self._old, seq) for seq in range(self._count))
