@@ -25,6 +25,7 @@ from perdure.stores.protocol import Commit, Committed, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.sources import empty_store, every_file, imported, pi_file
 from tests.fakes.streams import append, create, say
+from tests.unit.interop.test_bundling import FORK, fork
 
 S = StreamId("s")
 PIECES = Bounds(whole_bytes=0, piece_bytes=400)
@@ -233,6 +234,28 @@ async def test_a_log_in_pieces_can_take_another_id() -> None:
     assert await restored(other, bundle, 1) == ("s.2", len(bundle.entries), True)
     assert await restored(other, bundle, 1) == ("s.2", 0, False)
     assert (await other.verify()).is_ok
+
+
+async def test_a_fork_is_known_again_where_it_is_and_moves_elsewhere_whole() -> None:
+    store, other = empty_store(), empty_store()
+    await with_turn(store)
+    await fork(store, S, FORK, EntryId("s/2"), scope="tree")
+    await append(store, new_tree(user("on the fork")), stream=FORK)
+    exported = await export_session(store, FORK)
+    report = await imported(store, exported.content, bounds=PIECES)
+    assert (report.session, report.entries, report.is_new) == (FORK, 0, False)
+    assert (await imported(other, exported.content, bounds=PIECES)).session == FORK
+    assert (await export_session(other, FORK)).content == exported.content
+
+
+async def test_what_no_store_would_take_adds_nothing_where_it_is_all_there() -> None:
+    bundle = await bundle_of_many()
+    store = empty_store()
+    await restored(store, bundle)
+    content = native.written(msgspec.structs.replace(bundle, aliases={"": EntryId("s/0")}))
+    assert (await imported(store, content)).entries == 0
+    with pytest.raises(FormatError, match="foreign id"):
+        await imported(empty_store(), content)
 
 
 async def test_what_follows_an_open_turn_stays_in_the_tree() -> None:
