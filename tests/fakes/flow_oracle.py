@@ -7,15 +7,19 @@ a person's words are heard once. It knows nothing of `FlowState`, and keeps noth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from perdure.session.flows import kinds
-from perdure.session.flows.graph import Graph, edge_key, ends_of
+from perdure.session.flows.graph import FlowNode, Graph, edge_key, ends_of
 
 MOST_REPAIRS = 3
+
+UNFORESEEN = re.compile(r"[A-Z]\w*(Error|Exception): ")
+"""What a node waits with when an error stopped it that is none of perdure's own."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -33,12 +37,13 @@ class FlowOracle:
     def __init__(self) -> None:
         self.graph = Graph("", ())
         self.running: dict[str, str] = {}
-        self.waiting: set[str] = set()
+        self.waiting: dict[str, str] = {}
         self.queued: dict[str, tuple[str, ...]] = {}
         self.told: dict[str, list[Told]] = {}
         self.is_completed = False
         self._handed: set[str] = set()
         self._sent: set[str] = set()
+        self._awaiting: set[str] = set()
         self._staged: dict[str, tuple[kinds.HandoffTarget, ...]] = {}
         self._replies: dict[str, str] = {}
         self._stopped: set[str] = set()
@@ -75,6 +80,17 @@ class FlowOracle:
         if rule is not None:
             rule(body)
 
+    def awaited(self) -> tuple[FlowNode, ...]:
+        """The nodes of which something is waited for that they have not handed over."""
+        return tuple(
+            node
+            for node in self.graph.nodes
+            if any(
+                target in self._awaiting and edge_key(node.id, target) not in self._handed
+                for target in self.graph.successors(node.id)
+            )
+        )
+
     # ------------------------------------------------------------ nodes
 
     def _drawn(self, body: kinds.FlowStarted | kinds.WorkflowChanged) -> None:
@@ -84,7 +100,9 @@ class FlowOracle:
         assert not self._is_closed, "the work was closed"
         assert body.node not in self.running, "it is running already"
         assert body.role not in self.running.values(), "its role is at work elsewhere"
-        assert self._role(body.node) == body.role
+        elsewhere = [node for node, role in self.waiting.items() if role == body.role]
+        assert set(elsewhere) <= {body.node}, f"its role waits for a person at {elsewhere}"
+        assert self._role(body.node) == body.role, "it is another role's"
         delivered = [(key, self._taken(key)) for key in body.delivered]
         taken_back = [(key, self._taken(key)) for key in body.superseded]
         for key in body.delivered:
@@ -97,7 +115,8 @@ class FlowOracle:
             self._repairs.pop(body.node, None)
         self._may_join(body)
         self.running[body.node] = body.role
-        self.waiting.discard(body.node)
+        self._awaiting.discard(body.node)
+        self.waiting.pop(body.node, None)
         told = Told(body.node, _paths(delivered), _paths(taken_back), body.text)
         self.told.setdefault(body.role, []).append(told)
 
@@ -125,8 +144,9 @@ class FlowOracle:
         assert is_asked or not missing, f"it joins, and lacks {missing}"
 
     def _parked(self, body: kinds.NodeParked) -> None:
+        assert not UNFORESEEN.match(body.detail or ""), "something went wrong in its turn"
         self._ended(body.node)
-        self.waiting.add(body.node)
+        self.waiting[body.node] = body.role
         self._replies.pop(body.node, None)  # it could not begin with it
 
     def _ended(self, node: str) -> None:
@@ -140,7 +160,7 @@ class FlowOracle:
             self._may_hand_over(body.node)
         else:
             assert self._staged.pop(body.node) == body.targets, "it was staged otherwise"
-            self.waiting.discard(body.node)
+            self.waiting.pop(body.node, None)
         new = {target.artifact for target in body.targets}
         assert not new & self._sent, f"used again: {new & self._sent}"
         self._sent |= new
@@ -167,11 +187,11 @@ class FlowOracle:
     def _handoff_staged(self, body: kinds.HandoffStaged) -> None:
         self._may_hand_over(body.node)
         node = self.graph.node(body.node)
-        assert node is not None
-        assert node.has_human
+        assert node is not None, "it is not in the graph"
+        assert node.has_human, "nobody is to approve of what it hands over"
         self._staged[body.node] = body.targets
         self._ended(body.node)
-        self.waiting.add(body.node)
+        self.waiting[body.node] = body.role
 
     def _declined(self, body: kinds.HandoffDeclined) -> None:
         del self._staged[body.node]
@@ -179,9 +199,11 @@ class FlowOracle:
     def _awaited(self, body: kinds.HandoffAwaited) -> None:
         self._may_hand_over(body.node)
         self._ended(body.node)
+        self._awaiting.add(body.node)
 
     def _repaired(self, body: kinds.RepairAsked) -> None:
-        assert body.node in self.running or body.node in self._looking_back
+        is_at_work = body.node in self.running or body.node in self._looking_back
+        assert is_at_work, "who is asked for a repair is not at work"
         before = self._repairs.get(body.node, 0)
         assert body.attempt == before + 1 <= MOST_REPAIRS, "too many repairs, or one left out"
         self._repairs[body.node] = body.attempt
@@ -209,7 +231,7 @@ class FlowOracle:
         self._is_closed = True
 
     def _look_back_begun(self, body: kinds.ImprovementClaimed) -> None:
-        assert self._is_closed
+        assert self._is_closed, "the work is not closed"
         assert body.role not in self._looking_back | self._looked_back, "it looks back, or has"
         said = self._replies.pop(body.role, None) if body.text is not None else None
         assert body.text == said, "that is not what the person said"
@@ -219,18 +241,19 @@ class FlowOracle:
         self.told.setdefault(body.role, []).append(Told(body.role, text=body.text))
 
     def _look_back_parked(self, body: kinds.ImprovementParked) -> None:
+        assert not UNFORESEEN.match(body.detail or ""), "something went wrong in its turn"
         self._looking_back.discard(body.role)
         self._stopped.discard(body.role)
         self._replies.pop(body.role, None)
 
     def _looked(self, body: kinds.FindingsMade) -> None:
-        assert body.role in self._looking_back
+        assert body.role in self._looking_back, "it does not look back"
         assert body.role not in self._stopped, "it was stopped"
         self._looking_back.discard(body.role)
         self._looked_back.add(body.role)
 
     def _completed(self, _: kinds.FlowCompleted) -> None:
-        assert not self._looking_back
+        assert not self._looking_back, f"{self._looking_back} look back"
         self.is_completed = True
 
     def _role(self, node: str) -> str:

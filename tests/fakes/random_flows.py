@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import msgspec
 from hypothesis import strategies as st
@@ -28,6 +29,9 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.flow_oracle import Told
 from tests.fakes.scripted_roles import ScriptedRoles, hand, signal
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 ROLES = ("owner", "developer", "developer_1", "reviewer", "writer")
 STRANGER = "stranger"
 """A role that nobody has an agent for."""
@@ -35,13 +39,16 @@ STRANGER = "stranger"
 TOLD = "TOLD "
 """What an entry message begins with; `Told` as JSON follows."""
 
+SLOW = 100
+"""Steps of the event loop in which others have whole turns."""
+
 ENDS = ("aborted", "error", "length")
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
     """A workflow that can run: 1 to 30 nodes, edges from earlier to later ones."""
-    inner = draw(st.integers(0, 28))
+    inner = draw(st.integers(0, 4) | st.integers(0, 28))  # few nodes meet more of each other
     if inner == 0 and draw(st.booleans()):
         return Graph("alone", (FlowNode("owner-intake", "owner"),))
     middle = [
@@ -74,6 +81,19 @@ class HastyClock(ManualClock):
         """Let the others have some turns."""
         for _ in range(20):
             await asyncio.sleep(0)
+
+
+class AtOnce(ThreadPoolExecutor):
+    """Does at once what is to be done in a thread, so that the same seed is the same run."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """What `fn` gives, or raises."""
+        done: Future[T] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - it is whoever asked that it is raised to
+            done.set_exception(error)
+        return done
 
 
 class Process:
@@ -219,11 +239,9 @@ def good_answer(desk: Desk) -> str:
     following = desk.state.graph.successors(desk.node)
     if following:
         return desk.hands(*(owed(desk.state, desk.node) or following))
-    before = desk.state.graph.predecessors(desk.node)
     if not obstacles(desk.state, desk.node):
         return signal("forward-pass-closed")
-    completed = desk.state.run.completed_handoffs
-    if any(edge_key(source, desk.node) not in completed for source in before):
+    if _lacks_inputs(desk):
         return signal("await-handoff")
     return signal("prompt-human")
 
@@ -231,8 +249,15 @@ def good_answer(desk: Desk) -> str:
 def any_answer(desk: Desk) -> str:
     """Right, wrong, or an end of another kind."""
     chance = desk.chance
-    kinds = ("on",) * 16 + ("wrong",) * 3 + ("back", "far", "used", "same", "both", "ask", "end")
+    kinds = (
+        ("on",) * 16
+        + ("wrong",) * 3
+        + ("back",) * 4
+        + ("far", "used", "same", "both", "ask", "end")
+    )
     kind = chance.choice((*kinds, "await", "close"))
+    if _lacks_inputs(desk) and chance.random() < 0.3:
+        kind = "await"
     made = _handed_over(desk, kind)
     if made is not None:
         return made
@@ -243,6 +268,12 @@ def any_answer(desk: Desk) -> str:
     return signal(
         {"ask": "prompt-human", "await": "await-handoff"}.get(kind, "forward-pass-closed")
     )
+
+
+def _lacks_inputs(desk: Desk) -> bool:
+    """Whether there is something to wait for."""
+    completed, before = desk.state.run.completed_handoffs, desk.state.graph.predecessors(desk.node)
+    return any(edge_key(source, desk.node) not in completed for source in before)
 
 
 def _handed_over(desk: Desk, kind: str) -> str | None:
@@ -288,7 +319,8 @@ class RandomRoles(ScriptedRoles):
         def paths(keys: Sequence[str]) -> tuple[str, ...]:
             return tuple(path for key in keys for path in receiving.get(key, ()))
 
-        await asyncio.sleep(0)  # files are read meanwhile
+        for _ in range(self._chance.choice((1, 1, 1, SLOW))):  # files are read meanwhile
+            await asyncio.sleep(0)
         told = Told(work.node.id, paths(work.delivered), paths(work.superseded), work.text)
         return TOLD + msgspec.json.encode(told).decode()
 

@@ -12,7 +12,7 @@ import asyncio
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -51,6 +51,7 @@ from tests.fakes.random_flows import (
     TOLD,
     WRONG,
     Answer,
+    AtOnce,
     Desk,
     HastyClock,
     Process,
@@ -70,8 +71,11 @@ MOST_TURNS = 120
 MOST_ROUNDS = 12
 """Of answering and going on, at the end."""
 
+LONGEST_S = 30
+"""Of one thing that happens: a flow that never stands still is stopped then."""
+
 WHOM = (*ROLES, STRANGER, "owner-intake", "n0", "n1", "n2", "n3", "end")
-EDITS = ("mended", "mended", "broken", "shrunk", "grown")
+EDITS = ("mended", "mended", "broken", "shrunk", "starved", "grown")
 
 
 class FlowWorld(RuleBasedStateMachine):
@@ -80,6 +84,7 @@ class FlowWorld(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(AtOnce())
         self.folder = Path(tempfile.mkdtemp(prefix="perdure-flow-"))
         self.clock = HastyClock()
         self.store = MemoryStore(clock=self.clock, random=SeededRandom(1))
@@ -91,19 +96,38 @@ class FlowWorld(RuleBasedStateMachine):
         self.seen = -1
         self.is_healthy = True
         self.has_stopped = False
-        self.has_failed = False
+        self.breaks = asyncio.Event()
+        self.broken: str | None = None
+        """What did not hold first; all that comes after may only follow from it."""
 
     def teardown(self) -> None:
         try:
-            if self.seen >= 0 and not self.has_failed:
+            if self.seen >= 0 and self.broken is None:
                 self.everybody_does_as_they_should()
         finally:
             self.loop.close()
             shutil.rmtree(self.folder)
 
     def done(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives."""
-        return self.loop.run_until_complete(asyncio.wait_for(work, 30))
+        """What `work` gives. Raises: AssertionError, before all else for what is broken."""
+        try:
+            return self.loop.run_until_complete(asyncio.wait_for(work, LONGEST_S))
+        except TimeoutError:
+            self.holds(False, "the flow neither ends nor waits: it goes on for ever")
+            raise
+        except BaseException as error:
+            if self.broken is None:
+                self.broken = repr(error)
+                raise
+            raise AssertionError(self.broken) from error
+
+    def holds(self, is_so: object, broken: str) -> None:
+        """Raise, unless `is_so`, and remember it: who catches it meanwhile does not hide it."""
+        if self.broken is None and not is_so:
+            self.broken = broken
+            self.breaks.set()
+        if self.broken is not None:
+            raise AssertionError(self.broken)
 
     async def state(self) -> FlowState:
         """Where the flow stands, read from its whole log."""
@@ -144,16 +168,36 @@ class FlowWorld(RuleBasedStateMachine):
         first = self._process(dies_at, moment)
         running = [self._running(first, chance, answer)]
         running += [self._running(self._process(), chance, answer) for _ in range(others)]
-        died = asyncio.ensure_future(first.died.wait())
-        await asyncio.wait((running[0], died), return_when=asyncio.FIRST_COMPLETED)
-        is_whole = not first.died.is_set()
-        died.cancel()
-        if not is_whole:
+        await self._either(running[:1], first.died)
+        if first.died.is_set():
             running[0].cancel()
-            with suppress(asyncio.CancelledError):
-                await running[0]
-        await asyncio.gather(*(each for each in running if not each.cancelled()))
-        self.has_stopped = is_whole or others > 0
+            await asyncio.gather(running.pop(0), return_exceptions=True)
+        await self._either(running)
+        self.has_stopped = bool(running)
+
+    async def _either(
+        self, running: Sequence[asyncio.Task[FlowState]], died: asyncio.Event | None = None
+    ) -> None:
+        """Until all `running` are done, or one has `died`.
+
+        Raises: what goes wrong in them; AssertionError as soon as something is broken.
+        """
+        ends = [asyncio.ensure_future(each.wait()) for each in (self.breaks, died) if each]
+        left: Sequence[asyncio.Task[FlowState]] = running
+        while left and not any(end.done() for end in ends):
+            waiting: list[asyncio.Future[Any]] = [*left, *ends]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            left = [each for each in left if not each.done()]
+        for end in ends:
+            end.cancel()
+        if self.breaks.is_set():
+            for each in left:
+                each.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            self.holds(False, "")
+        for each in running:
+            if each.done():
+                each.result()
 
     def _process(
         self, dies_at: int | None = None, moment: Literal["before", "after"] = "before"
@@ -181,7 +225,8 @@ class FlowWorld(RuleBasedStateMachine):
 
     async def _ran(self, runner: FlowRunner, roles: RandomRoles) -> FlowState:
         state = await runner.run()
-        assert all(most == 1 for most in roles.most_at_once.values()), roles.most_at_once
+        is_one = all(most == 1 for most in roles.most_at_once.values())
+        self.holds(is_one, f"a role has two turns at once: {roles.most_at_once}")
         return state
 
     async def _checks(self) -> tuple[str, ...]:
@@ -242,8 +287,9 @@ class FlowWorld(RuleBasedStateMachine):
             (self.folder / WORKFLOW).write_text("workflow: [")
             return
         nodes, edges = now.nodes, now.edges
-        if kind == "shrunk" and len(nodes) > 2:
-            gone = nodes[place % len(nodes)]
+        if kind in ("shrunk", "starved") and len(nodes) > 2:
+            awaited = self.oracle.awaited() if kind == "starved" else ()
+            gone = (awaited or nodes)[place % len(awaited or nodes)]
             nodes = tuple(node for node in nodes if node != gone)
             edges = tuple(edge for edge in edges if gone.id not in (edge.source, edge.target))
         count = len(nodes)
@@ -312,14 +358,14 @@ class FlowWorld(RuleBasedStateMachine):
 
     async def follow(self) -> FlowState:
         """Hold every new entry of the log against the rules; where the flow then stands."""
+        self.holds(True, "")
         for entry in await self.store.entries(FLOW, after=self.seen):
             body = body_of(entry)
             self.seen = entry.seq
             try:
                 self.oracle.follow(body)
             except AssertionError as error:
-                self.has_failed = True
-                raise AssertionError(f"{FLOW}/{entry.seq} {body}: {error}") from error
+                self.holds(False, f"{FLOW}/{entry.seq} {body}: {error}")
             if isinstance(body, RepairAsked):
                 event(f"repair: {body.code}")
         return await self.state()
@@ -330,14 +376,15 @@ class FlowWorld(RuleBasedStateMachine):
             return
         state, oracle = self.done(self.follow()), self.oracle
         run = state.run
-        self.has_failed = True
-        assert set(run.running_nodes) == set(oracle.running)
-        assert dict(run.receiving_handoff) == oracle.queued
-        assert set(run.awaiting_human_nodes) == oracle.waiting
-        assert (run.status == "completed") == oracle.is_completed
+        for what, told, is_so in (
+            ("runs", set(run.running_nodes), set(oracle.running)),
+            ("was handed over and not read", dict(run.receiving_handoff), oracle.queued),
+            ("waits for a person", set(run.awaiting_human_nodes), set(oracle.waiting)),
+            ("is completed", run.status == "completed", oracle.is_completed),
+        ):
+            self.holds(told == is_so, f"what {what}: the state says {told}, its log {is_so}")
         places = (*run.running_nodes, *run.awaiting_human_nodes, *run.awaiting_handoff)
-        assert len(places) == len(set(places)), places
-        self.has_failed = False
+        self.holds(len(places) == len(set(places)), f"a node is at two places: {places}")
 
     @invariant()
     def every_claim_was_told_what_it_was_delivered(self) -> None:
@@ -346,7 +393,11 @@ class FlowWorld(RuleBasedStateMachine):
         for role, claims in self.oracle.told.items():
             told = self.done(self._told(role))
             differing = [(a, b) for a, b in zip(told, claims, strict=False) if a != b]
-            assert told == claims, (role, differing, len(told), len(claims))
+            self.holds(
+                told == claims,
+                f"{role} was told something else than it claimed: {differing},"
+                f" {len(told)} messages for {len(claims)} claims",
+            )
 
     async def _told(self, role: str) -> list[Told]:
         try:
@@ -365,9 +416,11 @@ class FlowWorld(RuleBasedStateMachine):
         if not self.has_stopped:
             return
         state = self.done(self.state())
-        assert state.run.status == "completed" or waits_in(state), state.run
+        has_said_why = state.run.status == "completed" or waits_in(state)
+        self.holds(has_said_why, f"the flow stands still and does not say why: {state.run}")
         for session in state.sessions.values():
-            assert self.done(self.store.state(session)).open_turn is None
+            is_open = self.done(self.store.state(session)).open_turn is not None
+            self.holds(not is_open, f"the flow stands still, and a turn of {session} is open")
 
 
 TestFlows = FlowWorld.TestCase
