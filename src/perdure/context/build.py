@@ -6,6 +6,7 @@ whatever log it is given, and leaves nothing out in silence: `dropped` and `skip
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -28,7 +29,8 @@ class Context(msgspec.Struct, frozen=True):
     """What a model would be sent.
 
     `thinking_level` None is "off". `dropped` counts the entries that were left out to fit the
-    budget, `skipped` the entries and parts of messages that this version cannot read.
+    budget or the most messages, `skipped` the entries and parts of messages that this version
+    cannot read.
     Units: `tokens` are what a call with it is expected to use, by the newest reported usage and
     estimates for the rest; where that exceeds the budget, what the messages alone take.
     Shape: `messages` are valid for every provider (``validity``); empty when nothing was said.
@@ -57,6 +59,7 @@ def build_context(
     scale: float = 1.0,
     history: History = "full",
     model: str | None = None,
+    max_messages: int | None = None,
 ) -> Context:
     """The context that `window` stands for.
 
@@ -65,7 +68,8 @@ def build_context(
     With `history` "text_only", turns that are over keep only what was asked and answered; the turn
     that is going on keeps its tool calls.
     With a budget the oldest exchanges are left out, whole, until the rest fits; the summary of a
-    compaction, what is pinned, and the newest exchange always stay.
+    compaction, what is pinned, and the newest exchange always stay. So it is with `max_messages`
+    where there are more of them, the summary and what is pinned not counted.
     Units: `budget_tokens` tokens, as `scale` estimates them.
     """
     said = emitted(window)
@@ -73,10 +77,16 @@ def build_context(
     paired = repaired(messages)
     reported = context_tokens([each.message for each in paired], scale)
     trim = Trim(paired, 0, reported)
-    if budget_tokens is not None:
-        sizes = [estimate_tokens(each.message, scale) for each in paired]
-        first = leading(paired, window.pinned, has_summary=said.has_summary)
-        trim = trimmed(paired, sizes, reported, budget_tokens, pinned=first, pins=window.pins)
+    if budget_tokens is not None or max_messages is not None:
+        trim = trimmed(
+            paired,
+            [estimate_tokens(each.message, scale) for each in paired],
+            reported,
+            math.inf if budget_tokens is None else budget_tokens,
+            pinned=leading(paired, window.pinned, has_summary=said.has_summary),
+            pins=window.pins,
+            max_messages=max_messages,
+        )
     return Context(
         model=_model_of(window) or model,
         thinking_level=_thinking_level_of(window),

@@ -84,7 +84,8 @@ def _reasons(context: Context, report: Report, budget_tokens: int | None) -> Ite
         )
     if context.dropped:
         dropped = counted(context.dropped, "entry was", "entries were")
-        yield f"{dropped} left out, oldest first, to fit {budget_tokens:,} tokens."
+        room = "what the agent is sent" if budget_tokens is None else f"{budget_tokens:,} tokens"
+        yield f"{dropped} left out, oldest first, to fit {room}."
     if context.skipped:
         yield f"{counted(context.skipped, 'part')} cannot be read by this perdure and is not sent."
 

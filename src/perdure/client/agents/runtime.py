@@ -14,6 +14,7 @@ from perdure.client.agents.hosting import Host
 from perdure.client.agents.standing import end_if_idle
 from perdure.client.agents.turn import Turn
 from perdure.client.agents.workspace import Workspace, detected, existing
+from perdure.client.conversation.binding import BINDING_KINDS, binding_in
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
@@ -27,9 +28,8 @@ from perdure.errors import ConfigError, HeadConflict
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
 from perdure.secrets.pasted import pasted
-from perdure.session.codec import body_of, new_side
+from perdure.session.codec import new_side
 from perdure.session.declared.arguments import takes_all_declared
-from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import AgentBound, SessionStarted
@@ -147,13 +147,12 @@ class Runtime:
         found = await self._store.backend.state(handle.id)
         await end_if_idle(self._store, found, self._idle_timeout_s)
         given = None if agent is None else self.host.agent(agent)
-        kinds = (SessionStarted.kind, AgentBound.kind)
-        bound = _bound(await self._store.backend.notes(handle.id, kinds))
+        bound = binding_in(await self._store.backend.notes(handle.id, BINDING_KINDS))
         while bound is None:
             try:
                 bound = await self._bind(handle, given)
             except HeadConflict:  # somebody was there first, perhaps with an agent
-                bound = _bound(await self._store.backend.notes(handle.id, kinds))
+                bound = binding_in(await self._store.backend.notes(handle.id, BINDING_KINDS))
         chat = await self._resumed(handle, bound, given)
         await self._opened(chat, is_resumed=True)
         state = await self._store.backend.state(handle.id)
@@ -272,12 +271,3 @@ class Runtime:
         )
         handle = session if agent.hooks is None else session.asking(agent.hooks)
         return Chat(handle, agent, workspace, running, self._running)
-
-
-def _bound(notes: list[Entry]) -> SessionStarted | AgentBound | None:
-    """What the newest of `notes` bound; of a fork its own counts before its origin's."""
-    for note in reversed(notes):
-        body = body_of(note)
-        if isinstance(body, SessionStarted | AgentBound) and body.agent is not None:
-            return body
-    return None

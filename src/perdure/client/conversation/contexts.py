@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.client.amounts import amount
+from perdure.client.conversation.binding import BINDING_KINDS, shaping_in
 from perdure.client.reading import EntryRef, SessionReader
 from perdure.context.build import Context, build_context
 from perdure.context.compaction import LeftContext, left_context
@@ -22,12 +23,22 @@ class ContextReader(SessionReader):
     async def context(self, budget_tokens: int | None = None) -> Context:
         """What a model would be sent if the conversation went on now, and why.
 
+        Of an agent's session it is what that agent is sent, with its `history` and its
+        `max_messages`.
+
         Raises: ValueError when `budget_tokens` is less than 1.
         """
         amount("budget_tokens", budget_tokens, least=1)
         leaf = (await self._look()).leaf
-        window = await pinned_window(self._backing.log, self.id, leaf)
-        return build_context(window, budget_tokens=budget_tokens)
+        log = self._backing.log
+        window = await pinned_window(log, self.id, leaf)
+        shaping = shaping_in(await log.notes(self.id, BINDING_KINDS))
+        return build_context(
+            window,
+            budget_tokens=budget_tokens,
+            history=shaping.history,
+            max_messages=shaping.compaction.max_messages,
+        )
 
     async def pins(self) -> frozenset[EntryId]:
         """The entries that are pinned, on whatever branch."""

@@ -143,6 +143,9 @@ class Session(Handle[AsyncSession]):
     def context(self, budget_tokens: int | None = None) -> Context:
         """What a model would be sent if the conversation went on now, and why.
 
+        Of an agent's session it is what that agent is sent, with its `history` and its
+        `max_messages`.
+
         Raises: ValueError when `budget_tokens` is less than 1.
         """
         return self.portal.call(self.asynchronous.context(budget_tokens))

@@ -7,9 +7,13 @@ import pytest
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import InvalidEntry
+from perdure.session.codec import new_side
 from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
 from perdure.session.kinds import Compaction
 from perdure.session.messages import assistant, user
+from perdure.session.notes import SessionStarted
+from perdure.stores.protocol import Commit, Write
 
 
 async def grown(store: Store) -> tuple[Session, list[Entry]]:
@@ -40,3 +44,17 @@ async def test_what_is_a_note_cannot_be_pinned(store: Store) -> None:
     note = await session.label(entries[0], "x")
     with pytest.raises(InvalidEntry, match="not part of the conversation"):
         await session.pin(note)
+
+
+async def test_a_context_holds_no_more_messages_than_the_agent_of_the_session_is_sent(
+    store: Store,
+) -> None:
+    session = await store.create(id="s")
+    started = new_side(SessionStarted({"id": "a", "compaction": {"max_messages": 2}}))
+    await store.backend.commit(
+        Commit(writes=(Write(stream=StreamId(session.id), entries=(started,)),), at=1)
+    )
+    await session.append(user("first"), assistant("one"), user("second"), assistant("two"))
+    context = await session.context()
+    assert [each.message.text for each in context.messages] == ["second", "two"]
+    assert context.dropped == 2
