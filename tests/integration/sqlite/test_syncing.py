@@ -138,6 +138,34 @@ async def test_after_a_sync_that_failed_the_log_begins_anew(
     assert (await store.verify()).is_ok
 
 
+@pytest.mark.parametrize("who", ["a reader", "the writer"])
+async def test_after_a_sync_that_failed_once_nobody_is_told_before_the_log_began_anew(
+    layer: FaultyVfs, open_store: Opener, path: Path, who: str
+) -> None:
+    store = await open_store(durability="full")
+    await create(store)
+    await store.state(S)
+    committed_elsewhere(path)
+    done: list[tuple[str, str]] = []
+
+    def failing_once(operation: Operation, name: str, _offset: int) -> None:
+        done.append((operation, name.rpartition("db")[2]))
+        if operation == "sync" and done.count(("sync", "-wal")) == 1:
+            raise apsw.IOError("once")
+
+    layer.plan = failing_once
+    with pytest.raises(StoreUnavailable):
+        await (store.state(S) if who == "a reader" else say(store, "who knows"))
+    assert ("truncate", "-wal") not in done
+
+    await store.state(S)
+
+    assert done.index(("sync", "")) < done.index(("truncate", "-wal"))
+    layer.plan = nothing
+    await say(store, "after")
+    assert (await store.verify()).is_ok
+
+
 async def test_the_log_of_an_encrypted_store_is_synced_too(path: Path, synced: list[str]) -> None:
     store = await SqliteStore.open(
         path, clock=ManualClock(), random=SeededRandom(1), key=StoreKey(b"k" * 32)

@@ -30,7 +30,7 @@ from perdure.errors import (
 from perdure.session.clock import RandomSource
 from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.faults import meaning_of
-from perdure.stores.sqlite.log.syncing import LogSync
+from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
 from perdure.stores.sqlite.opening import Patience, Site, connection, opened
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.sqlite.writer import Durability, Writer
@@ -55,7 +55,8 @@ class Database:
         self._lock = threading.Lock()
         self._is_closed = False
         self._writer: Writer | None = None
-        self._readers = _Readers(self._connect)
+        self._doubt = LogDoubt()
+        self._readers = _Readers(self._connect, self._doubt)
         self._watcher = Watcher(self._looking)
 
     def check_usable(self) -> None:
@@ -147,7 +148,7 @@ class Database:
             if self._is_closed:
                 raise StoreUnavailable(str(self.path), "it is closed")
             if self._writer is None:
-                self._writer = Writer(self.path, self._connect, self._watcher.wake_all)
+                self._writer = Writer(self.path, self._connect, self._watcher.wake_all, self._doubt)
             return self._writer
 
     def _at_one_moment(self, work: Callable[[Tables], T], reader: _Reader, *, is_synced: bool) -> T:
@@ -179,16 +180,17 @@ class Database:
 class _Reader:
     """What a reader's thread reads with."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: Connection, doubt: LogDoubt) -> None:
         self.tables = Tables(db)
-        self.log = LogSync(db)
+        self.log = LogSync(db, doubt)
 
 
 class _Readers:
     """A few threads, each with a connection of its own."""
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
+    def __init__(self, connect: Callable[[], Connection], doubt: LogDoubt) -> None:
         self._connect = connect
+        self._doubt = doubt
         self._local = threading.local()
         self._opened: list[Connection] = []
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-reader")
@@ -204,7 +206,7 @@ class _Readers:
             db = self._connect()
             db.pragma("query_only", "ON")
             self._opened.append(db)
-            reader = self._local.reader = _Reader(db)
+            reader = self._local.reader = _Reader(db, self._doubt)
         try:
             return work(reader)
         finally:

@@ -23,7 +23,7 @@ import msgspec
 from perdure.errors import PerdureError, StoreCorrupt, StoreUnavailable
 from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.log.checkpointing import Checkpointer
-from perdure.stores.sqlite.log.syncing import LogSync
+from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
 from perdure.stores.sqlite.rows import Connection, Tables
 
 Durability = Literal["full", "normal"]
@@ -54,6 +54,7 @@ class Writer:
         path: Path,
         connect: Callable[[], Connection],
         on_commit: Callable[[], None],
+        doubt: LogDoubt,
     ) -> None:
         self.damage: str | None = None
         self._path = path
@@ -62,8 +63,8 @@ class Writer:
         self._checkpointer = Checkpointer(connect)
         self._tables.db.set_wal_hook(self._after_commit)
         self._tables.run("PRAGMA synchronous = NORMAL")  # for more, the log is synced (syncing.py)
-        self._log = LogSync(self._tables.db)
-        self._is_log_in_doubt = False
+        self._doubt = doubt
+        self._log = LogSync(self._tables.db, doubt)
         self._version = -1  # of the data, as the last commit of this connection left it
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._is_closed = False
@@ -143,8 +144,8 @@ class Writer:
 
     def _transact(self, group: list[_Job], *, is_open: bool) -> list[Outcome]:
         run, db = self._tables.run, self._tables.db
-        if self._is_log_in_doubt:
-            self._replace_log()
+        if self._doubt.is_cast:
+            self._log.begin_anew()
         run("BEGIN IMMEDIATE")
         if is_open:
             self._gather(group)
@@ -155,20 +156,10 @@ class Writer:
             run("COMMIT")
             self._version = db.data_version()
             if any(job.durability == "full" for job in group):
-                self._sync_log()
-        except apsw.IOError as error:
+                self._log.sync()
+        except (apsw.IOError, apsw.BusyError) as error:
             raise _InDoubt from error
         return outcomes
-
-    def _sync_log(self) -> None:
-        self._is_log_in_doubt = True
-        self._log.sync()
-        self._is_log_in_doubt = False
-
-    def _replace_log(self) -> None:
-        """Begin the log anew: a disk that failed to sync it may say next time that it did."""
-        self._tables.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        self._is_log_in_doubt = False
 
     def _one(self, job: _Job) -> Outcome:
         """Do one job's work; a refusal is its outcome, anything else is raised."""
