@@ -48,6 +48,16 @@ class Place:
 
         return JoinedTurn(self.ground, NodePart("owner", "owner-intake", FLOW), last)
 
+    async def repairing(self) -> JoinedTurn:
+        """A process that begins with the repair that was asked for."""
+
+        async def last() -> Said:
+            return Said()
+
+        part = NodePart("owner", "owner-intake", FLOW)
+        repair = part.repair(await self.ground.journal.state())
+        return JoinedTurn(self.ground, part, last, repair)
+
     async def commit(self, writes: tuple[Write, ...]) -> None:
         await self.store.commit(Commit(writes=writes, at=0))
 
@@ -94,6 +104,21 @@ async def test_a_turn_that_another_process_began_is_judged_by_the_log(tmp_path: 
     await place.commit((await turn.beside(STARTED)).writes)
     taken_up = place.taken_up(Said(hand(tmp_path, "end", name="a.md")))
     assert kinds_of((await taken_up.beside([FINISHED])).writes[0]) == ["handoff_made"]
+
+
+async def test_a_repair_that_another_process_has_made_is_given_up(tmp_path: Path) -> None:
+    place = Place()
+    turn = await place.turn(tmp_path)
+    await place.commit((await turn.beside(STARTED)).writes)
+    asked = (await turn.beside([new_tree(assistant("I am done.")), FINISHED])).writes
+    assert kinds_of(asked[0]) == ["repair_asked"]
+    await place.commit(asked)
+    first, second = [await place.repairing(), await place.repairing()]
+    assert (await first.beside(STARTED)).writes == ()  # it runs already, and goes on
+    answer = new_tree(assistant(hand(tmp_path, "end", name="a.md")))
+    await place.commit((await first.beside([answer, FINISHED])).writes)
+    with pytest.raises(ClaimLost):
+        await second.beside(STARTED)
 
 
 async def test_a_turn_that_begins_and_ends_at_once_is_both(tmp_path: Path) -> None:
