@@ -267,7 +267,7 @@ def test_a_store_that_cannot_be_opened_any_more_is_what_verify_reports(sample: W
     text = sample.run("store", "verify")
     assert (text.code, text.err) == (1, "")
     assert "perdure store verify" not in text.out
-    assert "Copy the file away" in text.out
+    assert "`perdure store repair`" in text.out
 
 
 @pytest.mark.parametrize("said", ["", "  \n"])

@@ -51,8 +51,8 @@ def test_what_a_role_asks_is_allowed_for_the_whole_flow_from_elsewhere(project: 
 def test_who_asks_for_what_does_not_wait_is_told_so(project: World) -> None:
     flow(project, "run", *FIRST, "--consent", "full-access", code=1)
     for question, code, error in (
-        ("f/1", 4, "flow_refusal"),
-        ("f/9999", 4, "flow_refusal"),
+        ("f/1", 3, "question_not_found"),
+        ("f/9999", 3, "question_not_found"),
         ("g/1", 3, "session_not_found"),
         ("g", 3, "question_not_found"),
     ):

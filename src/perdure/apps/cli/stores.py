@@ -204,7 +204,8 @@ def _verification_lines(found: Verification) -> Iterator[str]:
     for problem in found.problems:
         place = "/".join(str(part) for part in (problem.stream, problem.seq) if part is not None)
         yield f"  {safe(place or 'store')}: {safe(problem.problem)}"
-    yield "Nothing was changed. Copy the file away before anything else writes to it."
+    yield "Nothing was changed. Back it up, or copy its files away, before anything writes to it;"
+    yield "`perdure store repair` then keeps what can be read, and `store reindex` mends an index."
 
 
 def _require(store: str | None) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.waiting import AS_GIVEN, Waiting, question_of, waits_in
-from perdure.errors import FlowRefusal, InvalidEntry
+from perdure.errors import FlowRefusal, InvalidEntry, QuestionNotFound
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds
 from perdure.session.flows.run import ITSELF, FlowRun, FlowState
@@ -21,6 +21,10 @@ from perdure.session.ids import EntryId
 from perdure.session.notes import SideBody
 
 NO_NOTE = "a reply is told as it was said: put into its words what you want to note"
+NO_NOTE_OF_A_CHOICE = "of this answer no note is kept: answer without one"
+
+
+_CHOICES = frozenset({"improvement-choice", "feedback-consent", "role-configuration"})
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -41,9 +45,12 @@ def answered(
     waiting = next((each for each in waits_in(state) if each.question == question), None)
     if waiting is None:
         raise FlowRefusal(state.run.flow_id, f"nothing waits under {question}")
+    if waiting.topic == "handoff-approval":
+        return _approved(state, waiting, answer, by, note)
+    if note is not None:
+        is_choice = waiting.topic in _CHOICES
+        raise _no_answer(NO_NOTE_OF_A_CHOICE if is_choice else NO_NOTE)
     match waiting.topic:
-        case "handoff-approval":
-            return _approved(state, waiting, answer, by, note)
         case "improvement-choice":
             mode = cast("kinds.ImprovementMode", _one_of(waiting, answer))
             return people.choose_improvement(state, mode, by)
@@ -53,8 +60,6 @@ def answered(
         case "role-configuration":
             return configured(state, waiting, answer, by)
         case _:
-            if note is not None:
-                raise _no_answer(NO_NOTE)
             if not answer.strip():
                 raise _no_answer("there is nothing to say in the reply")
             return people.reply(state, answer, by, waiting.target)
@@ -65,6 +70,8 @@ def _approved(
 ) -> SideBody:
     if _one_of(waiting, answer) == "decline":
         return people.decline(state, by, waiting.target, note)
+    if note is not None:
+        raise _no_answer(NO_NOTE_OF_A_CHOICE)
     return people.approve(state, by, waiting.target)
 
 
@@ -138,7 +145,7 @@ def _no_answer(reason: str) -> InvalidEntry:
 def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, object]]) -> Settled:
     """What ended the wait that `question` is; `log` is the flow's, from its beginning.
 
-    Raises: FlowRefusal when the entry of that id began no wait, or it goes on.
+    Raises: QuestionNotFound when the entry of that id began no wait; FlowRefusal when it goes on.
     """
     target: str | None = None
     role: str | None = None
@@ -153,7 +160,7 @@ def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, o
         if found is not None:
             return found
     if target is None:
-        raise FlowRefusal(state.run.flow_id, f"no question of it has the id {question}")
+        raise QuestionNotFound(question)
     now = question_of(state, target)
     raise FlowRefusal(state.run.flow_id, f"it does not wait under {question} any more, but {now}")
 

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.engine.flows.rules.answering import Choice, answered, choice_in, settled_by
 from perdure.engine.flows.rules.waiting import waits_in
-from perdure.errors import FlowRefusal, InvalidEntry
+from perdure.errors import FlowRefusal, InvalidEntry, QuestionNotFound
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds
 from perdure.session.flows.fold import flow_state
@@ -19,6 +19,7 @@ LINE = graph("owner-intake>build", "build>end", **{"owner-intake": "owner", "end
 OFFERS = kinds.Offers(("p:small", "p:big"), {"tests": "How we test.", "prose": "How we write."})
 PARKED = kinds.NodeParked("owner-intake", "owner", "prompt-human")
 TO_CONFIGURE = kinds.NodeParked("owner-intake", "owner", "role-configuration", offers=OFFERS)
+CLOSED = kinds.ForwardPassClosed("end")
 STAGED = kinds.HandoffStaged("owner-intake", "owner", (kinds.HandoffTarget("build", "plan.md"),))
 
 
@@ -158,10 +159,25 @@ def test_every_sort_of_answer_is_told_as_it_was_given(
 
 def test_an_entry_that_asked_nothing_and_a_wait_that_goes_on_are_told_apart() -> None:
     claimed = kinds.NodeClaimed("owner-intake", "owner", FLOW, "start")
-    with pytest.raises(FlowRefusal, match="no question of it has the id"):
+    with pytest.raises(QuestionNotFound):
         settled_by(asking(PARKED), entry_id(FLOW, 1), log_of(claimed, PARKED))
     with pytest.raises(FlowRefusal, match=f"does not wait under {FLOW}/2 any more"):
         settled_by(asking(PARKED), entry_id(FLOW, 2), log_of(claimed, PARKED))
+
+
+@pytest.mark.parametrize("answer", ["approve", "none", "grant", "default"])
+def test_a_note_that_nothing_would_keep_is_refused(answer: str) -> None:
+    asked = {
+        "approve": (STAGED,),
+        "none": (CLOSED,),
+        "grant": (CLOSED, kinds.ImprovementChosen("none", "me"), kinds.FeedbackAsked("f.md")),
+        "default": (TO_CONFIGURE,),
+    }[answer]
+    state = asking(*asked)
+    (waiting,) = waits_in(state)
+    assert waiting.question is not None
+    with pytest.raises(InvalidEntry, match="no note is kept"):
+        answered(state, waiting.question, answer, "me", "by the way")
 
 
 def test_the_waits_of_an_imported_flow_have_names_of_their_own() -> None:
