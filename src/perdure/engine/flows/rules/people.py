@@ -156,9 +156,11 @@ def configure(
 ) -> RoleConfigured:
     """A person says what a role instance works with.
 
-    Raises: FlowRefusal when the workflow has no such role, or for other skills than those it was
-    told when its session began.
+    Raises: FlowRefusal when the flow is completed or has no such role, or for other skills than
+    those the role was told when its session began.
     """
+    if state.run.status == "completed":
+        raise _refusal(state, "it is completed, and no role works in it any more")
     if role not in state.graph.roles:
         known = ", ".join(state.graph.roles)
         raise _refusal(state, f"the workflow has no role {role!r}; it has: {known}")

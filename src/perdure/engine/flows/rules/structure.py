@@ -132,6 +132,11 @@ def _lost_edges(run: FlowRun, after: Graph) -> Iterator[str]:
     for key in run.completed_handoffs:
         if not after.has_edge(*ends_of(key)):
             yield f"the handoff {key} was made, so its edge must stay"
+    for id, targets in run.pending_handoff_approvals.items():
+        for each in targets:
+            if not after.has_edge(id, each.node) and not after.has_edge(each.node, id):
+                key = edge_key(id, each.node)
+                yield f"the handoff {key} waits to be approved, so its edge must stay"
     for key in run.receiving_handoff:
         source, target = ends_of(key)
         if not after.has_edge(source, target) and not after.has_edge(target, source):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from perdure.engine.flows.rules.people import (
@@ -120,6 +121,11 @@ def test_consents_and_configurations_are_told_as_they_were_given() -> None:
     assert configure(state, "dev_1", model="p:m") == RoleConfigured("dev_1", "p:m")
     with pytest.raises(FlowRefusal, match="it has: o, dev_1, dev_2, owner"):
         configure(state, "dev_3", model="p:m")
+    ended = msgspec.structs.replace(
+        state, run=msgspec.structs.replace(state.run, status="completed")
+    )
+    with pytest.raises(FlowRefusal, match="it is completed"):
+        configure(ended, "dev_1", model="p:m")
 
 
 def test_how_the_roles_look_back_is_chosen_once_the_work_is_closed() -> None:

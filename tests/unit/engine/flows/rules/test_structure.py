@@ -9,7 +9,7 @@ import pytest
 
 from perdure.engine.flows.rules.structure import cycle_in, edge_faults, faults_of, faults_of_edit
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
-from perdure.session.flows.kinds import HandoffAwaited, NodeParked
+from perdure.session.flows.kinds import HandoffAwaited, HandoffTarget, NodeParked
 from tests.fakes.flow_log import FlowLog, graph
 
 GOOD = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owner"})
@@ -112,3 +112,16 @@ def test_only_neighbours_hand_over_to_each_other_in_either_direction() -> None:
     assert edge_faults(GOOD, "owner-intake", "end") == (
         "owner-intake=>end is no edge; owner-intake may hand over to: a"
     )
+
+
+def test_an_edge_along_which_a_handoff_waits_to_be_approved_stays() -> None:
+    names = {"owner-intake": "owner", "b": "dev", "end": "owner"}
+    before = graph("owner-intake>b", "b>end", "owner-intake>end", **names)
+    after = graph("owner-intake>b", "b>end", **names)
+    run = msgspec.structs.replace(
+        FlowLog(before).run,
+        pending_handoff_approvals={"owner-intake": (HandoffTarget("end", "a.md"),)},
+    )
+    assert faults_of_edit(run, before, after) == [
+        "the handoff owner-intake=>end waits to be approved, so its edge must stay"
+    ]
