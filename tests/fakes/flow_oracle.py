@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from perdure.session.flows import kinds
-from perdure.session.flows.graph import FlowNode, Graph, edge_key, ends_of
+from perdure.session.flows.graph import FlowEdge, Graph, edge_key, ends_of
 
 MOST_REPAIRS = 3
 
@@ -80,15 +80,12 @@ class FlowOracle:
         if rule is not None:
             rule(body)
 
-    def awaited(self) -> tuple[FlowNode, ...]:
-        """The nodes of which something is waited for that they have not handed over."""
+    def awaited(self) -> tuple[FlowEdge, ...]:
+        """The edges along which a node waits for what was not handed over yet."""
         return tuple(
-            node
-            for node in self.graph.nodes
-            if any(
-                target in self._awaiting and edge_key(node.id, target) not in self._handed
-                for target in self.graph.successors(node.id)
-            )
+            edge
+            for edge in self.graph.edges
+            if edge.target in self._awaiting and edge.key not in self._handed
         )
 
     # ------------------------------------------------------------ nodes

@@ -329,7 +329,9 @@ class RandomRoles(ScriptedRoles):
         return TOLD + msgspec.json.encode(Told(work.role, text=work.text)).decode()
 
     async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
-        """As it should; a turn that is open there is to be recovered first, as `RoleTurns` does."""
+        """Sooner or later. An open turn is to be recovered first, as `RoleTurns` does."""
+        for _ in range(self._chance.choice((0, 0, 0, SLOW))):  # what it is told is put together
+            await asyncio.sleep(0)
         try:
             await super().begin(session, message, companion)
         except TurnOpen:

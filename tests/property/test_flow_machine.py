@@ -19,9 +19,9 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, event, settings
+from hypothesis import HealthCheck, currently_in_test_context, event, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from perdure.engine.flows.files.drawing import WORKFLOW, Drawing
 from perdure.engine.flows.files.record import RecordFolder
@@ -75,7 +75,7 @@ LONGEST_S = 30
 """Of one thing that happens: a flow that never stands still is stopped then."""
 
 WHOM = (*ROLES, STRANGER, "owner-intake", "n0", "n1", "n2", "n3", "end")
-EDITS = ("mended", "mended", "broken", "shrunk", "starved", "grown")
+EDITS = ("mended", "mended", "broken", "shrunk", "grown")
 
 
 class FlowWorld(RuleBasedStateMachine):
@@ -139,7 +139,7 @@ class FlowWorld(RuleBasedStateMachine):
     @initialize(drawn=graphs())
     def begin(self, drawn: Graph) -> None:
         assert faults_of(drawn) == []
-        event(f"{len(drawn.nodes) // 10 * 10} nodes and more")
+        noted(f"{len(drawn.nodes) // 10 * 10} nodes and more")
         self.draw(drawn)
         self.done(begun(self.store, self.clock, drawn, self.folder))
         self.done(self.follow())
@@ -155,9 +155,9 @@ class FlowWorld(RuleBasedStateMachine):
     ) -> None:
         """Processes run the flow, of which the first may die at a commit."""
         chance = random.Random(seed)
-        self.done(self._run(chance, any_answer, others, dies_at, moment))
+        self.done(self.all_work(chance, any_answer, others, dies_at, moment))
 
-    async def _run(
+    async def all_work(
         self,
         chance: random.Random,
         answer: Answer,
@@ -165,6 +165,7 @@ class FlowWorld(RuleBasedStateMachine):
         dies_at: int | None = None,
         moment: Literal["before", "after"] = "before",
     ) -> None:
+        """Until nobody can go on, or the first process died and there is no other."""
         first = self._process(dies_at, moment)
         running = [self._running(first, chance, answer)]
         running += [self._running(self._process(), chance, answer) for _ in range(others)]
@@ -287,9 +288,8 @@ class FlowWorld(RuleBasedStateMachine):
             (self.folder / WORKFLOW).write_text("workflow: [")
             return
         nodes, edges = now.nodes, now.edges
-        if kind in ("shrunk", "starved") and len(nodes) > 2:
-            awaited = self.oracle.awaited() if kind == "starved" else ()
-            gone = (awaited or nodes)[place % len(awaited or nodes)]
+        if kind == "shrunk" and len(nodes) > 2:
+            gone = nodes[place % len(nodes)]
             nodes = tuple(node for node in nodes if node != gone)
             edges = tuple(edge for edge in edges if gone.id not in (edge.source, edge.target))
         count = len(nodes)
@@ -299,6 +299,17 @@ class FlowWorld(RuleBasedStateMachine):
             nodes = (*nodes[: count - 1], new, last)
             edges = (*edges, FlowEdge(source.id, new.id), FlowEdge(new.id, last.id))
         self.draw(msgspec.structs.replace(now, nodes=nodes, edges=edges))
+
+    @precondition(lambda self: self.oracle.awaited())
+    @rule(place=st.integers(0, 29))
+    def starve(self, place: int) -> None:
+        """Somebody edits away what a node waits for, and all go on: nothing may ever come to it."""
+        now, awaited = self.oracle.graph, self.oracle.awaited()
+        gone = awaited[place % len(awaited)]
+        instead = FlowEdge(gone.source, now.nodes[-1].id)
+        edges = (*(edge for edge in now.edges if edge not in (gone, instead)), instead)
+        self.draw(msgspec.structs.replace(now, edges=edges))
+        self.done(self.all_work(random.Random(place), good_answer))
 
     def draw(self, drawn: Graph) -> None:
         """Write the flow's workflow file."""
@@ -325,12 +336,12 @@ class FlowWorld(RuleBasedStateMachine):
         self.draw(self.done(self.state()).graph)
         chance = random.Random(0)
         for number in range(MOST_ROUNDS):
-            self.done(self._run(chance, good_answer))
+            self.done(self.all_work(chance, good_answer))
             self.everything_holds()
             for each in waits_in(self.done(self.state())):
                 self._settle(each, number, is_let=True)
             if self.oracle.is_completed:
-                event("ended")
+                noted("ended")
                 return
 
     def everything_holds(self) -> None:
@@ -367,7 +378,7 @@ class FlowWorld(RuleBasedStateMachine):
             except AssertionError as error:
                 self.holds(False, f"{FLOW}/{entry.seq} {body}: {error}")
             if isinstance(body, RepairAsked):
-                event(f"repair: {body.code}")
+                noted(f"repair: {body.code}")
         return await self.state()
 
     @invariant()
@@ -423,6 +434,12 @@ class FlowWorld(RuleBasedStateMachine):
             self.holds(not is_open, f"the flow stands still, and a turn of {session} is open")
 
 
+def noted(what: str) -> None:
+    """Count `what` in the statistics of hypothesis, where it is asking."""
+    if currently_in_test_context():
+        event(what)
+
+
 TestFlows = FlowWorld.TestCase
 TestFlows.settings = settings(
     max_examples=40,
@@ -430,6 +447,25 @@ TestFlows.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+
+
+def test_a_flow_of_which_an_edit_took_what_a_node_waits_for_says_that_it_cannot_go_on() -> None:
+    def answer(desk: Desk) -> str:
+        ends = {"n0": "await-handoff", "n1": "prompt-human"}
+        return signal(ends[desk.node]) if desk.node in ends else good_answer(desk)
+
+    world = FlowWorld()
+    roles = {"owner-intake": "owner", "n0": "developer", "n1": "reviewer", "end": "owner"}
+    world.begin(
+        drawn=graph("owner-intake>n0", "owner-intake>n1", "n1>n0", "n0>end", "n1>end", **roles)
+    )
+    world.done(world.all_work(random.Random(0), answer))
+    world.reply(whom="n1", text="go on")
+    world.starve(place=0)
+    world.everything_holds()
+    (waiting,) = waits_in(world.done(world.state()))
+    assert "n0 waits for a handoff" in waiting.text
+    world.teardown()
 
 
 @pytest.mark.parametrize("kind", WRONG)
