@@ -15,12 +15,10 @@ from perdure.apps.terminal.text import one_line
 from perdure.client.agents.delegation.lineage import Child, children_of, invocation_of
 from perdure.client.reading import OpenQuestion
 from perdure.client.session import Session
-from perdure.context.build import build_context
-from perdure.engine.windows import pinned_window
+from perdure.context.build import Context
 from perdure.errors import SessionError
 from perdure.session.codec import body_of, role_of
 from perdure.session.entries import Entry
-from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId
 from perdure.session.info import SessionInfo
 from perdure.session.kinds import Compaction
@@ -48,7 +46,7 @@ class Report(msgspec.Struct, frozen=True):
     head: int
     leaf: EntryId | None
     has_open_turn: bool
-    window: ContextWindow
+    context: Context
     branch: tuple[Entry, ...]
     branches: int
     labels: Mapping[EntryId, str]
@@ -70,7 +68,7 @@ async def report_of(session: Session, store: SessionStore) -> Report:
         head=state.head,
         leaf=state.leaf,
         has_open_turn=state.open_turn is not None,
-        window=await pinned_window(store, session.id, state.leaf),
+        context=await session.context(),
         branch=tuple(await session.path()),
         branches=sum(1 for id_ in tree.by_id if not tree.children.get(id_)),
         labels=await session.labels(),
@@ -104,7 +102,7 @@ def _usage_of(entry: Entry) -> Usage:
 def report_data(report: Report) -> dict[str, object]:
     """`report` as JSON data: the fields of a list's row, and more."""
     info = report.info
-    context = build_context(report.window)
+    context = report.context
     return {
         **row_data(info),
         "origin": info.origin,
@@ -192,7 +190,7 @@ def _origin(report: Report) -> str:
 
 def _facts(report: Report) -> list[tuple[str, str]]:
     info, usage = report.info, report.usage
-    context = build_context(report.window)
+    context = report.context
     facts = [
         ("id", info.id),
         ("folder", info.cwd or "(none)"),
