@@ -16,9 +16,11 @@ from perdure.client.agents.delegation.lineage import Child, children_of, invocat
 from perdure.client.reading import OpenQuestion
 from perdure.client.session import Session
 from perdure.context.build import Context
+from perdure.engine.windows import pinned_window
 from perdure.errors import SessionError
 from perdure.session.codec import body_of, role_of
 from perdure.session.entries import Entry
+from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId
 from perdure.session.info import SessionInfo
 from perdure.session.kinds import Compaction
@@ -46,6 +48,7 @@ class Report(msgspec.Struct, frozen=True):
     head: int
     leaf: EntryId | None
     has_open_turn: bool
+    window: ContextWindow
     context: Context
     branch: tuple[Entry, ...]
     branches: int
@@ -68,6 +71,7 @@ async def report_of(session: Session, store: SessionStore) -> Report:
         head=state.head,
         leaf=state.leaf,
         has_open_turn=state.open_turn is not None,
+        window=await pinned_window(store, session.id, state.leaf),
         context=await session.context(),
         branch=tuple(await session.path()),
         branches=sum(1 for id_ in tree.by_id if not tree.children.get(id_)),

@@ -17,7 +17,7 @@ COMMANDS = {command.line: command for command in PROGRAM.walk()}
 every_command = pytest.mark.parametrize("line", COMMANDS)
 
 SUMMARY_CELLS = 95
-_VALUE = re.compile(r"[A-Z][A-Z_]*|[a-z0-9-]+(\|[a-z0-9-]+)+")
+_VALUE = re.compile(r"[A-Z][A-Z_]*(=[A-Z]+)?|[a-z0-9-]+(\|[a-z0-9-]+)+")
 
 
 @every_command
