@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
@@ -59,6 +59,7 @@ async def test_without_hooks_nothing_is_different() -> None:
 async def test_a_stream_that_is_closed_closes_the_model_s() -> None:
     words = Words()
     stream = HookedModels(words, Hooks(), "s").stream(REQUEST)
+    assert isinstance(stream, AsyncGenerator)
     await anext(stream)
     await stream.aclose()
     assert words.is_closed
