@@ -59,8 +59,8 @@ async def test_without_hooks_nothing_is_different() -> None:
 async def test_a_stream_that_is_closed_closes_the_model_s() -> None:
     words = Words()
     stream = HookedModels(words, Hooks(), "s").stream(REQUEST)
-    assert isinstance(stream, AsyncGenerator)
     await anext(stream)
+    assert isinstance(stream, AsyncGenerator)
     await stream.aclose()
     assert words.is_closed
 
