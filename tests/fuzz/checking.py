@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Collection
 
 from perdure.context.build import build_context
-from perdure.errors import FormatError
+from perdure.errors import EntryNotFound, FormatError
 from perdure.interop.exporting import ExportFormat, export_session
 from perdure.interop.formats.items import source_of
 from perdure.interop.formats.lines import lines_of
@@ -138,7 +138,10 @@ async def _bad_lines(
     notes = await store.notes(report.session, (ImportSource.kind,))
     originals = [each for each in originals_of(notes) if each.parts[0].source.format == format]
     names = [part.source.blob for original in originals for part in original.parts]
-    content = content_of(originals, {name: await store.blob(name) for name in names})
+    try:
+        content = content_of(originals, {name: await store.blob(name) for name in names})
+    except EntryNotFound:  # a note that was changed on the way names a content that never was
+        return ()
     if content is None:
         return ()
     lines = [line.content for line in lines_of(content)]
