@@ -11,7 +11,6 @@ from perdure.client.flows.flow import Flow
 from perdure.errors import (
     AlreadyAnswered,
     EntryNotFound,
-    FlowRefusal,
     InvalidEntry,
     QuestionNotFound,
     SessionNotFound,
@@ -117,8 +116,8 @@ async def test_what_is_no_question_or_no_answer_is_refused_as_what_it_is(tmp_pat
     stage = stage_in(tmp_path)
     flow = await begun(stage)
     for question, error in (
-        ("trip/0", FlowRefusal),
-        ("trip/999", FlowRefusal),
+        ("trip/0", QuestionNotFound),
+        ("trip/999", QuestionNotFound),
         ("ghost/1", SessionNotFound),
         ("ghost", QuestionNotFound),
         (f"{flow.id}__owner/0", InvalidEntry),
