@@ -55,8 +55,10 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 # Side by side, each in one process: several that share the tests would each collect all of them.
+# One more than there are cores to use, since each waits for the disk and for others now and then.
 check: $(INSTALLED)
-	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target unit types conformance style
+	@$(MAKE) --no-print-directory -j$$(($(JOBS) + 1)) --output-sync=target \
+		unit types conformance style
 
 style: $(INSTALLED)
 	$(BIN)/ruff format --check --quiet
