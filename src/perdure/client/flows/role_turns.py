@@ -262,6 +262,15 @@ class RoleTurns:
         return running
 
     async def _made_ready(self, session: StreamId, role: str, state: FlowState) -> Running:
+        agent, place, prompt = await self._as_begun(session, role, state)
+        judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
+        judge = guarded(judge, lambda: self._journal.known)
+        return self._host.running(session, agent, place, prompt=prompt, judge=judge)
+
+    async def _as_begun(
+        self, session: StreamId, role: str, state: FlowState
+    ) -> tuple[Agent, Workspace, str | None]:
+        """The agent, the place and the prompt that the log of `session` began with."""
         notes = await self._store.notes(session, (SessionStarted.kind,))
         started = body_of(notes[0]) if notes else None
         if not isinstance(started, SessionStarted):
@@ -271,9 +280,7 @@ class RoleTurns:
         snapshot = started.agent or {}
         registry = (await self._equipped(role, place, tool_names(snapshot))).registry
         agent = configured(agent_of(snapshot, registry), state.roles.get(role))
-        judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
-        judge = guarded(judge, lambda: self._journal.known)
-        return self._host.running(session, agent, place, prompt=started.system_prompt, judge=judge)
+        return agent, place, started.system_prompt
 
     def _consent(self) -> ConsentState:
         known = self._journal.known

@@ -19,13 +19,13 @@ from perdure.client.agents.running import Running
 from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.documents.beginning import file_reader
-from perdure.client.flows.role_turns import MOST_TURNS, RoleTurns, configured, session_of
+from perdure.client.flows.role_turns import MOST_TURNS, RoleTurns, session_of
 from perdure.engine.flows.documents.mapping import node_of, workflow_of
 from perdure.engine.flows.documents.settling import digest_of
 from perdure.engine.flows.documents.telling import nodes_named, task_message
 from perdure.engine.flows.rules.runnable import Work, runnable
-from perdure.errors import ConfigError, SessionExists
-from perdure.session.codec import body_of, new_side
+from perdure.errors import SessionExists
+from perdure.session.codec import new_side
 from perdure.session.flows.graph import base_role
 from perdure.session.flows.kinds import DocumentBound
 from perdure.session.flows.run import FlowState
@@ -93,21 +93,13 @@ class DocumentTurns(RoleTurns):
         """What runs the turns of `session`, with the tools of the node that works in it."""
         state = await self._journal.state()
         role = session.rpartition("__")[2]
-        notes = await self._store.notes(session, (SessionStarted.kind,))
-        started = body_of(notes[0]) if notes else None
-        if not isinstance(started, SessionStarted):
-            raise ConfigError(f"session {session!r} is none of a role")
-        place = msgspec.convert(started.workspace or {}, Workspace)
-        place = msgspec.structs.replace(place, working_dir=state.run.workspace_root)
-        snapshot = started.agent or {}
-        registry = (await self._equipped(role, place, tool_names(snapshot))).registry
-        agent = configured(agent_of(snapshot, registry), state.roles.get(role))
+        agent, place, prompt = await self._as_begun(session, role, state)
         wanted = _tools_at(self._workflow(state), state, role)
         if wanted:
             left = [name for name in agent.registry.names if name in wanted]
             agent = agent.with_tools(agent.registry.narrowed(left).tools)
         judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
-        return self._host.running(session, agent, place, prompt=started.system_prompt, judge=judge)
+        return self._host.running(session, agent, place, prompt=prompt, judge=judge)
 
     def _workflow(self, state: FlowState) -> Workflow:
         """The workflow of the flow, which never changes."""
