@@ -112,10 +112,7 @@ class Reader:
         body = message_of(message, self.draft.media)
         if body is None:
             return False
-        node = None
-        if parent is not None:
-            node = linker.nodes[parent]
-            linker.links += 1
+        node = linker.below(parent)
         at = seconds_in(fields, "timestamp")
         if at is None:
             at = seconds_in(message, "timestamp")

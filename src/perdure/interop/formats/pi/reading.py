@@ -118,10 +118,7 @@ class Reader:
         body = message_of(message, self.draft.media)
         if body is None:
             return False
-        node = None
-        if parent is not None:
-            node = linker.nodes[parent]
-            linker.links += 1
+        node = linker.below(parent)
         at = time_in(fields, "timestamp") or time_in(message, "timestamp")
         node = self.draft.add_plain(line, body, node, own, at=at, meta=nested_usage(message))
         linker.nodes[own] = node

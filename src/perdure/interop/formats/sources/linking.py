@@ -55,6 +55,13 @@ class Linker:
             and (parent is None or (type(parent) is str and parent in self.nodes))
         )
 
+    def below(self, parent: str | None) -> int | None:
+        """The item that a plain record of that parent hangs on."""
+        if parent is None:
+            return None
+        self.links += 1
+        return self.nodes[parent]
+
     def add(self, record: Record) -> None:
         """Place `record`, now or as soon as its parent is placed."""
         if record.parent is None:
