@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
-import pytest
-
 from scripts.readme_transcript import (
     README,
-    REPOSITORY,
     agrees,
     exchanges,
     played,
@@ -30,23 +25,6 @@ def test_the_readme_opens_with_the_two_commands() -> None:
     assert commands[:2] == ["make demo", "make test"]
     assert "failed" not in "\n".join(list(exchanges(TEXT))[1].output)
     assert list(programs(TEXT)) == ["trip.py"]
-
-
-def test_every_link_leads_somewhere() -> None:
-    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"):
-        text = (REPOSITORY / name).read_text(encoding="utf-8")
-        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
-            if not target.startswith("https:"):
-                assert (REPOSITORY / target).exists(), f"{name}: {target}"
-
-
-@pytest.mark.parametrize("name", ["ARCHITECTURE.md"])
-def test_every_module_that_is_named_is_there(name: str) -> None:
-    text = (REPOSITORY / name).read_text(encoding="utf-8")
-    package = REPOSITORY / "src" / "perdure"
-    for module in re.findall(r"`([a-z_]+(?:/[a-z_]+)+(?:\.py)?)`", text):
-        places = (package / module, package.parent / module, REPOSITORY / module)
-        assert any(place.exists() for place in places), module
 
 
 def test_what_changes_from_run_to_run_is_not_compared() -> None:

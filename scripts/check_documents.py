@@ -1,0 +1,124 @@
+"""Check the documents: every link leads somewhere, and the map of the package is whole and true.
+
+Run it from anywhere: `python -m scripts.check_documents [ROOT]`. It prints each violation as
+`path:line: rule: what is wrong` and exits with 1 if there was one.
+
+The map is the table "To change X, open Y" of ARCHITECTURE.md. A name in it is a path below
+`src/perdure`, below the repository, in the folder named before it in its row, or beside the file;
+a folder stands for all that is in it. Every module of the package is to be found there.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from os.path import normpath
+from pathlib import Path, PurePosixPath
+
+from scripts.check_shape import PACKAGE, Violation, tracked_paths
+
+MAP = "ARCHITECTURE.md"
+TITLE = "## To change X, open Y"
+
+_LINK = re.compile(r"\]\(([^()\s]+)\)")
+_HEADING = re.compile(r"#+ +(.*)")
+_ANCHOR = re.compile(r'<a id="([^"]+)">')
+_NAME = re.compile(r"`((?:[\w.]+/)*\w+(?:\.\w+)?)`")
+_FENCE = "```"
+
+
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of a document with their numbers, but for its examples."""
+    is_example = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith(_FENCE):
+            is_example = not is_example
+        elif not is_example:
+            yield number, line
+
+
+def anchors(text: str) -> set[str]:
+    """What a link may name in a document: its headings, as addresses spell them."""
+    headings = [found[1].lower() for _, line in prose(text) if (found := _HEADING.match(line))]
+    spelt = {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
+    return spelt | set(_ANCHOR.findall(text))
+
+
+def broken_links(documents: Mapping[str, str], paths: Collection[str]) -> Iterator[Violation]:
+    """A link leads to no file of the repository, or to no heading of it."""
+    for path, text in documents.items():
+        for number, line in prose(text):
+            for target in _LINK.findall(line):
+                if ":" in target:
+                    continue  # somewhere on the internet
+                file, _, anchor = target.partition("#")
+                there = normpath(PurePosixPath(path).parent / file) if file else path
+                if there not in paths:
+                    yield Violation(path, number, "link", f"`{target}` leads to no file")
+                elif anchor and anchor not in anchors(documents.get(there, "")):
+                    yield Violation(path, number, "link", f"`{target}` leads to no heading")
+
+
+def map_faults(text: str, paths: Collection[str]) -> Iterator[Violation]:
+    """The document names a path that is not there, or its map leaves a module out."""
+    places = {PurePosixPath(path) for path in paths}
+    places |= {folder for place in places for folder in place.parents}
+    found: set[PurePosixPath] = set()
+    is_map, first = False, 0
+    for number, line in prose(text):
+        if line.startswith("## "):
+            is_map = line == TITLE
+            first = number if is_map else first
+        for name, place in _named(line, places):
+            if place is None:
+                yield Violation(MAP, number, "map", f"`{name}` is not there")
+            elif is_map:
+                found.add(place)
+    for place in sorted(places if first else ()):
+        is_module = place.suffix == ".py" and place.name != "__init__.py"
+        if is_module and place.is_relative_to(PACKAGE) and not found & {place, *place.parents}:
+            told = f"`{place.relative_to(PACKAGE)}` is not in it: say what is changed there"
+            yield Violation(MAP, first, "map", told)
+
+
+def _named(
+    line: str, places: Collection[PurePosixPath]
+) -> Iterator[tuple[str, PurePosixPath | None]]:
+    """The paths that `line` names, None for one that is not there; a word may be another name."""
+    beside = PACKAGE
+    for name in _NAME.findall(line):
+        near = (folder for folder in (beside, *beside.parents) if folder.is_relative_to(PACKAGE))
+        tried = (folder / name for folder in (*near, PACKAGE.parent, PurePosixPath()))
+        place = next((place for place in tried if place in places), None)
+        if place is not None:
+            beside = place.parent if place.suffix else place
+        if place is not None or "/" in name or name.endswith(".py"):
+            yield name, place
+
+
+def violations(root: Path) -> list[Violation]:
+    """Everything that is wrong with the documents below `root`."""
+    paths = {path for path in tracked_paths(root) if (root / path).is_file()}
+    folders = {str(folder) for path in paths for folder in PurePosixPath(path).parents}
+    documents = {
+        path: (root / path).read_text(encoding="utf-8")
+        for path in sorted(paths)
+        if path.endswith(".md")
+    }
+    return sorted(
+        [*broken_links(documents, paths | folders), *map_faults(documents.get(MAP, ""), paths)]
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Check the repository at the given root, or this one; the exit code."""
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
+    found = violations(root)
+    for violation in found:
+        print(violation)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,123 @@
+"""Each rule of scripts/check_documents.py fires on a planted violation, not just short of it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scripts import check_documents
+from scripts.check_documents import MAP, TITLE, broken_links, map_faults
+
+DOCUMENTS = {
+    "README.md": "# Top\n",
+    "docs/guide.md": '# A guide\n\n## What it is, `really`\n\n<a id="here"></a>\n',
+}
+PATHS = frozenset({*DOCUMENTS, "docs", "docs/images", "docs/images/a.png"})
+
+
+def links(text: str) -> list[tuple[int, str]]:
+    documents = {**DOCUMENTS, "docs/new.md": text}
+    return [
+        (found.line, found.message) for found in broken_links(documents, {*PATHS, "docs/new.md"})
+    ]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("guide.md", "../README.md", "images/a.png", "images", "../docs/guide.md#a-guide"),
+        *("guide.md#what-it-is-really", "guide.md#here", "#new", "https://example.org/x#y"),
+    ],
+)
+def test_a_link_that_leads_somewhere_is_none(target: str) -> None:
+    assert links(f"# New\n\nSee [it]({target}).\n") == []
+
+
+@pytest.mark.parametrize(
+    ("target", "what"),
+    [
+        ("gone.md", "file"),
+        ("README.md", "file"),
+        ("images/b.png", "file"),
+        ("guide.md#there", "heading"),
+        ("#old", "heading"),
+        ("images/a.png#top", "heading"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_found_where_it_is(target: str, what: str) -> None:
+    assert links(f"# New\n\n[one](guide.md), [two]({target})\n") == [
+        (3, f"`{target}` leads to no {what}")
+    ]
+
+
+def test_what_an_example_holds_is_no_link() -> None:
+    assert links("```\n[it](gone.md)\n```\n") == []
+
+
+PACKAGE = ("__init__.py", "a/__init__.py", "a/one.py", "a/two.py", "a/below/three.py", "b/four.py")
+FILES = {*(f"src/perdure/{path}" for path in PACKAGE), "docs/x.md", "tests/unit/test_y.py"}
+
+
+def faults(*cells: str) -> list[tuple[int, str]]:
+    rows = "".join(f"| what `this` does | {cell} |\n" for cell in cells)
+    text = f"# The way in\n\n{TITLE}\n\n| X | Y |\n|---|---|\n{rows}\n## Rest\n\nand `b/four.py`\n"
+    return [(found.line, found.message) for found in map_faults(text, FILES)]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ("`a/one.py`, `two.py`", "`a/below`", "`b/four.py`; `docs/x.md`"),
+        ("`a`", "`b`: `four.py` (`really`, `from here`)"),
+        ("`a/below/three.py`, `one.py`, `two.py`", "`b`, `tests/unit/test_y.py`"),
+        ("`a`", "`perdure/b/four.py`, `src/perdure/b`"),
+    ],
+)
+def test_a_map_in_which_every_module_is_found_has_no_fault(cells: tuple[str, ...]) -> None:
+    assert faults(*cells) == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "line", "what"),
+    [
+        (("`a`",), 3, "`b/four.py` is not in it"),
+        (("`a/one.py`", "`a/below`", "`b`"), 3, "`a/two.py` is not in it"),
+        (("`a`, `b`, `a/gone.py`",), 7, "`a/gone.py` is not there"),
+        (("`a`", "`b`", "`four.py`"), 9, "`four.py` is not there"),
+        (("`a`", "`b`\n\nSee `a/five.py`."), 10, "`a/five.py` is not there"),
+    ],
+)
+def test_a_map_that_lacks_a_module_or_names_another_is_told(
+    cells: tuple[str, ...], line: int, what: str
+) -> None:
+    ((at, message),) = faults(*cells)
+    assert (at, message.startswith(what)) == (line, True)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    for path in FILES:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("", encoding="utf-8")
+    text = f"[x](docs/x.md)\n\n{TITLE}\n\n| X | Y |\n|---|---|\n| all | `a`, `b` |\n"
+    (tmp_path / MAP).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_clean_clone_exits_with_0(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_documents.main([str(clone)]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_violation_is_printed_with_its_place_and_exits_with_1(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (clone / "docs" / "x.md").write_text("[y](y.md)\n", encoding="utf-8")
+    (clone / "src" / "perdure" / "late.py").write_text("", encoding="utf-8")
+    assert check_documents.main([str(clone)]) == 1
+    told = capsys.readouterr().out
+    assert "docs/x.md:1: link: `y.md` leads to no file" in told
+    assert "ARCHITECTURE.md:3: map: `late.py` is not in it" in told
