@@ -20,6 +20,8 @@ S = StreamId("s")
 """The stream of tests that need only one."""
 
 MINUTE_MS = 60_000
+TTL_MS = 30_000
+"""Of most leases here."""
 
 
 def said(
@@ -113,6 +115,14 @@ async def append_one(
     """`new` appended to `stream`."""
     (entry,) = await append(store, stream, new, lease=lease)
     return entry
+
+
+async def in_a_turn(store: SessionStore) -> Lease:
+    """A stream "s" whose turn is open: s/0 a message before it, s/1 its start, s/2 its input."""
+    await create(store, S, said("before"))
+    lease = await store.acquire_lease(S, "me", TTL_MS)
+    await append(store, S, turn_started(), said("do it"), lease=lease)
+    return lease
 
 
 async def fork(

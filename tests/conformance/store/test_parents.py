@@ -1,0 +1,160 @@
+"""Rules 1 and 2 of an append: parents, siblings of a write, and the leaf."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import (
+    InvalidEntry,
+    InvalidParent,
+)
+from perdure.session.entries import Sibling
+from perdure.session.ids import EntryId
+from perdure.stores.protocol import SessionStore
+from tests.conformance.store.building import (
+    S,
+    append,
+    append_one,
+    create,
+    header,
+    labelled,
+    moved,
+    replied,
+    said,
+    texts,
+)
+
+
+async def test_a_tree_entry_hangs_from_the_leaf_and_becomes_the_leaf(store: SessionStore) -> None:
+    await create(store)
+
+    first, second = await append(store, S, said("a"), said("b"))
+    third = await append_one(store, S, replied("c"))
+
+    assert (first.parent_id, second.parent_id, third.parent_id) == (None, first.id, second.id)
+    assert (await store.state(S)).leaf == third.id
+
+
+async def test_side_entries_have_no_parent_and_leave_the_leaf(store: SessionStore) -> None:
+    await create(store, S, said("a"))
+
+    side = await append_one(store, S, labelled("x", EntryId("s/0")))
+    after = await append_one(store, S, said("b"))
+
+    assert (side.lane, side.parent_id, side.about) == ("side", None, "s/0")
+    assert after.parent_id == "s/0"
+
+
+async def test_a_named_parent_starts_a_branch_and_moves_the_leaf_there(store: SessionStore) -> None:
+    await create(store, S, said("a"), said("b"))
+
+    entry = await append_one(store, S, said("b2", EntryId("s/0")))
+
+    assert entry.parent_id == "s/0"
+    assert (await store.state(S)).leaf == entry.id
+    assert texts(await store.branch(S, entry.id)) == ["a", "b2"]
+    assert texts(await store.branch(S, EntryId("s/1"))) == ["a", "b"]
+
+
+async def test_parent_none_makes_another_root(store: SessionStore) -> None:
+    await create(store, S, said("a"))
+
+    entry = await append_one(store, S, said("again", None))
+
+    assert entry.parent_id is None
+    assert texts(await store.branch(S, entry.id)) == ["again"]
+
+
+async def test_siblings_of_a_write_can_be_parents_and_subjects(store: SessionStore) -> None:
+    await create(store)
+
+    entries = await append(
+        store,
+        S,
+        said("root"),
+        said("left", Sibling(0)),
+        said("right", Sibling(0)),
+        labelled("l", Sibling(1)),
+        labelled("about the label", Sibling(3)),
+    )
+
+    assert [entry.parent_id for entry in entries[:3]] == [None, "s/0", "s/0"]
+    assert [entry.about for entry in entries[3:]] == ["s/1", "s/3"]
+
+
+async def test_an_entry_may_name_an_earlier_one_of_its_write_by_id(store: SessionStore) -> None:
+    await create(store)
+
+    entries = await append(store, S, said("a"), said("b", EntryId("s/0")), moved(EntryId("s/0")))
+
+    assert entries[1].parent_id == "s/0"
+    assert (await store.state(S)).leaf == "s/0"
+
+
+async def test_a_leaf_entry_moves_the_leaf_to_its_target(store: SessionStore) -> None:
+    await create(store, S, said("a"), said("b"))
+
+    await append(store, S, moved(EntryId("s/0")), said("c"))
+
+    assert texts(await store.branch(S, (await store.state(S)).leaf)) == ["a", "c"]
+
+
+async def test_a_leaf_before_the_root_makes_the_next_entry_a_second_root(
+    store: SessionStore,
+) -> None:
+    await create(store, S, said("a"))
+
+    await append(store, S, moved(None))
+    state = await store.state(S)
+    second = await append_one(store, S, said("b"))
+
+    assert state.leaf is None
+    assert second.parent_id is None
+    assert [entry.parent_id for entry in await store.tree(S)] == [None, None]
+
+
+@pytest.mark.parametrize("parent", ["s/9", "s/1", "other/0", "nonsense", "", "s/00", "s/2"])
+async def test_a_parent_that_is_no_tree_entry_of_the_stream_is_refused(
+    store: SessionStore, parent: str
+) -> None:
+    """s/9 does not exist, s/1 is a side entry, other/0 is not shared, s/2 is the entry itself."""
+    await create(store, header("other"), said("elsewhere"))
+    await create(store, S, said("a"), labelled("x", Sibling(0)))
+
+    with pytest.raises(InvalidParent) as refused:
+        await append(store, S, said("b", EntryId(parent)))
+
+    assert (refused.value.parent, refused.value.stream) == (parent, "s")
+    assert (await store.state(S)).head == 1
+
+
+@pytest.mark.parametrize("target", ["s/9", "s/1", "other/0", "nonsense"])
+async def test_a_leaf_whose_target_is_no_tree_entry_is_refused(
+    store: SessionStore, target: str
+) -> None:
+    await create(store, header("other"), said("elsewhere"))
+    await create(store, S, said("a"), labelled("x", Sibling(0)))
+
+    with pytest.raises(InvalidParent):
+        await append(store, S, moved(EntryId(target)))
+
+    assert (await store.state(S)).leaf == "s/0"
+
+
+async def test_a_side_sibling_cannot_be_a_parent(store: SessionStore) -> None:
+    await create(store)
+
+    with pytest.raises(InvalidParent):
+        await append(store, S, labelled("x", None), said("a", Sibling(0)))
+
+
+@pytest.mark.parametrize("index", [1, 2, 5, -1])
+async def test_a_sibling_must_come_earlier_in_the_write(store: SessionStore, index: int) -> None:
+    await create(store)
+
+    with pytest.raises(InvalidEntry):
+        await append(store, S, said("a"), said("b", Sibling(index)))
+    with pytest.raises(InvalidEntry):
+        await append(store, S, said("a"), labelled("x", Sibling(index)))
+
+    assert await store.entries(S) == []

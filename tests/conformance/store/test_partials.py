@@ -1,0 +1,99 @@
+"""The part of an answer that has arrived is kept beside the log while its turn is open."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import (
+    InvalidParent,
+    LeaseLost,
+    SessionNotFound,
+)
+from perdure.session.ids import EntryId, StreamId
+from perdure.stores.protocol import Commit, SessionStore, Write
+from tests.conformance.store.backends import Data
+from tests.conformance.store.building import (
+    TTL_MS,
+    S,
+    append,
+    in_a_turn,
+    said,
+    turn_finished,
+    turn_started,
+)
+from tests.fakes.clock import START_MS, ManualClock
+
+
+async def test_a_partial_answer_is_kept_and_replaced(data: Data) -> None:
+    store, other = await data.open(), await data.open()
+    lease = await in_a_turn(store)
+    assert await store.partial(S) is None
+
+    await store.put_partial(lease, 3, b"The s")
+    await store.put_partial(lease, 3, b"The sea\x00\xff")
+
+    assert await other.partial(S) == (3, b"The sea\x00\xff")
+    await store.put_partial(lease, 5, b"")
+    assert await other.partial(S) == (5, b"")
+
+
+async def test_a_partial_answer_is_no_entry(store: SessionStore) -> None:
+    lease = await in_a_turn(store)
+    before = (await store.state(S), await store.position())
+
+    await store.put_partial(lease, 2, b"x")
+
+    assert (await store.state(S), await store.position()) == before
+
+
+async def test_a_partial_answer_is_gone_once_the_turn_is_finished(store: SessionStore) -> None:
+    lease = await in_a_turn(store)
+    await store.put_partial(lease, 2, b"x")
+
+    await append(store, S, turn_finished(), lease=lease)
+    assert await store.partial(S) is None
+    # What a slow writer still sends belongs to no turn, and not to the next one either.
+    await store.put_partial(lease, 2, b"late")
+    assert await store.partial(S) is None
+    await append(store, S, turn_started(2), lease=lease)
+
+    assert await store.partial(S) is None
+
+
+async def test_a_refused_end_of_the_turn_leaves_the_partial_answer(store: SessionStore) -> None:
+    lease = await in_a_turn(store)
+    await store.put_partial(lease, 2, b"half")
+
+    with pytest.raises(InvalidParent):
+        await append(store, S, turn_finished(), said("x", EntryId("s/99")), lease=lease)
+
+    assert await store.partial(S) == (2, b"half")
+
+
+@pytest.mark.needs("multi_stream_commit")
+async def test_a_commit_that_another_stream_refuses_leaves_the_partial_answer(
+    store: SessionStore,
+) -> None:
+    lease = await in_a_turn(store)
+    await store.put_partial(lease, 2, b"half")
+
+    other = Write(stream=StreamId("gone"), entries=(said(),))
+    end = Write(stream=S, entries=(turn_finished(),), lease=lease)
+    with pytest.raises(SessionNotFound):
+        await store.commit(Commit(writes=(end, other), at=START_MS))
+
+    assert await store.partial(S) == (2, b"half")
+
+
+async def test_a_partial_answer_outlives_its_writers_lease(
+    store: SessionStore, clock: ManualClock
+) -> None:
+    old = await in_a_turn(store)
+    await store.put_partial(old, 2, b"half an ans")
+    clock.advance(31)
+    await store.acquire_lease(S, "recovery", TTL_MS)
+
+    with pytest.raises(LeaseLost):
+        await store.put_partial(old, 2, b"half an answer")
+
+    assert await store.partial(S) == (2, b"half an ans")

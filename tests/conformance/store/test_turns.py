@@ -1,0 +1,243 @@
+"""Rules 4 and 5 of an append: turns, and what others say while one is open."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.errors import (
+    InvalidEntry,
+    InvalidParent,
+    TurnOpen,
+)
+from perdure.session.codec import body_of, encode, new_side
+from perdure.session.entries import NewEntry, Sibling
+from perdure.session.ids import EntryId
+from perdure.session.kinds import OPAQUE
+from perdure.session.notes import Adopted, Queued
+from perdure.stores.protocol import SessionStore
+from tests.conformance.store.building import (
+    TTL_MS,
+    S,
+    append,
+    append_one,
+    create,
+    in_a_turn,
+    labelled,
+    moved,
+    replied,
+    said,
+    texts,
+    turn_finished,
+    turn_started,
+    unknown,
+)
+from tests.fakes.clock import ManualClock
+
+
+async def test_a_turn_opens_and_closes(store: SessionStore) -> None:
+    lease = await in_a_turn(store)
+    assert (await store.state(S)).open_turn == 1
+
+    await append(store, S, replied("done"), turn_finished(EntryId("s/1")), lease=lease)
+    assert (await store.state(S)).open_turn is None
+    await append(store, S, turn_started(2), lease=lease)
+
+    state = await store.state(S)
+    assert (state.open_turn, state.info.turns) == (5, 2)
+
+
+async def test_a_turn_may_open_and_close_in_one_write(store: SessionStore) -> None:
+    await create(store)
+    lease = await store.acquire_lease(S, "me", TTL_MS)
+
+    entries = await append(
+        store, S, turn_started(), said("a"), turn_finished(Sibling(0)), turn_started(2), lease=lease
+    )
+
+    assert entries[2].about == "s/0"
+    assert (await store.state(S)).open_turn == 3
+
+
+async def test_a_turn_needs_a_lease_to_start_and_to_finish(store: SessionStore) -> None:
+    await create(store, S, said("a"))
+    with pytest.raises(InvalidEntry):
+        await append(store, S, turn_started())
+    lease = await store.acquire_lease(S, "me", TTL_MS)
+    await append(store, S, turn_started(), lease=lease)
+
+    with pytest.raises(InvalidEntry):
+        await append(store, S, turn_finished())
+
+    assert (await store.state(S)).open_turn == 1
+
+
+async def test_a_second_turn_cannot_start_while_one_is_open(store: SessionStore) -> None:
+    lease = await in_a_turn(store)
+
+    with pytest.raises(TurnOpen) as refused:
+        await append(store, S, turn_started(2), lease=lease)
+
+    assert (refused.value.stream, refused.value.turn_seq) == ("s", 1)
+
+
+async def test_no_turn_can_finish_that_is_not_open(store: SessionStore) -> None:
+    await create(store)
+    lease = await store.acquire_lease(S, "me", TTL_MS)
+
+    with pytest.raises(InvalidEntry):
+        await append(store, S, turn_finished(), lease=lease)
+    with pytest.raises(InvalidEntry):
+        await append(store, S, turn_started(), turn_finished(), turn_finished(), lease=lease)
+
+
+async def test_whoever_takes_the_lease_over_can_finish_the_turn(
+    store: SessionStore, clock: ManualClock
+) -> None:
+    await in_a_turn(store)
+    clock.advance(31)
+    lease = await store.acquire_lease(S, "recovery", TTL_MS)
+
+    assert (await store.state(S)).open_turn == 1
+    await append(store, S, turn_finished(EntryId("s/1")), lease=lease)
+
+    assert (await store.state(S)).open_turn is None
+
+
+# ---------------------------------------------------------------- beside an open turn
+
+
+async def test_a_tree_entry_of_anybody_else_is_queued_in_its_place(store: SessionStore) -> None:
+    await in_a_turn(store)
+    body = b'{"role":"user", "parts":[{"type":"text","text":"wait"}], "later":[1.50]}'
+
+    entry = await append_one(store, S, NewEntry("message", body, at=77))
+    state = await store.state(S)
+
+    assert (entry.seq, entry.lane, entry.parent_id, entry.about) == (3, "side", None, None)
+    assert (entry.kind, entry.v, entry.at) == ("queued", Queued.version, 77)
+    queued = body_of(entry)
+    assert isinstance(queued, Queued)
+    assert (queued.entry_kind, queued.entry_v, queued.mode) == ("message", 1, "steer")
+    assert bytes(queued.entry_body) == body
+    assert (state.head, state.leaf, state.open_turn) == (3, "s/2", 1)
+    assert state.info.messages == 2
+    assert await store.notes(S, ["queued"]) == [entry]
+
+
+async def test_unknown_kinds_are_queued_with_their_version(store: SessionStore) -> None:
+    await in_a_turn(store)
+
+    queued = body_of(await append_one(store, S, unknown(b"[1e5]", v=9)))
+
+    assert isinstance(queued, Queued)
+    assert (queued.entry_kind, queued.entry_v) == ("from_the_future", 9)
+    assert bytes(queued.entry_body) == b"[1e5]"
+
+
+async def test_entries_that_hang_from_each_other_are_all_queued(store: SessionStore) -> None:
+    await in_a_turn(store)
+
+    entries = await append(
+        store,
+        S,
+        said("one"),
+        labelled("about one", Sibling(0)),
+        said("two", Sibling(0)),
+        said("three", EntryId("s/0")),
+        said("four", None),
+    )
+
+    assert [entry.kind for entry in entries] == ["queued", "label", "queued", "queued", "queued"]
+    assert entries[1].about == entries[0].id
+    assert (await store.state(S)).leaf == "s/2"
+
+
+async def test_a_queued_entry_keeps_its_foreign_id(store: SessionStore) -> None:
+    await in_a_turn(store)
+
+    await append(store, S, said("x", alias="abc"))
+
+    assert await store.resolve(S, "abc") == "s/3"
+
+
+async def test_what_would_be_refused_is_not_queued_either(store: SessionStore) -> None:
+    await in_a_turn(store)
+
+    with pytest.raises(InvalidParent):
+        await append(store, S, said("x", EntryId("s/99")))
+    with pytest.raises(InvalidEntry):
+        await append(store, S, NewEntry("message", b"{}"))
+    with pytest.raises(InvalidEntry):
+        await append(store, S, NewEntry(OPAQUE, b"\xff\x00"))
+
+    assert (await store.state(S)).head == 2
+
+
+async def test_side_entries_of_anybody_go_through(store: SessionStore) -> None:
+    await in_a_turn(store)
+
+    entry = await append_one(store, S, labelled("x", EntryId("s/2")))
+
+    assert (entry.kind, entry.about) == ("label", "s/2")
+
+
+async def test_nobody_else_moves_the_leaf_during_a_turn(store: SessionStore) -> None:
+    lease = await in_a_turn(store)
+
+    with pytest.raises(TurnOpen) as refused:
+        await append(store, S, said("x"), moved(EntryId("s/0")))
+    assert (refused.value.stream, refused.value.turn_seq) == ("s", 1)
+    assert (await store.state(S)).head == 2
+
+    await append(store, S, moved(EntryId("s/0")), lease=lease)
+    assert (await store.state(S)).leaf == "s/0"
+
+
+async def test_the_owner_appends_to_the_tree_and_adopts_what_waits(store: SessionStore) -> None:
+    lease = await in_a_turn(store)
+    waiting = await append_one(store, S, said("and this"))
+    queued = body_of(waiting)
+    assert isinstance(queued, Queued)
+
+    adopted, note = await append(
+        store,
+        S,
+        NewEntry(queued.entry_kind, bytes(queued.entry_body), queued.entry_v),
+        NewEntry("adopted", encode(Adopted(EntryId("s/4"))), lane="side", about=waiting.id),
+        lease=lease,
+    )
+
+    assert (adopted.parent_id, note.about) == ("s/2", waiting.id)
+    assert texts([adopted]) == ["and this"]
+    assert (await store.state(S)).info.messages == 3
+
+
+async def test_a_queued_entry_is_nobodys_parent(store: SessionStore) -> None:
+    lease = await in_a_turn(store)
+    waiting = await append_one(store, S, said("x"))
+
+    queued = new_side(Queued("message", msgspec.Raw(said("z").body)))
+
+    with pytest.raises(InvalidParent):
+        await append(store, S, said("y", waiting.id), lease=lease)
+    with pytest.raises(InvalidParent):
+        await append(store, S, queued, said("y", Sibling(0)), lease=lease)
+
+
+async def test_after_the_turn_anybody_appends_again(store: SessionStore) -> None:
+    lease = await in_a_turn(store)
+    await append(store, S, turn_finished(EntryId("s/1")), lease=lease)
+
+    entry = await append_one(store, S, said("after"))
+
+    assert (entry.lane, entry.parent_id) == ("tree", "s/2")
+
+
+async def test_a_lease_without_a_turn_holds_nobody_back(store: SessionStore) -> None:
+    await create(store)
+    await store.acquire_lease(S, "me", TTL_MS)
+
+    entry = await append_one(store, S, said("anybody"))
+
+    assert (entry.lane, entry.kind) == ("tree", "message")

@@ -1,0 +1,161 @@
+"""Contents that nothing refers to are removed while others write; what is used stays."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import cast
+
+import pytest
+
+from perdure.errors import EntryNotFound
+from perdure.session.codec import new_tree
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.messages import MediaPart, user
+from perdure.stores.chain import blob_hash
+from perdure.stores.keeping.quotas import Limiting, Quota
+from perdure.stores.keeping.retention import KEY_WINDOW_MS
+from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.upkeep import Vacuumed, Vacuuming
+from tests.conformance.store.backends import Data
+from tests.conformance.store.building import (
+    MINUTE_MS,
+    S,
+    append,
+    create,
+    header,
+    said,
+    turn_started,
+)
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+
+TEXT = b"the same line again and again\n" * 1_000
+NOISE = SeededRandom(1)(100_000)
+
+_numbers = count()
+
+
+@pytest.fixture(autouse=True)
+async def vacuuming(store: SessionStore) -> Vacuuming:
+    if not isinstance(store, Vacuuming):
+        pytest.skip("it has no vacuum")
+    return store
+
+
+async def attach(store: SessionStore, *contents: bytes, stream: StreamId = S) -> None:
+    """Contents, and a message that shows them."""
+    shown = [MediaPart("image/png", f"media://{blob_hash(each)}", len(each)) for each in contents]
+    write = Write(stream=stream, entries=(new_tree(user("look", *shown)),))
+    await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))
+
+
+async def leave(store: SessionStore, *contents: bytes) -> None:
+    """Contents that nothing refers to, in a commit that makes a stream of its own."""
+    new = header(f"left-{next(_numbers)}")
+    write = Write(stream=new.id, create=new)
+    await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))
+
+
+async def test_what_nothing_refers_to_is_removed(store: SessionStore, vacuuming: Vacuuming) -> None:
+    await create(store)
+    await attach(store, TEXT)
+    await leave(store, NOISE, b"another", TEXT)
+
+    done = await vacuuming.vacuum()
+
+    assert (done.blobs, done.blob_bytes) == (2, len(NOISE) + len(b"another"))
+    assert await store.blob(blob_hash(TEXT)) == TEXT
+    with pytest.raises(EntryNotFound):
+        await store.blob(blob_hash(NOISE))
+    again = await vacuuming.vacuum()
+    assert again == Vacuumed(0, 0, again.freed_bytes)
+
+
+async def test_a_store_without_contents_has_nothing_to_remove(
+    store: SessionStore, vacuuming: Vacuuming
+) -> None:
+    empty = await vacuuming.vacuum()
+    await create(store)
+    created = await vacuuming.vacuum()
+
+    assert [empty, created] == [Vacuumed(0, 0, each.freed_bytes) for each in (empty, created)]
+
+
+async def test_contents_named_in_headers_and_partial_answers_stay(
+    store: SessionStore, vacuuming: Vacuuming
+) -> None:
+    born = StreamHeader(S, START_MS, metadata={"picture": blob_hash(TEXT)})
+    write = Write(stream=S, create=born)
+    await store.commit(Commit(writes=(write,), at=START_MS, blobs=(TEXT, NOISE, b"gone")))
+    lease = await store.acquire_lease(S, "me", MINUTE_MS)
+    await append(store, S, turn_started(), lease=lease)
+    await store.put_partial(lease, 0, b"see " + blob_hash(NOISE).encode())
+
+    assert (await vacuuming.vacuum()).blobs == 1
+    assert await store.blob(blob_hash(TEXT)) == TEXT
+    assert await store.blob(blob_hash(NOISE)) == NOISE
+
+
+async def test_contents_of_other_namespaces_are_no_concern(
+    data: Data, store: SessionStore, vacuuming: Vacuuming
+) -> None:
+    other = await data.open("other")
+    for each in (store, other):
+        await create(each)
+    await attach(other, TEXT)
+    await leave(store, TEXT)
+
+    assert (await vacuuming.vacuum()).blobs == 1
+    assert await other.blob(blob_hash(TEXT)) == TEXT
+
+
+async def test_what_is_used_again_while_it_is_collected_stays(
+    data: Data, store: SessionStore, vacuuming: Vacuuming
+) -> None:
+    writer = await data.open()
+    await create(store)
+    contents = [b"%d " % number * 300 for number in range(300)]
+    await leave(store, *contents)
+
+    async def use_every_third() -> None:
+        for content in contents[::3]:
+            await attach(writer, content)
+
+    await asyncio.gather(vacuuming.vacuum(), use_every_third())
+
+    for content in contents[::3]:
+        assert await store.blob(blob_hash(content)) == content
+    assert (await store.verify()).problems == ()
+
+
+async def test_others_write_while_it_runs(
+    data: Data, store: SessionStore, vacuuming: Vacuuming
+) -> None:
+    writer = await data.open()
+    await create(store)
+    await leave(store, *(SeededRandom(number)(20_000) for number in range(200)))
+
+    vacuum = asyncio.create_task(vacuuming.vacuum())
+    while not vacuum.done():
+        await append(writer, S, said("still here"))
+
+    assert (await vacuum).blobs == 200
+    assert (await store.verify()).problems == ()
+
+
+async def test_old_keys_are_forgotten_and_a_quota_counts_what_is_gone(
+    store: SessionStore, vacuuming: Vacuuming, clock: ManualClock
+) -> None:
+    limiting = cast("Limiting", store)
+    await limiting.set_quota(Quota(max_bytes=10_000_000))
+    await create(store)
+    await append(store, S, said("a"), key="old")
+    await leave(store, NOISE)
+    before = (await limiting.quota())[1]
+    clock.advance(KEY_WINDOW_MS / 1000 + 60)
+
+    done = await vacuuming.vacuum()
+
+    assert (done.keys, done.blobs) == (1, 1)
+    assert (await limiting.quota())[1].bytes == before.bytes - len(NOISE)
