@@ -7,7 +7,7 @@ logs are: whoever connects again gives the point they had, whoever comes late gi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -66,9 +66,16 @@ class Feeds:
         return sorted((said for log in logs for said in log), key=lambda said: said[1][0].at)
 
     async def _log_of(self, role: str, point: FeedPoint) -> list[tuple[str, tuple[Entry, object]]]:
+        session = StreamId(f"{self._flow}__{role}")
         flow = await self._log(self._flow, point.flow_seq)
-        session = await self._log(StreamId(f"{self._flow}__{role}"), point.session_seq)
-        return [(role, said) for said in merged(flow, session)]
+        said: list[tuple[Entry, object]] = []
+        while True:
+            said += await self._log(session, _newest(said, point.session_seq))
+            # A commit to both logs that came in between would be read by half.
+            more = await self._log(self._flow, _newest(flow, point.flow_seq))
+            if not more:
+                return [(role, each) for each in merged(flow, said)]
+            flow += more
 
     async def _log(self, stream: StreamId, after: int) -> list[tuple[Entry, object]]:
         try:
@@ -76,6 +83,11 @@ class Feeds:
         except SessionNotFound:
             return []  # the role has not begun
         return [(entry, body_of(entry)) for entry in entries if not entry.is_erased]
+
+
+def _newest(log: Sequence[tuple[Entry, object]], before: int) -> int:
+    """The seq of the last of `log`; `before` where there is none."""
+    return log[-1][0].seq if log else before
 
 
 class RoleFeed:

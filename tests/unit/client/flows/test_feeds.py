@@ -10,9 +10,20 @@ import pytest
 from perdure.client.flows.feeds import Feeds, RoleFeed, decoded, encoded
 from perdure.engine.flows.runner import FlowRunner
 from perdure.errors import WrongArgument
-from perdure.session.codec import new_side
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import Entry
 from perdure.session.flows.feed import FeedItem, FeedPoint
-from perdure.session.flows.kinds import FlowCompleted
+from perdure.session.flows.kinds import (
+    FlowCompleted,
+    FlowStarted,
+    HandoffMade,
+    HandoffTarget,
+    NodeClaimed,
+)
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.messages import assistant, user
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, Write
 from tests.fakes.clock import ManualClock, SeededRandom
@@ -75,6 +86,53 @@ async def test_who_reads_after_every_commit_has_what_who_comes_late_is_given(
             decoded(store.read.points[role]),
             (),
         )
+
+
+class MovingStore(ReadStore):
+    """A store in which something happens after each of the first `moves` reads of a log."""
+
+    moves: list[Commit] | None = None
+
+    async def entries(
+        self, stream: StreamId, after: int = -1, limit: int | None = None
+    ) -> list[Entry]:
+        found = await super().entries(stream, after, limit)
+        if self.moves:
+            await self.commit(self.moves.pop(0))
+        return found
+
+
+async def test_what_is_committed_to_both_logs_while_a_feed_is_read_is_read_whole() -> None:
+    clock = ManualClock()
+    store = MovingStore(clock=clock, random=SeededRandom(1))
+    session = StreamId(f"{FLOW}__build")
+    begun = FlowStarted("p", "/w", "/w/record", LINE, ("owner-intake",))
+    writes = (
+        Write(stream=FLOW, create=StreamHeader(FLOW, 0, kind="flow"), entries=(new_side(begun),)),
+        Write(stream=session, create=StreamHeader(session, 0, origin="role")),
+    )
+    for write in writes:
+        await store.commit(Commit(writes=(write,), at=1))
+    lease = await store.acquire_lease(session, "me", 60_000)
+    claimed = new_side(NodeClaimed("build", "build", session, "reply", text="go on"))
+    turn = (new_side(TurnStarted(1, "build")), new_tree(user("go on")))
+    handed = new_side(HandoffMade("build", (HandoffTarget("end", "a.md"),)))
+    ended = (new_tree(assistant("Done.")), new_side(TurnFinished("stop")))
+    store.moves = [
+        Commit(
+            writes=(
+                Write(stream=FLOW, entries=(of_flow,)),
+                Write(stream=session, entries=of_session, lease=lease),
+            ),
+            at=at,
+        )
+        for at, of_flow, of_session in ((2, claimed, turn), (3, handed, ended))
+    ]
+    point, first = await Feeds(store, FLOW).read("build")
+    _, rest = await Feeds(store, FLOW).read("build", point)
+    _, whole = await Feeds(store, FLOW).read("build")
+    assert (*first, *rest) == whole
+    assert [item.type for item in whole] == ["activation", "user", "assistant", "handoff"]
 
 
 async def test_a_feed_is_given_by_pages(tmp_path: Path) -> None:
