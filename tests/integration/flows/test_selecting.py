@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,9 @@ from perdure.client.flows.flows import Flows
 from perdure.client.flows.selectors import About, Selectors
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.selecting import Undecided
-from perdure.errors import Erased
+from perdure.errors import Erased, FlowRefusal, SessionNotFound
 from perdure.interop.a_society.exporting import export_flow
-from perdure.models.scenario import Reply, When
+from perdure.models.scenario import Hang, Reply, When
 from perdure.session.codec import body_of
 from perdure.session.flows.kinds import (
     Configuring,
@@ -28,6 +30,7 @@ from perdure.session.flows.kinds import (
     SelectorOpened,
 )
 from perdure.session.ids import StreamId
+from tests.fakes.chats import until
 from tests.fakes.flow_stage import MODEL, FlowStage, says
 from tests.integration.flows.test_equipping import LINE, RULES, project, prompt_of
 
@@ -128,6 +131,53 @@ async def test_a_turn_that_fails_is_an_attempt_that_came_to_nothing(tmp_path: Pa
     await (await begun(stage)).run()
     (asked,) = await stage.store.questions()
     assert "in 3 attempts" in asked.question.text
+
+
+HANGING = Reply(when=When(user_contains="Role instance `owner`"), steps=(Hang(),))
+
+
+async def test_a_selector_is_stopped_and_a_person_chooses_instead(tmp_path: Path) -> None:
+    stage = FlowStage(project(tmp_path), HANGING, DEVELOPER, *RULES)
+    flow = await begun(stage)
+    running = asyncio.ensure_future(flow.run())
+    await until(lambda: is_choosing(stage))
+    with pytest.raises(FlowRefusal, match=r"'developer' is not at work \(at work: owner\)"):
+        await flow.stop("developer")
+    await flow.stop("owner-intake")
+    waiting = (await running).awaiting_human_nodes["owner-intake"]
+    assert waiting.reason == "role-configuration"
+    assert (waiting.detail or "").startswith("a person stopped the model that was to choose; ")
+    assert (await flow.state()).stopping == ()
+    await flow.configure("owner", model=MODELS[0])
+    assert (await flow.run()).status == "awaiting_improvement_choice"
+    opened = [each for each in await choices(stage) if isinstance(each, SelectorOpened)]
+    assert [each.role for each in opened] == ["owner", "developer"]
+
+
+async def test_a_selector_whose_process_is_gone_is_stopped_by_whoever_goes_on(
+    tmp_path: Path,
+) -> None:
+    stage = FlowStage(project(tmp_path), HANGING, DEVELOPER, *RULES)
+    flow = await begun(stage)
+    running = asyncio.ensure_future(flow.run())
+    await until(lambda: is_choosing(stage))
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    await flow.stop("owner")
+    stage.clock.advance(600)
+    run = await (await flows_of(stage).open("f")).run()
+    assert run.awaiting_human_nodes["owner-intake"].reason == "role-configuration"
+    assert (await stage.memory.state(StreamId("f__owner__selector-1"))).open_turn is None
+
+
+async def is_choosing(stage: FlowStage) -> bool:
+    """Whether the owner's selector is at work."""
+    try:
+        state = await stage.memory.state(StreamId("f__owner__selector-1"))
+    except SessionNotFound:
+        return False
+    return state.open_turn is not None
 
 
 async def test_a_selector_that_was_erased_is_an_attempt_that_came_to_nothing(

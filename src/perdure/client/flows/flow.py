@@ -113,16 +113,20 @@ class Flow:
         """Change what roles may do without asking: the `mode`, or one exact `command` (MCP tool).
 
         Questions that are thereby answered are answered: their turns go on.
-        Raises: ValueError when neither is given.
+        Raises: ValueError when neither is given; FlowRefusal when the flow is completed.
         """
         if mode is None and command is None:
             raise ValueError("say which mode, or which command, the roles may use")
         granted = tool if command is not None else None
-        change = people.change_consent(
-            by, mode=mode, tool=granted, command=command, is_revoked=is_revoked
-        )
         store = self._store
-        return await change_consent(store.backend, self._journal, store.outside.clock, change)
+        return await change_consent(
+            store.backend,
+            self._journal,
+            store.outside.clock,
+            lambda state: people.change_consent(
+                state, by, mode=mode, tool=granted, command=command, is_revoked=is_revoked
+            ),
+        )
 
     async def configure(
         self,

@@ -185,6 +185,7 @@ class RoleTurns:
 
     async def stop(self, session: StreamId) -> None:
         """See ``Roles``."""
+        self._selectors.stop(session)
         if session in self._at_work:
             self._at_work[session].stopping.ask()
 

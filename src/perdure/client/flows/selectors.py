@@ -38,12 +38,15 @@ from perdure.session.entries import Entry
 from perdure.session.flows.graph import FlowNode
 from perdure.session.flows.kinds import SelectorOpened
 from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished
 from perdure.session.messages import user
 from perdure.session.notes import SessionStarted
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.registry import ToolRegistry
+
+STOPPED = "a person stopped the model that was to choose; "
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +67,13 @@ class Selectors:
         self._store = host.store.backend
         self._clock = host.store.outside.clock
         self._journal = journal
+        self._at_work: dict[StreamId, Signals] = {}
 
     async def step(self, state: FlowState, role: str, open: Undecided, about: About) -> FlowState:
         """Where the flow stands after one step of choosing: a selector opened, or its choice.
 
-        Raises: Unconfigured after the last attempt; ConfigError; LeaseHeld while another process
-        runs the selector.
+        Raises: Unconfigured after the last attempt, and when a person stopped it; ConfigError;
+        LeaseHeld while another process runs the selector.
         """
         opened = state.selecting.get(role)
         if opened is None:
@@ -78,6 +82,8 @@ class Selectors:
             answer = await self._answer(opened, state, about)
             choice = selected(state, opened, answer, is_partial=open.is_for_person)
         except InvalidEntry as error:
+            if role in (await self._journal.state()).stopping:
+                raise unconfigured(state, role, open, STOPPED) from error
             if opened.attempt < MOST_ATTEMPTS:
                 return await self._opened(state, role, open, about, error.reason)
             tried = f"a model was to choose and did not in {opened.attempt} attempts"
@@ -141,22 +147,33 @@ class Selectors:
             running = await self._running(opened, about)
             flow = state.graph.name or state.run.flow_id
             message = selection_message(opened, flow, about.node, about.document)
+            signals = self._at_work[opened.session] = Signals()
+            if opened.role in state.stopping:
+                signals.stopping.ask()
             try:
                 if there.open_turn is None:
-                    await running.new_turn(user(message), (), Signals())
+                    await running.new_turn(user(message), (), signals)
                 else:
-                    await running.lost_turn(Signals())
+                    await running.lost_turn(signals)
             except (TurnOpen, InvalidTransition):
                 # Another process has begun it and died, or has ended it, just now.
                 if (await self._store.state(opened.session)).open_turn is not None:
-                    await running.lost_turn(Signals())
+                    signals = self._at_work[opened.session] = Signals()
+                    await running.lost_turn(signals)
             except StoreError:
                 raise
             except PerdureError as error:
                 raise ConfigError(
                     f"no model could choose what {opened.role} works with: {error}"
                 ) from error
+            finally:
+                del self._at_work[opened.session]
         return _answer_in(await self._store.entries(opened.session))
+
+    def stop(self, session: StreamId) -> None:
+        """End the turn of a selector that runs here; nothing happens when none does."""
+        if session in self._at_work:
+            self._at_work[session].stopping.ask()
 
     async def _running(self, opened: SelectorOpened, about: About) -> Running:
         """What runs the turn of a selector. Raises: InvalidEntry where it was erased."""

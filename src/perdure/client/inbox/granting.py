@@ -6,6 +6,8 @@ allows is answered with it, so no role waits for what it may do already.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from perdure.client.inbox.consenting import allowing, is_freed
 from perdure.client.reading import INBOX_KINDS, open_questions
 from perdure.engine.flows.journal import Journal
@@ -25,14 +27,18 @@ NOTE = "allowed for the flow"
 
 
 async def change_consent(
-    store: SessionStore, journal: Journal, clock: Clock, change: ConsentChanged
+    store: SessionStore,
+    journal: Journal,
+    clock: Clock,
+    decide: Callable[[FlowState], ConsentChanged],
 ) -> FlowState:
-    """Append `change` to the flow, and the answers that it gives.
+    """Append the change that `decide` makes to the flow, and the answers that it gives.
 
-    Durable: when this returns.
+    Durable: when this returns. Raises: what `decide` raises; nothing was appended then.
     """
     while True:
         state = await journal.state()
+        change = decide(state)
         freed = await _freed(store, state, change, clock.now_ms())
         writes = (journal.write(state, change), *freed)
         try:

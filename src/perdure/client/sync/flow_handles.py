@@ -124,7 +124,7 @@ class Flow(Handle[AsyncFlow]):
         """Change what roles may do without asking: the `mode`, or one exact `command` (MCP tool).
 
         Questions that are thereby answered are answered: their turns go on.
-        Raises: ValueError when neither is given.
+        Raises: ValueError when neither is given; FlowRefusal when the flow is completed.
         """
         return self.portal.call(
             self.asynchronous.consent(

@@ -168,7 +168,8 @@ class JoinedTurn:
     async def _looked(self, state: FlowState, ended: Ended) -> tuple[Drawn, dict[str, Found]]:
         """What its owner made of the flow's graph (others cannot put it right), and the files."""
         ground, part = self._ground, self._part
-        drawing = ground.drawing if base_role(part.role) == OWNER else None
+        is_drawing = isinstance(part, NodePart) and base_role(part.role) == OWNER
+        drawing = ground.drawing if is_drawing else None
         folder = ground.record if part.folder == "record" else ground.workspace
         names = part.names(state, ended) if ended.end == "stop" else ()
         if drawing is None and not names:

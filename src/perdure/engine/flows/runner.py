@@ -189,9 +189,12 @@ class FlowRunner:
         return (NodeParked(node.id, node.role, "autonomous-abort", why),)
 
     async def _stop_asked(self, state: FlowState) -> None:
+        is_looking_back = state.run.improvement_phase is not None
         for target in state.stopping:
-            node = state.graph.node(target)
-            session = state.sessions.get(node.role if node else target)
+            node = None if is_looking_back else state.graph.node(target)
+            role = node.role if node else target
+            chooses = state.selecting.get(role)
+            session = state.sessions.get(role) if chooses is None else chooses.session
             if session is not None:
                 await self._roles.stop(session)
 

@@ -209,7 +209,11 @@ def _node_claimed(state: FlowState, body: kinds.NodeClaimed, _: int) -> FlowStat
 def _node_parked(state: FlowState, body: kinds.NodeParked, at: int) -> FlowState:
     waiting = AwaitingHuman(body.role, body.reason, body.detail)
     state = _asked(state, body.node, at, body.offers)
-    state = replace(state, stopping=_removed(state.stopping, body.node, body.role))
+    state = replace(
+        state,
+        stopping=_removed(state.stopping, body.node, body.role),
+        repairs=_without(state.repairs, body.node),
+    )
     if body.reason == "role-configuration":  # what was chosen before cannot be had any more
         state = replace(
             state,
@@ -298,7 +302,7 @@ def _node_passed(state: FlowState, body: kinds.NodePassed, at: int) -> FlowState
 def _handoff_awaited(state: FlowState, body: kinds.HandoffAwaited, _: int) -> FlowState:
     run = state.run
     return _with(
-        state,
+        replace(state, repairs=_without(state.repairs, body.node)),
         running_nodes=_removed(run.running_nodes, body.node),
         awaiting_handoff=_added(run.awaiting_handoff, body.node),
     )
@@ -306,6 +310,7 @@ def _handoff_awaited(state: FlowState, body: kinds.HandoffAwaited, _: int) -> Fl
 
 def _handoff_staged(state: FlowState, body: kinds.HandoffStaged, at: int) -> FlowState:
     state = _asked(state, body.node, at)
+    state = replace(state, repairs=_without(state.repairs, body.node))
     run = state.run
     waiting = AwaitingHuman(body.role, "handoff-approval")
     return _with(
@@ -331,7 +336,8 @@ def _handoff_declined(state: FlowState, body: kinds.HandoffDeclined, at: int) ->
 
 
 def _closed(state: FlowState, body: kinds.ForwardPassClosed, at: int) -> FlowState:
-    state = _asked(state, ITSELF, at)
+    # Who looks back is named by their role, as a node that is done may be, too.
+    state = replace(_asked(state, ITSELF, at), repairs={}, stopping=())
     is_single = len({base_role(role) for role in state.graph.roles}) <= 1
     phase = ImprovementPhase("awaiting_choice", single_role=is_single)
     return _with(
@@ -370,7 +376,11 @@ def _improvement_parked(state: FlowState, body: kinds.ImprovementParked, at: int
     state = _asked(state, body.role, at)
     phase = _phase(state)
     waiting = AwaitingHuman(body.role, body.reason, body.detail)
-    state = replace(state, stopping=_removed(state.stopping, body.role))
+    state = replace(
+        state,
+        stopping=_removed(state.stopping, body.role),
+        repairs=_without(state.repairs, body.role),
+    )
     return _with_phase(
         state,
         running_roles=_removed(phase.running_roles, body.role),
@@ -382,7 +392,7 @@ def _improvement_parked(state: FlowState, body: kinds.ImprovementParked, at: int
 def _findings_made(state: FlowState, body: kinds.FindingsMade, _: int) -> FlowState:
     phase = _phase(state)
     return _with_phase(
-        state,
+        replace(state, repairs=_without(state.repairs, body.role)),
         running_roles=_removed(phase.running_roles, body.role),
         completed_roles=_added(phase.completed_roles, body.role),
         findings_produced=phase.findings_produced | {body.role: body.findings},

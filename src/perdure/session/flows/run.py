@@ -165,8 +165,8 @@ class FlowState(msgspec.Struct, frozen=True):
     """A `FlowRun` with what deciding needs beside it.
 
     `start` are the nodes not yet claimed for the first time. `sessions` is role instance to the
-    stream of its session. `repairs` is the newest repair that was asked for and not yet ended by a
-    handoff or a person, by node (in the improvement: by role). `digests` are the hashes of what
+    stream of its session. `repairs` is the newest repair that was asked for, by node (in the
+    improvement: by role), until a turn of it ends in another way. `digests` are the hashes of what
     went along an edge, by `edge_key`. `improvement` is the order of the looking back. `stopping`
     are the nodes and roles whose turn a person wants to end. `document` is there where the flow
     runs a workflow document.

@@ -1,16 +1,27 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from perdure.engine.flows.files.drawing import WORKFLOW, Drawing
+from perdure.engine.flows.files.workflow_text import workflow_text
 from perdure.engine.flows.joined import ClaimLost, JoinedTurn
-from perdure.engine.flows.rules.parts import NodePart
+from perdure.engine.flows.rules.improvement import order_in_parallel
+from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
 from perdure.engine.flows.rules.runnable import runnable
 from perdure.engine.flows.saying import Said
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry
 from perdure.session.flows.graph import Graph
+from perdure.session.flows.kinds import (
+    ForwardPassClosed,
+    ImprovementChosen,
+    ImprovementClaimed,
+    NodeClaimed,
+    RepairAsked,
+)
 from perdure.session.ledger import ModelCalled, ToolFinished, TurnFinished, TurnStarted
 from perdure.session.messages import Message, TextPart, assistant, user
 from perdure.stores.in_memory import MemoryStore
@@ -20,6 +31,7 @@ from tests.fakes.flow_log import FLOW, graph
 from tests.fakes.scripted_roles import begun, hand
 
 LINE = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner"})
+GROWN = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owner"})
 STARTED = (new_side(TurnStarted(1, "owner")), new_tree(user("go")))
 FINISHED = new_side(TurnFinished("stop"))
 
@@ -119,6 +131,28 @@ async def test_a_repair_that_another_process_has_made_is_given_up(tmp_path: Path
     await place.commit((await first.beside([answer, FINISHED])).writes)
     with pytest.raises(ClaimLost):
         await second.beside(STARTED)
+
+
+async def test_an_owner_who_looks_back_draws_the_flow_no_more(tmp_path: Path) -> None:
+    place = Place()
+    await place.turn(tmp_path)
+    (tmp_path / WORKFLOW).write_text(workflow_text(GROWN))
+    drawing = Drawing(tmp_path, tmp_path)
+    bodies = (
+        NodeClaimed("owner-intake", "owner", FLOW, "start"),
+        ForwardPassClosed("owner-intake"),
+        ImprovementChosen("parallel", "me", "i.yaml", order_in_parallel(LINE)),
+        ImprovementClaimed("owner", FLOW),
+    )
+    await place.ground.journal.append(lambda _: bodies)
+    ground = replace(place.ground, drawing=drawing)
+
+    async def last() -> Said:
+        return Said("done")
+
+    turn = JoinedTurn(ground, ReflectionPart("owner", FLOW), last)
+    (write,) = (await turn.beside((FINISHED,))).writes
+    assert kinds_of(write) == [RepairAsked.kind]
 
 
 async def test_a_turn_that_begins_and_ends_at_once_is_both(tmp_path: Path) -> None:

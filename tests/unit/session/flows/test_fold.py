@@ -8,6 +8,7 @@ from perdure.errors import CorruptLog
 from perdure.session.flows import kinds
 from perdure.session.flows.fold import flow_state, iso
 from perdure.session.flows.run import AwaitingHuman, HumanInput, ImprovementPhase
+from perdure.session.notes import SideBody
 from tests.fakes.flow_log import FLOW, FlowLog, entry_of, graph
 
 LINE = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owner"})
@@ -128,6 +129,31 @@ def test_repairs_are_counted_until_a_handoff_or_a_person_ends_them() -> None:
     repair = kinds.RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 2)
     assert log.add(repair).state.repairs == {"owner-intake": repair}
     assert log.hand("owner-intake", "a").state.repairs == {}
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        kinds.HandoffAwaited("owner-intake"),
+        kinds.HandoffStaged("owner-intake", "owner", ()),
+        kinds.NodeParked("owner-intake", "owner", "prompt-human"),
+        kinds.ForwardPassClosed("owner-intake"),
+    ],
+)
+def test_repairs_are_counted_in_a_row(end: SideBody) -> None:
+    log = FlowLog(LINE).claim("owner-intake")
+    repair = kinds.RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 2)
+    assert log.add(repair, end).state.repairs == {}
+
+
+@pytest.mark.parametrize(
+    "end", [kinds.ImprovementParked("owner", "prompt-human"), kinds.FindingsMade("owner", "f.md")]
+)
+def test_repairs_of_looking_back_are_counted_in_a_row_too(end: SideBody) -> None:
+    log = FlowLog(LINE).claim("owner-intake").add(kinds.ForwardPassClosed("owner-intake"))
+    repair = kinds.RepairAsked("owner", "owner", "missing_block", "none", "write one", 2)
+    assert log.add(repair).state.repairs == {"owner": repair}
+    assert log.add(end).state.repairs == {}
 
 
 def test_a_flow_can_go_on_elsewhere_and_with_another_graph() -> None:

@@ -36,9 +36,11 @@ _TAKES_NO_REPLY = {
 def reply(state: FlowState, text: str, by: str, target: str | None = None) -> HumanReplied:
     """A person says `text` to `target`, a node or a role instance; to whoever waits without one.
 
-    Raises: FlowRefusal when nobody waits, when several do and none is named, or when one has been
-    replied to already.
+    Raises: FlowRefusal when nobody waits, when several do and none is named, when one has been
+    replied to already, or when nothing is said.
     """
+    if not text.strip():
+        raise _refusal(state, "there is nothing to say in the reply")
     waiting = _waiting(state)
     if target is None:
         if len(waiting) != 1:
@@ -67,6 +69,8 @@ def _waiting(state: FlowState) -> list[str]:
 def _addressed(state: FlowState, target: str, waiting: list[str]) -> str | None:
     if target in waiting:
         return target
+    if state.run.improvement_phase is not None:
+        return None  # who waits is named by their role, as a node may be, too
     of_role = [
         id for id in waiting if (node := state.graph.node(id)) is not None and node.role == target
     ]
@@ -81,27 +85,41 @@ def _which(waiting: list[str], what: str) -> str:
 
 
 def _because(state: FlowState, target: str) -> str:
-    run = state.run
-    if target in run.pending_human_inputs:
+    run, phase = state.run, state.run.improvement_phase
+    replied, busy = (
+        (run.pending_human_inputs, run.running_nodes)
+        if phase is None
+        else (phase.pending_human_inputs, phase.running_roles)
+    )
+    if target in replied:
         return ": it has been replied to"
     waiting = run.awaiting_human_nodes.get(target)
     if waiting is not None:
         return f": {_TAKES_NO_REPLY.get(waiting.reason, waiting.reason)}"
-    return ": it is at work" if target in run.running_nodes else ""
+    return ": it is at work" if target in busy else ""
 
 
 def stop(state: FlowState, by: str, target: str) -> StopAsked:
     """A person wants the turn of `target`, a node or a role instance, to end.
 
+    That of a model which chooses what a role works with is ended, too.
     Raises: FlowRefusal when no turn of it runs.
     """
-    phase = state.run.improvement_phase
-    running = state.run.running_nodes if phase is None else phase.running_roles
-    roles = [node.role for node in state.graph.nodes if node.id in running]
-    if target not in running and target not in roles:
-        at_work = f"at work: {', '.join(running)}" if running else "nobody is at work"
-        raise _refusal(state, f"{target!r} is not at work ({at_work})")
-    return StopAsked(target, by)
+    phase, role = state.run.improvement_phase, target
+    if phase is not None:
+        running, roles = phase.running_roles, ()
+    else:
+        running = state.run.running_nodes
+        roles = [node.role for node in state.graph.nodes if node.id in running]
+        node = state.graph.node(target)
+        role = target if node is None else node.role
+    if target in running or target in roles:
+        return StopAsked(target, by)
+    if role in state.selecting:
+        return StopAsked(role, by)
+    busy = (*running, *state.selecting)
+    at_work = f"at work: {', '.join(busy)}" if busy else "nobody is at work"
+    raise _refusal(state, f"{target!r} is not at work ({at_work})")
 
 
 def approve(state: FlowState, by: str, node: str | None = None) -> HandoffMade:
@@ -134,6 +152,7 @@ def _staged(state: FlowState, node: str | None) -> str:
 
 
 def change_consent(
+    state: FlowState,
     by: str,
     *,
     mode: ConsentMode | None = None,
@@ -141,7 +160,11 @@ def change_consent(
     command: str | None = None,
     is_revoked: bool = False,
 ) -> ConsentChanged:
-    """A person changes what roles may do without asking."""
+    """A person changes what roles may do without asking.
+
+    Raises: FlowRefusal when the flow is completed.
+    """
+    _need_work(state)
     return ConsentChanged(by, mode, tool, command, is_revoked)
 
 
@@ -159,14 +182,19 @@ def configure(
     Raises: FlowRefusal when the flow is completed or has no such role, or for other skills than
     those the role was told when its session began.
     """
-    if state.run.status == "completed":
-        raise _refusal(state, "it is completed, and no role works in it any more")
+    _need_work(state)
     if role not in state.graph.roles:
         known = ", ".join(state.graph.roles)
         raise _refusal(state, f"the workflow has no role {role!r}; it has: {known}")
     if skills is not None and role in state.sessions:
         raise _refusal(state, f"{role} has begun, and was told its skills then; they stay")
     return RoleConfigured(role, model, skills, tools, by=by)
+
+
+def _need_work(state: FlowState) -> None:
+    """Raises: FlowRefusal when no role will work any more."""
+    if state.run.status == "completed":
+        raise _refusal(state, "it is completed, and no role works in it any more")
 
 
 def choose_improvement(state: FlowState, mode: ImprovementMode, by: str) -> ImprovementChosen:

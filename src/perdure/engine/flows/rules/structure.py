@@ -144,6 +144,10 @@ def _lost_edges(run: FlowRun, after: Graph) -> Iterator[str]:
 
 
 def _lost_waits(run: FlowRun, before: Graph, after: Graph) -> Iterator[str]:
+    for id in run.running_nodes:
+        was, node = before.node(id), after.node(id)
+        if was is not None and node is not None and node.role != was.role:
+            yield f"node {id!r} is at work as {was.role!r} and must keep that role"
     for id, waiting in run.awaiting_human_nodes.items():
         node = after.node(id)
         if node is not None and node.role != waiting.role:

@@ -18,6 +18,7 @@ from perdure.session.flows.kinds import (
     ConsentChanged,
     FeedbackAsked,
     FeedbackDecided,
+    FlowCompleted,
     ForwardPassClosed,
     HandoffAwaited,
     HandoffDeclined,
@@ -25,12 +26,16 @@ from perdure.session.flows.kinds import (
     HandoffStaged,
     HandoffTarget,
     HumanReplied,
+    ImprovementChosen,
     ImprovementClaimed,
     ImprovementParked,
     NodeParked,
+    Offers,
     RoleConfigured,
+    SelectorOpened,
     StopAsked,
 )
+from perdure.session.ids import StreamId
 from tests.fakes.flow_log import FLOW, FlowLog, graph
 
 FORK = graph("o>a", "o>b", "a>z", "b>z", a="dev_1", b="dev_2", z="owner")
@@ -116,8 +121,8 @@ def test_a_staged_handoff_is_approved_as_it_was_staged_or_declined() -> None:
 
 
 def test_consents_and_configurations_are_told_as_they_were_given() -> None:
-    assert change_consent("me", mode="full-access") == ConsentChanged("me", "full-access")
     state = FlowLog(FORK).state
+    assert change_consent(state, "me", mode="full-access") == ConsentChanged("me", "full-access")
     assert configure(state, "dev_1", model="p:m") == RoleConfigured("dev_1", "p:m")
     with pytest.raises(FlowRefusal, match="it has: o, dev_1, dev_2, owner"):
         configure(state, "dev_3", model="p:m")
@@ -154,3 +159,41 @@ def test_while_roles_look_back_replies_go_to_roles() -> None:
         reply(log.state, "go", "me")
     log.add(ImprovementParked("o", "prompt-human"))
     assert reply(log.state, "go", "me") == HumanReplied("o", "go", "me")
+
+
+def test_a_reply_that_says_nothing_is_none() -> None:
+    with pytest.raises(FlowRefusal, match="there is nothing to say"):
+        reply(two_waiting().state, " ", "me", "a")
+
+
+def test_in_a_completed_flow_nobody_is_let_do_anything() -> None:
+    state = closed().add(ImprovementChosen("none", "me"), FlowCompleted()).state
+    with pytest.raises(FlowRefusal, match="no role works in it any more"):
+        change_consent(state, "me", mode="full-access")
+
+
+def test_while_roles_look_back_a_node_that_is_called_as_a_role_is_not_meant() -> None:
+    log = FlowLog(graph("o>dev", "dev>z", z="owner", dev="qa")).work("o", "dev").work("dev", "z")
+    log.claim("z", "dev=>z").add(ForwardPassClosed("z"))
+    log.add(choose_improvement(log.state, "parallel", "me"))
+    log.add(ImprovementClaimed("dev", StreamId("s")))
+    assert stop(log.state, "me", "dev") == StopAsked("dev", "me")
+    with pytest.raises(FlowRefusal, match=r"'qa' is not at work \(at work: dev\)"):
+        stop(log.state, "me", "qa")
+    with pytest.raises(FlowRefusal, match="it is at work"):
+        reply(log.state, "go on", "me", "dev")
+    log.add(ImprovementParked("dev", "prompt-human"))
+    with pytest.raises(FlowRefusal, match="'qa' does not wait"):
+        reply(log.state, "go on", "me", "qa")
+    log.add(reply(log.state, "go on", "me", "dev"))
+    with pytest.raises(FlowRefusal, match="it has been replied to"):
+        reply(log.state, "go on", "me", "dev")
+
+
+def test_a_model_that_chooses_for_a_role_is_stopped_by_the_role_or_a_node_of_it() -> None:
+    opened = SelectorOpened("dev_1", StreamId("s"), 1, Offers(("m", "n")))
+    state = FlowLog(FORK).add(opened).state
+    for target in ("dev_1", "a"):
+        assert stop(state, "me", target) == StopAsked("dev_1", "me")
+    with pytest.raises(FlowRefusal, match=r"'b' is not at work \(at work: dev_1\)"):
+        stop(state, "me", "b")

@@ -90,6 +90,18 @@ def test_a_node_may_be_added_and_one_that_did_nothing_be_taken_away() -> None:
     assert faults_of_edit(log.run, GOOD, graph("owner-intake>b", "b>c", "c>end", **names)) == []
 
 
+def test_a_node_at_work_keeps_its_role() -> None:
+    log = FlowLog(GOOD).work("owner-intake", "a").claim("a", "owner-intake=>a")
+    renamed = tuple(
+        msgspec.structs.replace(node, role="b") if node.id == "a" else node for node in GOOD.nodes
+    )
+    recast = msgspec.structs.replace(GOOD, nodes=renamed)
+    assert faults_of_edit(log.run, GOOD, recast) == [
+        "node 'a' is at work as 'a' and must keep that role"
+    ]
+    assert faults_of_edit(log.hand("a", "end").run, GOOD, recast) == []
+
+
 def test_who_waits_for_a_person_keeps_its_role_and_who_awaits_a_handoff_an_edge() -> None:
     log = FlowLog(GOOD).work("owner-intake", "a").claim("a", "owner-intake=>a")
     log.add(NodeParked("a", "a", "prompt-human"))
