@@ -151,19 +151,19 @@ class Situation(msgspec.Struct, frozen=True):
     asks_summary: bool
 
 
-def situation_of(request: ModelRequest) -> Situation:
-    """What `request` looks like to a condition."""
-    messages = uncut(request.messages)
+def situation_of(request: ModelRequest, answers: int | None = None) -> Situation:
+    """What `request`, which holds so many `answers`, looks like to a condition."""
+    messages = _newest_turn(request.messages)
     newest_user = _last_index(messages, "user")
     in_turn = messages[newest_user + 1 :]
     results = _final_results(messages)
     return Situation(
-        answers=_answers(messages),
+        answers=_answers(uncut(request.messages)) if answers is None else answers,
         answers_in_turn=_answers(in_turn),
         user_text=_newest_text(messages[newest_user]) if newest_user >= 0 else "",
         system=request.system or "",
         results=results,
-        result_tools=tuple(_tool_of(result, messages) for result in results),
+        result_tools=tuple(_tool_of(result, request.messages) for result in results),
         asks_summary=asks_summary(request),
     )
 
@@ -182,7 +182,7 @@ def uncut(messages: Sequence[Message]) -> tuple[Message, ...]:
 
     An answer that was gone on with then stands once, by its last part.
     """
-    asked = {place for place, message in enumerate(messages) if _asks_to_go_on(message)}
+    asked = {place for place, message in enumerate(messages) if asks_to_go_on(message)}
     left_out = asked | {place - 1 for place in asked}
     return tuple(message for place, message in enumerate(messages) if place not in left_out)
 
@@ -191,7 +191,7 @@ def said_already(messages: Sequence[Message]) -> str:
     """The text of the answer that the request with `messages` asks to be gone on with; else ""."""
     parts: list[str] = []
     last = len(messages) - 1
-    while last > 0 and _asks_to_go_on(messages[last]):
+    while last > 0 and asks_to_go_on(messages[last]):
         parts.append(messages[last - 1].text)
         last -= 2
     return "".join(reversed(parts))
@@ -199,8 +199,10 @@ def said_already(messages: Sequence[Message]) -> str:
 
 def rest_of(reply: Reply, said: str) -> Reply:
     """What of `reply` comes after the text `said`; all of it where it begins otherwise."""
+    if not said:
+        return reply
     text = "".join(step.text for step in reply.steps if isinstance(step, Say))
-    if not said or not text.startswith(said):
+    if not text.startswith(said):
         return reply
     steps: list[Step] = []
     for step in reply.steps:
@@ -212,8 +214,19 @@ def rest_of(reply: Reply, said: str) -> Reply:
     return msgspec.structs.replace(reply, steps=tuple(steps))
 
 
-def _asks_to_go_on(message: Message) -> bool:
+def asks_to_go_on(message: Message) -> bool:
+    """Whether `message` asks for the rest of an answer that was cut off before it."""
     return message.role == "user" and message.text == CONTINUE_TEXT
+
+
+def _newest_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The end of what `uncut` makes of `messages`, from the newest words of the user's."""
+    for place in range(len(messages) - 1, -1, -1):
+        if messages[place].role == "user":
+            end = uncut(messages[place:])
+            if end and end[0] is messages[place]:
+                return end
+    return uncut(messages)
 
 
 def reply_to(scenario: Scenario, situation: Situation) -> Reply | None:
@@ -279,5 +292,5 @@ def _final_results(messages: Sequence[Message]) -> tuple[ToolResultPart, ...]:
 def _tool_of(result: ToolResultPart, messages: Sequence[Message]) -> str:
     if result.name is not None:
         return result.name
-    calls = [call for message in messages for call in message.tool_calls]
+    calls = [call for message in uncut(messages) for call in message.tool_calls]
     return next((call.name for call in reversed(calls) if call.id == result.call_id), "")

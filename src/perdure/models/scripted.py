@@ -1,7 +1,9 @@
 """The scripted model: answers from scenarios, without a network; the offline default is ``echo``.
 
-Which reply a request gets depends on the request alone (``scenario``). The one thing remembered is
-how often a step that is to fail a number of times has failed, per request.
+Which reply a request gets depends on the request alone (``scenario``). Remembered is how often a
+step that is to fail a number of times has failed, per request; and what the beginning of a
+conversation amounts to, since every request says all of it again. An answer late in a conversation
+takes no longer than an early one so, and is the same in a process that heard nothing before.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from functools import cached_property
 
 import msgspec
 
@@ -45,6 +46,7 @@ from perdure.models.scenario import (
     Think,
     Wait,
     asks_summary,
+    asks_to_go_on,
     reply_to,
     rest_of,
     said_already,
@@ -64,6 +66,15 @@ from perdure.session.messages import (
 BYTES_PER_TOKEN = 4
 MEDIA_BYTES = 4_800
 
+MOST_REMEMBERED = 16
+"""Conversations whose beginning is remembered."""
+
+_LEAST_REMEMBERED = 32
+"""Messages from which on it is."""
+
+_NAME_BYTES = 6
+_encode = msgspec.json.Encoder().encode
+
 
 class ScriptedModel:
     """A `ModelClient` for the models ``scripted:<name of a scenario>`` and ``scripted:echo``."""
@@ -71,6 +82,7 @@ class ScriptedModel:
     def __init__(self, *scenarios: Scenario, clock: Clock) -> None:
         self._scenarios = {scenario.name: scenario for scenario in scenarios}
         self._clock = clock
+        self._hearing = Hearing()
         self._happened: Counter[tuple[str, str, int]] = Counter()
 
     def info(self, model: str) -> ModelInfo:
@@ -80,12 +92,12 @@ class ScriptedModel:
         return ModelInfo(model, scenario.context_window, scenario.max_output_tokens)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        reply = rest_of(self._reply(request), said_already(request.messages))
-        named = _Named(request)
-        progress = _Progress(reply, named)
+        heard = self._hearing.heard(request.messages)
+        reply = rest_of(self._reply(request, heard), said_already(request.messages))
+        progress = _Progress(reply, heard)
         for number, step in enumerate(reply.steps):
             if isinstance(step, Fail | Cut | Hang):
-                if not self._happens(named, number, step.times):
+                if not self._happens((request.model, heard.name, number), step.times):
                     continue
                 if isinstance(step, Cut):
                     return
@@ -104,7 +116,7 @@ class ScriptedModel:
                     yield delta
         yield progress.finished(request)
 
-    def _reply(self, request: ModelRequest) -> Reply:
+    def _reply(self, request: ModelRequest, heard: Heard) -> Reply:
         name = _name_of(request.model)
         scenario = self._scenarios.get(name)
         if scenario is None:
@@ -113,42 +125,30 @@ class ScriptedModel:
             known = ", ".join(sorted({ECHO, *self._scenarios}))
             raise ModelRefused(request.model, f"there is no such scenario; there are: {known}")
         window = scenario.context_window
-        if window is not None and (used := estimated_tokens(request)) > window:
+        if window is not None and (used := estimated_tokens(request, heard)) > window:
             reason = f"{used} tokens do not fit a window of {window}"
             raise ContextOverflow(request.model, reason, used, window)
-        reply = reply_to(scenario, situation_of(request))
+        reply = reply_to(scenario, situation_of(request, heard.answers))
         if reply is not None:
             return reply
         if asks_summary(request):
             return echo(request)
         raise ModelRefused(request.model, "the scenario has no reply for this request")
 
-    def _happens(self, named: _Named, number: int, times: int | None) -> bool:
-        """Whether the step that is to happen `times` times for this request happens now."""
+    def _happens(self, place: tuple[str, str, int], times: int | None) -> bool:
+        """Whether the step at `place`, which is to happen `times` times there, happens now."""
         if times is None:
             return True
-        place = (named.request.model, named.key, number)
         self._happened[place] += 1
         return self._happened[place] <= times
-
-
-class _Named:
-    """A request, and its short name once somebody wants it."""
-
-    def __init__(self, request: ModelRequest) -> None:
-        self.request = request
-
-    @cached_property
-    def key(self) -> str:
-        return _fingerprint(self.request)
 
 
 class _Progress:
     """One reply on its way: what was sent, and the numbers and ids of its calls."""
 
-    def __init__(self, reply: Reply, named: _Named) -> None:
+    def __init__(self, reply: Reply, heard: Heard) -> None:
         self._reply = reply
-        self._named = named
+        self._heard = heard
         self._calls = 0
         self._sent_bytes = 0
 
@@ -166,7 +166,7 @@ class _Progress:
         for call in calls:
             index, self._calls = self._calls, self._calls + 1
             self._sent_bytes += len(call.name) + len(call.json.encode())
-            yield ToolCallDelta(index, call.id or f"call_{self._named.key}_{index}", call.name)
+            yield ToolCallDelta(index, call.id or f"call_{self._heard.name}_{index}", call.name)
             open_calls.append((index, _pieces(call.json, size)))
         while open_calls:
             for place in list(open_calls):
@@ -185,15 +185,89 @@ class _Progress:
         return Finished(reason, reply.usage or self._estimated(request))
 
     def _estimated(self, request: ModelRequest) -> Usage:
-        return Usage(estimated_tokens(request), _tokens(self._sent_bytes))
+        return Usage(estimated_tokens(request, self._heard), _tokens(self._sent_bytes))
 
 
-def estimated_tokens(request: ModelRequest) -> int:
-    """About how many tokens `request` is: its bytes over four."""
+# What was said ----------------------------------------------------------------------------------
+
+
+class Heard:
+    """Messages, counted. A value: `and_then` gives another one.
+
+    Units: `size_bytes` bytes.
+    """
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._answers_before = 0
+        self._last: Message | None = None
+        self._said = hashlib.blake2b(b"[", digest_size=_NAME_BYTES)
+
+    @property
+    def answers(self) -> int:
+        """How many answers they hold, but for those that were cut off and gone on with."""
+        return self._answers_before + (self._last is not None and self._last.role == "assistant")
+
+    @property
+    def name(self) -> str:
+        """Short name of what they say: the same in every process, another for another history."""
+        said = self._said.copy()
+        said.update(b"]")
+        return said.hexdigest()
+
+    def and_then(self, more: Sequence[Message]) -> Heard:
+        """These, and `more` after them."""
+        if not more:
+            return self
+        longer = Heard()
+        longer.size_bytes = self.size_bytes + sum(map(_bytes_of, more))
+        before = self._last
+        longer._answers_before = self._answers_before
+        for message in more:
+            is_answer = before is not None and before.role == "assistant"
+            longer._answers_before += is_answer and not asks_to_go_on(message)
+            before = message
+        longer._last = before
+        said = b",".join(map(_encode, more))
+        longer._said = self._said.copy()
+        longer._said.update(said if self._last is None else b"," + said)
+        return longer
+
+
+class Hearing:
+    """Counts the messages of requests, of many conversations at once."""
+
+    def __init__(self) -> None:
+        # By the identity of their first message, which they hold: nothing else can have it.
+        self._beginnings: dict[int, tuple[tuple[Message, ...], Heard]] = {}
+
+    def heard(self, messages: tuple[Message, ...]) -> Heard:
+        """`messages`, counted."""
+        if len(messages) < _LEAST_REMEMBERED:
+            return Heard().and_then(messages)
+        known, beginning = self._beginnings.pop(id(messages[0]), _NOTHING)
+        if messages[: len(known)] != known:
+            known, beginning = _NOTHING
+        # What stands at the end of one request is put together anew for the next.
+        lasting = len(messages) - _LEAST_REMEMBERED // 4 - len(messages) // 500
+        if lasting > len(known):
+            beginning = beginning.and_then(messages[len(known) : lasting])
+            known = messages[:lasting]
+        self._beginnings[id(messages[0])] = known, beginning
+        if len(self._beginnings) > MOST_REMEMBERED:
+            del self._beginnings[next(iter(self._beginnings))]
+        return beginning.and_then(messages[len(known) :])
+
+
+_NOTHING: tuple[tuple[Message, ...], Heard] = (), Heard()
+
+
+def estimated_tokens(request: ModelRequest, heard: Heard | None = None) -> int:
+    """About how many tokens `request`, whose messages are `heard`, is: its bytes over four."""
+    heard = Heard().and_then(request.messages) if heard is None else heard
     total = len((request.system or "").encode())
     total += sum(len(msgspec.json.encode(tool)) for tool in request.tools)
-    total += sum(_bytes_of(message) for message in request.messages)
-    return _tokens(total)
+    return _tokens(total + heard.size_bytes)
 
 
 def _bytes_of(message: Message) -> int:
@@ -202,7 +276,7 @@ def _bytes_of(message: Message) -> int:
         if isinstance(part, (TextPart, ThinkingPart)):
             total += len(part.text) if part.text.isascii() else len(part.text.encode())
         elif isinstance(part, ToolCallPart):
-            total += len(part.name) + len(msgspec.json.encode(part.args))
+            total += len(part.name) + len(_encode(part.args))
         elif isinstance(part, ToolResultPart):
             total += len(part.text.encode()) + MEDIA_BYTES * len(part.media)
         elif isinstance(part, MediaPart):
@@ -230,12 +304,6 @@ def _error_of(step: Fail, model: str) -> ModelError:
 
 def _name_of(model: str) -> str:
     return model.partition(":")[2] or model
-
-
-def _fingerprint(request: ModelRequest) -> str:
-    """Short name of what `request` says: the same in every process, another for another history."""
-    said = msgspec.json.encode(request.messages)
-    return hashlib.blake2b(said, digest_size=6).hexdigest()
 
 
 def _pieces(text: str, size: int) -> Iterator[str]:

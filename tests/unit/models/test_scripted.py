@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.errors import ContextOverflow, ModelRefused, ModelUnavailable, RateLimited
 from perdure.models.protocol import (
@@ -15,11 +19,18 @@ from perdure.models.protocol import (
     ToolCallDelta,
     ToolDeclaration,
 )
-from perdure.models.scenario import Scenario
+from perdure.models.scenario import Scenario, uncut
 from perdure.models.scenario_yaml import read_scenario
-from perdure.models.scripted import ScriptedModel, estimated_tokens
+from perdure.models.scripted import (
+    MOST_REMEMBERED,
+    Heard,
+    Hearing,
+    ScriptedModel,
+    estimated_tokens,
+)
 from perdure.models.stream import AnswerBuilder, answer_of
-from perdure.session.messages import Message, Usage, assistant, tool_call, user
+from perdure.session.kinds import CONTINUE_TEXT
+from perdure.session.messages import Message, Usage, assistant, tool_call, tool_result, user
 from tests.fakes.clock import ManualClock
 
 
@@ -174,3 +185,60 @@ def test_everything_that_is_sent_counts_as_tokens() -> None:
 def test_a_scenario_of_the_name_echo_takes_its_place() -> None:
     model = ScriptedModel(Scenario(name="echo", context_window=5), clock=ManualClock())
     assert model.info("scripted:echo").context_window == 5
+
+
+# What was said -----------------------------------------------------------------------------------
+
+
+SAID = (
+    user("a"),
+    user(CONTINUE_TEXT),
+    assistant("b", tool_call("c", "look", {"where": "é"})),
+    tool_result("c", "nothing"),
+    assistant("d" * 100),
+)
+
+
+def told(messages: tuple[Message, ...]) -> tuple[int, str]:
+    """How many answers are in `messages`, and their name, counted in another way."""
+    said = msgspec.json.encode(messages)
+    answers = sum(message.role == "assistant" for message in uncut(messages))
+    return answers, hashlib.blake2b(said, digest_size=6).hexdigest()
+
+
+def counted(heard: Heard) -> tuple[int, str]:
+    return heard.answers, heard.name
+
+
+@given(st.lists(st.sampled_from(SAID), min_size=1, max_size=60), st.lists(st.integers(1, 12)))
+def test_a_growing_conversation_is_counted_as_if_for_the_first_time(
+    said: list[Message], steps: list[int]
+) -> None:
+    hearing, upto = Hearing(), 0
+    for step in [*steps, len(said)]:
+        upto = min(len(said), upto + step)
+        # What stands at the end is another object in every request.
+        messages = (*said[: upto - 2], *(msgspec.structs.replace(m) for m in said[upto - 2 : upto]))
+        heard = hearing.heard(messages)
+        assert counted(heard) == told(messages)
+        assert heard.size_bytes == Heard().and_then(messages).size_bytes
+
+
+def test_a_conversation_that_goes_on_elsewhere_is_another() -> None:
+    hearing, first = Hearing(), user("hello")
+    left, right = ((first, *(assistant(f"{side}{n}") for n in range(99))) for side in "lr")
+    for messages in (left, right, left[:50], left, (first, *right[50:])):
+        assert counted(hearing.heard(messages)) == told(messages)
+
+
+def test_of_many_conversations_the_newest_are_remembered() -> None:
+    hearing = Hearing()
+    several = [
+        (user(f"{n}"), *(assistant(f"{m}") for m in range(40))) for n in range(2 * MOST_REMEMBERED)
+    ]
+    for messages in [*several, *several]:
+        assert counted(hearing.heard(messages)) == told(messages)
+
+
+def test_nothing_is_counted_as_nothing() -> None:
+    assert counted(Hearing().heard(())) == told(())
