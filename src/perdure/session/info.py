@@ -32,6 +32,12 @@ Origin = Literal["user", "role", "subagent", "import"]
 Status = Literal["active", "importing", "exported", "ended", "erased"]
 """``importing``: a file is being read into it, or was when the import was cut off."""
 
+ORIGINS: Mapping[str, tuple[Origin, ...]] = {
+    "listed": ("user", "import"),
+    "all": ("user", "role", "subagent", "import"),
+}
+"""Scope of a list -> the origins of the sessions in it."""
+
 TITLE_LENGTH = 60
 """Characters of the first user message that stand in for a missing title."""
 
@@ -239,6 +245,17 @@ def _after_change(info: SessionInfo, entry: Entry) -> SessionInfo:
     title = info.title if body.title is msgspec.UNSET else one_line(body.title)
     cwd = info.cwd if body.cwd is msgspec.UNSET else body.cwd
     return msgspec.structs.replace(info, title=title, cwd=cwd)
+
+
+def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
+    """Whether a list of the sessions of `cwd` whose name or id contains `query` shows `info`.
+
+    In any letter case; None for all. Erased sessions are no sessions any more.
+    """
+    if info.status == "erased" or (cwd is not None and info.cwd != cwd):
+        return False
+    sought = (query or "").casefold()
+    return not sought or sought in info.name.casefold() or sought in info.id.casefold()
 
 
 def one_line(text: str | None) -> str | None:

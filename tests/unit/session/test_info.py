@@ -12,10 +12,12 @@ from perdure.session.info import (
     StreamHeader,
     info_after,
     info_of,
+    is_found,
 )
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, system, tool_result, user
 from perdure.session.notes import (
+    ContentErased,
     ImportSource,
     Label,
     SessionEnded,
@@ -162,3 +164,18 @@ def test_a_session_is_importing_until_the_last_piece_of_its_file_is_there() -> N
     assert info_with(new_side(SessionEnded()), new_side(last)).status == "ended"
     damaged = NewEntry(ImportSource.kind, b"{}", lane="side")
     assert info_with(new_side(first), damaged).status == "importing"
+
+
+def test_a_list_shows_what_is_called_so_in_any_letter_case_in_its_folder() -> None:
+    named = info_of(StreamHeader(StreamId("Abc"), created_at=1, title="Größe", cwd="/here"))
+    assert is_found(named, None, None)
+    assert is_found(named, "/here", "")
+    assert is_found(named, "/here", "GRÖSSE")
+    assert is_found(named, None, "aBC")
+    assert not is_found(named, "/there", None)
+    assert not is_found(named, "/here", "small")
+
+
+def test_an_erased_session_is_in_no_list() -> None:
+    erased = new_side(ContentErased("e1", "me", ((0, 0),), is_whole=True))
+    assert not is_found(info_with(erased), None, None)

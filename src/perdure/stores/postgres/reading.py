@@ -12,7 +12,7 @@ from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFou
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId, StreamId, entry_id, is_number, number_of
-from perdure.session.info import Origin, SessionInfo
+from perdure.session.info import ORIGINS, SessionInfo, is_found
 from perdure.stores.chain import blob_hash
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.branches import HEAD
@@ -32,11 +32,6 @@ from perdure.stores.protocol import EMPTY, Positioned, SessionScope, StreamState
 PAGE = 200
 SETTLE_MS = 50
 """How long a reader of the feed waits for commits under way."""
-
-_ORIGINS: dict[SessionScope, tuple[Origin, ...]] = {
-    "listed": ("user", "import"),
-    "all": ("user", "role", "subagent", "import"),
-}
 
 STREAM: LiteralString = f"""
 SELECT s.id, s.head, s.leaf, s.tip, s.hash, s.epoch, s.owner, s.until, s.open_turn, s.info,
@@ -274,8 +269,7 @@ async def sessions(
     query: str | None,
 ) -> list[SessionInfo]:
     """Sessions, newest activity first; read page by page until enough of them fit."""
-    sought = None if query is None else query.casefold()
-    is_any = cwd is None and sought is None
+    is_any = cwd is None and query is None
     page = min(limit, PAGE) if limit is not None and is_any else PAGE
     found: list[SessionInfo] = []
     last: tuple[int, str] = (2**63 - 1, "\U0010ffff")
@@ -283,7 +277,7 @@ async def sessions(
         rows = await _page_of_sessions(db, scope, last, page)
         for name, _, info in rows:
             one = info_of_row(name, info)
-            if _fits(one, cwd, sought):
+            if is_found(one, cwd, query):
                 found.append(one)
         if len(rows) < page:
             break
@@ -294,18 +288,10 @@ async def sessions(
 async def _page_of_sessions(
     db: Database, scope: SessionScope, last: tuple[int, str], page: int
 ) -> list[Row]:
-    asked = [Question(_SESSIONS, (db.namespace, origin, *last, page)) for origin in _ORIGINS[scope]]
+    asked = [Question(_SESSIONS, (db.namespace, origin, *last, page)) for origin in ORIGINS[scope]]
     rows = [row for part in await db.ask(*asked) for row in part]
     rows.sort(key=lambda row: (row[1], row[0]), reverse=True)
     return rows[:page]
-
-
-def _fits(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
-    if info.status == "erased":
-        return False
-    if cwd is not None and info.cwd != cwd:
-        return False
-    return query is None or query in info.name.casefold() or query in info.id.casefold()
 
 
 async def notes_of_all(db: Database, kinds: tuple[str, ...]) -> list[Entry]:

@@ -13,7 +13,7 @@ from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId, StreamId, entry_id, is_number, number_of
-from perdure.session.info import Origin, SessionInfo
+from perdure.session.info import ORIGINS, SessionInfo, is_found
 from perdure.stores.protocol import Positioned, SessionScope, StreamState
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.migrate import version_of
@@ -27,11 +27,6 @@ from perdure.stores.sqlite.rows import (
     info_of_row,
     is_text,
 )
-
-_ORIGINS: dict[SessionScope, tuple[Origin, ...]] = {
-    "listed": ("user", "import"),
-    "all": ("user", "role", "subagent", "import"),
-}
 
 _STREAM_NUMBER = """
 SELECT no FROM stream WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND id = ?
@@ -268,17 +263,10 @@ def sessions(
     query: str | None,
 ) -> list[SessionInfo]:
     """Sessions, newest activity first."""
-    cursors = [tables.db.execute(_SESSIONS, (namespace, origin)) for origin in _ORIGINS[scope]]
+    cursors = [tables.db.execute(_SESSIONS, (namespace, origin)) for origin in ORIGINS[scope]]
     by_origin = [map(info_of_row, cursor) for cursor in cursors]
     newest_first = merge(*by_origin, key=lambda info: (info.updated_at, info.id), reverse=True)
-    sought = None if query is None else query.casefold()
-    fitting = (
-        info
-        for info in newest_first
-        if info.status != "erased"
-        and (cwd is None or info.cwd == cwd)
-        and (sought is None or sought in info.name.casefold() or sought in info.id.casefold())
-    )
+    fitting = (info for info in newest_first if is_found(info, cwd, query))
     found = list(islice(fitting, limit))
     for cursor in cursors:
         cursor.close(force=True)  # one that was not read to its end would hold this moment for ever
