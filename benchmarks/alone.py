@@ -34,6 +34,10 @@ TTL_MS = 30_000
 _READS = ("state", "entries", "entry", "branch", "context_window", "tree", "notes", "partial")
 
 
+_ACQUIRED, _RELEASED = (-1, b""), (-2, b"")
+"""What stands for a lease that was taken, or given back, by itself."""
+
+
 class Turn(msgspec.Struct, frozen=True):
     """One turn, and parts of it done again alone: its commits, what else it wrote, its model.
 
@@ -75,6 +79,16 @@ class Recorder:
     async def commit(self, commit: Commit) -> Committed:
         self.written.append(commit)
         return await self.store.commit(commit)
+
+    async def acquire_lease(
+        self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
+    ) -> Lease:
+        self.written.append(_ACQUIRED)
+        return await self.store.acquire_lease(stream, owner, ttl_ms, dead_owner=dead_owner)
+
+    async def release_lease(self, lease: Lease) -> None:
+        self.written.append(_RELEASED)
+        await self.store.release_lease(lease)
 
     async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
         self.written.append((seq, content))
@@ -136,15 +150,19 @@ class Alone:
         self, requests: list[ModelRequest], whole_ms: float, computed_ms: float, reads: int
     ) -> Turn:
         store, kept, commits = self._recorder.store, _Lap(), _Lap()
-        lease = await kept.of(store.acquire_lease(self._twin, "bench", TTL_MS))
+        lease: Lease | None = None
         bodies: list[list[bytes]] = []
         for written in self._taken():
             if isinstance(written, Commit):
                 bodies.append([entry.body for entry in written.writes[0].entries])
-                await commits.of(store.commit(self._mirrored(written, lease)))
-            else:
+                done = await commits.of(store.commit(self._mirrored(written, lease)))
+                lease = done.leases[0] if done.leases else lease
+            elif written == _ACQUIRED:
+                lease = await kept.of(store.acquire_lease(self._twin, "bench", TTL_MS))
+            elif lease is not None and written == _RELEASED:
+                await kept.of(store.release_lease(lease))
+            elif lease is not None:
                 await kept.of(store.put_partial(lease, *written))
-        await kept.of(store.release_lease(lease))
         model = _Lap()
         for request in requests:
             await model.of(_answered(self._model.model, request))
@@ -177,7 +195,9 @@ class Alone:
             create=create,
             entries=tuple(self._moved(entry, write.stream) for entry in write.entries),
             expected_head=write.expected_head,
-            lease=lease,
+            lease=lease if write.taking is None else None,
+            taking=write.taking,
+            is_releasing=write.is_releasing,
         )
         return msgspec.structs.replace(commit, writes=(twin,))
 

@@ -178,6 +178,7 @@ def _needs_a_stored_log(commit: Commit, own: StreamId) -> bool:
         or write.expected_head is not None
         or write.expected_leaf is not msgspec.UNSET
         or write.lease is not None
+        or write.taking is not None
     )
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from perdure.errors import IdempotencyMismatch, SessionExists
+from perdure.errors import IdempotencyMismatch, LeaseHeld, SessionExists
 from perdure.session.clock import RandomSource
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
@@ -37,7 +37,7 @@ from perdure.stores.chain import (
     header_line,
 )
 from perdure.stores.heap import Heap, Held, Kept, Node, held_in, is_tree_entry
-from perdure.stores.protocol import Commit, Committed, Write
+from perdure.stores.protocol import Commit, Committed, Lease, Taking, Write
 from perdure.stores.verification import StoredCommit, StoredEntry, origin_hash_of
 
 Undo = list[Callable[[], object]]
@@ -50,17 +50,22 @@ Check = Callable[[Sequence[Sequence[Entry]]], None]
 
 
 def append(
-    heap: Heap, commit: Commit, random: RandomSource, check: Check = lambda _: None
+    heap: Heap,
+    commit: Commit,
+    random: RandomSource,
+    check: Check = lambda _: None,
+    now: int = 0,
 ) -> Committed:
     """Append `commit` as ``SessionStore.commit`` promises; nothing of it stays if this raises.
 
     `check` is asked last, about the entries of all its writes.
+    Units: `now` is Unix milliseconds.
     """
     check_commit(commit)
     key, asked = commit.idempotency_key, fingerprint(commit)
     if key is not None and key in heap.keys:
         return _replayed(heap, key, asked)
-    committed = Committed(_all_or_none(heap, commit, random, check))
+    committed = _all_or_none(heap, commit, random, check, now)
     heap.log.extend(entry for entries in committed.entries for entry in entries)
     for content in commit.blobs:
         heap.blobs.setdefault(blob_hash(content), content)
@@ -77,40 +82,65 @@ def _replayed(heap: Heap, key: str, asked: bytes) -> Committed:
 
 
 def _all_or_none(
-    heap: Heap, commit: Commit, random: RandomSource, check: Check
-) -> tuple[tuple[Entry, ...], ...]:
+    heap: Heap, commit: Commit, random: RandomSource, check: Check, now: int
+) -> Committed:
     undo: Undo = []
+    leases: list[Lease] = []
     try:
-        entries = tuple(
-            _append_to_one(heap, write, commit.at, random, undo) for write in commit.writes
-        )
+        entries: list[tuple[Entry, ...]] = []
+        for write in commit.writes:
+            held = _written_to(heap, write, undo)
+            if write.taking is not None:
+                leases.append(lead(held, write.stream, write.taking, now))
+                write = msgspec.structs.replace(write, lease=leases[-1])  # noqa: PLW2901 - led now
+            entries.append(_append_to_one(heap, held, write, commit.at, random))
         check(entries)
-        return entries
+        return Committed(tuple(entries), leases=tuple(leases))
     except BaseException:
         for step in reversed(undo):
             step()
         raise
 
 
-def _append_to_one(
-    heap: Heap, write: Write, at: int, random: RandomSource, undo: Undo
-) -> tuple[Entry, ...]:
+def _written_to(heap: Heap, write: Write, undo: Undo) -> Held:
+    """The stream that `write` is to, and what makes it again what it is now."""
     if write.create is not None:
         if write.create.fork is not None:
             check_origin(held_in(heap, write.create.fork.stream).state)
         heap.streams[write.stream] = created(heap, write.create)
         undo.append(lambda: heap.streams.pop(write.stream))
     held = held_in(heap, write.stream)
-    admission = admit(held.state, write, at, lambda id_: is_tree_entry(heap, held, id_))
     undo.append(_way_back(heap, held))
+    return held
+
+
+def _append_to_one(
+    heap: Heap, held: Held, write: Write, at: int, random: RandomSource
+) -> tuple[Entry, ...]:
+    admission = admit(held.state, write, at, lambda id_: is_tree_entry(heap, held, id_))
     if admission.entries:
         _extend(heap, held, admission, at, random)
+    if write.is_releasing:
+        held.until = 0
     return admission.entries
+
+
+def lead(held: Held, stream: StreamId, wanted: Taking, now: int) -> Lease:
+    """Have `held` led as `wanted`, with the next epoch.
+
+    Raises: LeaseHeld.
+    """
+    if held.until > now and held.owner != wanted.dead_owner:
+        raise LeaseHeld(stream, held.owner, held.until)
+    epoch = held.state.epoch + 1
+    held.state = msgspec.structs.replace(held.state, epoch=epoch)
+    held.owner, held.until = wanted.owner, now + wanted.ttl_ms
+    return Lease(stream, held.owner, epoch, held.until)
 
 
 def _way_back(heap: Heap, held: Held) -> Callable[[], None]:
     """What makes `held` again what it is now."""
-    state, partial = held.state, held.partial
+    state, partial, leader = held.state, held.partial, (held.owner, held.until)
     commits, aliases = len(held.commits), len(held.aliases)
 
     def restore() -> None:
@@ -118,6 +148,7 @@ def _way_back(heap: Heap, held: Held) -> Callable[[], None]:
             _forget(heap, held, row.entry)
         del held.rows[state.head + 1 :], held.commits[commits:], held.aliases[aliases:]
         held.state, held.partial = state, partial
+        held.owner, held.until = leader
 
     return restore
 

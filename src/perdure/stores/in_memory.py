@@ -20,7 +20,6 @@ from perdure.errors import (
     CorruptLog,
     EntryNotFound,
     Erased,
-    LeaseHeld,
     LeaseLost,
     SessionNotFound,
     StoreUnavailable,
@@ -49,7 +48,7 @@ from perdure.stores.heap import (
     tree_in,
     window_in,
 )
-from perdure.stores.heap_append import append
+from perdure.stores.heap_append import append, lead
 from perdure.stores.keeping import heap_limits
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.heap_erasing import erase
@@ -68,6 +67,7 @@ from perdure.stores.protocol import (
     SessionScope,
     StoreInfo,
     StreamState,
+    Taking,
     Verification,
 )
 from perdure.stores.scanning import Found, fitting, found_entry, found_title, hits_among
@@ -101,7 +101,7 @@ class _Handle:
     """A namespace of a memory, until it is closed."""
 
     address = ADDRESS
-    capabilities = Capabilities(erase=True, search=True)
+    capabilities = Capabilities(erase=True, search=True, leases_in_commits=True)
 
     def __init__(self, namespace: str, memory: Memory) -> None:
         self.namespace = namespace
@@ -138,6 +138,7 @@ class _Writing(_Handle):
             commit,
             self._memory.random,
             lambda entries: limits.check(heap, commit, entries),
+            self._memory.clock.now_ms(),
         )
         if not committed.is_replay:
             for watch in tuple(self._watches):
@@ -150,12 +151,8 @@ class _Writing(_Handle):
         held = self._held(stream)
         if held.state.info.status == "erased":
             raise Erased(stream)
-        if held.until > self._memory.clock.now_ms() and held.owner != dead_owner:
-            raise LeaseHeld(stream, held.owner, held.until)
-        epoch = held.state.epoch + 1
-        held.state = msgspec.structs.replace(held.state, epoch=epoch)
-        held.owner, held.until = owner, self._until(ttl_ms)
-        return Lease(stream, owner, epoch, held.until)
+        now = self._memory.clock.now_ms()
+        return lead(held, stream, Taking(owner, ttl_ms, dead_owner), now)
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
         held = self._held_by(lease)

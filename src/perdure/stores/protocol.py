@@ -46,12 +46,23 @@ class Lease(msgspec.Struct, frozen=True):
     until: int
 
 
+class Taking(msgspec.Struct, frozen=True):
+    """The wish to take a lease, as ``acquire_lease`` is told it."""
+
+    owner: str
+    ttl_ms: int
+    dead_owner: str | None = None
+
+
 class Write(msgspec.Struct, frozen=True, kw_only=True):
     """One stream's share of a commit.
 
     `create` makes the stream first. `expected_head` (a seq, -1 for empty) and `expected_leaf` (an
     id, None for before the root) make the whole commit fail when another writer was there first.
-    `lease` says that the writer runs the open turn.
+    `lease` says that the writer runs the open turn. With `taking` it is taken in this commit, in
+    place of `lease`, or the whole commit fails as ``acquire_lease`` does; with `is_releasing` it is
+    given back in it, after all else. Both take a backend with ``leases_in_commits``, and `taking` a
+    commit without an idempotency key.
     """
 
     stream: StreamId
@@ -60,6 +71,8 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     expected_head: int | None = None
     expected_leaf: EntryId | msgspec.UnsetType | None = msgspec.UNSET
     lease: Lease | None = None
+    taking: Taking | None = None
+    is_releasing: bool = False
 
 
 class ErasingWrite(Write, frozen=True, kw_only=True):
@@ -81,15 +94,22 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     blobs: tuple[bytes, ...] = ()
 
 
+def wants_leases(commit: Commit) -> bool:
+    """Whether `commit` takes a lease or gives one back."""
+    return any(write.taking is not None or write.is_releasing for write in commit.writes)
+
+
 class Committed(msgspec.Struct, frozen=True):
     """What a commit appended.
 
     Shape: one tuple of entries per write, in the order given. `is_replay` says that the
-    idempotency key was known and these are the entries of the first time.
+    idempotency key was known and these are the entries of the first time. `leases` are those that
+    were taken.
     """
 
     entries: tuple[tuple[Entry, ...], ...]
     is_replay: bool = False
+    leases: tuple[Lease, ...] = ()
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -158,6 +178,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     ids of its own, and its header has a `parent` and no `fork`. `encryption`: the store can be
     encrypted at rest. `erase`: content can be taken out of a stream that stays; without it a
     stream can only be removed whole. `search`: the store is also `Searching`.
+    `leases_in_commits`: a commit can take a lease, and give one back.
     """
 
     multi_stream_commit: bool = True
@@ -165,6 +186,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     encryption: bool = False
     erase: bool = False
     search: bool = False
+    leases_in_commits: bool = False
 
 
 class Positioned(msgspec.Struct, frozen=True):

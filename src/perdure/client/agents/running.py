@@ -84,8 +84,10 @@ class Running:
 
         Raises: LeaseHeld; TurnOpen when an interrupted turn has to be resumed first; LeaseLost.
         """
-        async with leading(self.environment.claim) as leadership:
+        async with leading(self.environment.claim, is_begun=False) as leadership:
             standing = self._known.standing
+            if standing is None:
+                await leadership.take()
             while True:
                 # Where it stood after the last turn is right unless somebody else has appended.
                 at = standing or await self._standing()
@@ -109,7 +111,9 @@ class Running:
                 try:
                     state = await runner.begin(TurnState(self._stream, at.head), begin)
                 except HeadConflict:
-                    standing = None
+                    if standing is not None:
+                        standing = None
+                        await leadership.take()
                     continue
                 signals.begins_after(at.head + at.has_ended)
                 self._known.left = await runner.run(state, begin)

@@ -1,16 +1,25 @@
-"""Holding a session's lease while a turn runs: taken, renewed in time, given back."""
+"""Holding a session's lease while a turn runs: taken, renewed in time, given back.
+
+Where the store can, a turn takes its lease in its first commit and gives it back in its last one,
+so that it makes its commits and nothing besides.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
 
 from perdure.errors import LeaseHeld, StoreError
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import Lease, SessionStore
+from perdure.stores.protocol import Commit, Committed, Lease, SessionStore, Taking, Write
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +41,62 @@ class Claim:
 class Leadership:
     """The lease of one session in this process's hands. Made by `leading`."""
 
-    def __init__(self, claim: Claim, lease: Lease) -> None:
+    def __init__(self, claim: Claim) -> None:
         self._claim = claim
-        self.lease = lease
-        self.is_renewing = False
+        self._lease: Lease | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._is_renewing = False
+        self._is_ending = False
+
+    @property
+    def lease(self) -> Lease:
+        """The lease, which has been taken."""
+        assert self._lease is not None
+        return self._lease
+
+    async def take(self) -> None:
+        """Take the lease now, if that is still to be done.
+
+        Raises: LeaseHeld when another process leads the session.
+        """
+        if self._lease is not None:
+            return
+        claim = self._claim
+
+        async def taken(dead_owner: str | None) -> None:
+            self._hold(
+                await claim.store.acquire_lease(
+                    claim.stream, claim.owner, claim.ttl_ms, dead_owner=dead_owner
+                )
+            )
+
+        await self._known(taken)
+
+    async def commit(self, commit: Commit, *, is_last: bool = False) -> Committed:
+        """Make `commit`, whose first write is to the session, as the one who leads it.
+
+        The lease is taken now if that is still to be done; with `is_last` the session is led no
+        more after it.
+        Raises: LeaseHeld; as ``SessionStore.commit``.
+        """
+        is_able = self._claim.store.capabilities.leases_in_commits
+        if self._lease is None and not is_able:
+            await self.take()
+        # A lease on whose renewal the store is at work is not given back before that.
+        is_releasing = is_last and is_able and not self._is_renewing
+        self._is_ending = is_releasing
+        try:
+            if self._lease is not None:
+                led = _with(commit, lease=self._lease, is_releasing=is_releasing)
+                committed = await self._claim.store.commit(led)
+            else:
+                committed = await self._taking(commit, is_releasing=is_releasing)
+        except BaseException:
+            self._is_ending = False
+            raise
+        if is_releasing:
+            self._lease = None
+        return committed
 
     async def ensure(self) -> None:
         """Make sure, right before an effect, that the lease lasts long enough to begin it.
@@ -51,49 +112,91 @@ class Leadership:
 
         Raises: LeaseLost.
         """
-        self.is_renewing = True
+        self._is_renewing = True
         try:
-            self.lease = await self._claim.store.renew_lease(self.lease, self._claim.ttl_ms)
+            self._lease = await self._claim.store.renew_lease(self.lease, self._claim.ttl_ms)
         finally:
-            self.is_renewing = False
+            self._is_renewing = False
 
-    async def keep(self) -> None:
+    async def end(self) -> None:
+        """Give the lease back, if that is still to be done."""
+        # A lease that was lost shows when the turn commits; a store that is gone, anywhere.
+        ended = contextlib.suppress(asyncio.CancelledError, StoreError)
+        keeping = self._keeping
+        if keeping is not None:
+            keeping.cancel()
+            if self._is_renewing:  # what is given back must not be renewed after that
+                with ended:
+                    await keeping
+        if self._lease is not None:
+            with contextlib.suppress(StoreError):
+                await self._claim.store.release_lease(self._lease)
+        if keeping is not None:
+            with ended:
+                await keeping
+
+    # ------------------------------------------------------------ inside
+
+    async def _taking(self, commit: Commit, *, is_releasing: bool) -> Committed:
+        claim = self._claim
+
+        async def taken(dead_owner: str | None) -> Committed:
+            taking = Taking(claim.owner, claim.ttl_ms, dead_owner)
+            led = _with(commit, taking=taking, is_releasing=is_releasing)
+            committed = await claim.store.commit(led)
+            self._hold(committed.leases[0])
+            return committed
+
+        return await self._known(taken)
+
+    async def _known(self, taken: Callable[[str | None], Coroutine[Any, Any, T]]) -> T:
+        """What `taken` gives; it is told of a holder of the lease who is certainly dead.
+
+        Whoever is cancelled here waits for it all the same: what is taken is to be given back.
+        """
+        task = asyncio.ensure_future(self._from_the_dead(taken))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait((task,))
+            raise
+
+    async def _from_the_dead(self, taken: Callable[[str | None], Coroutine[Any, Any, T]]) -> T:
+        try:
+            return await taken(None)
+        except LeaseHeld as held:
+            if not self._claim.is_gone(held.owner):
+                raise
+            return await taken(held.owner)
+
+    def _hold(self, lease: Lease) -> None:
+        self._lease = lease
+        self._keeping = asyncio.create_task(self._keep())
+
+    async def _keep(self) -> None:
         """Renew again and again, until cancelled or the lease is lost."""
         while True:
             await self._claim.clock.sleep(self._claim.ttl_ms / 3000)
-            await self.renew()
+            if not self._is_ending:
+                await self.renew()
 
 
 @contextlib.asynccontextmanager
-async def leading(claim: Claim) -> AsyncGenerator[Leadership]:
-    """Lead the session for the duration of the block.
+async def leading(claim: Claim, *, is_begun: bool = True) -> AsyncGenerator[Leadership]:
+    """Lead the session for the duration of the block, or if not `is_begun` from its first commit.
 
     Raises: LeaseHeld when another process leads it.
     """
-    leadership = Leadership(claim, await _acquired(claim))
-    keeping = asyncio.create_task(leadership.keep())
+    leadership = Leadership(claim)
     try:
+        if is_begun:
+            await leadership.take()
         yield leadership
     finally:
-        keeping.cancel()
-        # A lease that was lost shows when the turn commits; a store that is gone, anywhere.
-        ended = contextlib.suppress(asyncio.CancelledError, StoreError)
-        if leadership.is_renewing:  # what is given back must not be renewed after that
-            with ended:
-                await keeping
-        with contextlib.suppress(StoreError):
-            await claim.store.release_lease(leadership.lease)
-        with ended:
-            await keeping
+        await leadership.end()
 
 
-async def _acquired(claim: Claim) -> Lease:
-    store = claim.store
-    try:
-        return await store.acquire_lease(claim.stream, claim.owner, claim.ttl_ms)
-    except LeaseHeld as held:
-        if not claim.is_gone(held.owner):
-            raise
-        return await store.acquire_lease(
-            claim.stream, claim.owner, claim.ttl_ms, dead_owner=held.owner
-        )
+def _with(commit: Commit, **what: Lease | Taking | bool) -> Commit:
+    own, *others = commit.writes
+    led: Write = msgspec.structs.replace(own, **what)
+    return msgspec.structs.replace(commit, writes=(led, *others))

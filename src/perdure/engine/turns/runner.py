@@ -37,7 +37,7 @@ from perdure.engine.turns.performing.calling import AnswerCall
 from perdure.engine.turns.performing.summarising import summarised, tell_compacted
 from perdure.engine.turns.performing.tooling import tool_outcome
 from perdure.engine.turns.rules.spending import summary_counted
-from perdure.engine.turns.state import OpenCall, TurnState, fold, provider_of
+from perdure.engine.turns.state import OpenCall, Phase, TurnState, fold, provider_of
 from perdure.engine.windows import FollowedWindow
 from perdure.errors import CredentialsRefused, HeadConflict, LeaseLost
 from perdure.events.scope import within
@@ -167,11 +167,11 @@ class TurnRunner:
             stream=environment.stream,
             entries=(*decided.entries, *beside.notes),
             expected_head=state.head,
-            lease=self._leadership.lease,
         )
         blobs = (*_contents(happened), *beside.blobs)
         commit = Commit(writes=(write, *beside.writes), at=at, blobs=blobs)
-        committed = await environment.store.commit(commit)
+        is_last = decided.state.phase is Phase.FINISHED
+        committed = await self._leadership.commit(commit, is_last=is_last)
         if self._companion is not None:
             self._companion.committed(committed.entries[1:])
         appended = committed.entries[0]

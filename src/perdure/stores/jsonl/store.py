@@ -65,6 +65,7 @@ from perdure.stores.protocol import (
     StoreInfo,
     StreamState,
     Verification,
+    wants_leases,
 )
 from perdure.stores.watching import Changes, Look, Watcher
 
@@ -166,6 +167,8 @@ class _Writing(_Handle):
         check_commit(commit)
         if len(commit.writes) > 1:
             raise Unsupported("multi_stream_commit", BACKEND)
+        if wants_leases(commit):
+            raise Unsupported("leases_in_commits", BACKEND)
         committed = await self._run(lambda: self._appender.append(commit))
         if not committed.is_replay:
             self._watcher.wake_all()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import get_args
 
-from perdure.errors import ConfigError, StoreFull, StoreReadOnly
+from perdure.errors import ConfigError, StoreFull, StoreReadOnly, Unsupported
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
@@ -49,6 +49,7 @@ from perdure.stores.protocol import (
     StoreInfo,
     StreamState,
     Verification,
+    wants_leases,
 )
 from perdure.stores.upkeep import Vacuumed
 from perdure.stores.watching import Changes
@@ -80,6 +81,8 @@ class _Writing(_Handle):
     async def commit(self, commit: Commit) -> Committed:
         self._db.check_usable()
         check_commit(commit)
+        if wants_leases(commit):
+            raise Unsupported("leases_in_commits", "postgres")
         blobs: list[tuple[str, bytes]] = []
         if commit.blobs:
             blobs = await asyncio.to_thread(_named, commit.blobs)

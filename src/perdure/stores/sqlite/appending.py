@@ -16,7 +16,7 @@ import msgspec
 from perdure.errors import Erased, IdempotencyMismatch, LeaseHeld, LeaseLost, SessionExists
 from perdure.session.codec import encode
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, SessionInfo, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
@@ -31,7 +31,7 @@ from perdure.stores.admission import (
     opened,
 )
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
-from perdure.stores.protocol import EMPTY, Committed, Lease, StreamState
+from perdure.stores.protocol import EMPTY, Committed, Lease, StreamState, Taking
 from perdure.stores.sqlite.branches import node_seen
 from perdure.stores.sqlite.packing.contents import Packed
 from perdure.stores.sqlite.packing.requests import Request, Share
@@ -99,6 +99,8 @@ _INSERT_COMMIT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?)"
 
 _KEEP_ALIAS = "INSERT OR REPLACE INTO alias VALUES (?, ?, ?)"
 
+_LEAD = "UPDATE stream SET epoch = ?, owner = ?, until = ? WHERE no = ?"
+
 _UPSERT_PARTIAL = """
 INSERT INTO partial (stream, seq, content) VALUES (?, ?, ?)
 ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, content = excluded.content
@@ -116,13 +118,14 @@ def append(tables: Tables, request: Request) -> Committed:
         if replayed is not None:
             return replayed
     first = next_position(tables) if key is not None else 0
-    appended = tuple([_append_to_one(tables, request, share) for share in request.shares])
+    leases: list[Lease] = []
+    appended = tuple([_append_to_one(tables, request, share, leases) for share in request.shares])
     if request.blobs:
         keep_blobs(tables, namespace_number(tables, request.namespace), request.blobs)
     if key is not None:
         namespace = namespace_number(tables, request.namespace)
         tables.run(_KEEP_KEY, (namespace, key, request.asked, first, commit.at))
-    return Committed(appended)
+    return Committed(appended, leases=tuple(leases))
 
 
 def namespace_number(tables: Tables, name: str) -> int:
@@ -147,7 +150,9 @@ def _replayed(tables: Tables, key: str, request: Request) -> Committed | None:
     )
 
 
-def _append_to_one(tables: Tables, request: Request, share: Share) -> tuple[Entry, ...]:
+def _append_to_one(
+    tables: Tables, request: Request, share: Share, leases: list[Lease]
+) -> tuple[Entry, ...]:
     write = share.write
     if write.create is not None:
         if write.create.fork is not None:
@@ -156,15 +161,23 @@ def _append_to_one(tables: Tables, request: Request, share: Share) -> tuple[Entr
         remember(tables, request.namespace, stream)
     else:
         stream = standing(tables, request.namespace, write.stream)
+    if write.taking is not None:
+        stream, lease = _leading(stream, write.taking, request.now)
+        write = msgspec.structs.replace(write, lease=lease)
+        leases.append(lease)
     head = stream.state.head
 
     def sees(reference: EntryId) -> bool:
         return node_seen(tables, stream.no, head, reference) is not None
 
     admission = admit(stream.state, write, request.commit.at, sees, share.read)
+    if write.taking is not None:
+        _led(tables, request.namespace, stream)
     if admission.entries:
-        grown = _extend(tables, stream, admission, request.commit.at, share)
-        tables.standing[request.namespace, write.stream] = grown
+        stream = _extend(tables, stream, admission, request.commit.at, share)
+        tables.standing[request.namespace, write.stream] = stream
+    if write.is_releasing:
+        _led(tables, request.namespace, stream.led(stream.state.epoch, None, 0))
     return admission.entries
 
 
@@ -405,32 +418,24 @@ def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int
 
 
 def acquire_lease(
-    tables: Tables, namespace: str, wanted: Lease, *, now: int, dead_owner: str | None
+    tables: Tables, namespace: str, stream: StreamId, wanted: Taking, now: int
 ) -> Lease:
-    """`wanted` with the next epoch, if the lease is free, has run out or is `dead_owner`'s.
+    """The lease with the next epoch, if it is free, has run out or is the dead owner's.
 
     Raises: LeaseHeld, SessionNotFound, Erased.
     """
-    stream = wanted.stream
     row = standing(tables, namespace, stream)
     if row.state.info.status == "erased":
         raise Erased(stream)
-    if row.owner is not None and row.owner != dead_owner and row.until > now:
-        raise LeaseHeld(stream, row.owner, row.until)
-    epoch = row.state.epoch + 1
-    tables.run(
-        "UPDATE stream SET epoch = ?, owner = ?, until = ? WHERE no = ?",
-        (epoch, wanted.owner, wanted.until, row.no),
-    )
-    remember(tables, namespace, row.led(epoch, wanted.owner, wanted.until))
-    return msgspec.structs.replace(wanted, epoch=epoch)
+    led, lease = _leading(row, wanted, now)
+    _led(tables, namespace, led)
+    return lease
 
 
 def renew_lease(tables: Tables, namespace: str, lease: Lease, until: int) -> Lease:
     """Hold `lease` for longer. Raises: LeaseLost."""
     row = _held(tables, namespace, lease)
-    tables.run("UPDATE stream SET owner = ?, until = ? WHERE no = ?", (lease.owner, until, row.no))
-    remember(tables, namespace, row.led(lease.epoch, lease.owner, until))
+    _led(tables, namespace, row.led(lease.epoch, lease.owner, until))
     return Lease(lease.stream, lease.owner, lease.epoch, until)
 
 
@@ -438,8 +443,22 @@ def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
     """Give `lease` back; nothing happens when it was taken over. Raises: SessionNotFound."""
     row = standing(tables, namespace, lease.stream)
     if is_current(lease, row.state):
-        tables.run("UPDATE stream SET owner = NULL, until = 0 WHERE no = ?", (row.no,))
-        remember(tables, namespace, row.led(lease.epoch, None, 0))
+        _led(tables, namespace, row.led(lease.epoch, None, 0))
+
+
+def _leading(row: Stream, wanted: Taking, now: int) -> tuple[Stream, Lease]:
+    """`row` once it is led as `wanted`, with the next epoch. Raises: LeaseHeld."""
+    stream = row.state.header.id
+    if row.owner is not None and row.owner != wanted.dead_owner and row.until > now:
+        raise LeaseHeld(stream, row.owner, row.until)
+    epoch, until = row.state.epoch + 1, now + wanted.ttl_ms
+    return row.led(epoch, wanted.owner, until), Lease(stream, wanted.owner, epoch, until)
+
+
+def _led(tables: Tables, namespace: str, row: Stream) -> None:
+    """Write down who leads `row`."""
+    tables.run(_LEAD, (row.state.epoch, row.owner, row.until, row.no))
+    remember(tables, namespace, row)
 
 
 def put_partial(tables: Tables, namespace: str, lease: Lease, seq: int, content: bytes) -> None:

@@ -45,6 +45,7 @@ from perdure.stores.protocol import (
     SessionScope,
     StoreInfo,
     StreamState,
+    Taking,
     Verification,
 )
 from perdure.stores.sqlite import appending, reading, verify
@@ -74,7 +75,7 @@ T = TypeVar("T")
 class _Handle:
     """A namespace of a database, until it is closed."""
 
-    capabilities = Capabilities(encryption=True, erase=True, search=True)
+    capabilities = Capabilities(encryption=True, erase=True, search=True, leases_in_commits=True)
 
     def __init__(
         self,
@@ -131,7 +132,8 @@ class _Writing(_Handle):
         else:
             shares = shares_of(commit, self._random)
         asked = b"" if commit.idempotency_key is None else fingerprint(commit)
-        request = Request(self.namespace, commit, asked, shares, blobs)
+        now = self._clock.now_ms()
+        request = Request(self.namespace, commit, asked, shares, blobs, now)
         is_composite = len(writes) > 1 or any(write.create for write in writes)
         return await self._write(
             lambda tables: appending.append(tables, request), is_composite=is_composite
@@ -142,10 +144,8 @@ class _Writing(_Handle):
     ) -> Lease:
         def work(tables: Tables) -> Lease:
             now = self._clock.now_ms()
-            wanted = Lease(stream, owner, 0, now + ttl_ms)
-            return appending.acquire_lease(
-                tables, self.namespace, wanted, now=now, dead_owner=dead_owner
-            )
+            wanted = Taking(owner, ttl_ms, dead_owner)
+            return appending.acquire_lease(tables, self.namespace, stream, wanted, now)
 
         return await self._write_passing(work)
 

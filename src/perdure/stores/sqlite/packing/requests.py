@@ -28,7 +28,7 @@ class Share(msgspec.Struct, frozen=True, gc=False):
 class Request(msgspec.Struct, frozen=True, gc=False):
     """A commit with what was prepared before it waited for its turn.
 
-    `asked` is its fingerprint, `blobs` its contents packed.
+    `asked` is its fingerprint, `blobs` its contents packed. Units: `now` is Unix milliseconds.
     """
 
     namespace: str
@@ -36,6 +36,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     asked: bytes
     shares: list[Share]
     blobs: Sequence[Packed]
+    now: int = 0
 
 
 def shares_of(commit: Commit, random: RandomSource) -> list[Share]:

@@ -1,0 +1,243 @@
+"""Leases that a commit takes and gives back, where the backend has ``leases_in_commits``."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.errors import (
+    Erased,
+    HeadConflict,
+    InvalidParent,
+    LeaseHeld,
+    LeaseLost,
+    SessionNotFound,
+    Unsupported,
+)
+from perdure.session.entries import NewEntry
+from perdure.session.ids import EntryId, StreamId
+from perdure.stores.keeping.erasing import EraseRequest, Erasing
+from perdure.stores.protocol import Commit, Committed, Lease, SessionStore, Taking, Write
+from tests.conformance.store.backends import Data
+from tests.conformance.store.building import (
+    S,
+    append,
+    create,
+    header,
+    replied,
+    said,
+    texts,
+    turn_finished,
+    turn_started,
+)
+from tests.fakes.clock import START_MS, ManualClock
+
+TTL_MS = 30_000
+MINE = Taking("me", TTL_MS)
+able = pytest.mark.needs("leases_in_commits")
+
+
+async def commit(
+    store: SessionStore,
+    *entries: NewEntry,
+    taking: Taking | None = None,
+    lease: Lease | None = None,
+    is_releasing: bool = False,
+    expected_head: int | None = None,
+) -> Committed:
+    """`entries` appended to "s" as the writer who leads it, or is to."""
+    write = Write(
+        stream=S,
+        entries=entries,
+        taking=taking,
+        lease=lease,
+        is_releasing=is_releasing,
+        expected_head=expected_head,
+    )
+    return await store.commit(Commit(writes=(write,), at=START_MS))
+
+
+async def is_free(store: SessionStore) -> bool:
+    """Whether nobody leads "s"; if so it is led by the asker then."""
+    try:
+        await store.acquire_lease(S, "whoever asks", TTL_MS)
+    except LeaseHeld:
+        return False
+    return True
+
+
+async def test_a_backend_that_cannot_refuses_whole(store: SessionStore) -> None:
+    await create(store)
+    lease = await store.acquire_lease(S, "me", TTL_MS)
+    if store.capabilities.leases_in_commits:
+        await commit(store, said("x"), lease=lease, is_releasing=True)
+        return
+    for wanted in (
+        commit(store, said("x"), taking=MINE),
+        commit(store, said("x"), lease=lease, is_releasing=True),
+    ):
+        with pytest.raises(Unsupported, match="leases in commits"):
+            await wanted
+    assert await store.entries(S) == []
+
+
+@able
+async def test_a_turn_begins_in_the_commit_that_takes_the_lease(
+    store: SessionStore, clock: ManualClock
+) -> None:
+    await create(store)
+
+    done = await commit(store, turn_started(), said("go"), taking=MINE)
+
+    assert done.leases == (Lease(S, "me", 1, clock.now_ms() + TTL_MS),)
+    state = await store.state(S)
+    assert (state.epoch, state.open_turn, state.head) == (1, 0, 1)
+    with pytest.raises(LeaseHeld):
+        await store.acquire_lease(S, "you", TTL_MS)
+    await append(store, S, replied("done"), lease=done.leases[0])
+    assert (await store.verify()).is_ok
+
+
+@able
+async def test_a_commit_that_takes_no_lease_tells_of_none(store: SessionStore) -> None:
+    await create(store)
+    assert (await commit(store, said("x"))).leases == ()
+
+
+@able
+async def test_a_held_lease_refuses_the_whole_commit(
+    store: SessionStore, clock: ManualClock
+) -> None:
+    await create(store)
+    lease = await store.acquire_lease(S, "you", TTL_MS)
+    before = await store.state(S)
+
+    with pytest.raises(LeaseHeld) as refused:
+        await commit(store, said("x"), taking=MINE, expected_head=7)
+
+    assert (refused.value.owner, refused.value.until) == ("you", lease.until)
+    assert await store.state(S) == before
+    clock.advance(31)
+    assert (await commit(store, said("y"), taking=MINE)).leases[0].epoch == 2
+
+
+@able
+async def test_the_lease_of_the_dead_is_taken_in_a_commit_too(store: SessionStore) -> None:
+    await create(store)
+    old = await store.acquire_lease(S, "you", TTL_MS)
+
+    done = await commit(store, said("x"), taking=Taking("me", TTL_MS, dead_owner="you"))
+
+    assert done.leases[0].epoch == 2
+    with pytest.raises(LeaseLost):
+        await append(store, S, said("late"), lease=old)
+
+
+@able
+@pytest.mark.parametrize("is_releasing", [False, True])
+async def test_a_refused_commit_takes_no_lease(store: SessionStore, *, is_releasing: bool) -> None:
+    await create(store, S, said("a"))
+
+    with pytest.raises(HeadConflict):
+        await commit(store, said("x"), taking=MINE, expected_head=7, is_releasing=is_releasing)
+    with pytest.raises(InvalidParent):
+        await commit(store, said("x", EntryId("s/9")), taking=MINE, is_releasing=is_releasing)
+
+    assert (await store.state(S)).epoch == 0
+    assert await is_free(store)
+
+
+@able
+async def test_of_two_writes_of_which_one_is_refused_none_takes_a_lease(
+    store: SessionStore,
+) -> None:
+    await create(store)
+    await create(store, "t", said("a"))
+    taking = Write(stream=S, entries=(said("x"),), taking=MINE)
+    refused = Write(stream=StreamId("t"), entries=(said("y"),), expected_head=7)
+
+    with pytest.raises(HeadConflict):
+        await store.commit(Commit(writes=(taking, refused), at=START_MS))
+    assert await is_free(store)
+
+
+@able
+async def test_leases_of_several_streams_are_told_in_order(store: SessionStore) -> None:
+    await create(store, "t", said("a"))
+    created = Write(stream=S, create=header("s"), entries=(turn_started(),), taking=MINE)
+    beside = Write(stream=StreamId("t"), entries=(said("y"),))
+
+    done = await store.commit(Commit(writes=(beside, created), at=START_MS))
+
+    assert [lease.stream for lease in done.leases] == ["s"]
+    assert (await store.state(S)).open_turn == 0
+
+
+@able
+async def test_a_turn_ends_in_the_commit_that_gives_the_lease_back(store: SessionStore) -> None:
+    await create(store)
+    lease = (await commit(store, turn_started(), said("go"), taking=MINE)).leases[0]
+
+    ended = await commit(store, replied("so"), turn_finished(), lease=lease, is_releasing=True)
+
+    assert [entry.seq for entry in ended.entries[0]] == [2, 3]
+    assert (await store.state(S)).epoch == 1
+    # Free, and the old epoch still counts until somebody takes the lease.
+    await append(store, S, said("after"), lease=lease)
+    assert await is_free(store)
+    with pytest.raises(LeaseLost):
+        await append(store, S, said("late"), lease=lease)
+
+
+@able
+async def test_a_lease_that_was_lost_is_not_given_back(
+    store: SessionStore, clock: ManualClock
+) -> None:
+    await create(store)
+    lease = await store.acquire_lease(S, "me", TTL_MS)
+    clock.advance(31)
+    await store.acquire_lease(S, "you", TTL_MS)
+
+    with pytest.raises(LeaseLost):
+        await commit(store, said("x"), lease=lease, is_releasing=True)
+    assert not await is_free(store)
+
+
+@able
+async def test_a_commit_may_take_the_lease_and_give_it_back(store: SessionStore) -> None:
+    await create(store)
+
+    done = await commit(store, turn_started(), turn_finished(), taking=MINE, is_releasing=True)
+
+    assert done.leases[0].epoch == 1
+    assert await is_free(store)
+
+
+@able
+async def test_of_many_commits_that_want_the_lease_one_gets_it(data: Data) -> None:
+    left, right = await data.open(), await data.open()
+    await create(left)
+    wanted = [
+        commit(store, said(f"{n}"), taking=Taking(str(n), TTL_MS))
+        for n in range(8)
+        for store in (left, right)
+    ]
+
+    done = await asyncio.gather(*wanted, return_exceptions=True)
+
+    assert sum(isinstance(each, LeaseHeld) for each in done) == 15
+    assert len(texts(await left.entries(S))) == 1
+    assert (await right.state(S)).epoch == 1
+    assert (await left.verify()).is_ok
+
+
+@able
+async def test_no_lease_is_taken_of_what_is_not_there_or_was_erased(store: SessionStore) -> None:
+    with pytest.raises(SessionNotFound):
+        await commit(store, said("x"), taking=MINE)
+    await create(store, S, said("a"))
+    assert isinstance(store, Erasing)
+    await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S))
+    with pytest.raises((Erased, SessionNotFound)):
+        await commit(store, said("x"), taking=MINE)
