@@ -15,6 +15,7 @@ import msgspec
 
 from perdure.session.flows import kinds
 from perdure.session.flows.graph import FlowEdge, Graph, edge_key, ends_of
+from perdure.session.ids import EntryId
 
 MOST_REPAIRS = 3
 
@@ -32,7 +33,11 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class FlowOracle:
-    """Follows one flow. `told` is, by role instance, what its claims have to have told it."""
+    """Follows one flow.
+
+    `told` is, by role instance, what its claims have to have told it. `questions` are what waits
+    for an answer now, by node, in the looking back by role, for the flow itself by "".
+    """
 
     def __init__(self) -> None:
         self.graph = Graph("", ())
@@ -40,10 +45,13 @@ class FlowOracle:
         self.waiting: dict[str, str] = {}
         self.queued: dict[str, tuple[str, ...]] = {}
         self.told: dict[str, list[Told]] = {}
+        self.questions: dict[str, EntryId] = {}
         self.is_completed = False
         self._handed: set[str] = set()
         self._sent: set[str] = set()
         self._awaiting: set[str] = set()
+        self._choosing: dict[str, str] = {}
+        """Nodes that wait until their role is configured, and that role."""
         self._staged: dict[str, tuple[kinds.HandoffTarget, ...]] = {}
         self._replies: dict[str, str] = {}
         self._stopped: set[str] = set()
@@ -51,6 +59,8 @@ class FlowOracle:
         self._looking_back: set[str] = set()
         self._looked_back: set[str] = set()
         self._is_closed = False
+        self._id = EntryId("")
+        """Of the entry that is followed."""
         self._rules: Mapping[type, Callable[[Any], None]] = {
             kinds.FlowStarted: self._drawn,
             kinds.WorkflowChanged: self._drawn,
@@ -63,19 +73,24 @@ class FlowOracle:
             kinds.RepairAsked: self._repaired,
             kinds.HumanReplied: self._replied,
             kinds.StopAsked: self._stop_asked,
+            kinds.RoleConfigured: self._configured,
             kinds.ForwardPassClosed: self._closed,
+            kinds.ImprovementChosen: self._decided,
+            kinds.FeedbackAsked: self._feedback_asked,
+            kinds.FeedbackDecided: self._decided,
             kinds.ImprovementClaimed: self._look_back_begun,
             kinds.ImprovementParked: self._look_back_parked,
             kinds.FindingsMade: self._looked,
             kinds.FlowCompleted: self._completed,
         }
 
-    def follow(self, body: object) -> None:
+    def follow(self, id: EntryId, body: object) -> None:
         """Take in the next entry of the log.
 
         Raises: AssertionError when it breaks a rule.
         """
         assert not self.is_completed, f"after its completion: {body}"
+        self._id = id
         rule = self._rules.get(type(body))
         if rule is not None:
             rule(body)
@@ -91,7 +106,10 @@ class FlowOracle:
     # ------------------------------------------------------------ nodes
 
     def _drawn(self, body: kinds.FlowStarted | kinds.WorkflowChanged) -> None:
+        assert not self._is_closed, "the work was closed"
         self.graph = body.graph
+        for node, role in (self.running | self.waiting).items():
+            assert self._role(node) == role, f"{node} is at work, or waits, as {role}"
 
     def _claimed(self, body: kinds.NodeClaimed) -> None:
         assert not self._is_closed, "the work was closed"
@@ -113,7 +131,7 @@ class FlowOracle:
         self._may_join(body)
         self.running[body.node] = body.role
         self._awaiting.discard(body.node)
-        self.waiting.pop(body.node, None)
+        self._waits_no_more(body.node)
         told = Told(body.node, _paths(delivered), _paths(taken_back), body.text)
         self.told.setdefault(body.role, []).append(told)
 
@@ -142,9 +160,23 @@ class FlowOracle:
 
     def _parked(self, body: kinds.NodeParked) -> None:
         assert not UNFORESEEN.match(body.detail or ""), "something went wrong in its turn"
-        self._ended(body.node)
-        self.waiting[body.node] = body.role
+        self._waits(body.node, body.role)
         self._replies.pop(body.node, None)  # it could not begin with it
+        self._repairs.pop(body.node, None)
+        if body.reason == "role-configuration":
+            self._choosing[body.node] = body.role
+
+    def _waits(self, node: str, role: str) -> None:
+        """It does not work any more, and a person is asked."""
+        self._ended(node)
+        self._awaiting.discard(node)
+        self.waiting[node] = role
+        self.questions[node] = self._id
+
+    def _waits_no_more(self, node: str) -> None:
+        self.waiting.pop(node, None)
+        self.questions.pop(node, None)
+        self._choosing.pop(node, None)
 
     def _ended(self, node: str) -> None:
         self.running.pop(node, None)
@@ -157,7 +189,7 @@ class FlowOracle:
             self._may_hand_over(body.node)
         else:
             assert self._staged.pop(body.node) == body.targets, "it was staged otherwise"
-            self.waiting.pop(body.node, None)
+            self._waits_no_more(body.node)
         new = {target.artifact for target in body.targets}
         assert not new & self._sent, f"used again: {new & self._sent}"
         self._sent |= new
@@ -165,6 +197,9 @@ class FlowOracle:
             self._sends(body.node, target)
         self._repairs.pop(body.node, None)
         self._ended(body.node)
+        self._awaiting.discard(body.node)
+        if any(not self.graph.has_edge(body.node, target.node) for target in body.targets):
+            self._awaiting.add(body.node)
 
     def _may_hand_over(self, node: str) -> None:
         assert node in self.running, "it is not at work"
@@ -187,15 +222,17 @@ class FlowOracle:
         assert node is not None, "it is not in the graph"
         assert node.has_human, "nobody is to approve of what it hands over"
         self._staged[body.node] = body.targets
-        self._ended(body.node)
-        self.waiting[body.node] = body.role
+        self._repairs.pop(body.node, None)
+        self._waits(body.node, body.role)
 
     def _declined(self, body: kinds.HandoffDeclined) -> None:
         del self._staged[body.node]
+        self._waits(body.node, body.role)
 
     def _awaited(self, body: kinds.HandoffAwaited) -> None:
         self._may_hand_over(body.node)
         self._ended(body.node)
+        self._repairs.pop(body.node, None)
         self._awaiting.add(body.node)
 
     def _repaired(self, body: kinds.RepairAsked) -> None:
@@ -209,7 +246,24 @@ class FlowOracle:
 
     def _replied(self, body: kinds.HumanReplied) -> None:
         assert body.target not in self._replies, "it was replied to before"
+        is_there = body.target in self.questions or body.target in self._awaiting
+        assert is_there, "it does not wait"
+        assert body.target not in {*self._staged, *self._choosing}, "it waits for something else"
+        assert body.text, "there is nothing in it"
         self._replies[body.target] = body.text
+        self.questions.pop(body.target, None)
+
+    def _configured(self, body: kinds.RoleConfigured) -> None:
+        for node in [node for node, role in self._choosing.items() if role == body.role]:
+            self.questions.pop(node, None)
+
+    def _decided(self, _: kinds.ImprovementChosen | kinds.FeedbackDecided) -> None:
+        del self.questions[""]
+
+    def _feedback_asked(self, _: kinds.FeedbackAsked) -> None:
+        left = set(self.graph.roles) - self._looked_back
+        assert not self._looking_back | left, f"{self._looking_back | left} have not looked back"
+        self.questions[""] = self._id
 
     def _stop_asked(self, body: kinds.StopAsked) -> None:
         known = {*self.running, *self.running.values(), *self._looking_back}
@@ -226,6 +280,8 @@ class FlowOracle:
         missing = [edge.key for edge in self.graph.edges if edge.key not in self._handed]
         assert not missing, f"nothing was handed over along {missing}"
         self._is_closed = True
+        self._repairs.clear()
+        self.questions[""] = self._id
 
     def _look_back_begun(self, body: kinds.ImprovementClaimed) -> None:
         assert self._is_closed, "the work is not closed"
@@ -235,6 +291,7 @@ class FlowOracle:
         if said is not None:
             self._repairs.pop(body.role, None)
         self._looking_back.add(body.role)
+        self.questions.pop(body.role, None)
         self.told.setdefault(body.role, []).append(Told(body.role, text=body.text))
 
     def _look_back_parked(self, body: kinds.ImprovementParked) -> None:
@@ -242,15 +299,20 @@ class FlowOracle:
         self._looking_back.discard(body.role)
         self._stopped.discard(body.role)
         self._replies.pop(body.role, None)
+        self._repairs.pop(body.role, None)
+        self.questions[body.role] = self._id
 
     def _looked(self, body: kinds.FindingsMade) -> None:
         assert body.role in self._looking_back, "it does not look back"
         assert body.role not in self._stopped, "it was stopped"
         self._looking_back.discard(body.role)
+        self._repairs.pop(body.role, None)
         self._looked_back.add(body.role)
 
     def _completed(self, _: kinds.FlowCompleted) -> None:
+        assert self._is_closed, "the work is not closed"
         assert not self._looking_back, f"{self._looking_back} look back"
+        assert not self.questions, f"it waits for an answer: {self.questions}"
         self.is_completed = True
 
     def _role(self, node: str) -> str:

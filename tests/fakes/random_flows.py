@@ -13,6 +13,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from perdure.engine.flows.joined import ClaimLost
+from perdure.engine.flows.roles import Unconfigured
 from perdure.engine.flows.rules.closing import obstacles
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork
 from perdure.engine.flows.rules.reflecting import assigned_path
@@ -20,7 +21,7 @@ from perdure.engine.flows.rules.runnable import Work
 from perdure.engine.turns.companion import Companion
 from perdure.errors import LeaseHeld, TurnOpen
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph, edge_key
-from perdure.session.flows.kinds import RepairCode
+from perdure.session.flows.kinds import Offers, RepairCode
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.stores.in_memory import MemoryStore
@@ -39,21 +40,36 @@ STRANGER = "stranger"
 TOLD = "TOLD "
 """What an entry message begins with; `Told` as JSON follows."""
 
+Moment = Literal["before", "after", "asked"]
+"""When a process ends: at a commit, of which nothing or all is there, or as it is asked to."""
+
 SLOW = 100
 """Steps of the event loop in which others have whole turns."""
+
+MANY = 28
+"""Nodes of a large graph, without its first and its last."""
+
+CHOOSY = "writer"
+"""A role that does not begin before a person said what it works with."""
 
 ENDS = ("aborted", "error", "length")
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> Graph:
-    """A workflow that can run: 1 to 30 nodes, edges from earlier to later ones."""
-    inner = draw(st.integers(0, 4) | st.integers(0, 28))  # few nodes meet more of each other
+def graphs(draw: st.DrawFn, most: int = MANY) -> Graph:
+    """A workflow that can run: 1 to 30 nodes, `most` inside; edges from earlier to later ones.
+
+    Nodes may be called as roles are, and not as their own.
+    """
+    # Few nodes meet more of each other; hypothesis alone would mostly draw the ends of a range.
+    inner = draw(st.sampled_from([n for n in (0, 1, 2, 2, 3, 3, 4, 4, 5, MANY) if n <= most]))
+    inner = draw(st.integers(6, most)) if inner == MANY else inner
     if inner == 0 and draw(st.booleans()):
         return Graph("alone", (FlowNode("owner-intake", "owner"),))
+    names = [*ROLES] if draw(st.integers(0, 3)) == 0 else []
     middle = [
         FlowNode(
-            f"n{n}",
+            names[n] if n < len(names) else f"n{n}",
             draw(st.sampled_from((*ROLES, *ROLES, *ROLES, STRANGER))),
             has_human=draw(st.integers(0, 7)) == 0,
             awaits_all_inputs=draw(st.booleans()),
@@ -75,7 +91,12 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 class HastyClock(ManualClock):
-    """A clock on which who sleeps is soon awake, and no time passes."""
+    """A clock on which who sleeps is soon awake; each look at it takes a millisecond."""
+
+    def now_ms(self) -> int:
+        """The time of day, later than it ever was."""
+        self.advance(0.001)
+        return super().now_ms()
 
     async def sleep(self, seconds: float) -> None:
         """Let the others have some turns."""
@@ -99,8 +120,8 @@ class AtOnce(ThreadPoolExecutor):
 class Process:
     """The store as one process has it, until it dies: from then on nothing it does is done.
 
-    It dies `moment` the commit after `dies_at` others. `dead` are the names of those that did, and
-    whose leases are free.
+    It dies `moment` the commit after `dies_at` others; where it is "asked" to end, it ends in order
+    after that. `dead` are the names of those that died, and whose leases are free.
     """
 
     def __init__(
@@ -109,9 +130,10 @@ class Process:
         name: str,
         dead: set[str],
         dies_at: int | None = None,
-        moment: Literal["before", "after"] = "before",
+        moment: Moment = "before",
     ) -> None:
-        self.died = asyncio.Event()
+        self.ends = asyncio.Event()
+        self.died = False
         self._store = store
         self._name = name
         self._dead = dead
@@ -125,10 +147,12 @@ class Process:
         """See ``SessionStore``."""
         is_last = self._left == 0
         self._left = None if self._left is None else self._left - 1
-        if self.died.is_set() or (is_last and self._moment == "before"):
+        if self.died or (is_last and self._moment == "before"):
             await self._die()
         committed = await self._store.commit(commit)
-        if is_last:
+        if is_last and self._moment == "asked":
+            self.ends.set()
+        elif is_last:
             await self._die()
         return committed
 
@@ -145,12 +169,17 @@ class Process:
 
     async def release_lease(self, lease: Lease) -> None:
         """See ``SessionStore``."""
-        if not self.died.is_set():
+        if not self.died:
             await self._store.release_lease(lease)
 
-    async def _die(self) -> None:
+    def kill(self) -> None:
+        """It is dead from now on."""
         self._dead.add(self._name)
-        self.died.set()
+        self.died = True
+        self.ends.set()
+
+    async def _die(self) -> None:
+        self.kill()
         await asyncio.Event().wait()
 
 
@@ -172,11 +201,15 @@ class Desk(msgspec.Struct):
         """Hand a new file to each of `targets`."""
         return hand(self.folder, *targets, name=f"a{self.serial}.md")
 
+    @property
+    def near(self) -> str:
+        """A neighbour of the node; the node itself where it has none."""
+        graph = self.state.graph
+        return (*graph.successors(self.node), *graph.predecessors(self.node), self.node)[0]
+
     def names(self, path: str) -> str:
         """Name `path` as what is handed to a neighbour."""
-        graph = self.state.graph
-        near = (*graph.successors(self.node), *graph.predecessors(self.node), self.node)
-        return f"```handoff\ntarget_node_id: {near[0]}\nartifact_path: {path}\n```"
+        return f"```handoff\ntarget_node_id: {self.near}\nartifact_path: {path}\n```"
 
     def written(self, name: str, text: str) -> str:
         """Name a file that holds `text`."""
@@ -217,6 +250,7 @@ WRONG: Mapping[str, tuple[RepairCode, Answer]] = {
     "a folder": ("artifact_unavailable", _folder),
     "no node": ("invalid_transition", lambda desk: desk.hands("nobody")),
     "itself": ("invalid_transition", lambda desk: desk.hands(desk.node)),
+    "the same target twice": ("invalid_transition", lambda desk: desk.hands(*2 * (desk.near,))),
     "an unknown signal": ("unknown_signal_type", _block("type: done")),
     "looking back": (
         "unknown_signal_type",
@@ -246,28 +280,42 @@ def good_answer(desk: Desk) -> str:
     return signal("prompt-human")
 
 
-def any_answer(desk: Desk) -> str:
-    """Right, wrong, or an end of another kind."""
-    chance = desk.chance
-    kinds = (
-        ("on",) * 16
-        + ("wrong",) * 3
-        + ("back",) * 4
-        + ("far", "used", "same", "both", "ask", "end")
-    )
-    kind = chance.choice((*kinds, "await", "close"))
-    if _lacks_inputs(desk) and chance.random() < 0.3:
-        kind = "await"
-    made = _handed_over(desk, kind)
-    if made is not None:
-        return made
-    if kind == "wrong":
-        return WRONG[chance.choice(list(WRONG))][1](desk)
-    if kind == "end":
-        return chance.choice(ENDS)
-    return signal(
-        {"ask": "prompt-human", "await": "await-handoff"}.get(kind, "forward-pass-closed")
-    )
+MOODS: Mapping[str, Mapping[str, int]] = {
+    "even": {
+        "on": 16,
+        "wrong": 3,
+        "back": 4,
+        **dict.fromkeys(("far", "used", "same", "both", "ask", "end", "await", "close"), 1),
+    },
+    "waiting": {"on": 5, "await": 8, "back": 2, "ask": 1},
+    "picky": {"on": 5, "back": 6, "both": 3, "await": 1},
+    "careless": {"on": 5, "wrong": 8, "far": 1, "used": 1, "same": 1, "end": 1, "close": 1},
+}
+"""How often roles do what, in each of their moods."""
+
+
+def in_mood(mood: str) -> Answer:
+    """Right, wrong, or an end of another kind, as often as `mood` has it."""
+    weights = MOODS[mood]
+    kinds = [kind for kind, weight in weights.items() for _ in range(weight)]
+
+    def answer(desk: Desk) -> str:
+        chance = desk.chance
+        kind = chance.choice(kinds)
+        if _lacks_inputs(desk) and chance.random() < 0.3:
+            kind = "await"
+        made = _handed_over(desk, kind)
+        if made is not None:
+            return made
+        if kind == "wrong":
+            return WRONG[chance.choice(list(WRONG))][1](desk)
+        if kind == "end":
+            return chance.choice(ENDS)
+        return signal(
+            {"ask": "prompt-human", "await": "await-handoff"}.get(kind, "forward-pass-closed")
+        )
+
+    return answer
 
 
 def _lacks_inputs(desk: Desk) -> bool:
@@ -287,7 +335,7 @@ def _handed_over(desk: Desk, kind: str) -> str | None:
     if kind == "back" and before:
         return desk.hands(chance.choice(before))
     if kind == "both" and before and following:
-        return desk.hands(following[0], before[0])
+        return desk.hands(chance.choice(following), chance.choice(before))
     if kind == "same" and following:
         return desk.written(f"s{desk.serial}.md", "always the same")
     if kind == "far":
@@ -311,6 +359,12 @@ class RandomRoles(ScriptedRoles):
         self._meanwhile = meanwhile
         self._chance = chance
         self._stopped: set[StreamId] = set()
+
+    async def session(self, state: FlowState, role: str) -> StreamId:
+        """A stream of its own; of one role not before it is configured."""
+        if role == CHOOSY and role not in state.roles:
+            raise Unconfigured("choose", Offers(("scripted:a", "scripted:b")))
+        return await super().session(state, role)
 
     async def entry_message(self, state: FlowState, work: Work) -> str:
         """What the work is about, to be compared with what was claimed."""

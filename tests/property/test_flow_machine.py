@@ -12,33 +12,38 @@ import asyncio
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, currently_in_test_context, event, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from perdure.client.flows.consent import RULES
+from perdure.client.flows.feeds import RoleFeed
 from perdure.engine.flows.files.drawing import WORKFLOW, Drawing
 from perdure.engine.flows.files.record import RecordFolder
 from perdure.engine.flows.files.workflow_text import workflow_text
 from perdure.engine.flows.joined import Ground
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules import people
+from perdure.engine.flows.rules.answering import answered
+from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
 from perdure.engine.flows.rules.structure import faults_of
 from perdure.engine.flows.rules.waiting import Waiting, waits_in
 from perdure.engine.flows.runner import FlowRunner
-from perdure.errors import FlowRefusal, SessionNotFound
+from perdure.errors import FlowRefusal, InvalidEntry, SessionNotFound
 from perdure.session.codec import body_of
+from perdure.session.flows.feed import FeedItem
 from perdure.session.flows.fold import flow_state
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
 from perdure.session.flows.kinds import RepairAsked, RepairCode
 from perdure.session.flows.run import FlowState
-from perdure.session.ids import StreamId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import SideBody
 from perdure.stores.in_memory import MemoryStore
@@ -46,6 +51,7 @@ from tests.fakes.clock import SeededRandom
 from tests.fakes.flow_log import FLOW, graph
 from tests.fakes.flow_oracle import FlowOracle, Told
 from tests.fakes.random_flows import (
+    MOODS,
     ROLES,
     STRANGER,
     TOLD,
@@ -54,11 +60,12 @@ from tests.fakes.random_flows import (
     AtOnce,
     Desk,
     HastyClock,
+    Moment,
     Process,
     RandomRoles,
-    any_answer,
     good_answer,
     graphs,
+    in_mood,
     reflection,
 )
 from tests.fakes.scripted_roles import ScriptedRoles, begun, ground, signal
@@ -71,11 +78,20 @@ MOST_TURNS = 120
 MOST_ROUNDS = 12
 """Of answering and going on, at the end."""
 
+Death = tuple[int, Moment]
+"""How many commits a process lives, and how it ends."""
+
+MOMENTS: tuple[Moment, ...] = get_args(Moment)
+
+READ = ("owner", "developer", "writer", FEEDBACK_ROLE)
+"""Roles whose feeds somebody reads."""
+
 LONGEST_S = 30
 """Of one thing that happens: a flow that never stands still is stopped then."""
 
 WHOM = (*ROLES, STRANGER, "owner-intake", "n0", "n1", "n2", "n3", "end")
-EDITS = ("mended", "mended", "broken", "shrunk", "grown")
+EDITS = ("mended", "broken", "shrunk", "grown", "recast", "cut", "joined", "watched")
+ANSWERS = ("go on", "approve", "decline", "parallel", "none", "grant", "default", "")
 
 
 class FlowWorld(RuleBasedStateMachine):
@@ -97,6 +113,11 @@ class FlowWorld(RuleBasedStateMachine):
         self.is_healthy = True
         self.has_stopped = False
         self.breaks = asyncio.Event()
+        self.asked: list[EntryId] = []
+        """All that ever waited for an answer."""
+        self.points: dict[str, str] = {}
+        self.items: dict[str, dict[str, FeedItem]] = {role: {} for role in READ}
+        """The feeds of roles as somebody has them who reads now and then."""
         self.broken: str | None = None
         """What did not hold first; all that comes after may only follow from it."""
 
@@ -146,71 +167,82 @@ class FlowWorld(RuleBasedStateMachine):
 
     @rule(
         seed=st.integers(0, 2**32),
-        dies_at=st.none() | st.integers(0, 12),
-        moment=st.sampled_from(("before", "after")),
-        others=st.integers(0, 1),
+        mood=st.sampled_from((*MOODS,)),
+        deaths=st.lists(
+            st.none() | st.tuples(st.integers(0, 12), st.sampled_from(MOMENTS)),
+            min_size=1,
+            max_size=2,
+        ),
     )
-    def run(
-        self, seed: int, dies_at: int | None, moment: Literal["before", "after"], others: int
-    ) -> None:
-        """Processes run the flow, of which the first may die at a commit."""
-        chance = random.Random(seed)
-        self.done(self.all_work(chance, any_answer, others, dies_at, moment))
+    def run(self, seed: int, mood: str, deaths: Sequence[Death | None]) -> None:
+        """Processes run the flow, of which each may die at a commit."""
+        self.done(self.all_work(random.Random(seed), in_mood(mood), *deaths, meddled=True))
+
+    @rule(seed=st.integers(0, 2**32), mood=st.sampled_from((*MOODS,)))
+    def go_on(self, seed: int, mood: str) -> None:
+        """A process runs the flow as far as it goes."""
+        self.run(seed, mood, (None,))
+
+    @rule(place=st.integers(0, 5), is_let=st.booleans(), seed=st.integers(0, 2**32))
+    def answer_and_go_on(self, place: int, is_let: bool, seed: int) -> None:
+        """A person answers all that waits but one thing, and a process runs the flow."""
+        waiting = waits_in(self.done(self.state()))
+        for number, each in enumerate(waiting):
+            if number != place:
+                self._settle(each, number, is_let=is_let)
+        self.run(seed, (*MOODS,)[seed % len(MOODS)], (None,))
 
     async def all_work(
-        self,
-        chance: random.Random,
-        answer: Answer,
-        others: int = 0,
-        dies_at: int | None = None,
-        moment: Literal["before", "after"] = "before",
+        self, chance: random.Random, answer: Answer, *deaths: Death | None, meddled: bool = False
     ) -> None:
-        """Until nobody can go on, or the first process died and there is no other."""
-        first = self._process(dies_at, moment)
-        running = [self._running(first, chance, answer)]
-        running += [self._running(self._process(), chance, answer) for _ in range(others)]
-        await self._either(running[:1], first.died)
-        if first.died.is_set():
-            running[0].cancel()
-            await asyncio.gather(running.pop(0), return_exceptions=True)
-        await self._either(running)
-        self.has_stopped = bool(running)
+        """Until nobody can go on, or all processes died; one that does not, without `deaths`."""
+        processes = [self._process(death) for death in deaths or (None,)]
+        running = {
+            self._running(process, chance, answer, meddled=meddled): process
+            for process in processes
+        }
+        has_stopped = False
+        while running:
+            await self._either(running)
+            ended = [task for task in running if task.done() or running[task].ends.is_set()]
+            # Whether nothing is left to do is known by who saw the others end.
+            has_stopped = not any(running[task].ends.is_set() for task in ended)
+            for task in ended:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                del running[task]
+        self.has_stopped = has_stopped
 
-    async def _either(
-        self, running: Sequence[asyncio.Task[FlowState]], died: asyncio.Event | None = None
-    ) -> None:
-        """Until all `running` are done, or one has `died`.
+    async def _either(self, running: Mapping[asyncio.Task[FlowState], Process]) -> None:
+        """Until one is done, or its process ends.
 
         Raises: what goes wrong in them; AssertionError as soon as something is broken.
         """
-        ends = [asyncio.ensure_future(each.wait()) for each in (self.breaks, died) if each]
-        left: Sequence[asyncio.Task[FlowState]] = running
-        while left and not any(end.done() for end in ends):
-            waiting: list[asyncio.Future[Any]] = [*left, *ends]
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            left = [each for each in left if not each.done()]
-        for end in ends:
-            end.cancel()
+        ends = [self.breaks, *(process.ends for process in running.values())]
+        watched = [asyncio.ensure_future(each.wait()) for each in ends]
+        waiting: list[asyncio.Future[Any]] = [*running, *watched]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for each in watched:
+            each.cancel()
         if self.breaks.is_set():
-            for each in left:
+            for each in running:
                 each.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+            await asyncio.gather(*running, return_exceptions=True)
             self.holds(False, "")
         for each in running:
             if each.done():
                 each.result()
 
-    def _process(
-        self, dies_at: int | None = None, moment: Literal["before", "after"] = "before"
-    ) -> Process:
+    def _process(self, death: Death | None) -> Process:
         self.processes += 1
-        return Process(self.store, f"process {self.processes}", self.dead, dies_at, moment)
+        at, moment = death or (None, "before")
+        return Process(self.store, f"process {self.processes}", self.dead, at, moment)
 
     def _running(
-        self, process: Process, chance: random.Random, answer: Answer
+        self, process: Process, chance: random.Random, answer: Answer, *, meddled: bool
     ) -> asyncio.Task[FlowState]:
         async def meanwhile() -> None:
-            if answer is any_answer and chance.random() < 0.1:
+            if meddled and chance.random() < 0.1:
                 await self._meddle(chance)
 
         async def answered(role: str) -> str:
@@ -235,9 +267,14 @@ class FlowWorld(RuleBasedStateMachine):
 
     async def _meddle(self, chance: random.Random) -> None:
         """A person does something while roles are at work."""
-        kind, whom = chance.choice(("stop", "stop", "reply", "edit")), chance.choice((*WHOM, None))
+        kind = chance.choice(("stop", "stop", "reply", "edit", "edit", "answer", "read"))
+        whom = chance.choice((*WHOM, None))
         if kind == "edit":
             self.edit(chance.choice(EDITS), chance.randint(0, 29))
+        elif kind == "answer":
+            await self._answered(chance.randint(0, 99), chance.choice(ANSWERS))
+        elif kind == "read":
+            await self._read(chance.choice(READ), chance.choice((None, 1, 3)))
         elif kind == "reply":
             await self._decided(lambda state: people.reply(state, "meanwhile", "me", whom))
         else:
@@ -252,6 +289,18 @@ class FlowWorld(RuleBasedStateMachine):
         waiting = waits_in(self.done(self.state()))
         if waiting:
             self._settle(waiting[place % len(waiting)], place, is_let=is_let)
+
+    @rule(place=st.integers(0, 99), words=st.sampled_from(ANSWERS))
+    def answer_what_waited(self, place: int, words: str) -> None:
+        """An answer to a question that may be answered, or that nobody asks any more."""
+        self.done(self._answered(place, words))
+
+    async def _answered(self, place: int, words: str) -> None:
+        if not self.asked:
+            return
+        question = self.asked[place % len(self.asked)]
+        with suppress(InvalidEntry):
+            await self._decided(lambda state: answered(state, question, words, "me"))
 
     def _settle(self, chosen: Waiting, place: int, *, is_let: bool) -> None:
         match chosen.topic:
@@ -269,16 +318,15 @@ class FlowWorld(RuleBasedStateMachine):
                 self._decide(lambda state: people.choose_improvement(state, mode, "me"))
             case "feedback-consent":
                 self._decide(lambda state: people.decide_feedback(state, "me", is_granted=is_let))
+            case "role-configuration":
+                role = chosen.role or ""
+                self._decide(lambda state: people.configure(state, role, model="scripted:a"))
             case _:
                 self._decide(lambda state: people.reply(state, "go on", "me", chosen.target))
 
     @rule(whom=st.sampled_from(WHOM))
     def stop(self, whom: str) -> None:
         self._decide(lambda state: people.stop(state, "me", whom))
-
-    @rule(role=st.sampled_from(ROLES), model=st.sampled_from(("scripted:a", "scripted:b")))
-    def configure(self, role: str, model: str) -> None:
-        self._decide(lambda state: people.configure(state, role, model=model))
 
     @rule(kind=st.sampled_from(EDITS), place=st.integers(0, 29))
     def edit(self, kind: str, place: int) -> None:
@@ -288,6 +336,10 @@ class FlowWorld(RuleBasedStateMachine):
             (self.folder / WORKFLOW).write_text("workflow: [")
             return
         nodes, edges = now.nodes, now.edges
+        if kind in ("recast", "joined", "watched"):
+            nodes = _changed(nodes, kind, place)
+        if kind == "cut" and edges:
+            edges = tuple(edge for edge in edges if edge != edges[place % len(edges)])
         if kind == "shrunk" and len(nodes) > 2:
             gone = nodes[place % len(nodes)]
             nodes = tuple(node for node in nodes if node != gone)
@@ -300,11 +352,13 @@ class FlowWorld(RuleBasedStateMachine):
             edges = (*edges, FlowEdge(source.id, new.id), FlowEdge(new.id, last.id))
         self.draw(msgspec.structs.replace(now, nodes=nodes, edges=edges))
 
-    @precondition(lambda self: self.oracle.awaited())
     @rule(place=st.integers(0, 29))
     def starve(self, place: int) -> None:
         """Somebody edits away what a node waits for, and all go on: nothing may ever come to it."""
         now, awaited = self.oracle.graph, self.oracle.awaited()
+        if not awaited:
+            self.run(place, "waiting", (None,))
+            return
         gone = awaited[place % len(awaited)]
         instead = FlowEdge(gone.source, now.nodes[-1].id)
         edges = (*(edge for edge in now.edges if edge not in (gone, instead)), instead)
@@ -316,9 +370,27 @@ class FlowWorld(RuleBasedStateMachine):
         (self.folder / WORKFLOW).write_text(workflow_text(drawn))
         self.has_stopped = False
 
-    @rule(is_healthy=st.booleans())
-    def change_health(self, is_healthy: bool) -> None:
-        self.is_healthy = is_healthy
+    @rule(
+        kind=st.sampled_from(("health", "configure", "consent", "read", "read")),
+        place=st.integers(0, 29),
+    )
+    def meanwhile(self, kind: str, place: int) -> None:
+        """Something of which the flow takes little notice."""
+        if kind == "health":
+            self.is_healthy = place % 2 == 0
+        elif kind == "read":
+            self.done(self._read(READ[place % len(READ)], (None, 1, 2, 3)[place % 4]))
+        elif kind == "consent":
+            mode = (*RULES,)[place % len(RULES)]
+            self._decide(lambda state: people.change_consent(state, "me", mode=mode))
+        else:
+            role, model = ROLES[place % len(ROLES)], f"scripted:{place % 2}"
+            self._decide(lambda state: people.configure(state, role, model=model))
+
+    async def _read(self, role: str, limit: int | None) -> None:
+        feed = RoleFeed(self.store, FLOW, role, self.points.get(role))
+        self.items[role].update((item.id, item) for item in await feed.read(limit))
+        self.points[role] = feed.cursor
 
     def _decide(self, decide: Callable[[FlowState], SideBody]) -> None:
         self.done(self._decided(decide))
@@ -342,7 +414,16 @@ class FlowWorld(RuleBasedStateMachine):
                 self._settle(each, number, is_let=True)
             if self.oracle.is_completed:
                 noted("ended")
-                return
+                break
+        self.feeds_that_were_read_now_and_then_are_whole()
+
+    def feeds_that_were_read_now_and_then_are_whole(self) -> None:
+        """Whoever read pages of a feed at any times has what is read at once at the end."""
+        for role, items in self.items.items():
+            self.done(self._read(role, None))
+            whole = self.done(RoleFeed(self.store, FLOW, role).read())
+            read = tuple(items.values())
+            self.holds(read == whole, f"the feed of {role} was read as {read}, and is {whole}")
 
     def everything_holds(self) -> None:
         """All invariants at once."""
@@ -374,12 +455,15 @@ class FlowWorld(RuleBasedStateMachine):
             body = body_of(entry)
             self.seen = entry.seq
             try:
-                self.oracle.follow(body)
+                self.oracle.follow(entry.id, body)
             except AssertionError as error:
                 self.holds(False, f"{FLOW}/{entry.seq} {body}: {error}")
             if isinstance(body, RepairAsked):
                 noted(f"repair: {body.code}")
-        return await self.state()
+        state = await self.state()
+        waiting = [each.question for each in waits_in(state) if each.question is not None]
+        self.asked += [each for each in waiting if each not in self.asked]
+        return state
 
     @invariant()
     def what_happened_might_and_the_state_says_so(self) -> None:
@@ -391,6 +475,7 @@ class FlowWorld(RuleBasedStateMachine):
             ("runs", set(run.running_nodes), set(oracle.running)),
             ("was handed over and not read", dict(run.receiving_handoff), oracle.queued),
             ("waits for a person", set(run.awaiting_human_nodes), set(oracle.waiting)),
+            ("is asked", {each.question for each in waits_in(state)}, {*oracle.questions.values()}),
             ("is completed", run.status == "completed", oracle.is_completed),
         ):
             self.holds(told == is_so, f"what {what}: the state says {told}, its log {is_so}")
@@ -432,6 +517,17 @@ class FlowWorld(RuleBasedStateMachine):
         for session in state.sessions.values():
             is_open = self.done(self.store.state(session)).open_turn is not None
             self.holds(not is_open, f"the flow stands still, and a turn of {session} is open")
+
+
+def _changed(nodes: tuple[FlowNode, ...], kind: str, place: int) -> tuple[FlowNode, ...]:
+    """`nodes`, of which one is another role's, joins, or has a person beside it; or does not."""
+    node = nodes[place % len(nodes)]
+    changed = {
+        "recast": msgspec.structs.replace(node, role=ROLES[place % len(ROLES)]),
+        "joined": msgspec.structs.replace(node, awaits_all_inputs=not node.awaits_all_inputs),
+        "watched": msgspec.structs.replace(node, has_human=not node.has_human),
+    }[kind]
+    return tuple(changed if each is node else each for each in nodes)
 
 
 def noted(what: str) -> None:
