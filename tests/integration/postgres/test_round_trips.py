@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.errors import HeadConflict
+from perdure.errors import HeadConflict, LeaseLost
 from perdure.session.codec import new_tree
 from perdure.session.ids import EntryId
 from perdure.session.kinds import ModelChange
@@ -12,7 +12,17 @@ from perdure.stores.postgres import appending
 from perdure.stores.postgres.appending import Appender, Request
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Committed
-from tests.conformance.store.building import S, append, create, moved, said, texts
+from tests.conformance.store.building import (
+    MINUTE_MS,
+    S,
+    append,
+    create,
+    moved,
+    said,
+    texts,
+    turn_finished,
+    turn_started,
+)
 from tests.integration.postgres.conftest import Open
 
 
@@ -44,6 +54,39 @@ async def test_the_only_writer_of_a_session_locks_nothing(
 
     assert locked == []
     assert (await store.verify()).problems == ()
+
+
+async def test_who_takes_the_lease_of_a_session_he_wrote_locks_nothing(
+    store: PostgresStore, locked: list[Request]
+) -> None:
+    await create(store)
+    await append(store, S, said("a"))
+    locked.clear()
+
+    for number in range(1, 4):
+        lease = await store.acquire_lease(S, "me", MINUTE_MS)
+        await append(store, S, turn_started(number), said("b"), lease=lease)
+        await append(store, S, turn_finished(), lease=lease)
+        await store.release_lease(lease)
+
+    assert locked == []
+    assert (await store.verify()).problems == ()
+
+
+async def test_a_lease_that_was_taken_over_is_refused_though_it_is_remembered(
+    open_store: Open,
+) -> None:
+    here, there = await open_store(), await open_store()
+    await create(here)
+    mine = await here.acquire_lease(S, "me", MINUTE_MS)
+    await append(here, S, said("a"), lease=mine)
+    theirs = await there.acquire_lease(S, "they", MINUTE_MS, dead_owner="me")
+
+    with pytest.raises(LeaseLost):
+        await append(here, S, said("b"), lease=mine)
+
+    await append(there, S, said("c"), lease=theirs)
+    assert texts(await here.entries(S)) == ["a", "c"]
 
 
 async def test_who_finds_that_others_wrote_locks_until_they_stop(

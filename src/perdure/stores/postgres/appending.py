@@ -18,7 +18,6 @@ from typing import LiteralString
 from weakref import WeakValueDictionary
 
 import msgspec
-import psycopg
 from psycopg import errors
 
 from perdure.errors import IdempotencyMismatch, PerdureError, SessionExists, SessionNotFound
@@ -31,7 +30,7 @@ from perdure.stores.admission import Shared, check_origin, opened
 from perdure.stores.chain import SALT_BYTES, genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Connected, Database, Question, asked
-from perdure.stores.postgres.faults import STALE, TAKEN
+from perdure.stores.postgres.faults import STALE, TAKEN, is_worth_another, state_of
 from perdure.stores.postgres.growth import Facts, Share, Unknown, share_of
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import (
@@ -44,7 +43,7 @@ from perdure.stores.postgres.rows import (
     node_of,
 )
 from perdure.stores.postgres.rows import stream_of as stream_of_row
-from perdure.stores.protocol import Commit, Committed, StreamState, Write
+from perdure.stores.protocol import Commit, Committed, Lease, StreamState, Write
 
 MOST_STANDING = 1_000
 """Streams a handle remembers between commits."""
@@ -54,7 +53,7 @@ ATTEMPTS = 5
 
 _CREATE: LiteralString = "SELECT perdure.create_stream(" + "%s, " * 12 + "%s)"
 
-_APPEND: LiteralString = "SELECT perdure.append(" + "%s, " * 27 + "%s)"
+_APPEND: LiteralString = "SELECT perdure.append(" + "%s, " * 22 + "%s)"
 
 _KEEP_STATE: LiteralString = "INSERT INTO perdure.state VALUES (%s, %s, %s, %s, %s, %s, %s)"
 
@@ -67,8 +66,6 @@ ON CONFLICT (namespace, stream, name) DO UPDATE SET seq = excluded.seq
 _KEEP_BLOB: LiteralString = "SELECT perdure.keep_blob(%s, %s, %s)"
 
 _KEEP_KEY: LiteralString = "SELECT perdure.keep_key(%s, %s, %s, %s, %s, %s)"
-
-_END_PARTIAL: LiteralString = "DELETE FROM perdure.partial WHERE namespace = %s AND stream = %s"
 
 _AS_COPY = Question("SELECT set_config('perdure.is_copy', '1', true)")
 
@@ -137,13 +134,25 @@ class Appender:
         """What is remembered of `stream` is out of date."""
         self._standing.pop(stream, None)
 
+    def led(self, lease: Lease) -> None:
+        """This handle took `lease`: what it believes of the stream holds under another epoch."""
+        stream = self._standing.get(lease.stream)
+        if stream is not None:
+            state = msgspec.structs.replace(stream.state, epoch=lease.epoch)
+            led = replace(stream, state=state, owner=lease.owner, until=lease.until)
+            self._standing[lease.stream] = led
+
     async def append(self, request: Request) -> Committed:
         """Carry out `request` as ``SessionStore.commit`` promises.
 
         Commits to one stream through this handle are made in the order they were asked for.
         """
+        writes = request.commit.writes
+        if len(writes) == 1:
+            async with self._turns.setdefault(writes[0].stream, asyncio.Lock()):
+                return await self._append(request)
         async with AsyncExitStack() as turns:
-            for stream in sorted({write.stream for write in request.commit.writes}):
+            for stream in sorted({write.stream for write in writes}):
                 turn = self._turns.setdefault(stream, asyncio.Lock())
                 await turns.enter_async_context(turn)
             return await self._append(request)
@@ -160,7 +169,7 @@ class Appender:
             try:
                 return await self._locking(request)
             except PerdureError as error:
-                if attempt == ATTEMPTS or not _is_worth_another(error.__cause__):
+                if attempt == ATTEMPTS or not is_worth_another(error.__cause__):
                     raise
         raise AssertionError("the last attempt returns or raises")
 
@@ -177,7 +186,7 @@ class Appender:
         try:
             await self._send(share, request)
         except PerdureError as error:
-            if _state_of(error.__cause__) in (STALE, TAKEN):
+            if state_of(error.__cause__) in (STALE, TAKEN):
                 return None
             raise
         self._remember(share.after)
@@ -199,11 +208,10 @@ class Appender:
 
     async def _send(self, share: Share, request: Request) -> None:
         questions = questions_of(self._db.namespace, share, request, request.key)
-        async with self._db.connection() as db:
-            if len(questions) == 1:
-                await db.execute(*questions[0])
-            else:
-                await asked(db, self._db.namespace, questions)
+        if len(questions) == 1:
+            await self._db.carry_out(questions[0])
+        else:
+            await self._db.ask_once(*questions)
 
     async def _creating(self, request: Request, write: Write) -> tuple[Entry, ...] | None:
         """The entries of a new stream; None where that takes more than one look."""
@@ -398,8 +406,6 @@ def questions_of(
     if share.aliases:
         names, seqs = [name for name, _ in share.aliases], [seq for _, seq in share.aliases]
         questions.append(Question(_KEEP_ALIASES, (ns, id_, names, seqs)))
-    if share.ends_turn:
-        questions.append(Question(_END_PARTIAL, (ns, id_)))
     return questions
 
 
@@ -454,13 +460,14 @@ async def _asked_for_new(
 def _append_values(
     namespace: str, share: Share, request: Request, key: bytes | None
 ) -> tuple[object, ...]:
-    before, after = share.before.state, share.after.state
+    before, after, columns = share.before.state, share.after.state, share.columns
     return (
         *(namespace, before.header.id, before.hash, before.epoch),
         *(before.head, after.leaf or "", _or_none(share.after.tip), after.hash),
         _or_none(after.open_turn),
         *(after.info.updated_at, encode(after.info), request.commit.at, share.epoch),
-        *(key or b"", request.asked, *share.columns.in_order()),
+        *(key or b"", request.asked, share.ends_turn, columns.numbers, columns.kinds),
+        *(columns.fars, columns.state_fars, columns.salts, columns.digests, columns.bodies),
     )
 
 
@@ -484,14 +491,3 @@ def _shared_messages(origin: StreamState, fork: ForkPoint, leaf: Node | None, la
     if fork.scope == "path":
         return leaf.messages if leaf else 0
     return origin.info.messages - later
-
-
-def _state_of(error: BaseException | None) -> str | None:
-    return error.sqlstate if isinstance(error, psycopg.Error) else None
-
-
-def _is_worth_another(error: BaseException | None) -> bool:
-    """Nothing was written, and the same may go well now."""
-    return _state_of(error) in (STALE, TAKEN) or isinstance(
-        error, errors.DeadlockDetected | errors.SerializationFailure
-    )

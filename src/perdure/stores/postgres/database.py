@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import cached_property
 from struct import pack
 from typing import Any, Literal, LiteralString, NamedTuple
 
 import psycopg
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, AsyncCursor, Connection
 from psycopg.abc import AdaptContext
 from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import Format
+from psycopg.pq import Format, TransactionStatus
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import StrBinaryDumper
@@ -34,6 +36,9 @@ Durability = Literal["full", "normal"]
 
 CONNECTIONS = 8
 """The most connections of one handle, but for the one that waits for changes."""
+
+LOOK_S = 60.0
+"""How long the pool does not see the connection that is at hand, whose age it looks at."""
 
 CONNECT_S = 10
 WAIT_S = 15.0
@@ -77,6 +82,15 @@ class Question(NamedTuple):
 Connected = AsyncConnection[Row]
 
 
+class _Pooled(AsyncConnection[Row]):
+    """Keeps a cursor, which remembers how the values of its last statement are sent."""
+
+    @cached_property
+    def kept(self) -> AsyncCursor[Row]:
+        """Always the same cursor; what it tells is gone with its next statement."""
+        return self.cursor()
+
+
 class Database:
     """One namespace of one database, until it is closed. Used from one event loop."""
 
@@ -86,11 +100,14 @@ class Database:
         self.durability: Durability = durability
         self._conninfo = conninfo
         self._role: str | None = None
-        self._pool: AsyncConnectionPool[Connected] | None = None
+        self._pool: AsyncConnectionPool[_Pooled] | None = None
         self._pid = os.getpid()
         self._calls = 0
         self._is_closed = False
         self._is_idle = asyncio.Event()
+        self._at_hand: _Pooled | None = None
+        self._waiting = 0
+        self._looked_at = 0.0
 
     async def open(self, max_connections: int) -> None:
         """Look at the database, bring its schema up to date and connect.
@@ -102,8 +119,9 @@ class Database:
                 self._conninfo, autocommit=True, connect_timeout=CONNECT_S
             ) as first:
                 self._role = await prepared(first, self.address)
-            pool: AsyncConnectionPool[Connected] = AsyncConnectionPool(
+            pool: AsyncConnectionPool[_Pooled] = AsyncConnectionPool(
                 self._conninfo,
+                connection_class=_Pooled,
                 kwargs={"autocommit": True, "prepare_threshold": 0, "connect_timeout": CONNECT_S},
                 min_size=1,
                 max_size=max_connections,
@@ -167,31 +185,78 @@ class Database:
         async with self.connection() as db:
             return await asked(db, self.namespace, questions)
 
+    async def carry_out(self, question: Question) -> None:
+        """Do what `question` says, in a transaction of its own; it answers nothing."""
+        async with self._lent() as db:
+            await db.kept.execute(*question)
+
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connected]:
         """A connection of the pool; what goes wrong with it is told in the store's words.
 
         Raises: StoreUnavailable once the store is closed; else what ``faults`` says.
         """
+        async with self._lent() as db, db:
+            yield db
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncGenerator[_Pooled]:
         pool = self._usable()
         self._calls += 1
         try:
-            async with pool.connection() as db:
+            db = await self._take(pool)
+            try:
                 yield db
+            finally:
+                await self._give_back(pool, db)
         except psycopg.Error as error:
             if is_lost(error) and not self._is_closed:
-                await pool.drain()  # the others of the pool have most likely lost theirs too
+                await self._drain(pool)
             raise meaning_of(error, self.address) from error
         finally:
             self._calls -= 1
             if not self._calls:
                 self._is_idle.set()
 
+    async def _take(self, pool: AsyncConnectionPool[_Pooled]) -> _Pooled:
+        db, self._at_hand = self._at_hand, None
+        if db is not None:
+            return db
+        self._waiting += 1
+        try:
+            db = await pool.getconn()
+        finally:
+            self._waiting -= 1
+        return db
+
+    async def _give_back(self, pool: AsyncConnectionPool[_Pooled], db: _Pooled) -> None:
+        """Keep `db` at hand, unless somebody waits for one.
+
+        The pool lends what was given back longest ago: then each process of the server that works
+        for this handle reads, plans and keeps the same as the others.
+        """
+        now = time.monotonic()
+        is_due = now - self._looked_at > LOOK_S
+        is_idle = db.pgconn.transaction_status == TransactionStatus.IDLE
+        if self._at_hand is None and is_idle and not (is_due or self._waiting or self._is_closed):
+            self._at_hand = db
+            return
+        if is_due:
+            self._looked_at = now
+        await pool.putconn(db)
+
+    async def _drain(self, pool: AsyncConnectionPool[_Pooled]) -> None:
+        """The other connections have most likely been lost too."""
+        db, self._at_hand = self._at_hand, None
+        await pool.drain()
+        if db is not None:
+            await pool.putconn(db)
+
     def check_usable(self) -> None:
         """Raises: StoreUnavailable in a forked child, and once it is closed."""
         self._usable()
 
-    def _usable(self) -> AsyncConnectionPool[Connected]:
+    def _usable(self) -> AsyncConnectionPool[_Pooled]:
         if os.getpid() != self._pid:
             raise StoreUnavailable(self.address, "it was opened before a fork; open it again")
         if self._is_closed or self._pool is None:
@@ -206,8 +271,11 @@ class Database:
         while self._calls:
             self._is_idle.clear()
             await self._is_idle.wait()
+        db, self._at_hand = self._at_hand, None
         if self._pool is not None:
             with suppress(psycopg.Error):
+                if db is not None:
+                    await self._pool.putconn(db)
                 await self._pool.close()
 
 
@@ -239,11 +307,19 @@ class _ArrayDumper(Dumper):
         return b"".join([part for each in obj for part in (pack(">i", len(each)), each)])
 
 
+_AT_ONCE = 100
+"""Numbers that are packed in one call, whose format Python remembers."""
+
+
 class _NumbersDumper(_ArrayDumper):
     oid, element_oid = 1016, 20
 
     def elements(self, obj: Numbers) -> bytes:
-        return b"".join([pack(">iq", 8, number) for number in obj])
+        if len(obj) > _AT_ONCE:
+            return b"".join([pack(">iq", 8, number) for number in obj])
+        sized = [8] * (2 * len(obj))
+        sized[1::2] = obj
+        return pack(">" + "iq" * len(obj), *sized)
 
 
 class _TextsDumper(_ArrayDumper):

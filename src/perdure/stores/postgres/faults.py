@@ -108,6 +108,18 @@ def is_lost(error: psycopg.Error) -> bool:
     )
 
 
+def state_of(error: BaseException | None) -> str | None:
+    """The condition that the server named, if it is the server's error."""
+    return error.sqlstate if isinstance(error, psycopg.Error) else None
+
+
+def is_worth_another(error: BaseException | None) -> bool:
+    """Nothing was written, and the same may go well now."""
+    return state_of(error) in (STALE, TAKEN) or isinstance(
+        error, errors.DeadlockDetected | errors.SerializationFailure
+    )
+
+
 def _words_of(error: psycopg.Error) -> str:
     """The first line of what the server said, else of what the driver says."""
     primary = error.diag.message_primary

@@ -62,25 +62,24 @@ class Facts:
 
 @dataclass(slots=True)
 class Columns:
-    """The new rows of ``entry``, column by column; -1 and "" stand for NULL."""
+    """The new rows of ``entry``, as ``perdure.append`` takes them; -1 and "" stand for NULL.
 
+    Shape: `numbers` holds seven of each entry: v, at, run, ref, depth, messages, state. `fars` and
+    `state_fars` are empty where none of them is anything.
+    """
+
+    numbers: Numbers = field(default_factory=Numbers)
     kinds: Texts = field(default_factory=Texts)
-    versions: Numbers = field(default_factory=Numbers)
-    times: Numbers = field(default_factory=Numbers)
-    runs: Numbers = field(default_factory=Numbers)
-    refs: Numbers = field(default_factory=Numbers)
     fars: Texts = field(default_factory=Texts)
-    depths: Numbers = field(default_factory=Numbers)
-    messages: Numbers = field(default_factory=Numbers)
-    states: Numbers = field(default_factory=Numbers)
     state_fars: Texts = field(default_factory=Texts)
     salts: Salts = field(default_factory=Salts)
     digests: Contents = field(default_factory=Contents)
     bodies: Contents = field(default_factory=Contents)
 
-    def in_order(self) -> tuple[Numbers | Texts | Contents | Salts, ...]:
-        """As ``perdure.append`` takes them."""
-        return tuple(getattr(self, name) for name in self.__slots__)
+    def add_far(self, fars: Texts, name: str) -> None:
+        """`name` belongs to the entry whose kind was added last."""
+        fars.extend([""] * (len(self.kinds) - 1 - len(fars)))
+        fars.append(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +176,17 @@ class _Growth:
         """Add the row of the next entry."""
         columns = self.columns
         columns.kinds.append(entry.kind)
-        columns.versions.append(entry.v)
-        columns.times.append(entry.at)
         columns.salts.append(salt)
         columns.digests.append(digest)
         columns.bodies.append(entry.body)
         if entry.lane == "side":
-            self._add(entry.about, columns.refs, columns.fars)
-            self._place(_NONE, _NONE, _NONE, None)
-        else:
-            self._add(entry.parent_id, columns.refs, columns.fars)
-            node = self._node_of_new(entry)
-            self._place(node.run, node.depth, node.messages, node.state)
+            ref = self._near(entry.about, columns.fars)
+            columns.numbers += (entry.v, entry.at, _NONE, ref, _NONE, _NONE, _NONE)
+            return
+        ref = self._near(entry.parent_id, columns.fars)
+        node = self._node_of_new(entry)
+        state = self._near(node.state, columns.state_fars)
+        columns.numbers += (entry.v, entry.at, node.run, ref, node.depth, node.messages, state)
 
     def leaf(self, reference: EntryId | None) -> Node | None:
         """The tree entry the stream goes on from."""
@@ -202,30 +200,21 @@ class _Growth:
             self._new_states[id_] = left_behind(self._state(state), state, entry)
             self.states.append((entry.seq, self._new_states[id_]))
             state = id_
-        node = Node(
-            stream=self._id,
-            seq=entry.seq,
-            run=parent.run if goes_on else entry.seq,
-            depth=parent.depth + 1,
-            messages=parent.messages + (entry.kind == MESSAGE),
-            state=state,
-        )
+        run = parent.run if goes_on else entry.seq
+        messages = parent.messages + (entry.kind == MESSAGE)
+        node = Node(self._id, entry.seq, run, parent.depth + 1, messages, state)
         self._new_nodes[id_] = node
         self.tip = entry.seq
         return node
 
-    def _place(self, run: int, depth: int, messages: int, state: EntryId | None) -> None:
-        columns = self.columns
-        columns.runs.append(run)
-        columns.depths.append(depth)
-        columns.messages.append(messages)
-        self._add(state, columns.states, columns.state_fars)
-
-    def _add(self, reference: EntryId | None, near: list[int], far: list[str]) -> None:
-        """A reference as two columns: the seq of an entry of the stream's own, else the id."""
-        is_near = reference is not None and reference.startswith(self._prefix)
-        near.append(int(reference[len(self._prefix) :]) if reference and is_near else _NONE)
-        far.append("" if is_near else reference or "")
+    def _near(self, reference: EntryId | None, fars: Texts) -> int:
+        """The seq of an entry of the stream's own; of another's, the whole id is one of `fars`."""
+        if reference is None:
+            return _NONE
+        if reference.startswith(self._prefix):
+            return int(reference[len(self._prefix) :])
+        self.columns.add_far(fars, reference)
+        return _NONE
 
     def _node(self, reference: EntryId) -> Node:
         node = self._new_nodes.get(reference) or self._facts.node(reference)

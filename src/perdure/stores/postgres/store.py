@@ -100,9 +100,10 @@ class _Writing(_Handle):
     async def acquire_lease(
         self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
     ) -> Lease:
-        self._appender.forget(stream)
         wanted = (stream, owner, ttl_ms)
-        return await leases.acquire(self._db, wanted, now=self._now(), dead_owner=dead_owner)
+        lease = await leases.acquire(self._db, wanted, now=self._now(), dead_owner=dead_owner)
+        self._appender.led(lease)
+        return lease
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
         return await leases.renew(self._db, lease, ttl_ms, self._now())

@@ -24,13 +24,16 @@ POLL_S = 1.0
 """How often somebody who waits asks for the newest position."""
 
 RECONNECT_S = 0.25
-PAUSE_S = 0.010
-"""The least time between two notifications by one handle."""
+PAUSE_S = 0.020
+"""The least time between two notifications by one handle: as often as somebody looks on SQLite."""
 
 SETTLE_S = 0.050
 LAST_WORD_S = 2.0
 
-_NOTIFY: LiteralString = "SELECT pg_notify('perdure', %s)"
+# A notification is a transaction of the server's log. It need not wait for the disk.
+_NOTIFY: LiteralString = """
+SELECT set_config('synchronous_commit', 'off', true), pg_notify('perdure', %s)
+"""
 _NEWEST: LiteralString = "SELECT last_value, is_called FROM perdure.position"
 
 
@@ -91,7 +94,7 @@ class Watcher:
             self._is_owed = False
             # Who waits asks for the newest position too: a notification may be lost.
             with suppress(StoreError):
-                await self._database.ask_once(Question(_NOTIFY, (self._payload,)))
+                await self._database.carry_out(Question(_NOTIFY, (self._payload,)))
             await asyncio.sleep(PAUSE_S)
         self._telling = None
 

@@ -1,0 +1,56 @@
+"""Which connections calls are made on: the one that was used last, and as few as may be."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure.client.clock import system_random
+from perdure.session.ids import StreamId
+from perdure.stores.postgres.database import Database, Question, conninfo_of
+from perdure.stores.postgres.store import PostgresStore
+from tests.conformance.store.building import append, create, said, texts
+
+ME = Question("SELECT pg_backend_pid()")
+A_WHILE = Question("SELECT pg_sleep(0.05)")
+
+
+async def opened(address: str, max_connections: int) -> Database:
+    """Below the store: what asks the server."""
+    database = Database(conninfo_of(address), "default", "normal")
+    await database.open(max_connections)
+    return database
+
+
+async def test_calls_that_follow_each_other_are_made_on_one_connection(address: str) -> None:
+    database = await opened(address, 4)
+    await asyncio.gather(*(database.ask(A_WHILE) for _ in range(8)))  # now there are several
+
+    told = [(await database.ask(ME))[0][0][0] for _ in range(10)]
+
+    assert len(set(told)) == 1
+    await database.close()
+
+
+async def test_who_waits_for_a_connection_gets_the_one_that_is_given_back(address: str) -> None:
+    database = await opened(address, 1)
+
+    told = await asyncio.gather(*(database.ask(ME) for _ in range(20)))
+
+    assert len({rows[0][0] for (rows,) in told}) == 1
+    await database.close()
+
+
+async def test_calls_at_once_are_made_on_as_many_connections_as_there_may_be(address: str) -> None:
+    store = await PostgresStore.open(address, random=system_random, max_connections=3)
+    streams = [StreamId(f"s{number}") for number in range(12)]
+
+    async def write(stream: StreamId) -> None:
+        await create(store, stream)
+        for number in range(5):
+            await append(store, stream, said(str(number)))
+
+    await asyncio.gather(*map(write, streams))
+
+    for stream in streams:
+        assert texts(await store.entries(stream)) == ["0", "1", "2", "3", "4"]
+    await store.close()
