@@ -262,7 +262,7 @@ class ImportedRecord(SideBody, frozen=True):
 class RoleImported(SideBody, frozen=True):
     """What a role's session was when it was imported, and what its operator had been shown.
 
-    Shape: `session` is a ``transcript.json`` of the seeds' layout, `feed` the items of a
+    Shape: `session` is a ``transcript.json`` of A-Society's, `feed` the items of a
     ``feed.json``, both as they were read. Its messages are entries of the tree, too.
     """
 

@@ -148,7 +148,7 @@ def test_a_tool_result_is_never_where_the_kept_part_begins() -> None:
 
 
 def test_oversized_results_at_the_end_do_not_keep_everything() -> None:
-    """Weakness of both seeds: with no place to cut behind the results, nothing left the context."""
+    """Others go wrong here: with no place to cut behind the results, nothing left the context."""
     log = TreeLog()
     log.extend(user(BIG), assistant(BIG), user("go"))
     call = log.append(assistant(tool_call("1", "a"), tool_call("2", "b")))

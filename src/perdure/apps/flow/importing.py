@@ -1,4 +1,4 @@
-"""``perdure import --format a-society``: the flows in folders of the seeds' layout."""
+"""``perdure import --format a-society``: the flows in folders as A-Society has them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Flows in the folders of the seeds: flow.json, and a transcript and a feed for each role."""
+"""Flows in the folders of A-Society: flow.json, and a transcript and a feed for each role."""

@@ -1,4 +1,4 @@
-"""A flow as the seeds' folder: what its logs say, as the files that other program keeps.
+"""A flow as a folder of A-Society's: what its logs say, as the files that program keeps.
 
 Path -> bytes; nothing is written here. The same logs give the same bytes.
 """

@@ -1,4 +1,4 @@
-"""The seeds' folder of a flow as values: read, checked, and what messages in it are here.
+"""A-Society's folder of a flow as values: read, checked, and what messages in it are here.
 
 ``flow.json`` beside ``roles/<instance>/transcript.json`` and ``feed.json``. Only the version of the
 state that perdure writes can be opened; folders of others are still found. Writes nothing.

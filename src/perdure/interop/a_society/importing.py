@@ -1,4 +1,4 @@
-"""The seeds' folder of a flow as streams: one commit, all or nothing.
+"""A-Society's folder of a flow as streams: one commit, all or nothing.
 
 The flow's log begins with where it stood; each role's session has its messages, for the model, and
 then what it was called and looked like there. What ran there is nobody's turn here: when the flow

@@ -1,4 +1,4 @@
-"""Ids out of titles: the seed's ASCII slug, and one that says non-ASCII titles in ASCII.
+"""Ids out of titles: Relavium's ASCII slug, and one that says non-ASCII titles in ASCII.
 
 Both are fixed tables and rules: a title has the same id in every release. What the tables do not
 have is spelled by the Unicode name of the letter, which never changes, or by its number.

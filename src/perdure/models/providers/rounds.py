@@ -1,8 +1,8 @@
 """Answers that asked for tools, kept in memory as they came while their turn may still go on.
 
 Providers sign or encrypt the reasoning before a tool call and want it back, unchanged, with the
-tool's result. The log holds no signature (`rulings` T2), so they live here only: after a restart
-the round's reasoning is left out of the next request.
+tool's result. The log holds no signature (``docs/log-format.md``), so they live here only: after a
+restart the round's reasoning is left out of the next request.
 """
 
 from __future__ import annotations

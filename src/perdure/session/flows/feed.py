@@ -43,7 +43,7 @@ replace = msgspec.structs.replace
 
 
 class FeedItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One item, in the seeds' field names. Shape: `id` is ``<role>_<number>``, numbers from 1."""
+    """One item, in A-Society's field names. Shape: `id` is ``<role>_<number>``, numbers from 1."""
 
     id: str
     type: FeedItemType

@@ -44,7 +44,7 @@ RepairCode = Literal[
 ]
 
 STATE_VERSION = "11"
-"""Version of the state that exports in the seeds' layout say."""
+"""Version of the state that exports for A-Society say."""
 
 
 class HandoffTarget(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -351,8 +351,8 @@ class FlowCompleted(SideBody, frozen=True):
 class FlowImported(SideBody, frozen=True, omit_defaults=True):
     """A flow that began elsewhere: where it stood when it was imported.
 
-    Shape: `run` is a ``flow.json`` of the seeds' layout as it was read, with paths of this
-    machine; `sessions` is role instance to the stream of its session, `improvement` the order in
+    Shape: `run` is a ``flow.json`` of A-Society's as it was read, with paths of this machine;
+    `sessions` is role instance to the stream of its session, `improvement` the order in
     which its roles look back, where they had begun to.
     """
 

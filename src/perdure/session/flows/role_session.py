@@ -1,7 +1,7 @@
 """`RoleSession`: the session of a role instance in the field names its people know.
 
 A projection of the session's own log: its transcript as it now is, what compactions replaced, and
-where it stands. It is never stored; its JSON is the ``transcript.json`` of the seeds' layout.
+where it stands. It is never stored; its JSON is the ``transcript.json`` of A-Society.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perdure.session.kinds import Compaction
 from perdure.session.messages import Message, TextPart, ThinkingPart, ToolResultPart
 
 Exchange = dict[str, object]
-"""A message in the seeds' form. Shape: ``role`` and what belongs to it."""
+"""A message in A-Society's form. Shape: ``role`` and what belongs to it."""
 
 
 class NodeContext(msgspec.Struct, frozen=True, rename="camel"):

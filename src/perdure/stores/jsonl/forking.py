@@ -1,4 +1,4 @@
-"""Forks, which copy: this backend has no way to point from one file into another (ruling L14).
+"""Forks, which copy: this backend has no way to point from one file into another.
 
 A fork gets copies of the tree entries it is to see and of their labels and undone compactions, as
 entries of its own. What names one of them, in the copies and in what is appended with them, names

@@ -3,8 +3,8 @@
 A `Log` holds no body; ``contents`` reads those from the file. The rules of reading a file:
 
 1. A line is what stands between two LFs, or behind the last one; it counts if it is a record.
-2. Lines of ours count once the line with the `Batch` that covers them is there (ruling L14). What
-   no batch covers was never committed.
+2. Lines of ours count once the line with the `Batch` that covers them is there. What no batch
+   covers was never committed.
 3. A line of the tool's own is an entry as soon as it is there, in its place in the file. One that
    came between our reading of the file and our appending to it has its place behind our batch.
 4. An entry of ours that should be there and cannot be read keeps its seq, as a lost one.

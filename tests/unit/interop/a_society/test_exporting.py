@@ -1,4 +1,4 @@
-"""What a flow that ran here looks like in the seeds' folder."""
+"""What a flow that ran here looks like in a folder of A-Society's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seeds' folder: what is read, what is refused, what is made good."""
+"""A-Society's folder: what is read, what is refused, what is made good."""
 
 from __future__ import annotations
 

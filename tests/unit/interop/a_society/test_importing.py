@@ -1,4 +1,4 @@
-"""A flow of the seeds' folder in a store: what goes out again is what came in."""
+"""A flow of an A-Society folder in a store: what goes out again is what came in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session as a workflow, as the seed's Export and ruling X say."""
+"""A session as a workflow, as `docs/workflow-format.md` says."""
 
 from __future__ import annotations
 

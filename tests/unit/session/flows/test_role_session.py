@@ -1,4 +1,4 @@
-"""A role's session in the seeds' form: transcript, node, archives, usage."""
+"""A role's session in A-Society's form: transcript, node, archives, usage."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_every_line_is_accounted_for(name: str) -> None:
     check_items(parse(operator_file(name)))
 
 
-# -- the sample of Operator's own documentation (ruling X4)
+# -- the sample of Operator's own documentation
 
 
 def test_the_documented_sample_is_read_without_a_warning() -> None:
