@@ -1,7 +1,7 @@
 """`FlowRun`: where a flow stands, in the field names its people know.
 
-A value that ``fold`` makes of the flow's log; it is never stored. Its JSON is A-Society's state file,
-and what ``perdure flow show --json`` prints.
+A value that ``fold`` makes of the flow's log; it is never stored. Its JSON is A-Society's state
+file, and what ``perdure flow show --json`` prints.
 """
 
 from __future__ import annotations
