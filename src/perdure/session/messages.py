@@ -30,20 +30,20 @@ StopReason = Literal["stop", "length", "tool_calls", "content_filter", "aborted"
 """Why an assistant message ended; only the first three are clean ends."""
 
 
-class TextPart(msgspec.Struct, frozen=True, tag="text"):
+class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
     """Plain text."""
 
     text: str
 
 
-class ThinkingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="thinking"):
+class ThinkingPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="thinking"):
     """Reasoning a model showed. Kept for people; it never crosses to another provider."""
 
     text: str
     is_redacted: bool = False
 
 
-class MediaPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="media"):
+class MediaPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="media"):
     """Bytes kept elsewhere, named by hash.
 
     Shape: `handle` is ``media://sha256-<64 lowercase hex digits>``.
@@ -82,7 +82,7 @@ class UnknownPart(msgspec.Struct, frozen=True, tag="unknown"):
 Part = TextPart | ThinkingPart | MediaPart | ToolCallPart | ToolResultPart | UnknownPart
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Tokens of one model call as the provider counted them.
 
     Units: tokens; `cost_microcents` in 1e-8 US dollars, None when nobody knows the price.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -64,6 +65,18 @@ def count_in(fields: Fields, key: str) -> int:
         return value
     number = number_in(fields, key)
     return max(0, round(number)) if number is not None and _is_exact(number) else 0
+
+
+def counts_in(fields: Fields, keys: Iterable[str]) -> list[int]:
+    """The numbers at `keys` as counts."""
+    counts: list[int] = []
+    for key in keys:
+        value = fields.get(key)
+        if type(value) is int and 0 <= value < _EXACT:
+            counts.append(value)
+        else:
+            counts.append(count_in(fields, key))
+    return counts
 
 
 def texts_in(fields: Fields, key: str) -> tuple[str, ...]:

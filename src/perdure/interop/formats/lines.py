@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -77,12 +77,23 @@ def read_line(content: bytes) -> Reading:
     no finite number. `problem` then says so; without `is_json` it says why there is no value.
     """
     try:
-        value = _decode(content) if len(content) <= LEVELS else _decoded(content)
+        value = _decoded(content)
     except RecursionError:
         return Reading(None, is_json=False, problem=TOO_DEEP)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _read_leniently(content)
     return Reading(value)
+
+
+def plain_fields(content: bytes) -> dict[str, Any] | None:
+    """What the JSON object `content` says; None where `read_line` has to look closer."""
+    try:
+        value = _decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(value, dict) or is_too_deep(content, cast("object", value)):
+        return None
+    return cast("dict[str, Any]", value)
 
 
 def _decoded(content: bytes) -> object:
@@ -94,7 +105,7 @@ def _decoded(content: bytes) -> object:
 
 def is_too_deep(content: bytes, value: object) -> bool:
     """Whether `content`, which says `value`, is nested more than `LEVELS` deep."""
-    if len(content) <= LEVELS or content.count(b"[") + content.count(b"{") <= LEVELS:
+    if len(content) <= 2 * LEVELS or content.count(b"[") + content.count(b"{") <= LEVELS:
         return False
     layer: list[object] = [value] if isinstance(value, dict | list) else []
     for _ in range(LEVELS):

@@ -28,6 +28,13 @@ def test_a_field_of_another_type_counts_as_absent(value: object) -> None:
     assert all(isinstance(text, str) for text in fields.texts_in(record, "key"))
 
 
+@given(ANYTHING)
+def test_counts_are_those_of_each_field(value: object) -> None:
+    record = {"a": value, "b": 3}
+    expected = [fields.count_in(record, key) for key in ("a", "b", "c")]
+    assert fields.counts_in(record, ("a", "b", "c")) == expected
+
+
 def test_a_name_is_a_text_that_is_not_empty() -> None:
     assert fields.name_in({"id": "x"}, "id") == "x"
     assert fields.name_in({"id": ""}, "id") is None

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.interop.formats.lines import LEVELS, TOO_DEEP, Reading, lines_of, read_line
+from perdure.interop.formats.lines import (
+    LEVELS,
+    TOO_DEEP,
+    Reading,
+    lines_of,
+    plain_fields,
+    read_line,
+)
 
 
 @given(st.binary())
@@ -85,6 +92,22 @@ def test_many_brackets_side_by_side_are_not_deep() -> None:
 def test_brackets_that_would_close_ours_are_refused() -> None:
     filling = b"[]," * (LEVELS * 10)
     assert not read_line(b"1],[" + filling + b"2").is_json
+
+
+@given(
+    st.binary(max_size=200)
+    | st.dictionaries(st.text(), st.floats()).map(json.dumps).map(str.encode)
+)
+def test_fields_are_plain_where_reading_them_finds_nothing_to_say(line: bytes) -> None:
+    fields = plain_fields(line)
+    is_plain = isinstance(read_line(line).value, dict) and read_line(line).problem is None
+    assert fields == (read_line(line).value if is_plain else None)
+
+
+def test_fields_that_nest_too_deeply_are_not_plain() -> None:
+    for depth, is_plain in ((LEVELS, True), (LEVELS + 1, False)):
+        line = b'{"":' * (depth - 1) + b"{}" + b"}" * (depth - 1)
+        assert (plain_fields(line) is not None) == is_plain == read_line(line).is_json
 
 
 @given(st.binary(max_size=200))

@@ -11,7 +11,7 @@ from typing import cast
 
 from perdure.interop.formats.fields import (
     Fields,
-    count_in,
+    counts_in,
     fields_of,
     flag_in,
     name_in,
@@ -37,6 +37,10 @@ SYNTHETIC = "<synthetic>"
 """Model of the answers that Claude Code wrote itself."""
 UNREADABLE = "[content of a kind that could not be read]"
 
+_COUNTED = (
+    *("input_tokens", "output_tokens"),
+    *("cache_read_input_tokens", "cache_creation_input_tokens"),
+)
 _STOP_REASONS: dict[str | None, StopReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -52,7 +56,10 @@ def content_of(message: Fields, media: Media) -> tuple[Part, ...] | None:
     """The parts of `message`; None when it has no content."""
     content = message.get("content")
     if isinstance(content, list):
-        return tuple([_part(block, media) for block in cast("list[object]", content)])
+        blocks = cast("list[object]", content)
+        if len(blocks) == 1:  # as nearly always
+            return (_part(blocks[0], media),)
+        return tuple([_part(block, media) for block in blocks])
     return (TextPart(content),) if isinstance(content, str) else None
 
 
@@ -96,13 +103,8 @@ def _model(message: Fields) -> str | None:
 
 def _usage(message: Fields) -> Usage | None:
     fields = object_in(message, "usage") or {}
-    usage = Usage(
-        input_tokens=count_in(fields, "input_tokens"),
-        output_tokens=count_in(fields, "output_tokens"),
-        cache_read_tokens=count_in(fields, "cache_read_input_tokens"),
-        cache_write_tokens=count_in(fields, "cache_creation_input_tokens"),
-    )
-    return usage if usage.total_tokens else None
+    counts = counts_in(fields, _COUNTED)
+    return Usage(*counts) if any(counts) else None
 
 
 def _part(block: object, media: Media) -> Part:

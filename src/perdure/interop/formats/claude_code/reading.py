@@ -32,7 +32,7 @@ from perdure.interop.formats.fields import (
     text_in,
     time_in,
 )
-from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.lines import Line, Reading
 from perdure.interop.formats.sources.draft import Draft, Progress, Record
 from perdure.interop.formats.sources.linking import Leaf, Linker
@@ -69,6 +69,8 @@ QUIET = frozenset(
 )
 """Types of the records that are known to say nothing in the conversation."""
 
+_SAID = ("user", "assistant")
+_NOTHING = Message("user", ())
 _REASONS: dict[str, CompactionReason] = {"manual": "manual", "auto": "threshold"}
 _METADATA = {"version": "version", "gitBranch": "git_branch", "slug": "slug", "agentId": "agent"}
 _OWN_ID = re.compile(rb'"uuid":\s*"([\w.-]+)"')
@@ -95,14 +97,14 @@ class _About:
     def take(self, fields: Fields, at: int | None) -> None:
         """Note what `fields` says first."""
         session = name_in(fields, "sessionId")
-        if session is not None:
+        if session is not None and session not in self.sessions:
             self.sessions[session] = None
         if self.created_at is None:
             self.created_at = at
         if self.cwd is None:
             self.cwd = name_in(fields, "cwd")
         for key in self._missing:
-            if (value := name_in(fields, key)) is not None:
+            if key in fields and (value := name_in(fields, key)) is not None:
                 self.metadata[_METADATA[key]] = value
                 self._missing = [each for each in self._missing if each != key]
 
@@ -141,8 +143,6 @@ class Reader:
 
     def take(self, line: Line, reading: Reading) -> None:
         """Read one line."""
-        if self._take_plain(line, reading):
-            return
         if not reading.is_json:
             self._take_broken(line, reading.problem or "")
             return
@@ -158,36 +158,31 @@ class Reader:
         self._about.take(fields, record.at)
         self._link(record)
 
-    def _take_plain(self, line: Line, reading: Reading) -> bool:
-        """Take what most lines are, words below a record before them; False for others.
-
-        They become what the longer way makes of them.
-        """
-        fields = fields_of(reading.value)
-        if fields is None or reading.problem is not None or self._is_chain:
+    def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
+        """Take what most lines are, words below a record before them; False for others."""
+        own, parent = fields.get("uuid"), fields.get("parentUuid")
+        if type(own) is not str or not own or type(parent) is not str or not parent:
             return False
-        own, parent = name_in(fields, "uuid"), name_in(fields, "parentUuid")
         message = object_in(fields, "message")
-        if own is None or parent is None or message is None:
-            return False
-        if not self.linker.is_plain(own, parent):
+        if message is None or self._is_chain or not self.linker.is_plain(own, parent):
             return False
         kind = fields.get("type")
-        if kind not in ("user", "assistant") or "isCompactSummary" in fields:
+        if kind not in _SAID or "isCompactSummary" in fields:
             return False
         parts = content_of(message, self.draft.media)
         if parts is None or (kind == "user" and said_by_tools(parts)):
             return False
-        hung_on = self.answers.end_at(self.linker.nodes[parent])
+        hung_on = self.answers.end_at(self.linker.below(parent))
         at = time_in(fields, "timestamp")
+        item = Item(_NOTHING, number, offset, length, 0, hung_on, None, at, own)
         if kind == "user":
-            node = self.draft.add_plain(line, _said(fields, parts), hung_on, own, at=at)
+            item.body = _said(fields, parts)
+            node = self.draft.put(item)
         else:
-            node = _answer(self, line, at, fields, parts, hung_on, own)
+            node = _answer(self, item, fields, parts)
         self._about.take(fields, at)
-        self.linker.links += 1
         self.linker.nodes[own] = node
-        self._follow(fields, line.number, node, hung_on)
+        self._follow(fields, number, node, hung_on)
         self._has_gap = False
         return True
 
@@ -319,29 +314,26 @@ def _assistant(reader: Reader, record: Record, hung_on: int | None) -> int:
     parts = reader.add_message(record, hung_on)
     if isinstance(parts, int):
         return parts
-    return _answer(reader, record.line, record.at, record.fields, parts, hung_on, record.id)
+    line = record.line
+    place = (line.number, line.offset, len(line.content))
+    item = Item(_NOTHING, *place, 0, hung_on, None, record.at, record.id)
+    return _answer(reader, item, record.fields, parts)
 
 
-def _answer(  # noqa: PLR0917 - a record and what was read of it
-    reader: Reader,
-    line: Line,
-    at: int | None,
-    fields: Fields,
-    parts: tuple[Part, ...],
-    hung_on: int | None,
-    own: str | None,
-) -> int:
+def _answer(reader: Reader, item: Item, fields: Fields, parts: tuple[Part, ...]) -> int:
+    """Fill `item` with the answer that `fields` say, and take it."""
     message = object_in(fields, "message") or {}
     answer = assistant_of(fields, message, parts)
     answer_id = name_in(message, "id") or name_in(fields, "requestId")
-    is_counted = answer_id is not None and answer.usage is not None
-    group = answer_id if is_counted else None
-    item = reader.draft.add_plain(line, answer, hung_on, own, at=at, group=group)
+    item.body = answer
+    if answer_id is not None and answer.usage is not None:
+        item.group = answer_id
+    own = reader.draft.put(item)
     calls = [part.id for part in parts if isinstance(part, ToolCallPart)]
-    reader.answers.add_block(item, hung_on, answer_id, calls)
-    if group is not None:
-        _count_usage_once(reader, item, group)
-    return item
+    reader.answers.add_block(own, item.parent, answer_id, calls)
+    if item.group is not None:
+        _count_usage_once(reader, own, item.group)
+    return own
 
 
 def _count_usage_once(reader: Reader, item: int, answer_id: str) -> None:

@@ -124,7 +124,10 @@ def _is_injected(parts: tuple[Part, ...]) -> bool:
 def _content(fields: Fields, key: str, media: Media) -> tuple[Part, ...] | None:
     content = fields.get(key)
     if isinstance(content, list):
-        return tuple([_part(item, media) for item in cast("list[object]", content)])
+        items = cast("list[object]", content)
+        if len(items) == 1:  # as nearly always
+            return (_part(items[0], media),)
+        return tuple([_part(item, media) for item in items])
     return (TextPart(content),) if isinstance(content, str) else None
 
 

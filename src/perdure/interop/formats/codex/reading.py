@@ -27,7 +27,7 @@ from perdure.interop.formats.fields import (
     text_in,
     time_in,
 )
-from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.lines import Line, Reading
 from perdure.interop.formats.pi.messages import model_name
 from perdure.interop.formats.sources.draft import Draft, Progress, Record
@@ -77,14 +77,12 @@ class Reader:
 
     def take(self, line: Line, reading: Reading) -> None:
         """Read one line."""
-        fields = fields_of(reading.value)
-        if fields is not None and reading.problem is None and self._take_plain(line, fields):
-            return
         if not reading.is_json:
             self.draft.malformed(line, reading.problem or "")
             return
         if reading.problem:
             self.draft.warn("mended", f"line {line.number}: {reading.problem}")
+        fields = fields_of(reading.value)
         if fields is None:
             self.draft.malformed(line, "it is no record of a Codex rollout")
             return
@@ -98,22 +96,21 @@ class Reader:
             record.at = record.at if record.at is not None else self._at
             _LINES[kind](self, record)
 
-    def _take_plain(self, line: Line, fields: Fields) -> bool:
-        """Take what most lines are, a message in its envelope; False for others.
-
-        It becomes what the longer way makes of it.
-        """
-        item = object_in(fields, "payload")
-        if item is None or fields.get("type") != "response_item" or item.get("type") != "message":
+    def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
+        """Take what most lines are, a message in its envelope; False for others."""
+        payload = object_in(fields, "payload")
+        if payload is None or fields.get("type") != "response_item":
             return False
-        body = body_of(item, self.draft.media, self.model)
+        if payload.get("type") != "message":
+            return False
+        body = body_of(payload, self.draft.media, self.model)
         if body is None:
             return False
         at = time_in(fields, "timestamp")
         before = self.leaf
-        self.leaf = self.draft.add_plain(
-            line, body, before, None, at=self._at if at is None else at
-        )
+        if at is None:
+            at = self._at
+        self.leaf = self.draft.put(Item(body, number, offset, length, 0, before, None, at))
         _note_said(self, before, self.leaf, body)
         return True
 

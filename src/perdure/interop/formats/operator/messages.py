@@ -7,10 +7,11 @@ results. What a gateway says of a message (attachments, reactions) is `meta_of`'
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from perdure.interop.formats.fields import (
     Fields,
-    count_in,
+    counts_in,
     fields_of,
     flag_in,
     list_in,
@@ -44,6 +45,7 @@ _ROLES: dict[str | None, Role] = {
     "tool": "tool",
     "system": "system",
 }
+_COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _STOP_REASONS: dict[str | None, StopReason] = {
     "stop": "stop",
     "length": "length",
@@ -71,12 +73,14 @@ def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
 def content_of(fields: Fields, media: Media) -> tuple[Part, ...] | None:
     """The parts of a message (``contents``) or of an extension's message (``content``)."""
     for key in ("contents", "content"):
-        text = text_in(fields, key)
-        if text is not None:
-            return (TextPart(text),)
-        items = list_in(fields, key)
-        if items is not None:
+        found = fields.get(key)
+        if isinstance(found, list):
+            items = cast("list[object]", found)
+            if len(items) == 1:  # as nearly always
+                return _parts_of(items[0], media)
             return tuple([part for item in items for part in _parts_of(item, media)])
+        if isinstance(found, str):
+            return (TextPart(found),)
     return None
 
 
@@ -93,14 +97,10 @@ def usage_of(fields: Fields | None) -> Usage | None:
     """Reported usage; None where nothing was counted."""
     if fields is None:
         return None
-    usage = Usage(
-        input_tokens=count_in(fields, "input_tokens"),
-        output_tokens=count_in(fields, "output_tokens"),
-        cache_read_tokens=count_in(fields, "cache_read_tokens"),
-        cache_write_tokens=count_in(fields, "cache_write_tokens"),
-        cost_microcents=_microcents(object_in(fields, "cost") or {}),
-    )
-    return usage if usage.total_tokens else None
+    counts = counts_in(fields, _COUNTED)
+    if not any(counts):
+        return None
+    return Usage(*counts, cost_microcents=_microcents(object_in(fields, "cost") or {}))
 
 
 def _microcents(cost: Fields) -> int | None:

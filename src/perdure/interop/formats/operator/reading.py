@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from typing import Any
 
 from perdure.interop.formats.fields import (
     Fields,
@@ -27,7 +26,7 @@ from perdure.interop.formats.fields import (
     texts_in,
     time_in,
 )
-from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.lines import Line, Reading
 from perdure.interop.formats.operator.messages import content_of, message_of, meta_of, usage_of
 from perdure.interop.formats.operator.records import FORMAT, HEADERS, VERSION
@@ -75,8 +74,6 @@ class Reader:
 
     def take(self, line: Line, reading: Reading) -> None:
         """Read one line."""
-        if self._take_plain(line, reading):
-            return
         if not reading.is_json:
             self._take_broken(line, reading.problem or "")
             return
@@ -97,28 +94,31 @@ class Reader:
         else:
             self._take_record(line, fields, kind)
 
-    def _take_plain(self, line: Line, reading: Reading) -> bool:
-        """Take what nearly all lines are, a message below a record before it; False for others.
-
-        It becomes what the longer way makes of it.
-        """
-        fields, linker = fields_of(reading.value), self.linker
-        if fields is None or reading.problem is not None or fields.get("type") != "message":
+    def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
+        """Take what nearly all lines are, a message below a record before it; False for others."""
+        if fields.get("type") != "message":
             return False
-        own, message = name_in(fields, "id"), object_in(fields, "message")
-        parent: Any = fields.get("parent_id")
-        if own is None or message is None or not linker.is_plain(own, parent):
+        own, parent, message = (
+            fields.get("id"),
+            fields.get("parent_id"),
+            object_in(fields, "message"),
+        )
+        if type(own) is not str or not own or message is None:
             return False
-        body = message_of(message, self.draft.media)
+        linker, draft = self.linker, self.draft
+        if not linker.is_plain(own, parent):
+            return False
+        body = message_of(message, draft.media)
         if body is None:
             return False
-        node = linker.below(parent)
         at = seconds_in(fields, "timestamp")
         if at is None:
             at = seconds_in(message, "timestamp")
-        node = self.draft.add_plain(line, body, node, own, at=at, meta=meta_of(fields))
-        linker.nodes[own] = node
-        self.leaf.follow_line(line.number, node)
+        item = Item(body, number, offset, length, 0, linker.below(parent), None, at, own)
+        if "meta" in fields:
+            item.meta = meta_of(fields)
+        node = linker.nodes[own] = draft.put(item)
+        self.leaf.follow_line(number, node)
         self._has_gap = False
         return True
 

@@ -11,7 +11,7 @@ from typing import cast
 
 from perdure.interop.formats.fields import (
     Fields,
-    count_in,
+    counts_in,
     fields_of,
     flag_in,
     name_in,
@@ -40,6 +40,7 @@ BASH = "bash_execution"
 MICROCENTS_PER_DOLLAR = 100_000_000
 UNREADABLE_MEDIA = "[an image that could not be read]"
 
+_COUNTED = ("input", "output", "cacheRead", "cacheWrite")
 _STOP_REASONS: dict[str | None, StopReason] = {
     "stop": "stop",
     "length": "length",
@@ -86,15 +87,11 @@ def usage_of(fields: Fields | None) -> Usage | None:
     """Reported usage; None where the provider counted nothing (a call that was cut off)."""
     if fields is None:
         return None
+    counts = counts_in(fields, _COUNTED)
+    if not any(counts):
+        return None
     cost = object_in(fields, "cost")
-    usage = Usage(
-        input_tokens=count_in(fields, "input"),
-        output_tokens=count_in(fields, "output"),
-        cache_read_tokens=count_in(fields, "cacheRead"),
-        cache_write_tokens=count_in(fields, "cacheWrite"),
-        cost_microcents=None if cost is None else _microcents(cost),
-    )
-    return usage if usage.total_tokens else None
+    return Usage(*counts, cost_microcents=None if cost is None else _microcents(cost))
 
 
 def nested_usage(message: Fields) -> Fields | None:
@@ -155,7 +152,10 @@ def _tool_result(fields: Fields, media: Media) -> Message | None:
 def _content(fields: Fields, media: Media) -> tuple[Part, ...] | None:
     content = fields.get("content")
     if isinstance(content, list):
-        return tuple([_part(item, media) for item in cast("list[object]", content)])
+        items = cast("list[object]", content)
+        if len(items) == 1:  # as nearly always
+            return (_part(items[0], media),)
+        return tuple([_part(item, media) for item in items])
     return (TextPart(content),) if isinstance(content, str) else None
 
 

@@ -12,7 +12,6 @@ import re
 from array import array
 from collections.abc import Callable
 from itertools import repeat
-from typing import Any
 
 from perdure.interop.formats.fields import (
     Fields,
@@ -27,7 +26,7 @@ from perdure.interop.formats.fields import (
     texts_in,
     time_in,
 )
-from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.lines import Line, Reading
 from perdure.interop.formats.pi.messages import (
     ROLES,
@@ -83,8 +82,6 @@ class Reader:
 
     def take(self, line: Line, reading: Reading) -> None:
         """Read one line."""
-        if self._take_plain(line, reading):
-            return
         if not reading.is_json:
             self._take_broken(line, reading.problem or "")
             return
@@ -99,32 +96,36 @@ class Reader:
             self._header = fields
             self.draft.check_version(line, number_in(fields, "version"), VERSION)
             self.draft.header_lines.append(line.number)
-            self._index(line, None)
+            self._index(line.number, None)
         else:
             self._take_record(line, fields)
 
-    def _take_plain(self, line: Line, reading: Reading) -> bool:
-        """Take what nearly all lines are, a message below a record before it; False for others.
-
-        It becomes what the longer way makes of it.
-        """
-        fields, linker = fields_of(reading.value), self.linker
-        if fields is None or reading.problem is not None or fields.get("type") != "message":
+    def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
+        """Take what nearly all lines are, a message below a record before it; False for others."""
+        if fields.get("type") != "message":
             return False
-        own, message = name_in(fields, "id"), object_in(fields, "message")
-        parent: Any = fields.get("parentId")
-        if own is None or message is None or not linker.is_plain(own, parent):
+        own, parent, message = (
+            fields.get("id"),
+            fields.get("parentId"),
+            object_in(fields, "message"),
+        )
+        if type(own) is not str or not own or message is None:
             return False
-        body = message_of(message, self.draft.media)
+        linker, draft = self.linker, self.draft
+        if not linker.is_plain(own, parent):
+            return False
+        body = message_of(message, draft.media)
         if body is None:
             return False
-        node = linker.below(parent)
         at = time_in(fields, "timestamp") or time_in(message, "timestamp")
-        node = self.draft.add_plain(line, body, node, own, at=at, meta=nested_usage(message))
-        linker.nodes[own] = node
-        self._index(line, own)
-        self._own_at(line.number, node)
-        self._leaf.follow_line(line.number, node)
+        item = Item(body, number, offset, length, 0, linker.below(parent), None, at, own)
+        if "usage" in message:
+            item.meta = nested_usage(message)
+        node = linker.nodes[own] = draft.put(item)
+        self.indexed.append(number)
+        self.ids.append(own)
+        self._own_at(number, node)
+        self._leaf.follow_line(number, node)
         self._has_gap = False
         return True
 
@@ -142,14 +143,14 @@ class Reader:
         record.at = time_in(fields, "timestamp") or time_in(
             object_in(fields, "message") or {}, "timestamp"
         )
-        self._index(line, record.id)
+        self._index(line.number, record.id)
         if fields["type"] == "session":
             record.id = None
             self.draft.warn("header", f"line {line.number}: a second header, kept without effect")
         self._link(record)
 
-    def _index(self, line: Line, id: str | None) -> None:
-        self.indexed.append(line.number)
+    def _index(self, number: int, id: str | None) -> None:
+        self.indexed.append(number)
         self.ids.append(id)
 
     def _link(self, record: Record) -> None:

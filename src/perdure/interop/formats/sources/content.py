@@ -137,22 +137,31 @@ def end_of_lines(content: Content) -> int:
     return 0
 
 
-def lines_in(content: Content) -> Iterator[Line]:
-    """The lines of `content`, as ``lines_of`` has them."""
-    number = offset = at = 0
-    rest = b""
+def batches_in(content: Content) -> Iterator[tuple[list[bytes], bool]]:
+    """The lines of `content`, some at a time, and whether they are ended by an LF, which they lack.
+
+    Shape: a line that is not ended comes last, and alone.
+    """
+    at, rest = 0, b""
     while at < content.length:
         # Of a long line ever more is read at a time, so that it is not put together over and over.
         chunk = content.read(at, max(CHUNK_BYTES, len(rest)))
         at += len(chunk)
         lines = (rest + chunk).split(b"\n")
         rest = lines.pop()
+        yield lines, True
+    if rest:
+        yield [rest], False
+
+
+def lines_in(content: Content) -> Iterator[Line]:
+    """The lines of `content`, as ``lines_of`` has them."""
+    number = offset = 0
+    for lines, is_ended in batches_in(content):
         for line in lines:
             number += 1
-            yield Line(number, offset, line)
+            yield Line(number, offset, line, is_ended)
             offset += len(line) + 1
-    if rest:
-        yield Line(number + 1, offset, rest, is_ended=False)
 
 
 def first_line(content: Content) -> bytes:

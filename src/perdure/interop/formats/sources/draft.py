@@ -5,7 +5,7 @@ Nothing here knows a format.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
@@ -17,7 +17,7 @@ from perdure.interop.formats.items import (
     ParsedSource,
     SourceHeader,
 )
-from perdure.interop.formats.lines import Line, Reading, read_line
+from perdure.interop.formats.lines import Line, read_line
 from perdure.interop.formats.parts import Media
 from perdure.interop.formats.sources.content import Content, Held, lines_in
 from perdure.interop.formats.sources.outline import Items, Outline, Whole
@@ -30,7 +30,6 @@ Progress = Callable[[int, int], None]
 WARNINGS_OF_A_SORT = 20
 """Warnings of one sort that are given in full; the rest is counted."""
 
-_LINES_PER_REPORT = 1_000
 _TREE = (Message, TreeBody, bytes)
 
 
@@ -73,34 +72,19 @@ class Draft:
         self._told = 0
         self._warnings: dict[str, list[str]] = {}
         self._counts: dict[str, int] = {}
-        self._lines = 0
-
-    def readings(self, progress: Progress | None = None) -> Iterator[tuple[Line, Reading]]:
-        """The lines of the source that are not blank, each with what it says."""
-        length = self.content.length
-        for line in lines_in(self.content):
-            if progress is not None and line.number % _LINES_PER_REPORT == 0:
-                progress(line.offset, length)
-            content = line.content
-            if not content or content.isspace():
-                self._take_blank(line)
-            else:
-                self._lines = line.number
-                yield line, read_line(content)
-        if progress is not None:
-            progress(length, length)
+        self.lines = 0
 
     def count_lines(self) -> None:
         """Account for the lines of a source that is not read line by line."""
         for line in lines_in(self.content):
-            self._lines = line.number
+            self.lines = line.number
             if line.is_blank:
-                self._take_blank(line)
+                self.take_blank(line.number)
 
-    def _take_blank(self, line: Line) -> None:
-        self._lines = line.number
+    def take_blank(self, number: int) -> None:
+        """The line `number` holds nothing but white space."""
         if self._is_whole:  # of a larger source nobody asks for them one by one
-            self._blank.append(line.number)
+            self._blank.append(number)
 
     def shed(self, record: Record) -> None:
         """Let go of the line of `record`, which has to wait; unless all of the source is kept."""
@@ -170,7 +154,6 @@ class Draft:
             known = {name: at for name, at in references.items() if at is not None} or None
         is_tree = isinstance(body, _TREE)
         self.at = record.at if record.at is not None else self.at
-        position = len(self.items)
         item = Item(
             body=body,
             number=record.line.number,
@@ -185,34 +168,15 @@ class Draft:
             group=group,
             meta=meta,
         )
-        self.items.add(item, otherwise)
-        return position
+        return self.items.add(item, otherwise)
 
-    def add_plain(
-        self,
-        line: Line,
-        body: ItemBody,
-        hangs_on: int | None,
-        alias: str | None,
-        *,
-        at: int | None,
-        meta: Fields | None = None,
-        group: str | None = None,
-    ) -> int:
-        """Make the line of a message an item, as `add` would, at half the cost."""
-        if at is None:
-            at = self.at
+    def put(self, item: Item) -> int:
+        """Take `item`, made of a plain line, as `add` would at some cost; returns its position."""
+        if item.at is None:
+            item.at = self.at
         else:
-            self.at = at
-        position = len(self.items)
-        length = len(line.content)
-        item = Item(body, line.number, line.offset, length, 0, hangs_on, None, at, alias)
-        if meta is not None:
-            item.meta = meta
-        if group is not None:
-            item.group = group
-        self.items.add(item, None)
-        return position
+            self.at = item.at
+        return self.items.add(item)
 
     def next_below(self, ancestor: int | None, leaf: int | None) -> int | None:
         """The item that comes after `ancestor` on the branch to `leaf`; None off the branch."""
@@ -230,7 +194,7 @@ class Draft:
             items=items.items if isinstance(items, Whole) else _outlined(items),
             leaf=leaf,
             blobs=self.media.blobs,
-            lines=self._lines,
+            lines=self.lines,
             malformed=tuple(sorted(self._malformed)),
             header_lines=tuple(self.header_lines),
             blank_lines=tuple(self._blank),

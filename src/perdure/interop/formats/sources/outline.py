@@ -53,8 +53,8 @@ _CHANGED = "it changed while it was read; import it again"
 class Items(Protocol):
     """What a draft puts the items of its source into."""
 
-    def add(self, item: Item, otherwise: ItemBody | None) -> None:
-        """Take the next item. `otherwise` is the body it has if it is chosen later."""
+    def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
+        """Take the next item; returns its position. `otherwise`: its body if it is chosen later."""
         ...
 
     def __len__(self) -> int: ...
@@ -77,11 +77,13 @@ class Whole:
         self.items: list[Item] = []
         self._otherwise: dict[int, ItemBody] = {}
 
-    def add(self, item: Item, otherwise: ItemBody | None) -> None:
+    def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
         """Take the next item."""
+        items = self.items
         if otherwise is not None:
-            self._otherwise[len(self.items)] = otherwise
-        self.items.append(item)
+            self._otherwise[len(items)] = otherwise
+        items.append(item)
+        return len(items) - 1
 
     def __len__(self) -> int:
         return len(self.items)
@@ -119,7 +121,7 @@ class Outline(Sequence[Item]):
         self._references: dict[int, dict[str, int]] = {}
         self._groups: dict[int, str] = {}
 
-    def add(self, item: Item, otherwise: ItemBody | None) -> None:
+    def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
         """Take the next item, but for its body."""
         del otherwise
         position = len(self._kinds)
@@ -138,6 +140,7 @@ class Outline(Sequence[Item]):
         self._links.append(_NONE if link is None else link)
         self._times.append(_NO_TIME if item.at is None else item.at)
         self._aliases.append(item.alias)
+        return position
 
     def __len__(self) -> int:
         return len(self._kinds)
@@ -196,7 +199,7 @@ class Passing:
         self._name = name
         self._count = 0
 
-    def add(self, item: Item, otherwise: ItemBody | None) -> None:
+    def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
         """Take the next item.
 
         Raises: FormatError when it is another one than at the first reading.
@@ -211,6 +214,7 @@ class Passing:
             item = _chosen(item, otherwise)
         self._waiting.append(item)
         self.waiting_bytes += item.length
+        return position
 
     def taken(self) -> list[Item]:
         """The items that came since they were taken last."""

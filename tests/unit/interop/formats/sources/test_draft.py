@@ -16,17 +16,6 @@ def test_a_record_without_a_time_has_that_of_the_one_before() -> None:
     assert [item.at for item in items.items] == [7, 7]
 
 
-def test_progress_is_told_as_lines_are_read_and_at_the_end() -> None:
-    content = b"1\n" * 2_500
-    told: list[tuple[int, int]] = []
-
-    def tell(done: int, total: int) -> None:
-        told.append((done, total))
-
-    assert len(list(Draft("test", Held(content)).readings(tell))) == 2_500
-    assert told == [(1998, 5000), (3998, 5000), (5000, 5000)]
-
-
 def test_many_warnings_of_a_sort_are_cut_short_but_no_line_is_forgotten() -> None:
     draft = Draft("test")
     for number in range(WARNINGS_OF_A_SORT + 5):

@@ -10,7 +10,7 @@ from perdure.errors import FormatError
 from perdure.interop.formats.codex import reading as codex
 from perdure.interop.formats.items import Item
 from perdure.interop.formats.pi import reading as pi
-from perdure.interop.formats.sources.content import FileContent, Held
+from perdure.interop.formats.sources.content import CHUNK_BYTES, FileContent, Held
 from perdure.interop.formats.sources.linking import Linker
 from perdure.interop.formats.sources.reading import Bounds, Source, Stretch, read_source
 from perdure.interop.importing import READERS
@@ -88,6 +88,19 @@ def test_a_file_of_one_chain_is_read_as_one_again() -> None:
     assert items_of(stretches_of(source, 1)) == whole.parsed.items
 
 
+def test_progress_is_told_as_lines_are_read_and_at_the_end() -> None:
+    told: list[tuple[int, int]] = []
+
+    def tell(done: int, total: int) -> None:
+        told.append((done, total))
+
+    content = (b'{"a":"' + b"x" * 10_000 + b'"}\n') * (3 * CHUNK_BYTES // 10_000)
+    read_source(Held(content), "pi", pi.Reader, tell)
+    assert told == sorted(set(told))
+    assert len(told) >= 3
+    assert told[-1] == (len(content), len(content))
+
+
 def never(*_: object) -> bool:
     return False
 
@@ -98,5 +111,5 @@ def test_the_short_way_makes_of_a_line_what_the_long_way_does(content: bytes) ->
         short = read_source(Held(content), format, reader).parsed
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Linker, "is_plain", never)
-            patch.setattr(codex.Reader, "_take_plain", never)
+            patch.setattr(codex.Reader, "take_plain", never)
             assert read_source(Held(content), format, reader).parsed == short
