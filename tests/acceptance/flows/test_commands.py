@@ -131,9 +131,20 @@ def test_a_folder_of_another_version_is_refused_and_named(project: World) -> Non
 def test_a_deleted_flow_is_gone_with_its_sessions_and_its_files_stay(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "delete", "f", code=2)
-    assert flow(project, "delete", "f", "--yes", "--json").json == {"flow": "f", "sessions": 3}
+    record = str(project.folder / "record")
+    told = flow(project, "delete", "f", "--yes", "--json").json
+    assert told == {"flow": "f", "sessions": 3, "record_left": record}
     assert flow(project, "list", "--json").json == []
     assert (project.folder / "record" / "plan.md").exists()
+
+
+def test_a_flow_is_deleted_with_its_record_folder_where_that_is_meant(project: World) -> None:
+    flow(project, "run", *ALLOWED, code=1)
+    flow(project, "improve", "f", "none")
+    told = flow(project, "delete", "f", "--with-record", "--yes").out
+    assert told == f"deleted f and 3 sessions\nand its record folder: {project.folder / 'record'}\n"
+    assert not (project.folder / "record").exists()
+    assert (project.folder / "workflow.yaml").exists()
 
 
 def test_a_handoff_that_a_person_has_to_approve_is_declined_then_approved(project: World) -> None:

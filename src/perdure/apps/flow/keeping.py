@@ -10,7 +10,7 @@ import typer
 
 from perdure.apps.cli.exits import PathExists, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
-from perdure.apps.flow.options import ByOption, FlowArgument, flows_of, need, person
+from perdure.apps.flow.options import ByOption, FlowArgument, flows_of, person
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import counted, show, show_json
 from perdure.engine.flows.documents.mapping import workflow_text_of
@@ -75,6 +75,9 @@ def _write(folder: Path, files: dict[str, bytes], *, is_forced: bool) -> None:
 def delete(
     flow: FlowArgument,
     *,
+    is_with_record: Annotated[
+        bool, typer.Option("--with-record", help="Remove its record folder, too.")
+    ] = False,
     is_sure: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask; there is no way back.")
     ] = False,
@@ -85,39 +88,41 @@ def delete(
 ) -> int:
     """Take a flow and the sessions of its roles and selectors out of the store, for good.
 
-    Its record folder stays: the files in it are yours. A flow at work is not deleted.
+    Its record folder stays, the files in it are yours; with --with-record it is removed, unless
+    something else is in it. A flow at work is not deleted.
 
     Examples:
         perdure flow delete 20260527T14 --yes
+        perdure flow delete 20260527T14 --with-record --yes
 
     Exit codes:
         2  nobody said that it is meant
-        4  a node is at work: stop it first
+        4  a role is at work, or the record folder cannot be removed
     """
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
             id = await flows.find(flow)
-            state = await flows.look(id).state()
-            busy = ", ".join(state.run.running_nodes)
-            need(not busy, id, f"{busy} is at work; `perdure flow stop` ends that")
-            _confirm(id, is_sure=is_sure)
-            chose = [each for sessions in state.selectors.values() for each in sessions]
-            sessions = [*state.sessions.values(), *chose]
-            for session in (*sessions, id):
-                await opened.erase(session, forks="keep", by=person(by))
+            folder = (await flows.look(id).state()).run.record_folder_path
+            if not is_sure:
+                _confirm(f"flow {id} and {folder}" if is_with_record else f"flow {id}")
+            record = "remove" if is_with_record else "keep"
+            gone = await flows.delete(id, record=record, by=person(by))
         if as_json:
-            show_json({"flow": id, "sessions": len(sessions)})
-        else:
-            show(f"deleted {id} and {counted(len(sessions), 'session')}")
+            left = gone.record if gone.is_record_left else None
+            show_json({"flow": id, "sessions": len(gone.sessions), "record_left": left})
+            return
+        show(f"deleted {id} and {counted(len(gone.sessions), 'session')}")
+        if gone.is_record_left:
+            show(f"its record folder is left: {gone.record}")
+        elif is_with_record:
+            show(f"and its record folder: {gone.record}")
 
     return run(work)
 
 
-def _confirm(what: str, *, is_sure: bool) -> None:
-    if is_sure:
-        return
+def _confirm(what: str) -> None:
     if not sys.stdin.isatty():
         raise UsageMistake("deleting cannot be taken back: add --yes to say that it is meant")
-    if not typer.confirm(f"Delete flow {what} for good?", err=True):
+    if not typer.confirm(f"Delete {what} for good?", err=True):
         raise UsageMistake("nothing was deleted")

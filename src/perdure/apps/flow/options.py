@@ -18,7 +18,6 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
-from perdure.errors import FlowRefusal
 
 FlowArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The flow: its id, or how that begins.")
@@ -73,9 +72,3 @@ async def opened_flow(
     """
     async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
         yield opened, flows.look(await flows.find(id))
-
-
-def need(is_there: object, flow: str, why: str) -> None:
-    """Raises: FlowRefusal where `is_there` is false."""
-    if not is_there:
-        raise FlowRefusal(flow, why)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import Outside, absolute
+from perdure.client.flows.deleting import Deleted, deleted
 from perdure.client.flows.documents.beginning import (
     Beginning,
     beginning,
@@ -256,6 +257,20 @@ class Flows:
         if not fitting:
             raise FlowNotFound(flow)
         return fitting[0]
+
+    async def delete(
+        self, flow: str, *, record: Literal["keep", "remove"] = "keep", by: str | None = None
+    ) -> Deleted:
+        """Take a flow and the sessions of its roles and selectors out of the store, for good.
+
+        The files in its record folder stay, unless they are to be removed with it.
+        Durable: when this returns; what a kill leaves of it is deleted by asking again.
+        Raises: FlowNotFound, AmbiguousId; FlowRefusal while a role is at work, or when the record
+        folder cannot be removed: nothing was deleted then.
+        """
+        state = await self.state(flow)
+        others = await self.list() if record == "remove" else None
+        return await deleted(self._store, state, by, others)
 
     def look(self, flow: StreamId) -> Flow:
         """The flow of exactly that id, wherever its files are: to be read and decided in."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
+from perdure.client.flows.deleting import Deleted
 from perdure.client.flows.feeds import RoleFeed as AsyncRoleFeed
 from perdure.client.flows.flow import Flow as AsyncFlow
 from perdure.client.flows.flows import STANDARD
@@ -287,6 +288,18 @@ class Flows(Handle[AsyncFlows]):
         Raises: FlowNotFound, also for the id of a session; AmbiguousId.
         """
         return self.portal.call(self.asynchronous.find(flow))
+
+    def delete(
+        self, flow: str, *, record: Literal["keep", "remove"] = "keep", by: str | None = None
+    ) -> Deleted:
+        """Take a flow and the sessions of its roles and selectors out of the store, for good.
+
+        The files in its record folder stay, unless they are to be removed with it.
+        Durable: when this returns; what a kill leaves of it is deleted by asking again.
+        Raises: FlowNotFound, AmbiguousId; FlowRefusal while a role is at work, or when the record
+        folder cannot be removed: nothing was deleted then.
+        """
+        return self.portal.call(self.asynchronous.delete(flow, record=record, by=by))
 
     def look(self, flow: StreamId) -> Flow:
         """The flow of exactly that id, wherever its files are: to be read and decided in."""

@@ -1,0 +1,94 @@
+"""Flows that are deleted: with their sessions, and where that is asked for with their files."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from perdure.client.flows.flow import Flow
+from perdure.client.flows.flows import Flows
+from perdure.errors import FlowNotFound, FlowRefusal
+from perdure.models.scenario import Hang, Reply, Say, When
+from tests.fakes.chats import until
+from tests.fakes.flow_log import graph
+from tests.fakes.flow_stage import FlowStage, ends, hands
+
+LINE = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "a": "owner", "end": "owner"})
+AT = "Node `owner-intake` started"
+HANGING = Reply(when=When(user_contains=AT), steps=(Say("Wait."), Hang()))
+ASKING = ends(AT, "prompt-human")
+
+
+async def begun(flows: Flows, folder: Path, id: str = "f", record: str = "record") -> Flow:
+    return await flows.start(LINE, workspace=folder, id=id, record_folder=record)
+
+
+async def test_a_flow_goes_with_its_sessions_and_its_files_stay(tmp_path: Path) -> None:
+    stage = FlowStage(tmp_path, ASKING)
+    flows = stage.flows("owner")
+    await (await begun(flows, tmp_path)).run()
+    gone = await flows.delete("f", by="ana")
+    assert gone.sessions == ("f__owner",)
+    assert (gone.record, gone.is_record_left) == (str(tmp_path / "record"), True)
+    with pytest.raises(FlowNotFound):
+        await flows.state("f")
+    assert (tmp_path / "record" / "workflow.yaml").exists()
+
+
+async def test_its_files_go_too_where_that_is_asked_for(tmp_path: Path) -> None:
+    stage = FlowStage(tmp_path, *hands(AT, "record", "plan.md", "a"))
+    flows = stage.flows("owner")
+    await begun(flows, tmp_path)
+    gone = await flows.delete("f", record="remove")
+    assert not gone.is_record_left
+    assert not (tmp_path / "record").exists()
+
+
+@pytest.mark.parametrize("record", [".", "..", "both", "both/inner", "link"])
+async def test_a_folder_that_is_not_the_flows_alone_is_not_removed(
+    tmp_path: Path, record: str
+) -> None:
+    root = tmp_path / "work"
+    (root / "there").mkdir(parents=True)
+    (root / "link").symlink_to(root / "there")
+    flows = FlowStage(root).flows("owner")
+    await begun(flows, root, record=record)
+    await begun(flows, root, "g", "both")
+    with pytest.raises(FlowRefusal, match="cannot be removed"):
+        await flows.delete("f", record="remove")
+    assert (root / record / "workflow.yaml").exists()
+    assert (await flows.state("f")).run.status == "running"
+
+
+async def test_a_flow_at_work_is_not_deleted_and_one_whose_process_is_gone_is(
+    tmp_path: Path,
+) -> None:
+    stage = FlowStage(tmp_path, HANGING)
+    flows = stage.flows("owner")
+    flow = await begun(flows, tmp_path)
+    running = asyncio.ensure_future(flow.run())
+
+    async def is_at_work() -> bool:
+        return bool((await flow.state()).run.running_nodes)
+
+    await until(is_at_work)
+    with pytest.raises(FlowRefusal, match="owner is at work; `perdure flow stop f owner`"):
+        await flows.delete("f")
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert (await flow.state()).run.running_nodes == ("owner-intake",)
+    assert (await flows.delete("f")).sessions == ("f__owner",)
+
+
+async def test_what_a_kill_left_of_a_flow_is_deleted_by_asking_again(tmp_path: Path) -> None:
+    stage = FlowStage(tmp_path, ASKING)
+    flows = stage.flows("owner")
+    await (await begun(flows, tmp_path)).run()
+    await stage.store.erase("f__owner", forks="keep", by="ana")
+    await flows.delete("f")
+    with pytest.raises(FlowNotFound):
+        await flows.state("f")
