@@ -16,7 +16,7 @@ from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import erasure_in
+from perdure.session.info import SessionInfo, erasure_in
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import LeafMoved
@@ -237,6 +237,21 @@ def _target_of(entry: Entry, leaf: EntryId | None) -> EntryId | None:
     except (CorruptLog, UnsupportedVersion):
         return leaf
     return body.target if isinstance(body, LeafMoved) else leaf
+
+
+def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
+    """What is kept of a stream for lists, where its own entries give `computed` instead.
+
+    Counts are looked at by `stream_problems`. Of an erased stream what its info was made of is
+    gone; a fork's is in its origin, too.
+    """
+    kept = state.info
+    if kept.status == "erased" or state.header.fork is not None or kept == computed:
+        return
+    for name in SessionInfo.__struct_fields__:
+        value, given = getattr(kept, name), getattr(computed, name)
+        if value != given and name not in ("messages", "entries"):
+            yield f"its {name} is kept as {value!r}, its entries give {given!r}"
 
 
 def origin_hash_of(genesis: bytes, commits: Iterable[StoredCommit], head: int) -> bytes:

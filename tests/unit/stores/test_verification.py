@@ -8,7 +8,7 @@ import pytest
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry, NewEntry, Sibling
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.info import ForkPoint, StreamHeader, info_of
 from perdure.session.messages import user
 from perdure.session.notes import ContentErased, Label, LeafMoved
 from perdure.stores.admission import Shared, admit, advanced, opened
@@ -18,6 +18,7 @@ from perdure.stores.verification import (
     StoredCommit,
     StoredEntry,
     blob_problems,
+    info_faults,
     origin_hash_of,
     stream_problems,
 )
@@ -302,3 +303,25 @@ def test_a_blob_that_is_not_what_its_name_says_is_found() -> None:
     (problem,) = blob_problems(good, b"hellp")
     assert (problem.stream, problem.seq) == (None, None)
     assert good in problem.problem
+
+
+def kept_with(header: StreamHeader, **info: object) -> StreamState:
+    state = Log(header).state
+    return msgspec.structs.replace(state, info=msgspec.structs.replace(state.info, **info))
+
+
+def test_what_lists_are_told_and_the_entries_do_not_give_is_named() -> None:
+    header = StreamHeader(S, 5, title="Trip")
+    kept = kept_with(header, title="Trap", messages=7)
+
+    assert list(info_faults(kept, info_of(header))) == [
+        "its title is kept as 'Trap', its entries give 'Trip'"
+    ]
+
+
+def test_of_what_is_erased_or_forked_the_entries_do_not_tell_all() -> None:
+    fork = StreamHeader(S, 5, fork=ForkPoint(StreamId("o"), None, 3, "tree"))
+    erased = StreamHeader(S, 5, title="Trip")
+
+    assert list(info_faults(kept_with(fork, title="O"), info_of(fork))) == []
+    assert list(info_faults(kept_with(erased, status="erased"), info_of(erased))) == []

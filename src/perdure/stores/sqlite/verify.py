@@ -30,6 +30,7 @@ from perdure.stores.verification import (
     StoredEntry,
     content_lost,
     contents_shown,
+    info_faults,
     origin_hash_of,
     stream_problems,
 )
@@ -264,15 +265,8 @@ class _Shape:
         tip = self._tip.n if self._tip else None
         if tip != self._stream.tip:
             self._report(None, f"its tip is kept as {self._stream.tip}, it should be {tip}")
-        kept, header = self._stream.state.info, self._stream.state.header
-        if kept.status == "erased":
-            return  # what its info was made of is gone
-        if header.fork is None and kept != self._info:
-            for name in SessionInfo.__struct_fields__:
-                value, computed = getattr(kept, name), getattr(self._info, name)
-                if value != computed and name not in ("messages", "entries"):
-                    text = f"its {name} is kept as {value!r}, its entries give {computed!r}"
-                    self._report(None, text)
+        for fault in info_faults(self._stream.state, self._info):
+            self._report(None, fault)
 
     def _parent(self, entry: Entry) -> Node | None:
         if entry.parent_id is None:
