@@ -83,14 +83,14 @@ def _with(
     """`conversation` and the messages `added` after it, up to `leaf`."""
     whole = (*conversation.open, *added)
     settling = _settled_texts if conversation.history == "text_only" else _settled_with
-    for settled, open_ in (settling(conversation.settled, whole), (conversation.settled, whole)):
+    for settled, open_ in (settling(conversation, whole), (conversation.settled, whole)):
         tail = paired(open_, settled.calls)
         if tail is not None:
             return msgspec.structs.replace(
                 conversation, leaf=leaf, settled=settled, open=open_, tail=tail
             )
     # The result of a call that is settled: its round becomes another, and ids after it may.
-    anew = msgspec.structs.replace(conversation, settled=Settled(), open=())
+    anew = msgspec.structs.replace(conversation, settled=Settled(), open=(), tail=Paired())
     return _with(anew, (*conversation.settled.said, *whole), leaf)
 
 
@@ -98,9 +98,13 @@ _Settling = tuple[Settled, tuple[ContextMessage, ...]]
 """What is settled, and what is left open."""
 
 
-def _settled_with(settled: Settled, open_: tuple[ContextMessage, ...]) -> _Settling:
+def _settled_with(conversation: Conversation, open_: tuple[ContextMessage, ...]) -> _Settling:
+    settled, known = conversation.settled, len(conversation.open)
     if len(open_) <= MOST_OPEN + len(settled.said) // SETTLED_PER_OPEN:
         return settled, open_
+    follower = open_[known].message if known < len(open_) else None
+    if follower is not None and follower.role != "tool" and _is_complete(conversation.tail):
+        return settled.with_more(open_[:known], conversation.tail), open_[known:]
     # What comes next is about the newest of them, nearly always.
     places = range(len(open_) - 1, 0, -1)
     cut = next((n for n in places if open_[n].message.role != "tool" and is_sendable(open_[n])), 0)
@@ -108,7 +112,15 @@ def _settled_with(settled: Settled, open_: tuple[ContextMessage, ...]) -> _Settl
     return (settled, open_) if more is None else (settled.with_more(open_[:cut], more), open_[cut:])
 
 
-def _settled_texts(settled: Settled, open_: tuple[ContextMessage, ...]) -> _Settling:
+def _is_complete(tail: Paired) -> bool:
+    """Whether it stays as it is whatever message follows, unless that is a result."""
+    if not tail.messages or tail.calls.owed:
+        return False
+    return tail.messages[-1].message.role != "assistant"  # a failed one may be tried again
+
+
+def _settled_texts(conversation: Conversation, open_: tuple[ContextMessage, ...]) -> _Settling:
+    settled = conversation.settled
     over = end_of_turns(open_)
     more = paired(texts_in(open_[:over]), settled.calls)
     if not over or more is None:
