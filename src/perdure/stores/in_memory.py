@@ -28,7 +28,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import SessionInfo
+from perdure.session.info import ORIGINS, SessionInfo, is_found
 from perdure.session.kinds import OPAQUE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
@@ -186,12 +186,8 @@ class _Reading(_Handle):
         self, stream: StreamId, after: int = EMPTY, limit: int | None = None
     ) -> list[Entry]:
         first = max(after, EMPTY) + 1
-        rows = (
-            self._held(stream).rows[first:]
-            if limit is None
-            else (self._held(stream).rows[first : first + limit])
-        )
-        return [row.entry for row in rows]
+        end = None if limit is None else first + limit
+        return [row.entry for row in self._held(stream).rows[first:end]]
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
         found = entry_in(self._heap, self._held(stream), entry)
@@ -257,7 +253,10 @@ class _Namespace(_Handle):
         query: str | None = None,
     ) -> list[SessionInfo]:
         infos = (held.state.info for held in self._heap.streams.values())
-        found = [info for info in infos if _is_listed(info, scope, cwd, query)]
+        listed = (
+            each for each in infos if each.kind == "session" and each.origin in ORIGINS[scope]
+        )
+        found = [info for info in listed if is_found(info, cwd, query)]
         found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
         return found[:limit]
 
@@ -291,16 +290,6 @@ class _Namespace(_Handle):
         if blob_hash(content) != digest:
             raise CorruptLog(digest, EMPTY, "its content is not what its name says")
         return content
-
-
-def _is_listed(info: SessionInfo, scope: SessionScope, cwd: str | None, query: str | None) -> bool:
-    if info.kind != "session" or info.status == "erased":
-        return False
-    if scope == "listed" and info.origin not in ("user", "import"):
-        return False
-    sought = (query or "").casefold()
-    is_there = cwd is None or info.cwd == cwd
-    return is_there and (sought in info.name.casefold() or sought in info.id.casefold())
 
 
 class _Searching(_Handle):
