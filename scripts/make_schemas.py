@@ -12,8 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from perdure.apps.settings.document import OF_PROJECTS, Settings
 from perdure.client.agents.files.document import AgentFile
+from perdure.models.catalogue import PROVIDERS
+from perdure.tools.builtin.catalogue import BUILTIN
+from perdure.tools.mcp.servers import NAME as SERVER
 from perdure.workflow.document import INPUT_TYPES, KEBAB, NAME, SCHEMA_VERSION
 from perdure.workflow.reading import AGENT_KEYS
 from perdure.workflow.typed import schema_of
@@ -21,6 +26,15 @@ from perdure.workflow.typed import schema_of
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "schemas"
 ID = "urn:perdure:schema:{}"
 BY = "scripts/make_schemas.py"
+
+PROVIDED = sorted({"scripted", "gemini", *PROVIDERS})
+"""What `provider` can be in an agent file."""
+
+OWN_MODEL = f"^({'|'.join(sorted({'scripted', *PROVIDERS}))}):\\s*\\S"
+"""What a model is called that says its provider itself."""
+
+MODEL = r"^[^\s:]+:\s*\S"
+"""Likewise, of any provider."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,15 +53,90 @@ def main(arguments: Sequence[str]) -> int:
 
 def schemas() -> dict[str, Mapping[str, Any]]:
     """Every schema by the name of its file."""
-    agent = schema_of(AgentFile, "A perdure agent file", ID.format("agent"))
-    config = schema_of(Settings, "A perdure settings file", ID.format("config"))
-    config = json.loads(json.dumps(config))  # a default may be a tuple
+    agent = with_models(with_servers(plain(AgentFile, "A perdure agent file", "agent")))
+    config = with_servers(plain(Settings, "A perdure settings file", "config"))
+    chat: dict[str, Any] = config["$defs"]["ChatSettings"]["properties"]
+    _text_of(chat["model"])["pattern"] = MODEL
+    prices: dict[str, Any] = config["$defs"]["ModelSettings"]["properties"]["prices"]
+    _object_of(prices)["propertyNames"] = {"pattern": MODEL}
+    named: dict[str, Any] = config["$defs"]["McpSettings"]["properties"]["servers"]
+    _object_of(named)["propertyNames"] = {"pattern": f"^{SERVER.pattern}$"}
     return {
         "agent.schema.json": with_seed_forms(agent),
         "config.schema.json": config,
         "project-config.schema.json": of_projects(config),
         "workflow.schema.json": workflow(),
     }
+
+
+def plain(wanted: type[msgspec.Struct], title: str, id: str) -> dict[str, Any]:
+    """The schema of `wanted`, of JSON alone: a default may be a tuple."""
+    return json.loads(json.dumps(schema_of(wanted, title, ID.format(id))))
+
+
+def with_models(agent: dict[str, Any]) -> dict[str, Any]:
+    """`agent` with what names of models, providers and built-in tools can be."""
+    fields: dict[str, Any] = agent["$defs"]["AgentFile"]["properties"]
+    fields["tools"] |= {"items": {"enum": sorted(BUILTIN)}, "uniqueItems": True}
+    for name in ("AgentFile", "FiledFallback"):
+        known: dict[str, Any] = agent["$defs"][name]
+        has_provider = {"required": ["provider"], "properties": {"provider": text()}}
+        known["properties"]["provider"]["anyOf"] = [{"enum": PROVIDED}, {"type": "null"}]
+        known["if"] = has_provider
+        known["then"] = {"properties": {"model": {"pattern": r"\S"}}}
+        known["else"] = {"properties": {"model": {"pattern": OWN_MODEL}}}
+    return agent
+
+
+def with_servers(schema: dict[str, Any]) -> dict[str, Any]:
+    """`schema` with what an MCP server is: a program with its settings, or a place with others."""
+    for name in ("McpServer", "FiledServer"):
+        if name not in schema["$defs"]:
+            continue
+        server: dict[str, Any] = schema["$defs"][name]
+        if "name" in server["properties"]:
+            server["properties"]["name"]["pattern"] = f"^{SERVER.pattern}$"
+        allowlist = server["properties"]["tools_allowlist"]
+        for form in allowlist["anyOf"]:
+            if form["type"] == "array":
+                form["minItems"] = 1
+        nothing: dict[str, Any] = {"type": "null"}
+        server["oneOf"] = [
+            {
+                "required": ["command"],
+                "properties": {
+                    "command": text(),
+                    "url": nothing,
+                    "headers": {"maxProperties": 0},
+                    "allow_local_endpoint": {"const": False},
+                },
+            },
+            {
+                "required": ["url"],
+                "properties": {
+                    "url": text(),
+                    "command": nothing,
+                    "args": {"maxItems": 0},
+                    "env": {"maxProperties": 0},
+                    "working_dir": nothing,
+                },
+            },
+        ]
+    return schema
+
+
+def text() -> dict[str, Any]:
+    """The schema of any text."""
+    return {"type": "string"}
+
+
+def _text_of(place: dict[str, Any]) -> dict[str, Any]:
+    """The part of `place` that is for text, not for nothing."""
+    return next(form for form in place["anyOf"] if form["type"] == "string")
+
+
+def _object_of(place: dict[str, Any]) -> dict[str, Any]:
+    return next(form for form in place["anyOf"] if form["type"] == "object")
 
 
 def with_seed_forms(agent: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -69,6 +69,15 @@ class FormatError(PerdureError):
 
 
 class ConfigError(PerdureError):
-    """The configuration or the arguments contradict each other or name something unknown."""
+    """The configuration or the arguments contradict each other or name something unknown.
+
+    `argument` is the setting that is wrong, where it is one.
+    """
 
     code = "config_error"
+    argument: str | None = None
+
+    def __init__(self, message: str, *, argument: str | None = None) -> None:
+        super().__init__(message)
+        if argument is not None:
+            self.argument = argument

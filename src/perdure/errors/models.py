@@ -11,6 +11,8 @@ class ModelError(PerdureError):
     code = "model_error"
 
     def __init__(self, model: str, reason: str) -> None:
+        # Providers' words may hold half a character, and then no log could hold them.
+        reason = reason.encode(errors="replace").decode()
         super().__init__(f"{model}: {reason}")
         self.model = model
         self.reason = reason

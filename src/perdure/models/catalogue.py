@@ -1,15 +1,18 @@
 """The providers perdure knows by name: where each is, whose key opens it, which extra brings it.
 
-A table and nothing else; it loads no provider's library. Who speaks the protocol of one of them
-under another address is reached by that provider's ``*_BASE_URL``.
+And how models are named, wherever one is chosen. Loads no provider's library. Who speaks the
+protocol of one of them under another address is reached by that provider's ``*_BASE_URL``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
+
+from perdure.errors import WrongArgument
 
 Wire = Literal["openai_chat", "openai_responses", "anthropic", "google"]
 """The formats that are spoken; one module of ``models.providers`` each."""
@@ -136,3 +139,24 @@ _ALL = (
 
 PROVIDERS: Mapping[str, Provider] = {provider.name: provider for provider in _ALL}
 """Name -> provider, in the order in which they are listed."""
+
+_NAME = re.compile(r"[^\s:]+:\s*\S.*", re.DOTALL)
+
+
+def is_model_name(text: str) -> bool:
+    """Whether `text` names a provider and a model of it; nothing is said about whether it is."""
+    return _NAME.fullmatch(text) is not None
+
+
+def require_model_name(text: str, argument: str = "model") -> None:
+    """Refuse `text`, given as `argument`, where it names no provider or no model of it.
+
+    Raises: WrongArgument, which says what to write.
+    """
+    if not is_model_name(text):
+        raise WrongArgument(
+            f"{text!r:.80} names no provider and model: write provider:name, such as "
+            "anthropic:claude-opus-4-5, or scripted:echo, which works offline",
+            argument=argument,
+            takes="provider:name",
+        )

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
 import msgspec
+from msgspec import Meta
 
 from perdure.errors import WrongArgument
+from perdure.models.catalogue import require_model_name
 from perdure.session.declared.arguments import check_fields, takes_declared
 from perdure.session.messages import Usage
 
@@ -40,6 +42,9 @@ def dollars(amount: str | float | Decimal) -> int:
     return whole
 
 
+MicrocentsPerMillion = Annotated[int, Meta(ge=0)]
+
+
 class Price(msgspec.Struct, frozen=True):
     """The price of a model, as price lists give it: per million tokens.
 
@@ -47,15 +52,13 @@ class Price(msgspec.Struct, frozen=True):
     other input costs, where no price of theirs is given.
     """
 
-    input: int
-    output: int
-    cache_read: int | None = None
-    cache_write: int | None = None
+    input: MicrocentsPerMillion
+    output: MicrocentsPerMillion
+    cache_read: MicrocentsPerMillion | None = None
+    cache_write: MicrocentsPerMillion | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if min(self.input, self.output, self.cache_read or 0, self.cache_write or 0) < 0:
-            raise WrongArgument("a price is not less than nothing")
 
     def cost_microcents(self, usage: Usage) -> int:
         """What `usage` costs, rounded to the nearest micro-cent."""
@@ -83,9 +86,12 @@ class Costing:
     """A `Cost`: prices of one's own first, then what a call reported, then the client's list.
 
     `prices` are by ``provider:name``, or ``provider:*`` for every other model of a provider.
+    Raises: WrongArgument for a name that no model has.
     """
 
     def __init__(self, prices: Mapping[str, Price], client: object) -> None:
+        for model in prices:
+            require_model_name(model, "prices")
         self._prices = dict(prices)
         self._list = client if isinstance(client, Pricing) else None
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
-from perdure.errors import ModelError, RateLimited, WrongArgument
+from perdure.errors import ModelError, RateLimited
 from perdure.session.declared.arguments import check_fields
 
 
@@ -18,21 +19,15 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     the same moment. Waits are multiplied by `factor`, or with `growth` "linear" grow by the first.
     """
 
-    max_attempts: int = 3
-    first_wait_s: float = 2.0
-    factor: float = 2.0
-    cap_s: float = 60.0
-    jitter: float = 0.2
+    max_attempts: Annotated[int, Meta(ge=1)] = 3
+    first_wait_s: Annotated[float, Meta(ge=0)] = 2.0
+    factor: Annotated[float, Meta(ge=1)] = 2.0
+    cap_s: Annotated[float, Meta(ge=0)] = 60.0
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.2
     growth: Literal["exponential", "linear"] = "exponential"
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.max_attempts < 1:
-            raise WrongArgument("max_attempts counts the first call and is at least 1")
-        if min(self.first_wait_s, self.cap_s) < 0 or self.factor < 1:
-            raise WrongArgument("waits are not negative and do not shrink")
-        if not 0 <= self.jitter <= 1:
-            raise WrongArgument("jitter is a share from 0 to 1")
 
 
 def next_wait(

@@ -59,6 +59,8 @@ def read_scenario(text: str, *, name: str) -> Scenario:
     if scenario is None or reader.nodes.faults:
         faults = "; ".join(reader.nodes.faults)
         raise ConfigError(f"the scenario {name!r} cannot be used: {faults}")
+    if not scenario.name:
+        raise ConfigError("the scenario has no name: write `name: NAME` into it")
     return scenario
 
 
@@ -74,7 +76,7 @@ def load_scenario(path: Path) -> Scenario:
         raise ConfigError(f"the scenario {str(path)!r} cannot be read ({reason})") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"the scenario {str(path)!r} cannot be read (it is not UTF-8)") from error
-    return read_scenario(text, name=path.name.partition(".")[0])
+    return read_scenario(text, name=path.name.strip(".").partition(".")[0])
 
 
 class _Pace(msgspec.Struct, frozen=True):

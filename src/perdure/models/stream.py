@@ -36,6 +36,9 @@ from perdure.session.messages import (
 INVALID_JSON = "__invalid_json__"
 """The only argument of a call whose arguments were no JSON object; its value is what they were."""
 
+MOST_TOKENS = 2**40
+"""More is no count of one answer but a mistake, and is not counted."""
+
 _object = msgspec.json.Decoder(dict[str, object])
 
 
@@ -71,6 +74,20 @@ def mended(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def _countable(usage: Usage | None) -> Usage | None:
+    """`usage` if every number of it can be one; a sum that it went into would else be none."""
+    if usage is None:
+        return None
+    cost = usage.cost_microcents
+    tokens = (getattr(usage, name) for name in Usage.__struct_fields__ if name.endswith("_tokens"))
+    is_one = all(_is_count(each, MOST_TOKENS) for each in tokens)
+    return usage if is_one and (cost is None or _is_count(cost, 2**63)) else None
+
+
+def _is_count(value: object, below: int) -> bool:
+    return isinstance(value, int) and 0 <= value < below
 
 
 class _Words(msgspec.Struct):
@@ -142,10 +159,10 @@ class AnswerBuilder:
             raise ValueError("a delta came after the end of the stream")
         if isinstance(delta, Finished):
             self._end = delta
-            self.counted = delta.usage or self.counted
+            self.counted = _countable(delta.usage) or self.counted
             return
         if isinstance(delta, Counted):
-            self.counted = delta.usage
+            self.counted = _countable(delta.usage) or self.counted
             return
         self.has_begun = True
         if isinstance(delta, ToolCallDelta):
@@ -201,8 +218,8 @@ class AnswerBuilder:
             call = self._calls[delta.index] = _Call([])
             self._parts.append(call)
         if delta.id and not call.id:
-            call.id = self._distinct(delta.id)
-        call.name = call.name or delta.name
+            call.id = self._distinct(mended(delta.id))
+        call.name = call.name or mended(delta.name)
         call.pieces.append(delta.json)
 
     def _distinct(self, call_id: str) -> str:

@@ -149,6 +149,8 @@ class NodeReader:
         """True or false."""
         if node.kind != "bool":
             self._unexpected(node, "true or false")
+        elif node.text.lower() not in ("true", "false"):
+            self.fault(node, f"{node.text!r:.40} is neither true nor false")
         return node.text.lower() == "true"
 
     def data(self, node: Node) -> object:
@@ -176,20 +178,31 @@ class NodeReader:
             case "null" | "map" | "seq":
                 return None
             case "bool":
-                return node.text.lower() == "true"
+                return self.boolean(node)
             case "int":
-                return int(digits, 10) if digits.lstrip("+-").isdecimal() else int(digits, 0)
+                return self._int(node, digits)
             case "float":
                 return self._float(node, digits)
             case _:
                 return node.text
 
+    def _int(self, node: Node, digits: str) -> int:
+        try:
+            return int(digits, 10) if digits.lstrip("+-").isdecimal() else int(digits, 0)
+        except ValueError:  # a tag says so, or there are thousands of digits
+            self.fault(node, f"{node.text!r:.40} is no whole number that can be read")
+            return 0
+
     def _float(self, node: Node, digits: str) -> float:
         name = digits.lstrip("+-").lower()
-        value = math.inf if name in (".inf", ".nan") else float(digits)
+        try:
+            value = math.inf if name in (".inf", ".nan") else float(digits)
+        except ValueError:  # a tag says that it is one
+            self.fault(node, f"{node.text!r:.40} is no number")
+            return 0.0
         if math.isfinite(value):
             return value
-        self.fault(node, f"{node.text} cannot be written as JSON")
+        self.fault(node, f"{node.text:.40} cannot be written as JSON")
         return 0.0
 
     def _unexpected(self, node: Node, expected: str) -> None:
@@ -222,4 +235,16 @@ class NodeReader:
         if composed.id == "sequence":
             items = [self._own(item, depth + 1) for item in composed.value]
             return Node(line, kind, items=tuple(items))
-        return Node(line, kind, str(composed.value))
+        text = str(composed.value)
+        if not _is_utf8(text):
+            self._found.append((line, "half of a character pair cannot be written as UTF-8"))
+            text = ""
+        return Node(line, kind, text)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from perdure.egress.destinations import destination_of, host_name
 from perdure.errors import ConfigError, EgressDenied
@@ -110,7 +111,7 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     allowed_commands: tuple[str, ...] = ()
     allowed_command_globs: tuple[str, ...] = ()
     command_env: dict[str, str] = {}
-    command_timeout_s: float = 30.0
+    command_timeout_s: Annotated[float, Meta(gt=0, le=MAX_COMMAND_S)] = 30.0
     allowed_domains: tuple[str, ...] = ()
     credentials: dict[str, str] = {}
     search_endpoint: str | None = None
@@ -125,8 +126,6 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         for line in self.allowed_command_globs:
             _require_rule(line, is_glob=True)
         _require_environment(self.command_env)
-        if not 0 < self.command_timeout_s <= MAX_COMMAND_S:
-            raise ConfigError(f"command_timeout_s is between 0 and {MAX_COMMAND_S:g} seconds")
         hosts = tuple(_host(domain) for domain in self.allowed_domains)
         msgspec.structs.force_setattr(self, "allowed_domains", hosts)
         given = {_host(domain): text for domain, text in self.credentials.items()}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from perdure.secrets.vault import Taint, Vault
 from perdure.session.declared.arguments import check_fields
@@ -18,6 +19,9 @@ from perdure.tools.permissions import Permissions
 DEFAULT_TIMEOUT_S = 120.0
 DEFAULT_OUTPUT_BYTES = 50 * 1024
 DEFAULT_OUTPUT_LINES = 2000
+
+ToolName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")]
+"""What all providers accept as the name of a tool."""
 
 ToolStatus = Literal["ok", "error"]
 
@@ -112,14 +116,14 @@ class ToolSpec(msgspec.Struct, frozen=True):
     Shape: `parameters` is a JSON Schema of type object.
     """
 
-    name: str
+    name: ToolName
     description: str
     parameters: Mapping[str, object]
     run: Run
     effect: Effect = "external"
     on_unknown: UnknownPolicy = "ask"
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    max_output_bytes: int = DEFAULT_OUTPUT_BYTES
+    timeout_s: Annotated[float, Meta(gt=0)] = DEFAULT_TIMEOUT_S
+    max_output_bytes: Annotated[int, Meta(ge=1)] = DEFAULT_OUTPUT_BYTES
     action: Action | None = None
     examine: Examine | None = None
     arguments: Arguments | None = None

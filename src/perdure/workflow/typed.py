@@ -30,6 +30,9 @@ _KINDS: Mapping[type, tuple[str, ...]] = {
 }
 """Type -> the kinds of nodes that can be one."""
 
+_MOST = 2**63
+"""What no whole number reaches in a file, whatever it is for."""
+
 _EXPECTED: Mapping[type, str] = {
     inspect.StrType: "text",
     inspect.IntType: "a whole number",
@@ -51,6 +54,7 @@ def read_as(nodes: NodeReader, node: Node, wanted: type[T]) -> T | None:
 class _Typed:
     def __init__(self, nodes: NodeReader) -> None:
         self._nodes = nodes
+        self._key = ""
 
     def value(self, node: Node, wanted: inspect.Type) -> Any:
         """`node` as `wanted`, or anything and a fault."""
@@ -97,15 +101,23 @@ class _Typed:
         before = len(self._nodes.faults)
         given = self._nodes.mapping(node, tuple(fields), required)
         values = {
-            fields[key].name: self.value(value, fields[key].type) for key, value in given.items()
+            fields[key].name: self._field(key, value, fields[key].type)
+            for key, value in given.items()
         }
         if len(self._nodes.faults) > before:
             return None
         try:
             return wanted.cls(**values)
         except (PerdureError, ValueError) as error:
-            self._nodes.fault(node, str(error))
+            named = getattr(error, "argument", None)
+            self._nodes.fault(given.get(named, node) if named else node, str(error))
             return None
+
+    def _field(self, key: str, node: Node, wanted: inspect.Type) -> Any:
+        outer, self._key = self._key, key
+        value = self.value(node, wanted)
+        self._key = outer
+        return value
 
     def _mapping(self, node: Node, wanted: inspect.DictType) -> dict[str, Any]:
         keys = tuple(key.text for key, _ in node.pairs)
@@ -113,10 +125,16 @@ class _Typed:
         return {key: self.value(value, wanted.value_type) for key, value in given.items()}
 
     def _scalar(self, node: Node, wanted: inspect.Type) -> Any:
+        before = len(self._nodes.faults)
         value: Any = self._nodes.data(node)
+        if len(self._nodes.faults) > before:
+            return None
         fault = _text_fault(value, wanted) if isinstance(value, str) else _bound(value, wanted)
+        if fault is None and isinstance(value, int) and not -_MOST <= value < _MOST:
+            fault = "no number of so many digits is kept"
         if fault is not None:
-            self._nodes.fault(node, fault)
+            self._nodes.fault(node, f"{fault} ({self._key})" if self._key else fault)
+            return None
         return float(value) if isinstance(wanted, inspect.FloatType) else value
 
 
@@ -133,7 +151,7 @@ def _expected(wanted: inspect.Type) -> str:
 
 def _text_fault(text: str, wanted: inspect.Type) -> str | None:
     pattern = getattr(wanted, "pattern", None)
-    if pattern is not None and re.search(pattern, text) is None:
+    if pattern is not None and re.search(pattern.replace("$", r"\Z"), text) is None:
         return f"{text!r} does not fit {pattern}"
     if len(text) < (getattr(wanted, "min_length", None) or 0):
         return "there is no text"
@@ -141,15 +159,24 @@ def _text_fault(text: str, wanted: inspect.Type) -> str | None:
 
 
 def _bound(value: Any, wanted: inspect.Type) -> str | None:
+    """What bound `value` breaks. It is told by its bound: it may have thousands of digits."""
     least, above = getattr(wanted, "ge", None), getattr(wanted, "gt", None)
     most = getattr(wanted, "le", None)
     if least is not None and value < least:
-        return f"{value} is less than {least}"
+        return f"{_shown(value)} is less than {_limit(least)}"
     if above is not None and value <= above:
-        return f"{value} is not more than {above}"
+        return f"{_shown(value)} is not more than {_limit(above)}"
     if most is not None and value > most:
-        return f"{value} is more than {most}"
+        return f"{_shown(value)} is more than {_limit(most)}"
     return None
+
+
+def _limit(bound: float) -> str:
+    return f"{bound:,}".removesuffix(".0")
+
+
+def _shown(number: float) -> str:
+    return f"{number}" if abs(number) < 10**20 else "this"
 
 
 def schema_of(wanted: type[msgspec.Struct], title: str, id: str) -> dict[str, object]:
@@ -169,12 +196,14 @@ def schema_of(wanted: type[msgspec.Struct], title: str, id: str) -> dict[str, ob
 
 
 def _closed(schema: Any) -> Any:
-    """`schema` with every object of known properties refusing others."""
+    """`schema` with every object of known properties refusing others, and numbers with an end."""
     if isinstance(schema, list):
         return [_closed(each) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     fields = {key: _closed(value) for key, value in cast("dict[str, Any]", schema).items()}
+    if fields.get("type") == "integer":
+        fields = {"minimum": -_MOST, "maximum": _MOST - 1, **fields}
     if fields.get("type") == "object" and "properties" in fields:
         fields["additionalProperties"] = False
     return fields

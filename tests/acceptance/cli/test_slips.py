@@ -28,6 +28,23 @@ def test_a_value_that_does_not_fit_is_told_without_the_words_of_a_library(world:
         assert "Value error" not in ended.err
 
 
+def test_a_model_without_a_provider_is_refused_when_it_is_named(world: World) -> None:
+    for named in (("chat", "-m", "gpt-5"), ("flow", "run", "w.yaml", "-m", "gpt-5")):
+        ended = world.run(*named)
+        assert ended.code == 2
+        assert "names no provider and model" in " ".join(ended.err.split())
+    config = world.folder / ".config" / "perdure" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("[chat]\n\nmodel = 'gpt-5'\n")
+    ended = world.run("chat")
+    assert ended.code == 2
+    assert "line 3: 'gpt-5' names no provider and model: write provider:name" in ended.err
+    config.unlink()
+    ended = World(world.folder, {"PERDURE_MODEL": "gpt-5"}).run("chat")
+    assert ended.code == 2
+    assert "$PERDURE_MODEL: 'gpt-5' names no provider" in ended.err
+
+
 def test_doctor_goes_on_without_a_home(world: World) -> None:
     nowhere = World(world.folder, {"HOME": "", "PERDURE_STORE": ""})
     ended = nowhere.run("doctor", "--json")

@@ -70,6 +70,35 @@ def test_doctor_says_which_program_is_missing(world: World) -> None:
     assert "the program of gone is not on this machine" in checks[1]["detail"]
 
 
+def test_a_server_that_cannot_be_used_is_listed_and_stops_no_other(world: World) -> None:
+    file = world.folder / ".config" / "perdure" / "config.toml"
+    lines = len(file.read_text().splitlines())
+    with file.open("a") as opened:
+        opened.write('[mcp.servers.bad]\ncommand = "x"\n\ntimeout_s = 0\n')
+    fault = f"line {lines + 4}: 0 is not more than 0 (timeout_s)"
+    rows = world.ok("mcp", "list", "--json").json
+    assert [(row["name"], row["ok"]) for row in rows] == [
+        ("fake", True),
+        ("gone", True),
+        ("bad", False),
+    ]
+    assert rows[2]["faults"] == [fault]
+    shown = world.ok("mcp", "list").out
+    assert "no-such-program" in shown
+    assert fault in shown
+    assert world.ok("mcp", "test", "fake").out.startswith("ok  fake answers: ")
+    ended = world.run("mcp", "test", "bad", "--json")
+    assert (ended.code, ended.error["code"]) == (2, "invalid_settings")
+    checks = [
+        each for each in world.run("doctor", "--json").json["checks"] if "mcp" in each["name"]
+    ]
+    assert f"bad cannot be used: {fault}" in checks[0]["detail"]
+    assert checks[1]["detail"] == "set up: fake, gone"
+    ended = world.run("chat", "-p", "hello", "--json")
+    assert (ended.code, ended.error["code"]) == (2, "invalid_settings")
+    assert ended.error["faults"] == [fault]
+
+
 def test_the_agent_of_every_chat_has_the_servers_it_is_given(world: World) -> None:
     said = world.ok("chat", "-p", '/tool mcp_fake_add {"a": 2, "b": 3}').out
     assert "5" in said

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.catalogue import ANTHROPIC_URL, PROVIDERS
+from perdure.errors import WrongArgument
+from perdure.models.catalogue import (
+    ANTHROPIC_URL,
+    PROVIDERS,
+    is_model_name,
+    require_model_name,
+)
 
 
 def test_every_provider_is_listed_by_its_own_name() -> None:
@@ -68,3 +74,17 @@ def test_the_guide_lists_every_provider_with_its_variables() -> None:
         assert [name for name in names if f"`{name}`" not in row] == []
         if not provider.needs_key:
             assert provider.default_url in row
+
+
+@pytest.mark.parametrize("name", ["scripted:echo", "ollama:qwen3:8b", "a:b c", "openrouter:x/y"])
+def test_a_model_is_named_with_its_provider(name: str) -> None:
+    assert is_model_name(name)
+    require_model_name(name)
+
+
+@pytest.mark.parametrize("name", ["", " ", "gpt-5", "openai:", "openai: ", ":gpt-5", "a b:c"])
+def test_a_name_without_a_provider_is_refused_and_the_error_says_what_to_write(name: str) -> None:
+    assert not is_model_name(name)
+    with pytest.raises(WrongArgument, match="write provider:name, such as") as refused:
+        require_model_name(name, "fallbacks")
+    assert refused.value.argument == "fallbacks"

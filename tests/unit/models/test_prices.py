@@ -47,7 +47,7 @@ def test_each_class_of_tokens_has_its_price_and_the_cache_costs_what_input_does_
 
 
 def test_a_price_is_not_negative() -> None:
-    with pytest.raises(ValueError, match="less than nothing"):
+    with pytest.raises(ValueError, match="from 0 as output, not -1"):
         Price(1, -1)
 
 

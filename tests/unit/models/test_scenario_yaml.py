@@ -126,6 +126,21 @@ def test_a_file_is_named_for_itself(tmp_path: Path) -> None:
     assert load_scenario(path).name == "greeting"
 
 
+@pytest.mark.parametrize(
+    ("file", "name"), [(".sc.yaml", "sc"), ("trip.de.yaml", "trip"), ("..trip.yml", "trip")]
+)
+def test_its_name_is_what_stands_before_the_first_dot_that_ends_it(
+    tmp_path: Path, file: str, name: str
+) -> None:
+    (tmp_path / file).write_text("sequence: [{text: a}]\n")
+    assert load_scenario(tmp_path / file).name == name
+
+
+def test_a_scenario_without_a_name_is_refused_with_what_to_write() -> None:
+    with pytest.raises(ConfigError, match="write `name: NAME`"):
+        read_scenario("name: ''\nsequence: [{text: a}]\n", name="x")
+
+
 def test_a_file_that_cannot_be_read_is_a_mistake_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     for name in ("missing.yaml", "binary.yaml"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import chain
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -198,6 +199,30 @@ def test_ids_and_names_that_come_late_are_taken() -> None:
     assert message.tool_calls == (ToolCallPart("late", "t", {}),)
 
 
+def test_halves_of_characters_in_names_and_ids_can_be_written() -> None:
+    deltas = [ToolCallDelta(0, "c\ud800", "n\udfff", "{}"), Finished("tool_calls", None)]
+    (call,) = answer_of(deltas, "p:m").tool_calls
+    assert (call.id, call.name) == ("c\ufffd", "n\ufffd")
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        Usage(input_tokens=-1),
+        Usage(output_tokens=10**30),
+        Usage(input_tokens=cast("Any", 1.5)),
+        Usage(input_tokens=1, cost_microcents=-5),
+    ],
+)
+def test_what_cannot_be_a_count_is_not_counted(usage: Usage) -> None:
+    counted = Usage(input_tokens=7)
+    for known, deltas in (
+        (None, [Counted(usage), Finished("stop", usage)]),
+        (counted, [Counted(counted), Counted(usage), Finished("stop", usage)]),
+    ):
+        assert answer_of([TextDelta("a"), *deltas], "p:m").usage == known
+
+
 def test_ids_are_made_distinct_from_each_other_and_from_those_before() -> None:
     before = call_ids([user("x"), assistant(tool_call("call_0", "t"), tool_call("call_1", "t"))])
     deltas = [
@@ -235,8 +260,8 @@ deltas_of_one_answer = st.lists(
     | st.builds(
         ToolCallDelta,
         st.integers(0, 3),
-        st.sampled_from(["", "a", "b"]),
-        st.just("t"),
+        st.sampled_from(["", "a", "b", "\ud83e"]),
+        words.map("t{}".format),
         st.sampled_from(["", "{", "}", '"x"', ":", "1", "null"]) | words,
     ),
     max_size=20,

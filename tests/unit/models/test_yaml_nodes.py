@@ -115,6 +115,25 @@ def test_numbers_that_json_lacks_are_faults(text: str) -> None:
     assert "cannot be written as JSON" in reader.faults[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[!!int x]", "'x' is no whole number"),
+        ("[!!float x]", "'x' is no number"),
+        ("[!!bool x]", "'x' is neither true nor false"),
+        (f"[{'1' * 5000}]", "is no whole number that can be read"),
+        ('["a\\ud800"]', "half of a character pair"),
+    ],
+)
+def test_what_only_says_what_it_is_is_a_fault_with_its_line(text: str, told: str) -> None:
+    reader, root = node_of(f"\n{text}")
+    reader.data(root)
+    (fault,) = reader.faults
+    assert fault.startswith("line 2: ")
+    assert told in fault
+    assert len(fault) < 100
+
+
 def test_aliases_of_aliases_do_not_fill_the_memory() -> None:
     levels = "\n".join(
         f"l{n}: &l{n} [{', '.join(f'*l{n - 1}' for _ in range(9))}]" for n in range(1, 12)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, WrongArgument
 from perdure.tools.permissions import Permissions
 
 KEY = "sk-ant-" + "a1b2c3d4" * 5
@@ -41,8 +41,6 @@ def test_they_are_plain_data_and_come_back_the_same() -> None:
         {"command_env": {"PYTHONPATH": "x"}},
         {"command_env": {"A=B": "x"}},
         {"command_env": {"API": KEY}},
-        {"command_timeout_s": 0},
-        {"command_timeout_s": 121},
         {"allowed_domains": ("*.example.com",)},
         {"allowed_domains": ("https://example.com",)},
         {"credentials": {"example.com": "{{secrets.A}}"}},
@@ -57,6 +55,12 @@ def test_what_cannot_work_or_would_be_unsafe_is_refused(wrong: dict[str, Any]) -
     with pytest.raises(ConfigError) as refused:
         Permissions(**wrong)
     assert KEY not in str(refused.value)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 121, float("nan"), float("inf"), 10**400])
+def test_commands_are_given_some_time_and_no_more_than_two_minutes(seconds: float) -> None:
+    with pytest.raises(WrongArgument, match="above 0 up to 120"):
+        Permissions(command_timeout_s=seconds)
 
 
 def test_a_search_engine_of_the_own_network_has_to_be_allowed() -> None:

@@ -64,7 +64,7 @@ def cast_for(
 
 def _default(configuration: Configuration, allowed: Permissions) -> Agent:
     return chat_agent(
-        configuration.value("chat.model"),
+        configuration.model,
         permissions=allowed,
         thinking_level=configuration.value("chat.thinking_level"),
         limits=Limits(max_turns=configuration.value("chat.turn_cap")),

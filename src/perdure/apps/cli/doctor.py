@@ -258,10 +258,14 @@ def _models() -> Iterator[Check]:
 def _servers() -> Iterator[Check]:
     """Whether the MCP servers of the settings can be there; none is started or asked."""
     try:
-        servers = servers_of(Configuration(Path(), os.environ))
+        configuration = Configuration(Path(), os.environ, is_lenient=True)
+        servers = servers_of(configuration)
     except PerdureError as error:
         yield Check("settings", "fail", str(error), "`perdure config path` names the files")
         return
+    for faulty in configuration.faulty_servers:
+        detail = f"{faulty.name} cannot be used: {'; '.join(faulty.faults)}"
+        yield Check("mcp", "fail", detail, f"put it right in {faulty.file}")
     if not servers:
         return
     if importlib.util.find_spec("mcp") is None:

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from perdure.apps.settings.places import setting
+from perdure.errors import WrongArgument
+from perdure.models.catalogue import require_model_name
 
 
 def only_text(words: str | None) -> str | None:
@@ -22,6 +24,19 @@ def only_text(words: str | None) -> str | None:
         hint = "it is not UTF-8, and a log holds nothing else; convert it and try again"
         raise typer.BadParameter(hint) from None
     return words
+
+
+def model_name(named: str | None) -> str | None:
+    """`named` as it is; for an option that names a model.
+
+    Raises: typer.BadParameter where it names no provider.
+    """
+    try:
+        if named is not None:
+            require_model_name(named)
+    except WrongArgument as error:
+        raise typer.BadParameter(str(error)) from None
+    return named
 
 
 def namespace_of(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
@@ -61,6 +76,7 @@ ModelOption = Annotated[
         "-m",
         "--model",
         metavar="MODEL",
+        callback=model_name,
         help="The model, as provider:name; scripted:echo works offline.",
     ),
 ]

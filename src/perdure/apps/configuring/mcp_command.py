@@ -13,13 +13,14 @@ import typer
 from perdure.apps.cli.exits import DONE
 from perdure.apps.cli.options import JsonOption, run
 from perdure.apps.settings.agents import agents_here
-from perdure.apps.settings.layers import Configuration
-from perdure.apps.settings.servers import Known, known_servers, server_named
+from perdure.apps.settings.layers import Configuration, FaultyServer
+from perdure.apps.settings.servers import SETTINGS, Known, known_servers, server_named
 from perdure.apps.terminal.output import counted, out_style, show, show_json, show_lines, width
 from perdure.apps.terminal.tables import Column, table
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.agents.files.finding import Filed
 from perdure.client.agents.files.reading import agent_in
+from perdure.errors import InvalidSettings
 from perdure.secrets.vault import Vault
 from perdure.tools.mcp.connection import Connection
 from perdure.tools.mcp.offered import Offer, offered
@@ -50,15 +51,20 @@ def mcp_itself() -> None:
 def list_servers(*, as_json: JsonOption = False) -> int:
     """List the servers there are, and where each is configured. Starts and asks none.
 
+    One that cannot be used is listed, too, with every fault and its line.
+
     Examples:
         perdure mcp list
         perdure mcp list --json
     """
-    known = known_servers(Configuration(Path(), os.environ), agents_here(Path(), os.environ))
+    configuration = Configuration(Path(), os.environ, is_lenient=True)
+    known = known_servers(configuration, agents_here(Path(), os.environ))
+    faulty = configuration.faulty_servers
     if as_json:
-        show_json([_row(each) for each in known])
-    elif known:
-        show_lines(_table(known))
+        show_json([*map(_row, known), *map(_faulty_row, faulty)])
+    elif known or faulty:
+        show_lines(_table(known) if known else ())
+        show_lines(_faults(faulty))
     else:
         show("No MCP servers here; docs/guides/mcp.md says how to add one.")
     return DONE
@@ -84,14 +90,17 @@ def try_server(
 
     Exit codes:
         1  it cannot be used
-        2  there is no such server, or several
+        2  there is no such server, or several, or its settings have faults
     """
+    configuration = Configuration(Path(), os.environ, is_lenient=True)
     if agent is None:
-        found = agents_here(Path(), os.environ)
-        known = known_servers(Configuration(Path(), os.environ), found)
+        known = known_servers(configuration, agents_here(Path(), os.environ))
+        for each in configuration.faulty_servers:
+            if each.name == name:
+                raise InvalidSettings(str(each.file), each.faults)
     else:
         filed = Filed(agent, "user", agent=agent_in(agent))
-        known = known_servers(Configuration(Path(), os.environ), (filed,))
+        known = known_servers(configuration, (filed,))
         known = tuple(each for each in known if each.file is not None)
     server = server_named(name, known).server
 
@@ -121,7 +130,29 @@ def _row(known: Known) -> dict[str, object]:
         "path": None if known.file is None else str(known.file),
         "transport": "http" if known.server.is_remote else "stdio",
         "where": _where(known.server),
+        "ok": True,
     }
+
+
+def _faulty_row(faulty: FaultyServer) -> dict[str, object]:
+    return {
+        "name": faulty.name,
+        "source": SETTINGS,
+        "path": str(faulty.file),
+        "transport": None,
+        "where": None,
+        "ok": False,
+        "faults": list(faulty.faults),
+    }
+
+
+def _faults(faulty: Sequence[FaultyServer]) -> Iterator[str]:
+    style = out_style()
+    for each in faulty:
+        word = style.paint("faults", "warning")
+        yield f"{word}  {safe(each.name)} ({safe(str(each.file))}) cannot be used:"
+        for fault in each.faults:
+            yield f"    {safe(fault)}"
 
 
 def _where(server: McpServer) -> str:

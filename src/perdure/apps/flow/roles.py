@@ -115,7 +115,7 @@ def model_of_roles(model: str | None, others: Sequence[str] = ()) -> str:
             "say which model the roles use: -m PROVIDER:NAME (`perdure models` lists the "
             "providers), or --scenario FILE to have them act a script"
         )
-    return str(settings.value("chat.model"))
+    return settings.model
 
 
 async def models_before(store: Store, state: FlowState) -> tuple[str, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from perdure.apps.settings.document import OF_PROJECTS, Settings
+from perdure.apps.settings.document import OF_PROJECTS, FiledServer, Settings
 from perdure.apps.settings.lines import nodes_of
-from perdure.models.yaml_nodes import NodeReader
+from perdure.errors import PerdureError
+from perdure.models.yaml_nodes import Node, NodeReader
 from perdure.workflow.typed import read_as
 
 
@@ -21,6 +22,10 @@ def faults_in(
     nodes = NodeReader()
     root = nodes_of(data, text)
     read_as(nodes, root, Settings)
+    for key, node in _servers(root):
+        filed = read_as(NodeReader(), node, FiledServer)
+        if filed is not None:  # else its faults are told already
+            _check_server(nodes, key, node, filed)
     if is_project and not nodes.faults:
         for table, fields in root.pairs:
             for key, _ in fields.pairs:
@@ -31,3 +36,33 @@ def faults_in(
                         f"choose for you; set it in {person_file}",
                     )
     return nodes.faults
+
+
+def faulty_servers(data: Mapping[str, object], text: str) -> dict[str, tuple[str, ...]]:
+    """The MCP servers of `data`, read from the TOML `text`, that cannot be used, and why not."""
+    found: dict[str, tuple[str, ...]] = {}
+    for key, node in _servers(nodes_of(data, text)):
+        nodes = NodeReader()
+        filed = read_as(nodes, node, FiledServer)
+        if filed is not None:
+            _check_server(nodes, key, node, filed)
+        if nodes.faults:
+            found[key.text] = nodes.faults
+    return found
+
+
+def _servers(root: Node) -> Iterator[tuple[Node, Node]]:
+    """The tables ``[mcp.servers.NAME]``, each with the node of its name."""
+    for table, fields in root.pairs:
+        for key, servers in fields.pairs:
+            if (table.text, key.text) == ("mcp", "servers"):
+                yield from servers.pairs
+
+
+def _check_server(nodes: NodeReader, key: Node, node: Node, filed: FiledServer) -> None:
+    """Report what keeps the server `filed`, called `key`, from ever working, where it stands."""
+    try:
+        filed.server(key.text)
+    except PerdureError as error:
+        places = {name.text: value for name, value in node.pairs}
+        nodes.fault(places.get(str(getattr(error, "argument", None)), key), str(error))

@@ -14,14 +14,19 @@ import msgspec
 from msgspec import Meta
 
 from perdure.engine.turns.config import MAX_TURNS, CompactionSettings, OnExceed
+from perdure.errors import ConfigError, WrongArgument
+from perdure.models.catalogue import is_model_name, require_model_name
 from perdure.models.prices import Price, dollars
 from perdure.models.protocol import ThinkingLevel
 from perdure.session.ledger import UnknownPolicy
-from perdure.tools.mcp.servers import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, McpServer
+from perdure.tools.mcp.servers import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, McpServer, TimeoutS
 from perdure.tools.permissions import SCOPES, ApprovalMode, Permissions, Scope
 
+MOST = 2**63 - 1
+"""The greatest whole number that is kept everywhere."""
+
 Text = Annotated[str, Meta(min_length=1, pattern=r"\S")]
-Dollars = Annotated[float, Meta(ge=0)]
+Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 
 def commands_and_hosts(commands: tuple[str, ...], domains: tuple[str, ...]) -> Permissions:
@@ -54,10 +59,10 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         tuple[Text, ...] | None, Meta(description="Hosts that may be asked.")
     ] = None
     turn_cap: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Turns of one session.")
+        Annotated[int, Meta(ge=1, le=MOST)] | None, Meta(description="Turns of one session.")
     ] = None
     max_cost_microcents: Annotated[
-        Annotated[int, Meta(ge=0)] | None,
+        Annotated[int, Meta(ge=0, le=MOST)] | None,
         Meta(description="What a session may spend; 100,000,000 are one dollar, 0: no limit."),
     ] = None
     on_exceed: Annotated[
@@ -67,7 +72,7 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         tuple[Text, ...] | None, Meta(description="MCP servers of the settings, by name.")
     ] = None
     max_messages: Annotated[
-        Annotated[int, Meta(ge=0)] | None,
+        Annotated[int, Meta(ge=0, le=MOST)] | None,
         Meta(description="A model is sent the newest so many messages; 0: no limit."),
     ] = None
     auto_compact: Annotated[
@@ -79,7 +84,16 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     ] = None
 
     def __post_init__(self) -> None:
-        commands_and_hosts(self.allowed_commands or (), self.allowed_domains or ())
+        if self.model is not None:
+            require_model_name(self.model)
+        for commands, domains, setting in (
+            (self.allowed_commands, None, "allowed_commands"),
+            (None, self.allowed_domains, "allowed_domains"),
+        ):
+            try:
+                commands_and_hosts(commands or (), domains or ())
+            except ConfigError as error:
+                raise ConfigError(str(error), argument=setting) from error
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -125,6 +139,15 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
         Meta(description="Prices by provider:name or provider:*, in dollars per million tokens."),
     ] = None
 
+    def __post_init__(self) -> None:
+        for model in self.prices or {}:
+            if not is_model_name(model):
+                raise WrongArgument(
+                    f"{model!r:.80} is no model to have a price: write provider:name, or provider:*"
+                    " for every other one of a provider",
+                    argument="prices",
+                )
+
 
 class FiledServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """An MCP server: a program that is started, or where one listens (docs/guides/mcp.md)."""
@@ -139,8 +162,8 @@ class FiledServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     tools_allowlist: tuple[Text, ...] | None = None
     trusts_annotations: bool = False
     on_unknown: UnknownPolicy | None = None
-    connect_timeout_s: float = CONNECT_TIMEOUT_S
-    timeout_s: float = CALL_TIMEOUT_S
+    connect_timeout_s: TimeoutS = CONNECT_TIMEOUT_S
+    timeout_s: TimeoutS = CALL_TIMEOUT_S
 
     def server(self, name: str) -> McpServer:
         """The same, called `name`.
@@ -151,15 +174,11 @@ class FiledServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """MCP servers."""
+    """MCP servers. Whether each can work is asked of it alone: one that cannot stops no other."""
 
     servers: Annotated[
         dict[str, FiledServer] | None, Meta(description="Servers by the name agents know them by.")
     ] = None
-
-    def __post_init__(self) -> None:
-        for name, filed in (self.servers or {}).items():
-            filed.server(name)
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -14,11 +14,21 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from perdure.apps.settings.document import AT_MOST, BUILT_IN, OF_PROJECTS, VARIABLES, Settings
+from perdure.apps.settings.document import (
+    AT_MOST,
+    BUILT_IN,
+    OF_PROJECTS,
+    VARIABLES,
+    FiledServer,
+    Settings,
+)
 from perdure.apps.settings.places import person_file, project_file
-from perdure.errors import ConfigError, InvalidSettings, PerdureError
+from perdure.errors import ConfigError, InvalidSettings, PerdureError, WrongArgument
+from perdure.models.catalogue import require_model_name
 
 Source = Literal["built-in", "user", "project", "environment", "command line"]
+
+_CHECKING = "perdure.apps.settings.checking"
 
 _AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
@@ -40,6 +50,14 @@ class Explained(msgspec.Struct, frozen=True):
     overrides: tuple[Said, ...] = ()
 
 
+class FaultyServer(msgspec.Struct, frozen=True):
+    """An MCP server of a settings file that cannot be used; each of `faults` has its line."""
+
+    name: str
+    file: Path
+    faults: tuple[str, ...]
+
+
 class Layer(msgspec.Struct, frozen=True):
     """What one file says. Shape: by dotted key, only what stands in it."""
 
@@ -47,28 +65,50 @@ class Layer(msgspec.Struct, frozen=True):
     file: Path
     values: Mapping[str, object] = {}
     text: str = ""
+    faulty_servers: tuple[FaultyServer, ...] = ()
 
 
 class Configuration:
     """The layers as they are for a process with `environment` in the folder `start`.
 
+    `is_lenient` leaves MCP servers out that cannot be used: they are `faulty_servers`.
     Raises: InvalidSettings with every fault of a file and its line; ConfigError when one cannot be
     read.
     """
 
-    def __init__(self, start: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, start: Path, environment: Mapping[str, str], *, is_lenient: bool = False
+    ) -> None:
         self._environment = environment
         self.person_file = person_file(environment)
         project = project_file(start)
         self.project_file = project
         self._layers = (
-            _layer("user", self.person_file, self.person_file),
+            _layer("user", self.person_file, self.person_file, is_lenient=is_lenient),
             *(() if project is None else (_layer("project", project, self.person_file),)),
         )
+
+    @property
+    def faulty_servers(self) -> tuple[FaultyServer, ...]:
+        """The MCP servers that were left out."""
+        return tuple(each for layer in self._layers for each in layer.faulty_servers)
 
     def value(self, key: str) -> Any:
         """What counts for `key`."""
         return self.explained(key, has_lines=False).said.value
+
+    @property
+    def model(self) -> str:
+        """The model that counts, ``chat.model``.
+
+        Raises: ConfigError where the environment names one without a provider.
+        """
+        named = str(self.value("chat.model"))
+        try:
+            require_model_name(named)
+        except WrongArgument as error:
+            raise ConfigError(f"${VARIABLES['chat.model']}: {error}") from None
+        return named
 
     def is_set(self, key: str) -> bool:
         """Whether any layer but the built-in one says something of `key`."""
@@ -116,7 +156,7 @@ def _nearer(key: str, now: Said, before: Said) -> tuple[Said, Said]:
     return before, msgspec.structs.replace(now, note="a project cannot widen what you allow")
 
 
-def _layer(source: Source, file: Path, persons: Path) -> Layer:
+def _layer(source: Source, file: Path, persons: Path, *, is_lenient: bool = False) -> Layer:
     try:
         text = file.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -126,9 +166,14 @@ def _layer(source: Source, file: Path, persons: Path) -> Layer:
     except UnicodeDecodeError as error:
         raise InvalidSettings(str(file), ("line 1: it is not UTF-8",)) from error
     data = _data(file, text)
+    faulty: tuple[FaultyServer, ...] = ()
+    if is_lenient:
+        data, faulty = _without_faulty(file, data, text)
     is_project = source == "project"
     try:
         settings = msgspec.convert(data, Settings)
+        for name, filed in (settings.mcp.servers or {}).items():
+            filed.server(name)
     except (msgspec.ValidationError, PerdureError) as error:
         raise _invalid(file, data, text, persons, str(error), is_project=is_project) from error
     values = {
@@ -138,7 +183,32 @@ def _layer(source: Source, file: Path, persons: Path) -> Layer:
     }
     if is_project and not values.keys() <= OF_PROJECTS.keys():
         raise _invalid(file, data, text, persons, "", is_project=True)
-    return Layer(source, file, values, text)
+    return Layer(source, file, values, text, faulty)
+
+
+def _without_faulty(
+    file: Path, data: dict[str, object], text: str
+) -> tuple[dict[str, object], tuple[FaultyServer, ...]]:
+    """`data` without the MCP servers that cannot be used, and those."""
+    table = data.get("mcp")
+    servers = cast("dict[str, object]", table).get("servers") if isinstance(table, dict) else None
+    named = cast("dict[str, object]", servers) if isinstance(servers, dict) else {}
+    left = {name: each for name, each in named.items() if _is_server(name, each)}
+    if len(left) == len(named):
+        return data, ()
+    checking: Any = importlib.import_module(_CHECKING)
+    faults: dict[str, tuple[str, ...]] = checking.faulty_servers(data, text)
+    faulty = (FaultyServer(name, file, faults[name]) for name in named if name not in left)
+    kept = {**cast("dict[str, object]", table), "servers": left}
+    return {**data, "mcp": kept}, tuple(faulty)
+
+
+def _is_server(name: str, data: object) -> bool:
+    try:
+        msgspec.convert(data, FiledServer).server(name)
+    except (msgspec.ValidationError, PerdureError):
+        return False
+    return True
 
 
 def _data(file: Path, text: str) -> dict[str, object]:
@@ -163,7 +233,7 @@ def _invalid(
     *,
     is_project: bool,
 ) -> InvalidSettings:
-    checking: Any = importlib.import_module("perdure.apps.settings.checking")
+    checking: Any = importlib.import_module(_CHECKING)
     faults = checking.faults_in(data, text, persons, is_project=is_project)
     return InvalidSettings(str(file), faults or (reason,))
 

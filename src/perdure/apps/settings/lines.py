@@ -105,6 +105,6 @@ def _node(value: object, path: Path, lines: Mapping[Path, int], around: int) -> 
     if isinstance(value, int):
         return Node(line, "int", str(value))
     if isinstance(value, float):
-        return Node(line, "float", repr(value) if value - value == 0 else ".inf")
+        return Node(line, "float", repr(value))
     kind = "timestamp" if isinstance(value, datetime | date | time) else "str"
     return Node(line, kind, str(value))

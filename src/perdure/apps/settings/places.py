@@ -50,6 +50,7 @@ def setting(
 ) -> str | None:
     """What the settings files and `environment` say of `key`; None where they say nothing.
 
+    An MCP server that cannot be used is for those to tell who use servers.
     `start` and `environment` are those of this process where they are not given.
     Raises: as `layers.Configuration`.
     """
@@ -58,5 +59,5 @@ def setting(
     if project_file(folder) is None and not person_file(environment).exists():
         return None
     layers: Any = importlib.import_module("perdure.apps.settings.layers")
-    configuration = layers.Configuration(folder, environment)
+    configuration = layers.Configuration(folder, environment, is_lenient=True)
     return configuration.value(key) if configuration.is_set(key) else None

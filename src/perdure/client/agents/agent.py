@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
+from msgspec import Meta
 
 from perdure.client.agents.workspace import Workspace, filled
 from perdure.context.build import History
@@ -19,6 +20,7 @@ from perdure.engine.turns.config import (
     QueueModes,
 )
 from perdure.errors import ConfigError, WrongArgument
+from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ThinkingLevel
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.pasted import PastePolicy
@@ -48,10 +50,11 @@ class Fallback(msgspec.Struct, frozen=True):
     """
 
     model: str
-    max_attempts: int = 1
+    max_attempts: Annotated[int, Meta(ge=1)] = 1
 
     def __post_init__(self) -> None:
         check_fields(self)
+        require_model_name(self.model)
 
     @property
     def retry(self) -> RetryPolicy:
@@ -86,16 +89,16 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     retry: RetryPolicy | None = None
     compaction: CompactionSettings = CompactionSettings()
     queue_mode: QueueModes = "one-at-a-time"
-    max_output_tokens: int | None = None
-    temperature: float | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     restart_on_cut: bool = False
-    max_cost_microcents: int = 0
+    max_cost_microcents: Annotated[int, Meta(ge=0)] = 0
     on_exceed: OnExceed = "pause_for_approval"
     history: History = "full"
     on_pasted: PastePolicy = "warn"
     permissions: Permissions = Permissions()
-    max_agents: int = 16
-    max_depth: int = 3
+    max_agents: Annotated[int, Meta(ge=0)] = 16
+    max_depth: Annotated[int, Meta(ge=0)] = 3
 
     @property
     def budget(self) -> Budget:
@@ -110,8 +113,9 @@ class Agent(AgentSettings, frozen=True):
     `Fallback`s, are called in order when `model` cannot be. `mcp_servers`, `McpServer`s or names
     the runtime knows, add their tools when a session is started or resumed. `hooks` are asked in
     its sessions after those of the store; they are this program's and not kept.
-    Raises: ConfigError for two tools of one name or an unknown one; WrongArgument for an id or a
-    model without a name, for a negative budget, and for what a field is not declared as.
+    Raises: ConfigError for two tools or two MCP servers of one name, and for an unknown tool;
+    WrongArgument for an id without a name, for a model that is not ``provider:name``, and for what
+    a field is not declared as.
     """
 
     id: str
@@ -124,14 +128,18 @@ class Agent(AgentSettings, frozen=True):
         check_fields(self)
         if not self.id.strip():
             raise WrongArgument("an agent needs an id: Agent('helper')", argument="id")
-        if not self.model.strip():
-            raise WrongArgument("model is provider:name, such as scripted:echo", argument="model")
+        require_model_name(self.model)
         msgspec.structs.force_setattr(self, "tools", registry_of(_named(self.tools)).tools)
         chain = tuple(Fallback(f) if isinstance(f, str) else f for f in self.fallbacks)
         msgspec.structs.force_setattr(self, "fallbacks", chain)
-        msgspec.structs.force_setattr(self, "mcp_servers", tuple(self.mcp_servers))
-        if self.max_cost_microcents < 0:
-            raise WrongArgument("max_cost_microcents is not less than nothing; 0 is no limit")
+        servers = tuple(self.mcp_servers)
+        msgspec.structs.force_setattr(self, "mcp_servers", servers)
+        names = [each if isinstance(each, str) else each.name for each in servers]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(
+                    f"agent {self.id!r} has two MCP servers named {name!r}", argument="mcp_servers"
+                )
 
     @property
     def chain(self) -> tuple[Fallback, ...]:
@@ -264,7 +272,10 @@ def agent_of(snapshot: Mapping[str, object], tools: ToolRegistry) -> Agent:
         and tools.schema_hash(tool["name"]) == tool.get("schema_hash")
     ]
     settings = {name: getattr(stored, name) for name in AgentSettings.__struct_fields__}
-    return Agent(stored.id, tools=tuple(bound), fallbacks=stored.fallbacks, **settings)
+    try:
+        return Agent(stored.id, tools=tuple(bound), fallbacks=stored.fallbacks, **settings)
+    except WrongArgument as error:
+        raise ConfigError(f"the session's agent cannot be used any more: {error}") from error
 
 
 def _plain(settings: AgentSettings) -> dict[str, object]:

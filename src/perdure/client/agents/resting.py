@@ -12,6 +12,7 @@ from perdure.client.agents.workspace import Workspace
 from perdure.client.reading import EntryRef, OpenQuestion
 from perdure.client.session import Session
 from perdure.errors import InvalidTransition
+from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ThinkingLevel
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
@@ -72,7 +73,11 @@ class Resting:
         return sorted(found, key=lambda question: question.at)
 
     async def set_model(self, model: str) -> Entry:
-        """Use another model (``provider:name``) from the next turn on, on this branch."""
+        """Use another model (``provider:name``) from the next turn on, on this branch.
+
+        Raises: WrongArgument for one without a provider.
+        """
+        require_model_name(model)
         return await self.session.append(ModelChange(model))
 
     async def set_thinking_level(self, level: ThinkingLevel) -> Entry:

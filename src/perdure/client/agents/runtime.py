@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
+from msgspec import Meta
 
 from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.client.agents.chat import Chat
@@ -52,7 +53,8 @@ class Runtime:
     what was said (None: as $PERDURE_OTEL_CONTENT says). `host` is what flows build on.
     On a normal exit of its ``async with`` it waits for running turns; when the block fails, they
     are suspended: they stay open in the log and can be resumed.
-    Raises: ConfigError for two agents of one id.
+    Raises: ConfigError for two agents of one id; WrongArgument for prices of what is no
+    ``provider:name``.
     """
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named
@@ -67,9 +69,9 @@ class Runtime:
         renew_credentials: RenewCredentials | None = None,
         mcp_servers: Iterable[McpServer] = (),
         has_traced_content: bool | None = None,
-        idle_timeout_s: float | None = None,
+        idle_timeout_s: Annotated[float, Meta(gt=0)] | None = None,
         owner: str | None = None,
-        lease_ttl_ms: int = LEASE_TTL_MS,
+        lease_ttl_ms: Annotated[int, Meta(ge=1)] = LEASE_TTL_MS,
     ) -> None:
         self.host = Host(
             store,

@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Self, overload
+from typing import Annotated, Self, overload
 
 import msgspec
+from msgspec import Meta
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat as AsyncChat
@@ -616,7 +617,10 @@ class Chat(Handle[AsyncChat]):
         return self.portal.call(self.asynchronous.questions())
 
     def set_model(self, model: str) -> Entry:
-        """Use another model (``provider:name``) from the next turn on, on this branch."""
+        """Use another model (``provider:name``) from the next turn on, on this branch.
+
+        Raises: WrongArgument for one without a provider.
+        """
         return self.portal.call(self.asynchronous.set_model(model))
 
     def set_thinking_level(self, level: ThinkingLevel) -> Entry:
@@ -709,9 +713,9 @@ class Runtime(Handle[AsyncRuntime]):
         renew_credentials: RenewCredentials | None = None,
         mcp_servers: Iterable[McpServer] = (),
         has_traced_content: bool | None = None,
-        idle_timeout_s: float | None = None,
+        idle_timeout_s: Annotated[float, Meta(gt=0)] | None = None,
         owner: str | None = None,
-        lease_ttl_ms: int = LEASE_TTL_MS,
+        lease_ttl_ms: Annotated[int, Meta(ge=1)] = LEASE_TTL_MS,
     ) -> None:
         portal = portal_of(store, "Runtime", "store")
         made = portal.run(

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from perdure.models.protocol import ModelRequest
+from perdure.session.declared.arguments import check_fields
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction, CompactionReason
@@ -40,6 +41,9 @@ class Block(msgspec.Struct, frozen=True):
     """It shall not happen. `reason` is told to who asked for it, a model included."""
 
     reason: str
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class HookPoint(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
+from perdure.engine.telemetry.isolating import Isolated, report
 from perdure.engine.turns.observing import SILENCE, Observer
 from perdure.models.protocol import ModelClient
 from perdure.session.clock import Clock
@@ -25,10 +26,14 @@ def told_models(models: ModelClient, observer: Observer) -> ModelClient:
     """`models`, whose requests `observer` is told of; as they are where nobody listens."""
     if _SPANS not in sys.modules:
         return models
-    spans, listener = cast("Any", sys.modules[_SPANS]), cast("Any", observer)
-    if not isinstance(observer, spans.SpanObserver):
+    listener = cast("Any", observer.observer if isinstance(observer, Isolated) else observer)
+    if not isinstance(listener, cast("Any", sys.modules[_SPANS]).SpanObserver):
         return models
-    return cast("ModelClient", listener.models(models))
+    try:
+        return cast("ModelClient", listener.models(models))
+    except Exception as error:  # noqa: BLE001 - whatever a program has set up, its models go on
+        report(error)
+        return models
 
 
 def chosen_observer(
@@ -39,7 +44,10 @@ def chosen_observer(
         return SILENCE
     if has_content is None:
         has_content = environment.get(CONTENT, "").lower() in ("1", "true", "yes", "on")
-    made = importlib.import_module(_SPANS).SpanObserver(
-        clock, has_content=has_content, environment=environment
-    )
-    return cast("Observer", made)
+    make = importlib.import_module(_SPANS).SpanObserver
+    try:
+        made = make(clock, has_content=has_content, environment=environment)
+    except Exception as error:  # noqa: BLE001 - likewise its turns
+        report(error)
+        return SILENCE
+    return Isolated(cast("Observer", made))

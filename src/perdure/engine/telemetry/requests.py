@@ -6,7 +6,8 @@ somebody asked for content. What the models answer is passed on as it is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import Histogram, MeterProvider
@@ -19,6 +20,7 @@ from perdure.engine.telemetry.describing import (
     shown_messages,
     shown_tools,
 )
+from perdure.engine.telemetry.isolating import report
 from perdure.engine.turns.state import provider_of
 from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest
 from perdure.session.clock import Clock
@@ -56,14 +58,15 @@ class ToldModels:
         """
         span = trace.get_current_span()
         if span.is_recording():
-            self._tell(span, request)
+            _safely(lambda: self._tell(span, request))
         started_s, has_begun = self._clock.steady_s(), False
         deltas = self._models.stream(request)
         try:
             async for delta in deltas:
                 if not has_begun:
                     has_begun = True
-                    self._begun(span, request.model, self._clock.steady_s() - started_s)
+                    after_s = self._clock.steady_s() - started_s
+                    _safely(partial(self._begun, span, request.model, after_s))
                 yield delta
         finally:
             if isinstance(deltas, AsyncGenerator):
@@ -90,3 +93,10 @@ class ToldModels:
             names.REQUEST_MODEL: model_name(model),
         }
         self._first.record(after_s, labels)
+
+
+def _safely(tell: Callable[[], None]) -> None:
+    try:
+        tell()
+    except Exception as error:  # noqa: BLE001 - whoever looks on changes nothing
+        report(error)

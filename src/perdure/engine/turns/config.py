@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import msgspec
+from msgspec import Meta
 
-from perdure.errors import WrongArgument
 from perdure.models.prices import Cost, unpriced
 from perdure.models.retry import RetryPolicy
 from perdure.session.declared.arguments import check_fields
@@ -63,16 +63,14 @@ class CompactionSettings(msgspec.Struct, frozen=True):
 
     is_enabled: bool = True
     strategy: CompactionStrategy = "tail"
-    keep_recent_tokens: int = 20_000
-    summary_tokens: int = 4_096
-    trigger: float = 0.8
-    reserve_tokens: int | None = None
-    max_messages: int | None = None
+    keep_recent_tokens: Annotated[int, Meta(ge=0)] = 20_000
+    summary_tokens: Annotated[int, Meta(ge=1)] = 4_096
+    trigger: Annotated[float, Meta(gt=0, le=1)] = 0.8
+    reserve_tokens: Annotated[int, Meta(ge=0)] | None = None
+    max_messages: Annotated[int, Meta(ge=1)] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.max_messages is not None and self.max_messages < 1:
-            raise WrongArgument("max_messages is at least 1, or None for no limit")
 
 
 OnExceed = Literal["fail", "warn", "pause_for_approval"]
@@ -86,13 +84,11 @@ class Budget(msgspec.Struct, frozen=True):
     Units: micro-cents; 0 is no limit.
     """
 
-    max_cost_microcents: int = 0
+    max_cost_microcents: Annotated[int, Meta(ge=0)] = 0
     on_exceed: OnExceed = "pause_for_approval"
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.max_cost_microcents < 0:
-            raise WrongArgument("a budget is not less than nothing; 0 is no limit")
 
 
 class Link(msgspec.Struct, frozen=True):

@@ -8,14 +8,14 @@ which names the argument and says what it takes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from functools import cache, wraps
 from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
 
 from perdure.errors.usage import WrongArgument
-from perdure.session.declared.kinds import Kind, kind_of
+from perdure.session.declared.kinds import Kind, is_kept, kind_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -76,7 +76,7 @@ def check_fields(value: msgspec.Struct) -> None:
     owner = type(value).__name__
     for name, kind, is_tuple in _fields_of(type(value)):
         given = getattr(value, name)
-        if kind.fits is not None and not kind.fits(given):
+        if kind.fits is not None and not (kind.fits(given) and is_kept(given)):
             raise wrong(owner, name, kind.words, given)
         if is_tuple and isinstance(given, list):
             made: tuple[object, ...] = tuple(cast("list[object]", given))
@@ -91,7 +91,7 @@ def check_whole(value: msgspec.Struct, place: str) -> None:
     """
     for name, kind, _ in _fields_of(type(value)):
         given = getattr(value, name)
-        if kind.fits is not None and not kind.fits(given):
+        if kind.fits is not None and not (kind.fits(given) and is_kept(given)):
             raise wrong(place, name, kind.words, given)
         below = cast("tuple[object, ...]", given) if isinstance(given, tuple) else (given,)
         for each in below:
@@ -102,13 +102,24 @@ def check_whole(value: msgspec.Struct, place: str) -> None:
 def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
     """The error for `given` as `name` of `owner`; it does not repeat what was given."""
     kind = "None" if given is None else f"{type(given).__name__}"
-    if takes.startswith("a list of") and isinstance(given, list | tuple | set | frozenset | dict):
+    if takes.endswith("not empty") and isinstance(given, Sized) and not given:
+        kind = "an empty one"
+    elif takes.startswith("a list of") and isinstance(given, list | tuple | set | frozenset | dict):
         kind = f"{kind} of something else"
-    elif isinstance(given, str) and "'" in takes:
+    elif isinstance(given, str) and ("'" in takes or "fits" in takes):
         kind = f"{given!r:.40}"
+    elif isinstance(given, int | float) and not isinstance(given, bool):
+        kind = _number(given) if "number" in takes or "int" in takes else kind
     elif kind in takes:
         kind = f"one of {type(given).__module__}"
     return WrongArgument(f"{owner} takes {takes} as {name}, not {kind}", argument=name, takes=takes)
+
+
+def _number(given: int | float) -> str:
+    """`given` where it is short enough to be told."""
+    if isinstance(given, int) and abs(given) >= 10**20:
+        return "one of more than 20 digits"
+    return f"{given}"
 
 
 class _Guard:

@@ -6,6 +6,8 @@ that cannot be found) lets everything in. An iterator that could be read only on
 
 from __future__ import annotations
 
+import math
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sized
 from functools import cache
@@ -51,6 +53,9 @@ _MADE_BY: dict[str, str] = {
 
 _TEXTS = (str, bytes, bytearray)
 
+_MOST = 2**63
+"""What no whole number reaches that is kept: not all that read JSON read more."""
+
 _UNIONS = (types.UnionType, get_origin(Literal[1] | None))
 """``X | Y``, as classes write it, and as special forms do."""
 
@@ -75,7 +80,7 @@ def kind_of(annotation: Any) -> Kind:
 
 def _of_origin(origin: Any, args: tuple[Any, ...]) -> Kind:
     if origin is Annotated:
-        return kind_of(args[0])
+        return _bounded(kind_of(args[0]), args[1:])
     if origin is Literal:
         return Kind(" or ".join(map(repr, args)), lambda value: _is_one_of(value, args))
     if origin in _UNIONS:
@@ -103,15 +108,70 @@ def _of_class(known: Any) -> Kind:
     if known is msgspec.UnsetType:
         return Kind("msgspec.UNSET", lambda value: value is msgspec.UNSET)
     if known is int:
-        return Kind("int", lambda value: isinstance(value, int) and not isinstance(value, bool))
+        return Kind("int", _is_whole)
     if known is float:
-        numbers = (int, float)
-        return Kind("a number", lambda v: isinstance(v, numbers) and not isinstance(v, bool))
+        return Kind("a number", _is_number)
     if getattr(known, "_is_protocol", False):
         return _protocol(known)
     made = _MADE_BY.get(known.__name__)
     words = known.__name__ if made is None else f"{known.__name__} ({made})"
     return Kind(words, lambda value: isinstance(value, known))
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    """Whether `value` is a number that JSON has: no NaN, nothing infinite."""
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def is_kept(value: object) -> bool:
+    """Whether `value`, if it is a number, is one that is read again as it was written."""
+    return not isinstance(value, int) or -_MOST <= value < _MOST
+
+
+def _bounded(kind: Kind, notes: tuple[object, ...]) -> Kind:
+    """`kind` within the bounds that `notes`, those of msgspec, set."""
+    for note in notes:
+        told = _told(note) if isinstance(note, msgspec.Meta) else ""
+        if told and isinstance(note, msgspec.Meta) and kind.fits is not None:
+            kind = Kind(f"{kind.words} {told}", _both(kind.fits, note))
+    return kind
+
+
+def _both(fits: Fits, bounds: msgspec.Meta) -> Fits:
+    return lambda value: fits(value) and _is_within(value, bounds)
+
+
+def _told(bounds: msgspec.Meta) -> str:
+    parts = [
+        f"{word} {bound:,}".removesuffix(".0")
+        for word, bound in (
+            ("above", bounds.gt),
+            ("from", bounds.ge),
+            ("below", bounds.lt),
+            ("up to", bounds.le),
+        )
+        if bound is not None
+    ]
+    if bounds.min_length:
+        parts.append("that is not empty")
+    if bounds.pattern is not None:
+        parts.append(f"that fits {bounds.pattern}")
+    return " ".join(parts)
+
+
+def _is_within(value: Any, bounds: msgspec.Meta) -> bool:
+    return not (
+        (bounds.gt is not None and value <= bounds.gt)
+        or (bounds.ge is not None and value < bounds.ge)
+        or (bounds.lt is not None and value >= bounds.lt)
+        or (bounds.le is not None and value > bounds.le)
+        or (bounds.min_length is not None and len(value) < bounds.min_length)
+        or (bounds.pattern is not None and re.search(bounds.pattern, value) is None)
+    )
 
 
 def _protocol(known: type) -> Kind:

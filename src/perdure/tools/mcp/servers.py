@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from perdure.egress.destinations import Destination, destination_of
-from perdure.errors import ConfigError, EgressDenied
+from perdure.errors import ConfigError, EgressDenied, SecretPasted
 from perdure.secrets.pasted import pasted
 from perdure.secrets.references import names_in
 from perdure.secrets.shapes import is_secret_name, is_secret_value
@@ -20,8 +22,15 @@ from perdure.session.ledger import UnknownPolicy
 
 CONNECT_TIMEOUT_S = 30.0
 CALL_TIMEOUT_S = 120.0
+MAX_TIMEOUT_S = 86_400
+"""A day: who waits longer waits for nothing."""
 
-_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+TimeoutS = Annotated[float, Meta(gt=0, le=MAX_TIMEOUT_S)]
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+"""What servers are called, as a whole."""
+
+_header = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _variable = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
@@ -35,8 +44,9 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     `allow_local_endpoint`. `tools_allowlist` names the server's tools that are used, None: all.
     `trusts_annotations` believes it which of its tools only read: those run without approval.
     `on_unknown` says what is done about a call that was cut off; None: as for tools of its kind.
-    Units: seconds, `connect_timeout_s` from the start until it is ready.
-    Raises: ConfigError for what can never work or would be unsafe.
+    Units: seconds, at most a day, `connect_timeout_s` from the start until it is ready.
+    Raises: ConfigError for what can never work or would be unsafe; WrongArgument for what a field
+    is not declared as.
     """
 
     name: str
@@ -50,21 +60,21 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     tools_allowlist: tuple[str, ...] | None = None
     trusts_annotations: bool = False
     on_unknown: UnknownPolicy | None = None
-    connect_timeout_s: float = CONNECT_TIMEOUT_S
-    timeout_s: float = CALL_TIMEOUT_S
+    connect_timeout_s: TimeoutS = CONNECT_TIMEOUT_S
+    timeout_s: TimeoutS = CALL_TIMEOUT_S
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not _name.fullmatch(self.name):
+        if not NAME.fullmatch(self.name):
             raise ConfigError(
-                f"{self.name!r} cannot name an MCP server: use 1 to 32 letters, digits, _ or -"
+                f"{self.name!r:.80} cannot name an MCP server: use 1 to 32 letters, digits, _ or -",
+                argument="name",
             )
         if (self.command is None) == (self.url is None):
             raise self._refused("give it either a command or a url")
         if self.tools_allowlist is not None and not self.tools_allowlist:
-            raise self._refused("tools_allowlist is empty; leave it out, or leave out the server")
-        if self.connect_timeout_s <= 0 or self.timeout_s <= 0:
-            raise self._refused("its timeouts are greater than 0")
+            reason = "tools_allowlist is empty; leave it out, or leave out the server"
+            raise self._refused(reason, "tools_allowlist")
         if self.command is not None:
             self._require_program(self.command)
         else:
@@ -90,39 +100,62 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def _require_program(self, command: str) -> None:
         if self.headers or self.allow_local_endpoint:
-            raise self._refused("headers and allow_local_endpoint are for a url")
+            place = "headers" if self.headers else "allow_local_endpoint"
+            raise self._refused("headers and allow_local_endpoint are for a url", place)
         if not command.strip() or any("\0" in word for word in (command, *self.args)):
-            raise self._refused("its command is empty or holds a NUL")
+            raise self._refused("its command is empty or holds a NUL", "command")
+        if self.working_dir is not None and (
+            not self.working_dir.strip() or "\0" in self.working_dir
+        ):
+            raise self._refused("its working_dir is no folder; leave it out", "working_dir")
         for number, word in enumerate(self.args, 1):
-            pasted(word, "refuse", f"argument {number} of the MCP server {self.name!r}")
+            place = f"argument {number} of the MCP server {self.name!r}"
+            _refuse_pasted(word, place, "args")
         for name, value in self.env.items():
             if not _variable.fullmatch(name) or "\0" in value:
-                raise self._refused(f"{name!r} is no environment variable")
+                raise self._refused(f"{name!r:.80} is no environment variable", "env")
         self._require_references("variable", self.env)
 
     def _require_endpoint(self) -> None:
         if self.args or self.env or self.working_dir is not None:
-            raise self._refused("args, env and working_dir are for a command")
-        pasted(self.url or "", "refuse", f"the url of the MCP server {self.name!r}")
+            place = "args" if self.args else "env" if self.env else "working_dir"
+            raise self._refused("args, env and working_dir are for a command", place)
+        _refuse_pasted(self.url or "", f"the url of the MCP server {self.name!r}", "url")
         try:
             place = self.destination
             if place.scheme == "http" and _is_public(place):
                 raise EgressDenied("only https is allowed beyond the own network")
         except EgressDenied as error:
             hint = "" if self.allow_local_endpoint else "; allow_local_endpoint opens the own net"
-            raise self._refused(f"its url cannot be used: {error.reason}{hint}") from None
+            raise self._refused(f"its url cannot be used: {error.reason}{hint}", "url") from None
+        for name, value in self.headers.items():
+            if not _header.fullmatch(name) or not value.isprintable() or not value.isascii():
+                reason = f"{name!r:.80} is no header, or its value holds more than printable ASCII"
+                raise self._refused(reason, "headers")
         self._require_references("header", self.headers)
 
     def _require_references(self, what: str, values: Mapping[str, str]) -> None:
+        setting = "headers" if what == "header" else "env"
         for name, value in values.items():
             place = f"the {what} {name} of the MCP server {self.name!r}"
-            pasted(value, "refuse", place)
+            _refuse_pasted(value, place, setting)
             # By its name, too: a short password looks like any word.
             if is_secret_name(name) and is_secret_value(value) and not names_in(value):
-                raise ConfigError(f"{place} refers to a secret: write {{{{secrets.NAME}}}}")
+                raise ConfigError(
+                    f"{place} refers to a secret: write {{{{secrets.NAME}}}}",
+                    argument=setting,
+                )
 
-    def _refused(self, reason: str) -> ConfigError:
-        return ConfigError(f"the MCP server {self.name!r}: {reason}")
+    def _refused(self, reason: str, setting: str | None = None) -> ConfigError:
+        return ConfigError(f"the MCP server {self.name!r}: {reason}", argument=setting)
+
+
+def _refuse_pasted(text: str, place: str, setting: str) -> None:
+    try:
+        pasted(text, "refuse", place)
+    except SecretPasted as error:
+        error.argument = setting
+        raise
 
 
 def _is_public(place: Destination) -> bool:

@@ -114,9 +114,14 @@ def test_a_project_sets_nothing_else(files: Files) -> None:
         ("[cat]\nmodel = 'x'", "line 1: 'cat' is unknown here"),
         ("[chat]\nturn_cap = 0", "line 2: 0 is less than 1"),
         ("[chat]\nfs_scope = 'all'", "line 2: 'all' is not one of"),
-        ("[chat]\nallowed_commands = ['ls', 'a | b']", "line 1: 'a | b' is no rule"),
-        ("[chat]\nallowed_domains = ['a b']", "line 1: 'a b' is no domain"),
+        ("[chat]\nallowed_commands = ['ls', 'a | b']", "line 2: 'a | b' is no rule"),
+        ("[chat]\nallowed_domains = ['a b']", "line 2: 'a b' is no domain"),
         ("[models.prices.'a:b']\ninput = 1", "line 1: 'output' is missing"),
+        ("[models]\n[models.prices.gpt]\ninput = 1\noutput = 1", "line 2: 'gpt' is no model"),
+        ("[models.prices.'a:b']\ninput = inf\noutput = 1", "line 2: inf cannot be written"),
+        ("[chat]\n\nmodel = 'gpt-5'", "line 3: 'gpt-5' names no provider and model: write"),
+        ("[chat]\nmax_messages = 99999999999999999999", "line 2: 99999999999999999999 is more"),
+        ("[chat]\nturn_cap = 1" + "0" * 5000, "line 2: it is no TOML"),
     ],
 )
 def test_what_nobody_reads_is_told_with_its_line(files: Files, text: str, fault: str) -> None:

@@ -25,7 +25,7 @@ def configured(folder: Path, text: str) -> Configuration:
 
 def filed(name: str, place: Place = "user", id: str = "helper") -> Filed:
     server = McpServer(name=name, command="true")
-    agent = Agent(id, mcp_servers=[server, "git"])
+    agent = Agent(id, mcp_servers=[server] if name == "git" else [server, "git"])
     return Filed(Path(f"{id}.agent.yaml"), place, agent=agent)
 
 
@@ -48,6 +48,37 @@ def test_a_server_that_can_never_work_is_told_when_it_is_read(
 ) -> None:
     with pytest.raises(InvalidSettings, match=told):
         configured(tmp_path, text)
+
+
+BAD = (
+    f"{GIT}\n[mcp.servers.odd]\ncommand = 'x'\ntimeout_s = 0\nconnect_timeout_s = nan\n\n"
+    "[mcp.servers.two]\ncommand = 'x'\n\nheaders = {X = 'y'}\n"
+    "[mcp.servers.secret]\ncommand = 'x'\n[mcp.servers.secret.env]\nAPI_TOKEN = 'hunter22'\n"
+    "[mcp.servers.'a b']\ncommand = 'x'\n[mcp.servers.typo]\ncomand = 'x'\n"
+)
+
+
+def test_each_fault_of_a_server_is_told_where_it_stands(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        configured(tmp_path, BAD)
+    assert [each.partition(":")[0] for each in refused.value.faults] == [
+        *("line 8", "line 9", "line 14", "line 17", "line 19", "line 22"),
+    ]
+
+
+def test_a_server_that_cannot_be_used_stops_no_other_for_who_only_looks(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings):
+        configured(tmp_path, BAD)
+    environment = {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    lenient = Configuration(tmp_path, environment, is_lenient=True)
+    assert [server.name for server in servers_of(lenient)] == ["git"]
+    told = {each.name: each.faults for each in lenient.faulty_servers}
+    assert list(told) == ["odd", "two", "secret", "a b", "typo"]
+    assert len(told["odd"]) == 2
+    assert told["two"] == (
+        "line 14: the MCP server 'two': headers and allow_local_endpoint are for a url",
+    )
+    assert "hunter22" not in str(told)
 
 
 def test_servers_in_agent_files_are_known_by_their_agents(tmp_path: Path) -> None:

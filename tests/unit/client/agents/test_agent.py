@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import pytest
 
 from perdure.client.agents.agent import Agent, Fallback, agent_of
 from perdure.client.agents.workspace import Workspace
-from perdure.engine.turns.config import Limits
-from perdure.errors import ConfigError
+from perdure.engine.turns.config import CompactionSettings, Limits
+from perdure.errors import ConfigError, WrongArgument
 from perdure.models.retry import RetryPolicy
 from perdure.session.codec import encode
 from perdure.tools.declare import tool
+from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry
 
@@ -91,6 +93,53 @@ def test_with_fallbacks_its_own_model_is_tried_once_unless_it_says_otherwise() -
     assert Agent("a").own_retry.max_attempts == 3
     often = RetryPolicy(max_attempts=9)
     assert Agent("a", fallbacks=["q:other"], retry=often).own_retry is often
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"model": "gpt-5"}, "'gpt-5' names no provider and model: write provider:name"),
+        ({"model": 5}, "takes str as model, not int"),
+        ({"fallbacks": ["gpt-5"]}, "'gpt-5' names no provider"),
+        ({"temperature": float("nan")}, "from 0 up to 2 or None as temperature, not nan"),
+        ({"temperature": 2.5}, r"as temperature, not 2\.5"),
+        ({"max_output_tokens": 0}, "from 1 or None as max_output_tokens, not 0"),
+        ({"max_cost_microcents": 10**30}, "not one of more than 20 digits"),
+        ({"max_agents": -1}, "from 0 as max_agents, not -1"),
+    ],
+)
+def test_what_no_model_or_log_would_take_is_refused(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(WrongArgument, match=told):
+        Agent("a", **settings)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: CompactionSettings(trigger=float("nan")),
+        lambda: CompactionSettings(trigger=0),
+        lambda: CompactionSettings(keep_recent_tokens=-1),
+        lambda: CompactionSettings(summary_tokens=0),
+        lambda: CompactionSettings(max_messages=0),
+        lambda: Limits(max_turns=2**63),
+        lambda: RetryPolicy(cap_s=float("inf")),
+        lambda: RetryPolicy(jitter=1.5),
+    ],
+)
+def test_settings_that_could_not_be_read_again_are_refused(made: Callable[[], object]) -> None:
+    with pytest.raises(WrongArgument):
+        made()
+
+
+def test_two_servers_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="two MCP servers named 'a'"):
+        Agent("x", mcp_servers=[McpServer(name="a", command="true"), "a"])
+
+
+def test_a_snapshot_of_a_model_without_a_provider_says_so() -> None:
+    snapshot = {**Agent("a").snapshot(), "model": "gpt-5"}
+    with pytest.raises(ConfigError, match="cannot be used any more: 'gpt-5' names no provider"):
+        agent_of(snapshot, ToolRegistry(()))
 
 
 def test_a_negative_budget_is_refused() -> None:

@@ -13,6 +13,7 @@ import pytest
 from perdure.session.declared.kinds import kind_of
 
 T = TypeVar("T")
+ONE_OR_MORE: Any = Annotated[int, msgspec.Meta(ge=1)]
 Name = NewType("Name", str)
 
 
@@ -58,6 +59,15 @@ FITS: list[tuple[Any, Any, Any]] = [
     (dict[str, object], {"a": object()}, {1: "a"}),
     (str | os.PathLike[str], Path(), 5),
     (str | msgspec.UnsetType, msgspec.UNSET, None),
+    (float, 1e300, float("nan")),
+    (float, -1, float("inf")),
+    (Annotated[str, msgspec.Meta(min_length=1)], "a", ""),
+    (Annotated[str, msgspec.Meta(pattern="^a+$")], "aa", "ab"),
+    (ONE_OR_MORE | None, None, 0),
+    (Annotated[float, msgspec.Meta(gt=0, le=1)], 1, 0),
+    (Annotated[float, msgspec.Meta(gt=0, le=1)], 0.1, 1.1),
+    (Annotated[int, msgspec.Meta(ge=0, lt=5)], 4, 5),
+    (Annotated[float, msgspec.Meta(ge=0)], 0, float("nan")),
 ]
 
 
@@ -94,6 +104,10 @@ def test_what_can_be_read_once_is_not_read() -> None:
         (tuple[int, str], "a tuple of int, str"),
         (Callable[..., Any], "a function"),
         (float, "a number"),
+        (ONE_OR_MORE | None, "int from 1 or None"),
+        (Annotated[float, msgspec.Meta(gt=0, le=86_400.0)], "a number above 0 up to 86,400"),
+        (Annotated[str, msgspec.Meta(min_length=1)], "str that is not empty"),
+        (Annotated[str, msgspec.Meta(description="a name")], "str"),
     ],
 )
 def test_what_fits_is_said_in_words(annotation: Any, words: str) -> None:

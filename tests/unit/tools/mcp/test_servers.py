@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.errors import ConfigError, SecretPasted
+from perdure.errors import ConfigError, SecretPasted, WrongArgument
 from perdure.tools.mcp.servers import McpServer
 
 HOME = "http://127.0.0.1:8000/mcp"
@@ -44,7 +44,9 @@ def test_a_server_is_a_program_or_a_place(settings: dict[str, Any]) -> None:
         ({"command": "x", "headers": {"A": "b"}}, "for a url"),
         ({"command": "x", "allow_local_endpoint": True}, "for a url"),
         ({"command": "x", "tools_allowlist": ()}, "tools_allowlist is empty"),
-        ({"command": "x", "timeout_s": 0}, "greater than 0"),
+        ({"command": "x", "working_dir": " "}, "no folder"),
+        ({"url": "https://a.example/mcp", "headers": {"A B": "1"}}, "is no header"),
+        ({"url": "https://a.example/mcp", "headers": {"A": "1\r\nB: 2"}}, "is no header"),
         ({"url": "http://a.example/mcp"}, "only https"),
         ({"url": "http://a.example/mcp", "allow_local_endpoint": True}, "only https"),
         ({"url": HOME}, "only https"),
@@ -60,6 +62,31 @@ def test_a_server_is_a_program_or_a_place(settings: dict[str, Any]) -> None:
 def test_what_can_never_work_or_is_unsafe_is_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         McpServer(name="a", **settings)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 86_401, float("nan"), float("inf"), 10**400, True])
+@pytest.mark.parametrize("setting", ["timeout_s", "connect_timeout_s"])
+def test_it_is_given_some_time_and_no_more_than_a_day(setting: str, seconds: float) -> None:
+    settings: dict[str, Any] = {setting: seconds}
+    with pytest.raises(WrongArgument, match=f"above 0 up to 86,400 as {setting}"):
+        McpServer(name="a", command="x", **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting"),
+    [
+        ({"command": " "}, "command"),
+        ({"command": "x", "env": {"API_TOKEN": "hunter22"}}, "env"),
+        ({"command": "x", "args": ("ghp_" + "a1B2" * 10,)}, "args"),
+        ({"command": "x", "headers": {"A": "b"}}, "headers"),
+        ({"url": "file:///etc/passwd"}, "url"),
+        ({"url": "https://a.example/mcp", "working_dir": "x"}, "working_dir"),
+    ],
+)
+def test_a_fault_names_its_setting(settings: dict[str, Any], setting: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        McpServer(name="a", **settings)
+    assert refused.value.argument == setting
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a" * 33, "ä", "a/b"])

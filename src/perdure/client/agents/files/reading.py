@@ -6,22 +6,20 @@ silence. A file that holds a credential is refused before anything else of it is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from perdure.client.agents.agent import Agent, Fallback
+from perdure.client.agents.agent import DEFAULT_MODEL, Agent, Fallback
 from perdure.client.agents.files.document import AgentFile, FiledFallback, FiledRetry
 from perdure.engine.turns.config import CompactionSettings, Limits
-from perdure.errors import ConfigError, InvalidAgentFile
-from perdure.models.catalogue import PROVIDERS
+from perdure.errors import ConfigError, InvalidAgentFile, WrongArgument
+from perdure.models.catalogue import PROVIDERS, is_model_name
 from perdure.models.retry import RetryPolicy
 from perdure.models.yaml_nodes import Node, NodeReader
-from perdure.secrets.pasted import pasted
-from perdure.secrets.references import filled, names_in
+from perdure.secrets.pasted import credentials_in
 from perdure.session.declared.arguments import takes_declared
 from perdure.tools.permissions import Permissions
 from perdure.workflow.typed import read_as
@@ -35,6 +33,9 @@ _NOT_YET: Mapping[str, str] = {
 }
 _PROVIDERS: Mapping[str, str] = {"gemini": "google"}
 """The seed's names for providers that have another here."""
+
+_KEYS: Mapping[str, str] = {"max_output_tokens": "max_tokens", "instructions": "system_prompt"}
+"""What an agent has -> what it is called in a file, where that is another name."""
 
 
 def agent_in(file: Path) -> Agent:
@@ -82,24 +83,8 @@ def agent_of_text(text: str, name: str = "the agent file") -> Agent:
 
 def _secrets(text: str) -> Iterator[str]:
     """Where `text` holds credentials; never the values."""
-    found = False
-    for number, line in enumerate(text.splitlines(), 1):
-        for kind in sorted({kind for piece in _pieces(line) for kind in _kinds(piece)}):
-            found = True
-            yield f"line {number}: it holds what looks like a credential ({kind}); take it out"
-    without = "\n".join(line for line in text.splitlines() if not names_in(line))
-    whole = () if found else _kinds(without)  # a key of several lines
-    for kind in whole:
-        yield f"line 1: the file holds what looks like a credential ({kind}); take it out"
-
-
-def _kinds(text: str) -> tuple[str, ...]:
-    return pasted(text, "warn", "").kinds
-
-
-def _pieces(line: str) -> list[str]:
-    """`line`, or where it refers to secrets what stands around that, out of YAML's braces."""
-    return re.split(r"[{},]", filled(line, lambda _: "")) if names_in(line) else [line]
+    for line, kind in credentials_in(text):
+        yield f"line {line}: it holds what looks like a credential ({kind}); take it out"
 
 
 def _honoured(nodes: NodeReader, root: Node) -> Node:
@@ -190,8 +175,9 @@ class _Binding:
                 **own,
                 **money,
             )
-        except ConfigError as error:
-            self._fault("tools", str(error))
+        except (ConfigError, WrongArgument) as error:
+            named = error.argument or "tools"
+            self._fault(_KEYS.get(named, named), str(error))
             return None
 
     def _model(
@@ -206,17 +192,20 @@ class _Binding:
                     key,
                     f"{name!r} says no provider; write provider:name, of: {', '.join(known)}",
                 )
+            elif not is_model_name(name):
+                self._fault(key, f"{name!r} names no model; write provider:name")
             return name
         ours = _PROVIDERS.get(provider, provider)
         if ours not in known:
             self._fault(key, f"there is no provider {provider!r}; there are: {', '.join(known)}")
-        if name.startswith(f"{ours}:"):
-            return name
-        return f"{ours}:{name}"
+        whole = name if name.startswith(f"{ours}:") else f"{ours}:{name}"
+        if not is_model_name(whole):
+            self._fault(key, f"{whole!r} names no model; write provider:name")
+        return whole
 
     def _fallback(self, filed: FiledFallback) -> Fallback:
         model = self._model("fallback_chain", filed.model, filed.provider)
-        return Fallback(model, filed.max_attempts)
+        return Fallback(model if is_model_name(model) else DEFAULT_MODEL, filed.max_attempts)
 
     def _compaction(self, filed: AgentFile) -> CompactionSettings:
         settings = filed.compaction or CompactionSettings()

@@ -16,6 +16,7 @@ from perdure.engine.flows.files.readings import DOCS
 from perdure.engine.flows.telling.entry import Skill
 from perdure.errors import ConfigError
 from perdure.models.yaml_nodes import Node, NodeReader
+from perdure.secrets.pasted import credentials_in
 
 FOLDER = f"{DOCS}/skills"
 FILE = "SKILL.md"
@@ -96,6 +97,11 @@ class SkillShelf:
 
 
 def _skill(name: str, path: str, text: str) -> Skill:
+    for line, kind in credentials_in(text):
+        raise ConfigError(
+            f"{path}, line {line}: it holds what looks like a credential ({kind}); take it out, "
+            "every turn of a role is told its skills"
+        )
     head, body = _parted(text, path)
     reader = NodeReader()
     root = reader.root(head)

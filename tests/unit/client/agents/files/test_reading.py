@@ -88,7 +88,10 @@ def test_perdures_own_settings_have_keys_of_their_own() -> None:
         ("provider: nobody\n", "line 2: there is no provider 'nobody'"),
         ("fallback_chain: [{model: m}]\n", "line 4: 'm' says no provider"),
         ("permissions:\n  scope: all\n", "line 5: 'all' is not one of"),
-        ("permissions:\n  command_timeout_s: 900\n", "line 5: command_timeout_s is between"),
+        (
+            "permissions:\n  command_timeout_s: 900\n",
+            "line 5: 900 is more than 120 (command_timeout_s)",
+        ),
         ("permissions: {allowed_domains: ['a b']}\n", "line 4: 'a b' is no domain"),
         (
             "memory: none\ncompaction: {is_enabled: true}\n",

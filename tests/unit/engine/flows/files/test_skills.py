@@ -37,6 +37,18 @@ def test_a_skill_is_its_head_and_its_text(tmp_path: Path) -> None:
     assert (found.path, found.text) == ("a-docs/skills/tests/SKILL.md", "Run them all.")
 
 
+def test_a_skill_that_holds_a_credential_is_refused_with_its_line_and_not_shown(
+    tmp_path: Path,
+) -> None:
+    key = "ghp_" + "a1B2" * 10
+    text = f"{HEAD}Run them all.\n\nWith GITHUB_TOKEN={key}\n"
+    with pytest.raises(ConfigError, match=r"SKILL\.md, line 7: it holds what looks") as refused:
+        shelf(tmp_path, tests=text).skill("tests")
+    assert key not in str(refused.value)
+    assert shelf(tmp_path).faults() == (str(refused.value),)
+    assert shelf(tmp_path, tests=f"{HEAD}{{{{secrets.GITHUB}}}}").faults() == ()
+
+
 def test_a_project_without_skills_has_none(tmp_path: Path) -> None:
     empty = SkillShelf(tmp_path)
     assert (empty.names(), empty.whole(), empty.of_role("owner"), empty.faults(["owner"])) == (
