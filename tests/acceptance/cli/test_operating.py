@@ -53,6 +53,17 @@ def test_a_damaged_store_is_repaired_and_kept_aside(sample: World) -> None:
     assert "left alone" in sample.ok("store", "repair").out
 
 
+def test_a_store_may_be_named_by_where_one_is(sample: World) -> None:
+    near = ("--store", f"sqlite:///{sample.file.name}")
+    assert "left alone" in sample.ok("store", "repair", *near).out
+    assert "nothing to do" in sample.ok("store", "migrate", "--dry-run", *near).out
+    sample.ok("store", "backup", "near", *near)
+    sample.ok("store", "restore", "near", "--store", "sqlite:///again.db")
+    sample.ok("store", "rekey", "--plain", "--store", "sqlite:///again.db")
+    sample.ok("store", "copy", "sqlite:///copied.db", *near)
+    assert sample.ok("store", "verify", "--store", "sqlite:///copied.db").out.startswith("ok")
+
+
 def test_figures_are_shown(sample: World) -> None:
     found = sample.ok("store", "stats", "--json").json
     (namespace,) = found["namespaces"]

@@ -433,6 +433,13 @@ async def test_a_namespace_is_erased_and_its_neighbour_is_not(data: Data) -> Non
     assert await cast("Erasing", there).erasures() == []
 
 
+async def test_a_namespace_that_nobody_wrote_to_is_erased_too(store: SessionStore) -> None:
+    certificate = await erase(store, None, scope="namespace")
+
+    assert (certificate.sessions, certificate.is_complete) == ((), True)
+    assert await cast("Erasing", store).erasures() == [certificate]
+
+
 async def test_a_large_session_is_erased_in_steps_while_others_write(store: SessionStore) -> None:
     await create(store, S)
     for _ in range(4):

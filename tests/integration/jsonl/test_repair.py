@@ -137,5 +137,8 @@ async def test_sound_files_are_left_alone_and_a_place_is_asked_for(
     await filled(address)
     assert not (await repair(address, to=place)).is_damaged
     with_line(file_of(folder, "s1"), 2, b"{\n")
+    for other in (f"{address}-more", "memory:"):  # cannot say that a body is gone
+        with pytest.raises(ConfigError, match="sqlite:///FILE"):
+            await repair(address, to=other)
     with pytest.raises(ConfigError, match="--to"):
         await repair(address)

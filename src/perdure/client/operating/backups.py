@@ -136,7 +136,10 @@ def check_copied(done: CopyReport, store: str) -> None:
 
 
 def _manifest_of(file: Path, key: StoreKey | None, address: str) -> Manifest:
-    upkeep_of_sqlite("backup").check_sound(file, key)
+    try:
+        upkeep_of_sqlite("backup").check_sound(file, key)
+    except StoreCorrupt as error:  # what was copied was so already
+        raise StoreCorrupt(address, error.reason) from error
     content = upkeep_of_sqlite("backup").Content(file, key)
     try:
         standings = list(content.standings())
@@ -173,7 +176,14 @@ def _partial(folder: Path) -> Generator[Path]:
         partial.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(partial, folder):
             _clear(partial)
-            yield partial
+            try:
+                yield partial
+            except BaseException:  # what was not finished only takes space
+                with suppress(OSError):
+                    _clear(partial)
+                    (partial / _LOCK).unlink()
+                    partial.rmdir()
+                raise
             for path in (*partial.iterdir(), partial):
                 _sync(path)
             (partial / _LOCK).unlink()

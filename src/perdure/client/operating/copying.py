@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 from perdure.client.clock import system_random
+from perdure.client.looking.naming import named
 from perdure.client.store import Store
 from perdure.errors import Unsupported
 from perdure.interop.bundling import bundle_of
@@ -44,7 +45,7 @@ async def copy_sessions(
     giving, taking = copying(source.backend), copying(target.backend)
     moment = await giving.standings()
     if sessions is not None:
-        chosen = [await giving.find(reference) for reference in sessions]
+        chosen = [await named(giving, reference) for reference in sessions]
         moment = with_origins(moment, chosen)
     return await copy_of(giving, taking, on_progress).run(moment)
 

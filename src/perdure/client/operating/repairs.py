@@ -36,6 +36,9 @@ from perdure.stores.operating.salvaging import Salvaged, Salvaging
 from perdure.stores.operating.sealed import Sealed
 from perdure.stores.protocol import Problem, SessionStore
 
+_HOLDING = ("sqlite", "postgres", "postgresql")
+"""Schemes of stores that can say of an entry that its body is gone, and outlast the repair."""
+
 
 class Repaired(msgspec.Struct, frozen=True):
     """What a repair did.
@@ -71,9 +74,11 @@ async def repair(
     Durable: on return; killed before, the store is as it was.
     Raises: StoreInUse while anybody has it open; StoreExists when there is something at `to`;
     KeyMissing; KeyWrong when `key` opens no page of the file; ConfigError without the `to` that is
-    needed; Unsupported for a store that cannot be repaired.
+    needed, and for one that cannot hold a repaired store; Unsupported for a store that cannot be
+    repaired.
     """
     address = address or default_address(os.environ, sys.platform)
+    _check_target(address, to)
     if not address.startswith(SQLITE):
         return await _elsewhere(address, to, namespace, key)
     address, path = place_of(address, "repair")
@@ -99,6 +104,22 @@ async def repair(
         else:
             return _told(done)
     raise AssertionError("there is always a key to try, or None")
+
+
+def _check_target(address: str, to: str | None) -> None:
+    """Raises: ConfigError when what is left of the store at `address` cannot be kept in `to`."""
+    if to is None:
+        return
+    if to.partition(":")[0] not in _HOLDING:
+        raise ConfigError(
+            f"{to} cannot keep what is only half there: name sqlite:///FILE or postgresql://..., "
+            "and `perdure store copy` what you want from there"
+        )
+    if address.startswith(SQLITE) and not to.startswith(SQLITE):
+        raise ConfigError(
+            f"an SQLite store is repaired into another file, not into {to}: name sqlite:///FILE, "
+            "and `perdure store copy` it from there"
+        )
 
 
 async def _elsewhere(

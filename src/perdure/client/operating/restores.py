@@ -88,7 +88,7 @@ async def restore(
         raise Unsupported("replacing_by_a_backup", address.partition(":")[0])
     path = _path_of(address)
     if path is not None and not is_forced and await asyncio.to_thread(path.exists):
-        raise StoreExists(str(path))
+        raise StoreExists(str(path), is_replaceable=True)
     manifest = await asyncio.to_thread(read_manifest, folder)
     await asyncio.to_thread(check_file, folder, manifest)
     bound, report = _Bound(until, namespace), on_progress or untold
@@ -164,7 +164,7 @@ async def _into_other(fetched: _Fetched, address: str, bound: _Bound) -> Restore
     streams = entries = 0
     for name, moment in await asyncio.to_thread(_moments, fetched, bound):
         done = await _copied(fetched, address, None, name, moment)
-        streams += len(done.streams)
+        streams += sum(each.outcome != "erased" for each in done.streams)
         entries += done.added
     return Restored(address, streams, entries)
 

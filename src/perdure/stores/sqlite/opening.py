@@ -169,7 +169,7 @@ def bare_connection(site: Site, seed: bytes) -> Connection:
 def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
     """Reads without locks and leaves no file beside it; right while nobody writes."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    db = cast("Connection", apsw.Connection(path.as_uri() + "?immutable=1", flags=flags))
+    db = cast("Connection", apsw.Connection(path.absolute().as_uri() + "?immutable=1", flags=flags))
     unlock(db, key)
     return db
 

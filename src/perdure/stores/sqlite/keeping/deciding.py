@@ -38,7 +38,7 @@ from perdure.stores.keeping.erasing import (
 )
 from perdure.stores.protocol import Commit
 from perdure.stores.sqlite import branches
-from perdure.stores.sqlite.appending import append
+from perdure.stores.sqlite.appending import append, namespace_number
 from perdure.stores.sqlite.keeping.records import certificates_of, keep_new
 from perdure.stores.sqlite.packing.requests import Request, shares_of
 from perdure.stores.sqlite.rows import Stream, Tables
@@ -107,7 +107,7 @@ def begin(
     )
     keep_new(
         tables,
-        number,
+        namespace_number(tables, namespace),  # also of one that nobody has written to
         copies.unnamed(certificate),
         [(plan.stream.no, plan.taking.erased) for plan in plans],
     )

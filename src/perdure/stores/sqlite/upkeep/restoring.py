@@ -82,7 +82,7 @@ def put_store(new: Path, path: Path, key: StoreKey | None, *, is_forced: bool) -
         put_where_nothing_is(new, path)
         return None
     if not is_forced:
-        raise StoreExists(str(path))
+        raise StoreExists(str(path), is_replaceable=True)
     aside = free_name(path, "before-restore")
     try:
         site = located(path, is_created=False, key=key)
