@@ -60,7 +60,6 @@ NO_TEST = {
     "errors/usage.py": "an exception with fields, read in the tests of what raises it",
     "errors/workflow.py": "exceptions with fields, read in the tests of what raises them",
     "errors/tools.py": "exceptions with fields, read in the tests of what raises them",
-    "session/clock.py": "protocols only; tests/fakes implements them",
     "session/kinds.py": "bodies only; read by unit/session/test_golden.py, written by property/",
     "session/ledger.py": "bodies only; read by unit/session/test_golden.py, written by property/",
     "session/notes.py": "bodies only; read by unit/session/test_golden.py, written by property/",

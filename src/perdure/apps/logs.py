@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TextIO
 
 from perdure.errors import ConfigError
 from perdure.events.scope import scope
 from perdure.secrets.masking import masked
+from perdure.session.clock import timestamp
 
 VARIABLE = "PERDURE_LOG"
 LEVELS = ("debug", "info", "warning", "error")
@@ -80,8 +80,7 @@ class JsonForm(logging.Formatter):
 
 
 def _time(record: logging.LogRecord) -> str:
-    at = datetime.fromtimestamp(record.created, UTC)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return timestamp(round(record.created * 1000))
 
 
 def _said(record: logging.LogRecord) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.events.plain import timestamp
 from perdure.events.types import LiveType
+from perdure.session.clock import timestamp
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamKind
 

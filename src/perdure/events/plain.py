@@ -6,16 +6,11 @@ metadata, parts of unknown types) is passed on as it is.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import msgspec
 
 from perdure.session.messages import UnknownPart
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_MS = -62_135_596_800_000  # 0001-01-01: what lies outside of the calendar is shown at its end
-_LAST_MS = 253_402_300_799_999  # 9999-12-31
 
 
 def plain(value: object) -> object:
@@ -52,10 +47,3 @@ def camel(name: str) -> str:
     """`name`, written snake_case, in camelCase."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
-
-
-def timestamp(at: int) -> str:
-    """Unix milliseconds as ISO 8601 in UTC, with milliseconds and ``Z``."""
-    within = min(max(at, _FIRST_MS), _LAST_MS)
-    moment = _EPOCH + timedelta(milliseconds=within)
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

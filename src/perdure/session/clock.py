@@ -1,8 +1,16 @@
-"""Where time and randomness come from: always an argument, never a call out of the blue."""
+"""Where time and randomness come from: always an argument, never a call out of the blue.
+
+And how a moment is written, wherever JSON of perdure holds one.
+"""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_MS = -62_135_596_800_000  # 0001-01-01: what lies outside of the calendar is shown at its end
+_LAST_MS = 253_402_300_799_999  # 9999-12-31
 
 
 class Clock(Protocol):
@@ -27,3 +35,10 @@ class RandomSource(Protocol):
     def __call__(self, count: int, /) -> bytes:
         """`count` random bytes."""
         ...
+
+
+def timestamp(at: int) -> str:
+    """Unix milliseconds as ISO 8601 in UTC, with milliseconds and ``Z``."""
+    within = min(max(at, _FIRST_MS), _LAST_MS)
+    moment = _EPOCH + timedelta(milliseconds=within)
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -18,11 +18,12 @@ from perdure.apps.cli.options import (
     run,
 )
 from perdure.apps.opening import NAMESPACE, existing_store
-from perdure.apps.terminal.output import iso, local_time, out_style, show, show_json, show_lines
+from perdure.apps.terminal.output import local_time, out_style, show, show_json, show_lines
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.inbox.finding import question_named, stream_asking
 from perdure.client.reading import OpenQuestion
 from perdure.client.store import Store
+from perdure.session.clock import timestamp
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import SessionInfo
 
@@ -187,13 +188,13 @@ def _data(waiting: Waiting) -> dict[str, object]:
         "id": waiting.asked.id,
         "session": waiting.info.id,
         "title": waiting.info.name or None,
-        "asked_at": iso(waiting.asked.at),
+        "asked_at": timestamp(waiting.asked.at),
         "topic": question.topic,
         "text": question.text,
         "choices": question.choices,
         "about": waiting.asked.about or waiting.asked.target,
         "call_id": question.call_id,
-        "expires_at": None if question.expires_at is None else iso(question.expires_at),
+        "expires_at": None if question.expires_at is None else timestamp(question.expires_at),
         "flow": waiting.asked.flow,
         "target": waiting.asked.target,
         "answer": _command(waiting.asked),

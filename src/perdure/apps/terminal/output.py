@@ -158,12 +158,6 @@ def _to_stderr(text: str) -> None:
         _discard(sys.stderr)
 
 
-def iso(at_ms: int) -> str:
-    """A time as ISO 8601 in UTC. Units: Unix milliseconds."""
-    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def local_time(at_ms: int) -> str:
     """A time for people: local, to the minute. Units: Unix milliseconds."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")

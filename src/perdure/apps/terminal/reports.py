@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.apps.terminal.drawing import drawn
 from perdure.apps.terminal.outline import lines_of
-from perdure.apps.terminal.output import counted, iso, local_time
+from perdure.apps.terminal.output import counted, local_time
 from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
@@ -18,6 +18,7 @@ from perdure.client.session import Session
 from perdure.context.build import Context
 from perdure.engine.windows import pinned_window
 from perdure.errors import SessionError
+from perdure.session.clock import timestamp
 from perdure.session.codec import body_of, role_of
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
@@ -139,8 +140,8 @@ def row_data(info: SessionInfo) -> dict[str, object]:
         "id": info.id,
         "title": info.name or None,
         "cwd": info.cwd,
-        "created_at": iso(info.created_at),
-        "updated_at": iso(info.updated_at),
+        "created_at": timestamp(info.created_at),
+        "updated_at": timestamp(info.updated_at),
         "messages": info.messages,
         "entries": info.entries,
         "parent": info.parent,
@@ -154,7 +155,7 @@ def usage_data(usage: Usage) -> dict[str, object]:
 
 
 def _entry_data(entry: Entry, labels: Mapping[EntryId, str]) -> dict[str, object]:
-    data: dict[str, object] = {"id": entry.id, "kind": entry.kind, "at": iso(entry.at)}
+    data: dict[str, object] = {"id": entry.id, "kind": entry.kind, "at": timestamp(entry.at)}
     if role := role_of(entry):
         data["role"] = role
     if entry.id in labels:

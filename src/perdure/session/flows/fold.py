@@ -8,12 +8,12 @@ the same however long the log is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
 
 from perdure.errors import CorruptLog
+from perdure.session.clock import timestamp
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds
 from perdure.session.flows.graph import base_role, edge_key
@@ -167,14 +167,14 @@ def consent_after(consent: ConsentState, body: kinds.ConsentChanged, at: int) ->
         granted = _changed(
             consent.bash.allowed_commands,
             body.command,
-            None if body.is_revoked else CommandGrant(body.command, iso(at)),
+            None if body.is_revoked else CommandGrant(body.command, timestamp(at)),
         )
         consent = replace(consent, bash=replace(consent.bash, allowed_commands=granted))
     if body.tool == "mcp" and body.command is not None:
         tools = _changed(
             consent.mcp.allowed_tools,
             body.command,
-            None if body.is_revoked else ToolGrant(body.command, iso(at)),
+            None if body.is_revoked else ToolGrant(body.command, timestamp(at)),
         )
         consent = replace(consent, mcp=replace(consent.mcp, allowed_tools=tools))
     return consent
@@ -239,7 +239,7 @@ def _node_continued(state: FlowState, body: kinds.NodeContinued, _: int) -> Flow
 
 
 def _human_replied(state: FlowState, body: kinds.HumanReplied, at: int) -> FlowState:
-    said = HumanInput(body.text, iso(at))
+    said = HumanInput(body.text, timestamp(at))
     phase = state.run.improvement_phase
     if phase is not None:
         inputs = phase.pending_human_inputs | {body.target: said}
@@ -452,12 +452,6 @@ _APPLY: Mapping[type[object], Callable[[FlowState, Any, int], FlowState]] = {
 
 
 # ---------------------------------------------------------------- small steps
-
-
-def iso(at: int) -> str:
-    """`at` (Unix milliseconds) as ISO 8601 in UTC, with milliseconds."""
-    text = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
 
 
 def _asked(state: FlowState, target: str, at: int, offers: kinds.Offers | None = None) -> FlowState:

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import msgspec
 
 from perdure.session import ledger, notes
+from perdure.session.clock import timestamp
 from perdure.session.entries import Entry
-from perdure.session.flows.fold import iso
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction
 from perdure.session.messages import Message, TextPart, ThinkingPart, ToolResultPart
@@ -151,7 +151,7 @@ def _compact(seen: _Seen, entry: Entry, body: Compaction) -> None:
     kept = before[ids.index(body.first_kept) :] if body.first_kept in ids else []
     trigger = "manual" if body.reason == "manual" else "auto"
     archived = tuple(exchange for _, exchange in before)
-    at = iso(entry.at)
+    at = timestamp(entry.at)
     archive = CompactionArchive(entry.id, trigger, seen.node or "", at, archived, replacement)
     seen.archives.append(archive)
     seen.history = [(entry.id, replacement), *kept]

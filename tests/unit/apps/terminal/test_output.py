@@ -12,7 +12,6 @@ import pytest
 from perdure.apps.terminal.output import (
     OutputClosed,
     counted,
-    iso,
     show,
     show_error,
     show_failure,
@@ -72,11 +71,6 @@ def test_a_fact_cannot_stand_in_for_the_code(capsys: pytest.CaptureFixture[str])
     show_failure("x", "y", {"code": "lie", "extra": object}, as_json=False)
     show_failure("x", "y", {"code": "lie"}, as_json=True)
     assert json.loads(capsys.readouterr().err.splitlines()[1])["error"]["code"] == "x"
-
-
-def test_times_are_iso_8601_in_utc() -> None:
-    assert iso(0) == "1970-01-01T00:00:00.000Z"
-    assert iso(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
 
 
 def test_numbers_are_for_people() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.errors import CorruptLog
 from perdure.session.flows import kinds
-from perdure.session.flows.fold import flow_state, iso
+from perdure.session.flows.fold import flow_state
 from perdure.session.flows.run import AwaitingHuman, HumanInput, ImprovementPhase
 from perdure.session.notes import SideBody
 from tests.fakes.flow_log import FLOW, FlowLog, entry_of, graph
@@ -203,7 +203,3 @@ def test_a_role_is_remembered_with_its_session_and_what_it_works_with() -> None:
     log.add(kinds.RoleConfigured("a", "echo:hi", skills=("search",)))
     assert log.state.sessions == {"owner": f"{FLOW}__owner"}
     assert log.state.roles["a"].model == "echo:hi"
-
-
-def test_times_are_told_in_utc_with_milliseconds() -> None:
-    assert iso(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perdure.apps.cli.diff.comparing import Difference
-from perdure.apps.terminal.output import counted, iso
+from perdure.apps.terminal.output import counted
 from perdure.apps.terminal.previews import WHO_WIDTH, preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import clipped, padded
+from perdure.session.clock import timestamp
 from perdure.session.codec import role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
@@ -33,7 +34,7 @@ def difference_data(found: Difference, leaves: Sequence[EntryId | None]) -> dict
 
 
 def _entry_data(entry: Entry) -> dict[str, object]:
-    data: dict[str, object] = {"id": entry.id, "kind": entry.kind, "at": iso(entry.at)}
+    data: dict[str, object] = {"id": entry.id, "kind": entry.kind, "at": timestamp(entry.at)}
     if role := role_of(entry):
         data["role"] = role
     return data | {"text": preview_of(entry, _TEXT_CELLS).what}

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 
-from perdure.apps.terminal.output import iso, local_time
+from perdure.apps.terminal.output import local_time
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import clipped, safe
+from perdure.session.clock import timestamp
 from perdure.session.search.values import Hit
 
 _INDENT = 2
@@ -23,7 +24,7 @@ def hit_data(hit: Hit) -> dict[str, object]:
         "snippet": hit.snippet,
         "score": hit.score,
         "on_branch": hit.is_on_branch,
-        "at": iso(hit.at),
+        "at": timestamp(hit.at),
         "about": hit.about,
         "marks": hit.marks,
     }

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from perdure.engine.flows.rules.runnable import Work
-from perdure.session.flows.fold import iso
+from perdure.session.clock import timestamp
 from perdure.session.flows.graph import FlowNode, edge_key, ends_of
 from perdure.session.flows.run import FlowState
 
@@ -63,7 +63,7 @@ def entry_message(
         return work.text
     node = work.node
     is_first = node.id not in state.run.visited_node_ids
-    parts = [f"Node `{node.id}` {'started' if is_first else 'resumed'} at {iso(at)}."]
+    parts = [f"Node `{node.id}` {'started' if is_first else 'resumed'} at {timestamp(at)}."]
     if is_first:
         parts += _contract(node, contracts, readings)
     parts += _received(state, work, artifacts)

@@ -1,0 +1,21 @@
+"""How a moment is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.session.clock import timestamp
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_700_000_000_123, "2023-11-14T22:13:20.123Z"),
+        (-1, "1969-12-31T23:59:59.999Z"),
+        (2**53, "9999-12-31T23:59:59.999Z"),
+        (-(2**53), "0001-01-01T00:00:00.000Z"),
+    ],
+)
+def test_times_are_iso_with_milliseconds_whatever_the_log_holds(at: int, told: str) -> None:
+    assert timestamp(at) == told
