@@ -145,6 +145,10 @@ class Turn:
                 if not following.done() and self._task.done():
                     self._task.result()
                 event = await following
+            except StopAsyncIteration:  # the store was closed, which breaks off what still runs
+                await asyncio.wait((self._task,))
+                self._task.result()
+                return
             finally:
                 following.cancel()
                 await asyncio.wait((following,))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 import msgspec
@@ -59,23 +59,48 @@ class Stopping:
         self.is_asked = False
         self.is_cancel = False
         self.has_cut = False
-        self._effect: asyncio.Future[Input] | None = None
+        self._performing: asyncio.Task[Any] | None = None
+        self._cuts = 0
 
     def ask(self, *, is_cancel: bool = False) -> None:
         """End the turn as soon as what it does can be cancelled; `is_cancel` outranks an abort."""
         self.is_asked = True
         self.is_cancel = self.is_cancel or is_cancel
-        if self._effect is not None and self._effect.cancel():
+        if self._performing is not None and self._performing.cancel():
             self.has_cut = True
+            self._cuts += 1
 
-    @contextlib.contextmanager
-    def cutting(self, effect: asyncio.Future[Input]) -> Generator[None]:
-        """In the block, `effect` is cancelled when somebody asks."""
-        self._effect = effect
+    async def uncut(self, effect: Awaitable[Input]) -> Input | None:
+        """What comes of `effect`; None where it was cancelled because somebody asked.
+
+        It is performed by the task of the turn, whose cancelling ends here if it was meant for it.
+        Raises: CancelledError when the turn itself is cancelled.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        happened = None
+        self._performing = task
         try:
-            yield
+            happened = await effect
+        except (asyncio.CancelledError, Exception):
+            if not self.has_cut:
+                raise
         finally:
-            self._effect = None
+            self._performing = None
+        if self._cuts:
+            await self._survived(task)
+        if task.cancelling():
+            raise asyncio.CancelledError  # the effect was, and may have its outcome all the same
+        return None if self.has_cut else happened
+
+    async def _survived(self, task: asyncio.Task[Any]) -> None:
+        """Take back what was asked of the turn's task to have its effect cut."""
+        while self._cuts:
+            self._cuts -= 1
+            task.uncancel()
+        # What was asked while the task ran comes only when it waits.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
 
 
 class TurnRunner:
@@ -208,17 +233,8 @@ class TurnRunner:
         self._answer_call = None
         if self._stopping.is_asked:
             return await self._aborted(effect)
-        task = asyncio.ensure_future(self._perform(effect, state))
-        with self._stopping.cutting(task):
-            try:
-                happened = await task
-            except (asyncio.CancelledError, Exception):
-                if not self._stopping.has_cut or _is_cancelled():
-                    raise
-                return await self._aborted(effect)
-        if _is_cancelled():
-            raise asyncio.CancelledError  # the effect was, and had its outcome all the same
-        if self._stopping.has_cut:
+        happened = await self._stopping.uncut(self._perform(effect, state))
+        if happened is None:
             return await self._aborted(effect)
         # A connection that breaks while it is closed is no outage.
         is_broken_off = isinstance(happened, CallFailed) and self._stopping.is_asked
@@ -307,9 +323,3 @@ class TurnRunner:
 def _contents(happened: Input) -> tuple[bytes, ...]:
     """What is kept beside the entries of an outcome."""
     return happened.contents if isinstance(happened, Begin | ToolReturned) else ()
-
-
-def _is_cancelled() -> bool:
-    """Whether the turn itself is, and not only what it does."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -8,6 +8,8 @@ import pytest
 
 from perdure.client.agents.chat import Chat
 from perdure.engine.turns.config import CompactionSettings
+from perdure.engine.turns.inputs import Input, Waited
+from perdure.engine.turns.runner import Stopping
 from perdure.errors import LeaseLost
 from perdure.models.scenario import Hang, Scenario, When
 from perdure.models.scripted import ScriptedModel
@@ -162,3 +164,112 @@ async def test_words_said_after_the_turn_are_ordinary_messages() -> None:
     await chat.turn
     assert (await chat.steer("by the way")).kind == "message"
     assert (await chat.session.messages())[-1] == user("by the way")
+
+
+# Stopping ----------------------------------------------------------------------------------------
+
+
+def told() -> Input:
+    return Waited()
+
+
+async def test_an_effect_that_nobody_stops_has_its_outcome() -> None:
+    async def effect() -> Input:
+        await asyncio.sleep(0)
+        return told()
+
+    assert await Stopping().uncut(effect()) == told()
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_whoever_cuts_an_effect_leaves_its_task_as_it_was(times: int) -> None:
+    stopping = Stopping()
+
+    async def effect() -> Input:
+        for _ in range(times):
+            asyncio.get_running_loop().call_soon(stopping.ask)
+        await asyncio.Event().wait()
+        return told()
+
+    task = asyncio.current_task()
+    assert task is not None
+    assert await stopping.uncut(effect()) is None
+    assert not task.cancelling()
+    await asyncio.sleep(0)
+    assert stopping.has_cut
+
+
+async def test_an_effect_may_stop_its_own_turn_and_end_without_waiting() -> None:
+    stopping = Stopping()
+
+    async def effect() -> Input:
+        stopping.ask()
+        return told()
+
+    assert await stopping.uncut(effect()) is None
+    await asyncio.sleep(0)
+
+
+async def test_an_effect_that_clears_up_when_it_is_cut_does_so_to_its_end() -> None:
+    stopping, cleared = Stopping(), False
+
+    async def effect() -> Input:
+        nonlocal cleared
+        asyncio.get_running_loop().call_soon(stopping.ask)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleared = True
+        return told()
+
+    assert await stopping.uncut(effect()) is None
+    assert cleared
+
+
+async def test_what_an_effect_raises_while_it_is_cut_is_no_failure() -> None:
+    stopping = Stopping()
+
+    async def effect() -> Input:
+        asyncio.get_running_loop().call_soon(stopping.ask)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise OSError("the connection broke") from None
+        return told()
+
+    assert await stopping.uncut(effect()) is None
+
+
+async def test_what_an_effect_raises_of_itself_is_raised() -> None:
+    async def effect() -> Input:
+        raise OSError("the connection broke")
+
+    with pytest.raises(OSError, match="broke"):
+        await Stopping().uncut(effect())
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+@pytest.mark.parametrize("has_outcome", [False, True])
+async def test_a_turn_that_is_cancelled_is_so_whoever_asks_besides(
+    *, is_asked: bool, has_outcome: bool
+) -> None:
+    stopping, entered = Stopping(), asyncio.Event()
+
+    async def effect() -> Input:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not has_outcome:
+                raise
+        return told()
+
+    task = asyncio.create_task(stopping.uncut(effect()))
+    await entered.wait()
+    if is_asked:
+        stopping.ask()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
