@@ -52,6 +52,7 @@ from perdure.session.flows.run import FeedbackContext, FlowState, RoleConfigurat
 from perdure.session.ids import StreamId, stream_id
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy
+from perdure.session.notes import SideBody
 from perdure.stores.protocol import Commit, Write
 from perdure.workflow.document import Workflow
 from perdure.workflow.reading import Located
@@ -160,23 +161,13 @@ class Flows:
             configuring=of_model,
             skills_configuring=of_skills if of_skills != of_model else None,
         )
-        header = StreamHeader(
-            begun.flow,
-            self._store.outside.clock.now_ms(),
-            kind="flow",
-            cwd=started.workspace_root,
-            title=place.graph.name,
-        )
-        entries = tuple(new_side(body) for body in (started, *chosen))
-        write = Write(stream=begun.flow, create=header, entries=entries)
-        await self._begin(Commit(writes=(write,), at=header.created_at))
-        return self._flow(begun.flow)
+        return await self._begin(begun.flow, started, chosen)
 
     async def _of_document(
         self, begun: _Begun, found: Located, inputs: Mapping[str, object]
     ) -> Flow:
         """A new flow of a workflow document."""
-        at, agents = self._store.outside.clock.now_ms(), self._host.agents
+        agents = self._host.agents
 
         def begin() -> Beginning:
             if not begun.root.is_dir():
@@ -196,20 +187,25 @@ class Flows:
             made.start,
             begun.consent,
         )
-        header = StreamHeader(
-            begun.flow, at, kind="flow", cwd=started.workspace_root, title=made.graph.name
-        )
-        bodies = (started, made.document, *made.passed)
-        entries = tuple(new_side(body) for body in bodies)
-        write = Write(stream=begun.flow, create=header, entries=entries)
-        await self._begin(Commit(writes=(write,), at=at, blobs=made.blobs))
-        return self._flow(begun.flow)
+        return await self._begin(begun.flow, started, (made.document, *made.passed), made.blobs)
 
-    async def _begin(self, commit: Commit) -> None:
+    async def _begin(
+        self,
+        flow: StreamId,
+        started: FlowStarted,
+        besides: Sequence[SideBody],
+        blobs: tuple[bytes, ...] = (),
+    ) -> Flow:
+        """The flow whose log begins with `started` and what was decided `besides`."""
+        at, title = self._store.outside.clock.now_ms(), started.graph.name
+        header = StreamHeader(flow, at, kind="flow", cwd=started.workspace_root, title=title)
+        entries = tuple(new_side(body) for body in (started, *besides))
+        write = Write(stream=flow, create=header, entries=entries)
         try:
-            await self._store.backend.commit(commit)
+            await self._store.backend.commit(Commit(writes=(write,), at=at, blobs=blobs))
         except SessionExists as error:
             raise FlowExists(error.stream) from error
+        return self._flow(flow)
 
     async def outputs(self, flow: str) -> dict[str, object]:
         """What came out of a flow of a workflow document, by output node; {} before it did.
