@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from perdure.apps.first_run import is_at_terminal, offered_key
-from perdure.apps.settings.places import setting
+from perdure.apps.settings.lookup import setting
 from perdure.apps.terminal.output import remark
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store

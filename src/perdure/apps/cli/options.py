@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.apps.settings.places import setting
+from perdure.apps.settings.lookup import setting
 from perdure.errors import WrongArgument
 from perdure.models.catalogue import require_model_name
 

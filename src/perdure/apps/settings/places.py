@@ -1,15 +1,10 @@
-"""Where settings and agents are, and one setting for those who need no more of them.
-
-Imports little: every command starts with it.
-"""
+"""Where the settings and agents of a person are, and those of a project."""
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 FOLDER = ".perdure"
 FILE = "config.toml"
@@ -43,21 +38,3 @@ def agent_folders(start: Path, environment: Mapping[str, str]) -> dict[str, Path
     project = project_file(start)
     folders = {} if project is None else {"project": project.parent / AGENTS}
     return {**folders, "user": person_file(environment).parent / AGENTS}
-
-
-def setting(
-    key: str, start: Path | None = None, environment: Mapping[str, str] | None = None
-) -> str | None:
-    """What the settings files and `environment` say of `key`; None where they say nothing.
-
-    An MCP server that cannot be used is for those to tell who use servers.
-    `start` and `environment` are those of this process where they are not given.
-    Raises: as `layers.Configuration`.
-    """
-    folder = Path() if start is None else start
-    environment = os.environ if environment is None else environment
-    if project_file(folder) is None and not person_file(environment).exists():
-        return None
-    layers: Any = importlib.import_module("perdure.apps.settings.layers")
-    configuration = layers.Configuration(folder, environment, is_lenient=True)
-    return configuration.value(key) if configuration.is_set(key) else None

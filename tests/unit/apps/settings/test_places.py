@@ -1,8 +1,6 @@
 from pathlib import Path
 
-import pytest
-
-from perdure.apps.settings.places import agent_folders, person_file, project_file, setting
+from perdure.apps.settings.places import agent_folders, person_file, project_file
 
 
 def project(folder: Path, text: str) -> Path:
@@ -11,33 +9,15 @@ def project(folder: Path, text: str) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("XDG_CONFIG_HOME", "PERDURE_NAMESPACE", "PERDURE_STORE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-
-
-def test_the_nearest_project_counts_from_every_folder_below_it(tmp_path: Path) -> None:
-    outer = project(tmp_path, '[store]\nnamespace = "outer"')
-    inner = tmp_path / "a" / "b"
-    inner.mkdir(parents=True)
-    assert setting("store.namespace", inner) == "outer"
-    project(tmp_path / "a", '[store]\nnamespace = "inner"')
-    assert setting("store.namespace", inner) == "inner"
-    assert setting("store.namespace", outer) == "outer"
-
-
-def test_where_there_is_no_file_nothing_is_said(tmp_path: Path) -> None:
+def test_in_no_project_there_is_no_file_of_one(tmp_path: Path) -> None:
     assert project_file(tmp_path) is None
-    assert setting("store.namespace", tmp_path) is None
 
 
-def test_the_home_folder_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project(tmp_path, '[store]\nnamespace = "home"')
-    (tmp_path / "work").mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert setting("store.namespace", tmp_path / "work") is None
+def test_the_file_of_a_project_is_that_of_the_nearest_folder(tmp_path: Path) -> None:
+    below = tmp_path / "a"
+    below.mkdir()
+    assert project_file(project(tmp_path, "") / "a") == tmp_path / ".perdure" / "config.toml"
+    assert project_file(project(below, "")) == below / ".perdure" / "config.toml"
 
 
 def test_a_persons_files_are_in_their_configuration_folder(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.apps.settings.places import setting
+from perdure.apps.settings.lookup import setting
 from perdure.apps.setup.files import EXAMPLE, namespace_for, set_up
 from perdure.client.agents.files.reading import agent_in
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from perdure.apps.cli.surface.completing import Candidate, Completion
 from perdure.apps.cli.words.naming import opened_session
 from perdure.apps.opening import NAMESPACE, existing_store
-from perdure.apps.settings.places import setting
+from perdure.apps.settings.lookup import setting
 from perdure.apps.terminal.output import local_day
 from perdure.apps.terminal.previews import preview_of
 from perdure.client.agents.agent import DEFAULT_MODEL

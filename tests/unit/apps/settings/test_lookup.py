@@ -1,0 +1,39 @@
+from pathlib import Path
+
+import pytest
+
+from perdure.apps.settings.lookup import setting
+
+
+def project(folder: Path, text: str) -> Path:
+    (folder / ".perdure").mkdir()
+    (folder / ".perdure" / "config.toml").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_CONFIG_HOME", "PERDURE_NAMESPACE", "PERDURE_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def test_the_nearest_project_counts_from_every_folder_below_it(tmp_path: Path) -> None:
+    outer = project(tmp_path, '[store]\nnamespace = "outer"')
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    assert setting("store.namespace", inner) == "outer"
+    project(tmp_path / "a", '[store]\nnamespace = "inner"')
+    assert setting("store.namespace", inner) == "inner"
+    assert setting("store.namespace", outer) == "outer"
+
+
+def test_where_there_is_no_file_nothing_is_said(tmp_path: Path) -> None:
+    assert setting("store.namespace", tmp_path) is None
+
+
+def test_the_home_folder_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project(tmp_path, '[store]\nnamespace = "home"')
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert setting("store.namespace", tmp_path / "work") is None
