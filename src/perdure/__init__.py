@@ -114,7 +114,6 @@ if TYPE_CHECKING:
     from perdure.errors import TurnFailed as TurnFailed
     from perdure.errors import TurnOpen as TurnOpen
     from perdure.errors import UnknownTool as UnknownTool
-    from perdure.errors import UnsafeReplay as UnsafeReplay
     from perdure.errors import Unsupported as Unsupported
     from perdure.errors import UnsupportedVersion as UnsupportedVersion
     from perdure.errors import WrongArgument as WrongArgument
@@ -283,7 +282,6 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "TurnFailed",
         "TurnOpen",
         "UnknownTool",
-        "UnsafeReplay",
         "Unsupported",
         "UnsupportedVersion",
         "WrongArgument",

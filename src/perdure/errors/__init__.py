@@ -15,9 +15,9 @@
     │                ToolLost
     ├ McpUnavailable
     ├ EgressError    EgressDenied
-    ├ EngineError    InvalidTransition · TurnFailed · UnsafeReplay · HookBlocked · FlowRefusal
+    ├ EngineError    InvalidTransition · TurnFailed · HookBlocked · FlowRefusal
     ├ FormatError    InvalidWorkflow · a file or a session that cannot be read or written
-    ├ ConfigError    SecretMissing · SecretPasted
+    ├ ConfigError    SecretMissing · SecretPasted · InvalidAgentFile · InvalidSettings
     └ WrongArgument  is a TypeError and a ValueError, too
 
 Each message is one sentence that says what to do; the facts it is made of are attributes, so
@@ -34,7 +34,6 @@ from perdure.errors.engine import (
     HookBlocked,
     InvalidTransition,
     TurnFailed,
-    UnsafeReplay,
 )
 from perdure.errors.flows import FlowExists, FlowNotFound, FlowRefusal
 from perdure.errors.keeping import Erased, QuotaExceeded, SessionHasForks
@@ -168,7 +167,6 @@ __all__ = [
     "TurnFailed",
     "TurnOpen",
     "UnknownTool",
-    "UnsafeReplay",
     "Unsupported",
     "UnsupportedVersion",
     "WrongArgument",

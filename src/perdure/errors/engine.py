@@ -36,16 +36,6 @@ class TurnFailed(EngineError):
         self.failure = failure
 
 
-class UnsafeReplay(EngineError):
-    """Repeating the effect could do harm and nobody allowed it."""
-
-    code = "unsafe_replay"
-
-    def __init__(self, effect_id: str) -> None:
-        super().__init__(f"effect {effect_id} may have happened; answer its question in the inbox")
-        self.effect_id = effect_id
-
-
 class HookBlocked(EngineError):
     """A hook of the program would not have it."""
 
