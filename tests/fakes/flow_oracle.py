@@ -124,8 +124,8 @@ class FlowOracle:
             self._may_be_delivered(body.node, key)
         for key in body.superseded:
             self._handed.discard(key)
-        said = self._replies.pop(body.node, None) if body.text is not None else None
-        assert body.text == said, "that is not what the person said"
+        said = self._replies.pop(body.node, None)
+        assert body.text == said, "that is not what the person said, whose words come first"
         if said is not None:
             self._repairs.pop(body.node, None)
         self._may_join(body)

@@ -288,7 +288,7 @@ MOODS: Mapping[str, Mapping[str, int]] = {
         **dict.fromkeys(("far", "used", "same", "both", "ask", "end", "await", "close"), 1),
     },
     "waiting": {"on": 5, "await": 8, "back": 2, "ask": 1},
-    "picky": {"on": 5, "back": 6, "both": 3, "await": 1},
+    "picky": {"on": 4, "back": 6, "both": 3, "again": 4, "await": 1},
     "careless": {"on": 5, "wrong": 8, "far": 1, "used": 1, "same": 1, "end": 1, "close": 1},
 }
 """How often roles do what, in each of their moods."""
@@ -332,6 +332,8 @@ def _handed_over(desk: Desk, kind: str) -> str | None:
     if kind == "on" and following:
         some = owed(desk.state, desk.node) or list(following)
         return desk.hands(*chance.sample(some, chance.randint(1, len(some))))
+    if kind == "again" and following:
+        return desk.hands(chance.choice(following))
     if kind == "back" and before:
         return desk.hands(chance.choice(before))
     if kind == "both" and before and following:

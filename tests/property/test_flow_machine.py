@@ -185,11 +185,16 @@ class FlowWorld(RuleBasedStateMachine):
 
     @rule(place=st.integers(0, 5), is_let=st.booleans(), seed=st.integers(0, 2**32))
     def answer_and_go_on(self, place: int, is_let: bool, seed: int) -> None:
-        """A person answers all that waits but one thing, and a process runs the flow."""
-        waiting = waits_in(self.done(self.state()))
-        for number, each in enumerate(waiting):
+        """A person answers all that waits but one thing, and a process runs the flow.
+
+        Now and then they also say something to who waits for a handoff.
+        """
+        state = self.done(self.state())
+        for number, each in enumerate(waits_in(state)):
             if number != place:
                 self._settle(each, number, is_let=is_let)
+        for node in state.run.awaiting_handoff[: place % 3]:
+            self.reply(node, "do what you can")
         self.run(seed, (*MOODS,)[seed % len(MOODS)], (None,))
 
     async def all_work(
