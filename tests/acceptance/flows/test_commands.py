@@ -96,7 +96,8 @@ def test_what_nobody_waits_for_is_refused(project: World) -> None:
     ):
         assert flow(project, *words, "--json", code=4).error["code"] == "flow_refusal"
     assert flow(project, "show", "g", "--json", code=3).error["code"] == "session_not_found"
-    assert flow(project, "show", "f", "--role", "ghost", code=3).err
+    told = flow(project, "show", "f", "--role", "ghost", code=3).err
+    assert "'ghost' is none of its roles; it has: owner, developer, reviewer" in told
     flow(project, "reply", "f", " ", code=2)
     flow(project, "consent", "f", code=2)
 

@@ -160,10 +160,24 @@ async def _feed(
 
 
 async def _stream(flow: Flow, role: str) -> StreamId:
-    known = (await flow.state()).sessions
-    if role not in known:
-        raise SessionNotFound(f"{flow.id}__{role}")
-    return known[role]
+    state = await flow.state()
+    if role not in state.sessions:
+        raise RoleNotFound(flow.id, role, tuple(state.sessions), state.graph.roles)
+    return state.sessions[role]
+
+
+class RoleNotFound(SessionNotFound):
+    """A role of a flow has no session."""
+
+    def __init__(
+        self, flow: str, role: str, begun: tuple[str, ...], roles: tuple[str, ...]
+    ) -> None:
+        super().__init__(f"{flow}__{role}")
+        if role in roles:
+            told = f"has not begun; there is something to see of: {', '.join(begun) or 'nobody'}"
+        else:
+            told = f"is none of its roles; it has: {', '.join(roles)}"
+        self.args = (f"flow {flow!r}: {role!r} {told}",)
 
 
 def graph(
