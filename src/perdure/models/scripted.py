@@ -72,6 +72,9 @@ MOST_REMEMBERED = 16
 _LEAST_REMEMBERED = 32
 """Messages from which on it is."""
 
+_MOST_ANEW = 4
+"""Messages at the end of a short one that are counted for every request."""
+
 _NAME_BYTES = 6
 _encode = msgspec.json.Encoder().encode
 
@@ -249,7 +252,7 @@ class Hearing:
         if messages[: len(known)] != known:
             known, beginning = _NOTHING
         # What stands at the end of one request is put together anew for the next.
-        lasting = len(messages) - _LEAST_REMEMBERED // 4 - len(messages) // 500
+        lasting = len(messages) - _MOST_ANEW - len(messages) // 500
         if lasting > len(known):
             beginning = beginning.and_then(messages[len(known) : lasting])
             known = messages[:lasting]

@@ -90,7 +90,9 @@ async def _within(spec: ToolSpec, call: ToolCall) -> ToolOutput:
     """
     task = asyncio.ensure_future(spec.run(call))
     try:
-        await asyncio.wait((task,), timeout=spec.timeout_s)
+        await asyncio.sleep(0)
+        if not task.done():  # nor was it in no time
+            await asyncio.wait((task,), timeout=spec.timeout_s)
     except asyncio.CancelledError:
         await _stopped(task)
         raise

@@ -131,7 +131,7 @@ class Leadership:
         if self._lease is not None:
             with contextlib.suppress(StoreError):
                 await self._claim.store.release_lease(self._lease)
-        if keeping is not None:
+        if keeping is not None and keeping.done():
             with ended:
                 await keeping
 
