@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id
-from perdure.session.tree import TreeNode, branch_to, common_ancestor, index_of, nodes_of
+from perdure.session.tree import TreeNode, branch_to, index_of, nodes_of
 
 STREAM = StreamId("s")
 DEPTH = 100_000
@@ -103,17 +103,6 @@ def test_a_branch_ends_at_its_leaf_and_each_entry_is_the_parent_of_the_next(
         leaf in range(len(parents))
     )
     assert all(below.parent_id == above.id for above, below in pairwise(path))
-
-
-@given(parents, st.integers(min_value=-1, max_value=22), st.integers(min_value=-1, max_value=22))
-def test_the_common_ancestor_is_the_deepest_entry_on_both_branches(
-    parents: list[int], left: int, right: int
-) -> None:
-    by_id = index_of(log_of(parents)).by_id
-    ancestor = common_ancestor(entry_id(STREAM, left), entry_id(STREAM, right), by_id)
-    left_ids = {entry.id for entry in branch_to(entry_id(STREAM, left), by_id)}
-    shared = [e.id for e in branch_to(entry_id(STREAM, right), by_id) if e.id in left_ids]
-    assert ancestor == (shared[-1] if shared else None)
 
 
 @given(parents)

@@ -21,17 +21,6 @@ class Cursor(msgspec.Struct, frozen=True):
         return str(self.after)
 
 
-def cursor_of(text: str) -> Cursor:
-    """The cursor that was printed as `text`.
-
-    Raises: ValueError when it is none.
-    """
-    digits = text.removeprefix("-")
-    if not digits.isascii() or not digits.isdigit() or str(int(text)) != text or int(text) < -1:
-        raise ValueError(f"{text!r} is no event cursor; use the sequence number of an event")
-    return Cursor(int(text))
-
-
 class Gaps:
     """Finds missing live events: `n` must grow by one per call, snapshots set it anew."""
 

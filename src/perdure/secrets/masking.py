@@ -40,8 +40,3 @@ def masked_value(value: object, name: str = "") -> object:
     if isinstance(value, list | tuple):
         return [masked_value(below, name) for below in cast("list[object]", value)]
     return value
-
-
-def holds_secret(text: str) -> bool:
-    """Whether anything in `text` looks like a secret."""
-    return next(iter(finds(text)), None) is not None

@@ -83,17 +83,6 @@ def branch_to(leaf: EntryId | None, by_id: Mapping[EntryId, Entry]) -> list[Entr
     return path
 
 
-def common_ancestor(
-    left: EntryId | None, right: EntryId | None, by_id: Mapping[EntryId, Entry]
-) -> EntryId | None:
-    """The deepest entry on both branches; None when they share none."""
-    on_left = {entry.id for entry in branch_to(left, by_id)}
-    for entry in reversed(branch_to(right, by_id)):
-        if entry.id in on_left:
-            return entry.id
-    return None
-
-
 def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
     """The whole tree as nested nodes, roots first; built without recursion, whatever the depth."""
     finished: dict[EntryId, TreeNode] = {}

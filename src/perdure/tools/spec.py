@@ -23,8 +23,6 @@ DEFAULT_OUTPUT_LINES = 2000
 ToolName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")]
 """What all providers accept as the name of a tool."""
 
-ToolStatus = Literal["ok", "error"]
-
 Action = Literal["fs_write", "process", "egress", "os"]
 """What approvals are about: changing files, running a program, sending out, the desktop."""
 

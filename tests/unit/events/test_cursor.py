@@ -1,12 +1,8 @@
-"""Positions to resume from, and missing live events."""
+"""Missing live events, and those that are told twice."""
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from perdure.events.cursor import Cursor, Gaps, cursor_of
+from perdure.events.cursor import Gaps
 from perdure.events.types import LiveEvent, Snapshot
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message
@@ -20,17 +16,6 @@ def token(n: int, of: int = 4) -> LiveEvent:
 
 def snapshot(n: int, of: int = 4) -> Snapshot:
     return Snapshot(S, of, n, Message("assistant", ()), 0)
-
-
-@given(st.integers(min_value=-1, max_value=2**62))
-def test_a_printed_cursor_is_read_back(after: int) -> None:
-    assert cursor_of(str(Cursor(after))) == Cursor(after)
-
-
-@pytest.mark.parametrize("text", ["", "-", "-2", "+1", "01", "1.5", "\u0661", " 1", "x"])
-def test_what_is_no_cursor_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="sequence number"):
-        cursor_of(text)
 
 
 def test_numbers_in_order_miss_nothing() -> None:

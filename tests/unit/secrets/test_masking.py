@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.secrets.masking import MASK, holds_secret, masked, masked_value
+from perdure.secrets.masking import MASK, masked, masked_value
 
 KEY = "sk-ant-" + "a1b2c3d4" * 5
 
@@ -37,11 +37,6 @@ def test_a_secret_as_the_name_of_a_field_is_masked() -> None:
 
 def test_a_reference_to_a_secret_is_no_secret() -> None:
     assert masked_value({"password": "{{secrets.DB}}"}) == {"password": "{{secrets.DB}}"}
-
-
-def test_a_text_says_whether_it_holds_one() -> None:
-    assert holds_secret(KEY)
-    assert not holds_secret("nothing here")
 
 
 @settings(max_examples=50)

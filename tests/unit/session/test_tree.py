@@ -5,7 +5,7 @@ import pytest
 from perdure.session.ids import EntryId
 from perdure.session.kinds import BranchSummary, ModelChange
 from perdure.session.messages import Message, assistant, tool_call, tool_result, user
-from perdure.session.tree import branch_to, common_ancestor, index_of, nodes_of, turns_of
+from perdure.session.tree import branch_to, index_of, nodes_of, turns_of
 from tests.fakes.tree_log import TreeLog
 
 
@@ -35,14 +35,6 @@ def test_a_branch_is_the_way_from_the_root_to_the_leaf() -> None:
     assert [entry.seq for entry in branch_to(EntryId("s/5"), by_id)] == [5]
     assert branch_to(None, by_id) == []
     assert branch_to(EntryId("s/9"), by_id) == []
-
-
-def test_branches_part_at_their_common_ancestor() -> None:
-    by_id = index_of(grown().entries).by_id
-    assert common_ancestor(EntryId("s/2"), EntryId("s/4"), by_id) == "s/0"
-    assert common_ancestor(EntryId("s/2"), EntryId("s/1"), by_id) == "s/1"
-    assert common_ancestor(EntryId("s/2"), EntryId("s/5"), by_id) is None
-    assert common_ancestor(EntryId("s/2"), None, by_id) is None
 
 
 def test_an_orphan_is_a_root_and_its_branch_begins_with_it() -> None:

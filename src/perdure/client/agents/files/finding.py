@@ -17,8 +17,6 @@ from perdure.client.agents.files.reading import SUFFIX, agent_in
 from perdure.errors import ConfigError
 from perdure.session.declared.arguments import takes_declared
 
-PROJECT_FOLDER = Path(".perdure") / "agents"
-
 Place = Literal["project", "user"]
 
 

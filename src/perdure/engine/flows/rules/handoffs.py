@@ -55,7 +55,7 @@ def decide_handoff(
     )
     known = state.graph.node(node)
     is_forward = any(state.graph.has_edge(node, target.node) for target in targets)
-    warnings = _look_alikes(state, node, placed)
+    warnings = _look_alikes(state, placed)
     if known is not None and known.has_human and is_forward:
         return HandoffStaged(node, known.role, placed, warnings)
     return HandoffMade(node, placed, warnings=warnings)
@@ -130,7 +130,7 @@ def _sent_back_too_early(
     return None
 
 
-def _look_alikes(state: FlowState, node: str, targets: Sequence[HandoffTarget]) -> tuple[str, ...]:
+def _look_alikes(state: FlowState, targets: Sequence[HandoffTarget]) -> tuple[str, ...]:
     return tuple(
         f"{target.artifact} says the same as what went along {key}"
         for target in targets

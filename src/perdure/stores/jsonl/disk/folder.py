@@ -25,7 +25,6 @@ from perdure.session.ids import stream_id
 
 SUFFIX = ".jsonl"
 INNER = ".perdure"
-HEADER_LIMIT_BYTES = 2**22
 
 _NO_FOLDER = "a file is in its place, and it is a folder of files; name another"
 
