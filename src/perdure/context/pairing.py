@@ -70,6 +70,34 @@ class _Round(msgspec.Struct, frozen=True):
     results: tuple[_Result | None, ...]
 
 
+class Ids(msgspec.Struct, frozen=True):
+    """Many ids, in layers of which each holds at least as many as the next one. A value.
+
+    So that more of them cost what they are, and not what there is already.
+    """
+
+    layers: tuple[frozenset[str], ...] = ()
+
+    def __contains__(self, id: object) -> bool:
+        return any(id in layer for layer in self.layers)
+
+    def and_also(self, more: Ids) -> Ids:
+        """These and `more`."""
+        layers = list(self.layers)
+        for added in more.layers:
+            grown = added
+            while layers and len(layers[-1]) <= len(grown):
+                grown |= layers.pop()
+            layers.append(grown)
+        return Ids(tuple(layers))
+
+    def but_for(self, ids: frozenset[str]) -> Ids:
+        """These without `ids`."""
+        if not any(id in self for id in ids):
+            return self
+        return Ids(tuple(layer - ids for layer in self.layers))
+
+
 class Calls(msgspec.Struct, frozen=True):
     """The tool calls of messages, as far as what stands behind them depends on those.
 
@@ -78,28 +106,29 @@ class Calls(msgspec.Struct, frozen=True):
     one was wanted again.
     """
 
-    answered: frozenset[str] = frozenset()
+    answered: Ids = Ids()
     owed: frozenset[str] = frozenset()
-    sent: frozenset[str] = frozenset()
+    sent: Ids = Ids()
     repeats: Mapping[str, int] = {}
 
     def and_then(self, later: Calls) -> Calls:
         """The calls of messages, and of others that were paired behind them."""
         return Calls(
-            answered=(self.answered - later.owed) | later.answered,
-            owed=(self.owed - later.answered) | later.owed,
-            sent=self.sent | later.sent,
-            repeats={**self.repeats, **later.repeats},
+            answered=self.answered.but_for(later.owed).and_also(later.answered),
+            owed=frozenset(id for id in self.owed if id not in later.answered) | later.owed,
+            sent=self.sent.and_also(later.sent),
+            repeats={**self.repeats, **later.repeats} if later.repeats else self.repeats,
         )
 
 
+_NO_IDS = Ids()
 NO_CALLS = Calls()
 
 
 class CallIds:
     """The ids of two sets of calls, without putting them together."""
 
-    def __init__(self, earlier: frozenset[str], later: frozenset[str]) -> None:
+    def __init__(self, earlier: Ids, later: Ids) -> None:
         self._earlier = earlier
         self._later = later
 
@@ -176,7 +205,9 @@ def paired(
                 each_round = _round(piece, answers.results.get(position, {}))
                 if not _is_superseded(each_round, next_piece):
                     sent.extend(_messages_of(each_round, ids))
-    calls = Calls(answers.answered, answers.owed, frozenset(ids.used), ids.repeats)
+    answered = Ids((answers.answered,)) if answers.answered else _NO_IDS
+    used = Ids((frozenset(ids.used),)) if ids.used else _NO_IDS
+    calls = Calls(answered, answers.owed, used, ids.repeats)
     return Paired(tuple(sent), calls)
 
 

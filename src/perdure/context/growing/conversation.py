@@ -22,9 +22,7 @@ from perdure.session.ids import EntryId
 from perdure.session.messages import ToolResultPart
 
 MOST_OPEN = 3
-SETTLED_PER_OPEN = 1_000
-"""How many messages are looked at anew for every request before some of them are settled: so many,
-and one for each so many that are settled already, since settling more of them copies those."""
+"""How many messages are looked at anew for every request before some of them are settled."""
 
 
 class Conversation(msgspec.Struct, frozen=True):
@@ -91,7 +89,7 @@ def _with(
             )
     # The result of a call that is settled: its round becomes another, and ids after it may.
     anew = msgspec.structs.replace(conversation, settled=Settled(), open=(), tail=Paired())
-    return _with(anew, (*conversation.settled.said, *whole), leaf)
+    return _with(anew, conversation.settled.said.whole(whole), leaf)
 
 
 _Settling = tuple[Settled, tuple[ContextMessage, ...]]
@@ -100,7 +98,7 @@ _Settling = tuple[Settled, tuple[ContextMessage, ...]]
 
 def _settled_with(conversation: Conversation, open_: tuple[ContextMessage, ...]) -> _Settling:
     settled, known = conversation.settled, len(conversation.open)
-    if len(open_) <= MOST_OPEN + len(settled.said) // SETTLED_PER_OPEN:
+    if len(open_) <= MOST_OPEN:
         return settled, open_
     follower = open_[known].message if known < len(open_) else None
     if follower is not None and follower.role != "tool" and _is_complete(conversation.tail):

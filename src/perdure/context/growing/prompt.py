@@ -74,10 +74,10 @@ def prompt_of(
     if _is_long(conversation, max_messages) or (budget_tokens is not None and most > budget_tokens):
         budget = math.inf if budget_tokens is None else budget_tokens
         room = _Room(budget, max_messages)
-        return _trimmed(conversation, (*settled.sizes, *sizes), tokens, room, scale)
+        return _trimmed(conversation, settled.sizes.whole(sizes), tokens, room, scale)
     together = joined(settled.before(tail))
     return Prompt(
-        messages=with_valid_ends((*settled.messages, *(each.message for each in together))),
+        messages=with_valid_ends(settled.messages.whole(tuple(each.message for each in together))),
         tokens=tokens,
         dropped=0,
         size=size,
@@ -91,7 +91,7 @@ def _is_long(conversation: Conversation, max_messages: int | None) -> bool:
     settled, tail = conversation.settled.paired, conversation.tail.messages
     if max_messages is None or len(settled) + len(tail) <= max_messages:
         return False
-    both = (*settled, *tail)
+    both = settled.whole(tail)
     first = leading(both, conversation.pinned, has_summary=conversation.has_summary)
     return len(both) - first > max_messages
 
@@ -100,7 +100,7 @@ def _tokens(settled: Settled, sizes: Sequence[float], at: int, reported: int, sc
     """The newest reported usage, and estimates for what stands behind it."""
     if at >= 0:
         return reported + scaled(sizes[at + 1 :], scale)
-    unreported = settled.sizes[settled.reported_at + 1 :]
+    unreported = settled.sizes.after(settled.reported_at)
     return settled.reported + scaled(unreported, scale) + scaled(sizes, scale)
 
 
@@ -111,7 +111,7 @@ def _trimmed(
     room: _Room,
     scale: float,
 ) -> Prompt:
-    messages = (*conversation.settled.paired, *conversation.tail.messages)
+    messages = conversation.settled.paired.whole(conversation.tail.messages)
     estimates = [math.ceil(size * scale) for size in sizes]
     first = leading(messages, conversation.pinned, has_summary=conversation.has_summary)
     trim = trimmed(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from perdure.context.emission import ContextMessage
+from perdure.context.growing.layers import Layers
 from perdure.context.pairing import Calls, Paired
 from perdure.context.tokens import reported_tokens, unscaled_tokens
 from perdure.context.validity import joined
@@ -29,33 +30,34 @@ class Settled(msgspec.Struct, frozen=True):
     those of all media.
     """
 
-    said: tuple[ContextMessage, ...] = ()
+    said: Layers[ContextMessage] = Layers()
     calls: Calls = Calls()
-    paired: tuple[ContextMessage, ...] = ()
-    sizes: tuple[float, ...] = ()
+    paired: Layers[ContextMessage] = Layers()
+    sizes: Layers[float] = Layers()
     size: float = 0.0
-    messages: tuple[Message, ...] = ()
+    messages: Layers[Message] = Layers()
     last: ContextMessage | None = None
     reported_at: int = -1
     reported: int = 0
     handles: frozenset[str] = frozenset()
 
-    def with_more(self, said: Sequence[ContextMessage], paired: Paired) -> Settled:
+    def with_more(self, said: tuple[ContextMessage, ...], paired: Paired) -> Settled:
         """These, and `said` after them, which are `paired` when they stand there."""
         sizes = sizes_of(paired.messages)
         together = joined(self.before(paired.messages))
         at, reported = newest_reported(paired.messages)
+        handles = handles_in(each.message for each in paired.messages)
         return Settled(
-            said=(*self.said, *said),
+            said=self.said.and_then(said),
             calls=self.calls.and_then(paired.calls),
-            paired=(*self.paired, *paired.messages),
-            sizes=(*self.sizes, *sizes),
+            paired=self.paired.and_then(paired.messages),
+            sizes=self.sizes.and_then(sizes),
             size=self.size + sum(sizes),
-            messages=(*self.messages, *(each.message for each in together[:-1])),
+            messages=self.messages.and_then(tuple(each.message for each in together[:-1])),
             last=together[-1] if together else None,
             reported_at=self.reported_at if at < 0 else len(self.paired) + at,
             reported=self.reported if at < 0 else reported,
-            handles=self.handles | handles_in(each.message for each in paired.messages),
+            handles=handles | self.handles if handles else self.handles,
         )
 
     def before(self, messages: Sequence[ContextMessage]) -> Sequence[ContextMessage]:

@@ -1,0 +1,51 @@
+"""A sequence that is lengthened all the time and rarely read from its beginning.
+
+It is kept in layers, each at least as long as the next one: what is put on top is joined with the
+layers it has outgrown, so that an item is copied as often as the sequence has doubled since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Layers(msgspec.Struct, Generic[T], frozen=True):
+    """The items of `layers`, one layer after the other. A value."""
+
+    layers: tuple[tuple[T, ...], ...] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.layers))
+
+    def __iter__(self) -> Iterator[T]:
+        for layer in self.layers:
+            yield from layer
+
+    def and_then(self, more: tuple[T, ...]) -> Layers[T]:
+        """These, and `more` after them."""
+        layers = list(self.layers)
+        while layers and len(layers[-1]) <= len(more):
+            more = layers.pop() + more
+        return Layers((*layers, more)) if more else self
+
+    def whole(self, more: tuple[T, ...] = ()) -> tuple[T, ...]:
+        """All of these, and `more` after them."""
+        for layer in reversed(self.layers):
+            more = layer + more
+        return more
+
+    def after(self, place: int) -> tuple[T, ...]:
+        """The items behind `place`; costs what it returns."""
+        found: tuple[T, ...] = ()
+        start = len(self)
+        for layer in reversed(self.layers):
+            start -= len(layer)
+            if start <= place:
+                return layer[place + 1 - start :] + found
+            found = layer + found
+        return found
