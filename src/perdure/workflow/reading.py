@@ -219,7 +219,7 @@ class _Reader:
 
     def _name(self, fields: Mapping[str, Node], key: str) -> str:
         text = self.nodes.text(fields[key]) if key in fields else ""
-        if text and not NAME.fullmatch(text):
+        if key in fields and fields[key].kind == "str" and not NAME.fullmatch(text):
             self.nodes.fault(fields[key], f"{text!r} is no name: use letters, digits, - and _")
         return text
 
@@ -234,7 +234,7 @@ class _Reader:
 
     def _kebab(self, node: Node) -> str:
         text = self.nodes.text(node)
-        if text and not KEBAB.fullmatch(text):
+        if node.kind == "str" and not KEBAB.fullmatch(text):
             self.nodes.fault(node, f"{text!r} is not an id: use a-z, 0-9 and single hyphens")
         return text
 

@@ -82,6 +82,8 @@ def test_every_fault_is_told_with_its_line() -> None:
         ("schema_version: '1.0'\nworkflow: {id: a, nodes: [], edges: []}", "at least one node"),
         (GOOD.replace("type: input", "type: loop"), "'loop' is not one of input, agent, output"),
         (GOOD.replace("agent_ref: helper, ", ""), "'agent_ref' is missing"),
+        (GOOD.replace("id: trip", "id: ''"), "'' is not an id"),
+        (GOOD.replace("id: helper", "id: ''"), "'' is not an id"),
         (GOOD.replace("tools: [a]", "model: x"), "'model' is unknown here"),
         (GOOD.replace("type: input}", "type: input, tools: [a]}"), "'tools' is unknown here"),
         (GOOD.replace("provider:", "povider:"), "'povider' is unknown here"),
@@ -127,6 +129,7 @@ def test_inputs_and_context_are_read_and_written_as_they_are() -> None:
     ("before", "after", "fault"),
     [
         ("name: topic", "name: a topic", "line 6: 'a topic' is no name"),
+        ("name: topic", "name: ''", "line 6: '' is no name"),
         ("type: number", "type: secret", "line 7: perdure takes no 'secret' inputs"),
         ("type: number", "type: list", "line 7: 'list' is not one of string, number"),
         ("default: 3", "default: three", "line 7: the default of a number cannot be this"),
