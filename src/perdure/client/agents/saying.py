@@ -27,7 +27,8 @@ def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
     message = user(said) if isinstance(said, str) else said
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
         raise WrongArgument(f"send text, or user('...'), not {type(said).__name__}")
-    check_whole(message, "Message")
+    if message is said:  # what is made here of text is whole
+        check_whole(message, "Message")
     if message.role != "user":
         raise WrongArgument(
             f"send what a person says, such as user('...'); to add a message of role "
