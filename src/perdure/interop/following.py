@@ -68,7 +68,7 @@ class _Seen(msgspec.Struct):
     is_recognised: bool = False
 
 
-class Follower:
+class FolderFollower:
     """Follows the histories below `folders` into `store`.
 
     `excluded` are files and folders that are not looked at (what perdure itself writes); `open`

@@ -15,7 +15,7 @@ from perdure.interop.following import (
     RETRY_S,
     SOONEST_S,
     Change,
-    Follower,
+    FolderFollower,
     histories_in,
 )
 from perdure.session.codec import new_side
@@ -36,12 +36,12 @@ class Desk:
         self.folder = folder
         self.clock = ManualClock()
         self.store = MemoryStore(clock=self.clock, random=SeededRandom(1))
-        self.follower = Follower(
+        self.follower = FolderFollower(
             self.store,
             [folder],
             clock=self.clock,
             random=SeededRandom(2),
-            **more,  # type: ignore[arg-type]  # the keywords of Follower, each test its own
+            **more,  # type: ignore[arg-type]  # the keywords of FolderFollower, each test its own
         )
 
     def write(self, name: str, content: bytes, *, is_fresh: bool = False) -> Path:
@@ -278,7 +278,7 @@ async def test_a_file_that_takes_long_to_read_is_read_less_often(tmp_path: Path)
 
     desk = Desk(tmp_path)
     slow = Slow()
-    follower = Follower(desk.store, [tmp_path], clock=slow, random=SeededRandom(2))
+    follower = FolderFollower(desk.store, [tmp_path], clock=slow, random=SeededRandom(2))
     desk.write("a.jsonl", lines(pi_file("v3.jsonl"), 8))
     assert len([change async for change in follower.look()]) == 1
     desk.write("a.jsonl", pi_file("v3.jsonl"))
@@ -314,7 +314,7 @@ async def test_looks_become_rarer_while_nothing_changes_and_soon_again_after(
             await super().sleep(seconds)
 
     desk, clock = Desk(tmp_path), Noting()
-    follower = Follower(desk.store, [tmp_path], clock=clock, random=SeededRandom(2))
+    follower = FolderFollower(desk.store, [tmp_path], clock=clock, random=SeededRandom(2))
 
     async def follow() -> list[Change]:
         return [change async for change in follower.changes()]

@@ -24,7 +24,7 @@ from perdure.apps.terminal.typed import interrupts
 from perdure.client.store import Store
 from perdure.errors import PerdureError
 from perdure.interop.batches import Outcome, Told, import_files, size_of
-from perdure.interop.following import SUFFIX, Change, FileId, Follower, histories_in
+from perdure.interop.following import SUFFIX, Change, FileId, FolderFollower, histories_in
 from perdure.interop.importing import FormatName
 from perdure.interop.reports import ImportReport
 
@@ -230,8 +230,8 @@ def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None
 
 def _follower(
     store: Store, paths: Sequence[Path], format: FormatName, subject: str | None, address: str
-) -> Follower:
-    return Follower(
+) -> FolderFollower:
+    return FolderFollower(
         store.backend,
         paths,
         clock=store.outside.clock,
@@ -253,7 +253,7 @@ def _written_by_us() -> frozenset[FileId]:
     return frozenset(found)
 
 
-async def _watched(follower: Follower, *, as_json: bool) -> int:
+async def _watched(follower: FolderFollower, *, as_json: bool) -> int:
     """Tell what changes, until somebody presses Ctrl-C."""
     telling = asyncio.create_task(_tell_changes(follower, as_json=as_json))
 
@@ -270,7 +270,7 @@ async def _watched(follower: Follower, *, as_json: bool) -> int:
     return DONE
 
 
-async def _tell_changes(follower: Follower, *, as_json: bool) -> None:
+async def _tell_changes(follower: FolderFollower, *, as_json: bool) -> None:
     async for change in follower.changes():
         if change.what == "gone":
             _tell_gone(change, as_json=as_json)
