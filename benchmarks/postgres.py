@@ -11,9 +11,15 @@ from __future__ import annotations
 import asyncio
 import random
 
-from benchmarks.child import Job
 from benchmarks.children import done_together
-from benchmarks.concurrent import PROCESSES, TURNS_A_PROCESS, process_figures
+from benchmarks.concurrent import (
+    PROCESS_ROUNDS,
+    PROCESSES,
+    TURNS_A_PROCESS,
+    Race,
+    jobs,
+    process_figures,
+)
 from benchmarks.figures import CLOCK, Figure, Run, Stopwatch, append, median, percentile
 from benchmarks.raw import RawServer
 from benchmarks.search import searches
@@ -70,22 +76,23 @@ async def measure_search(run: Run) -> list[Figure]:
 async def _processes(run: Run, store: PostgresStore, address: str) -> list[Figure]:
     """Four processes, each with a session of its own."""
     count = run.count(TURNS_A_PROCESS)
-    # The sessions of the raw driver are numbers that nobody else here uses.
-    alone = await done_together(_jobs(run, "raw-postgres", address, range(10, 11), count))
-    raw = await done_together(_jobs(run, "raw-postgres", address, range(20, 24), count))
-    for number in range(PROCESSES):
-        await _create(store, StreamId(str(number)))
-    together = await done_together(_jobs(run, "postgres", address, range(PROCESSES), count))
-    return process_figures(
-        f"PostgreSQL: {PROCESSES} processes", together, alone, raw, ratio=PROCESS_RATIO
-    )
-
-
-def _jobs(run: Run, kind: str, address: str, sessions: range, count: int) -> list[Job]:
-    return [
-        Job(kind=kind, where=address, writers=((name, name),), count=count, seed=run.seed + number)
-        for number, name in enumerate(map(str, sessions))
-    ]
+    races: list[Race] = []
+    for number in range(PROCESS_ROUNDS):
+        sessions = range(10 * number, 10 * number + PROCESSES)
+        for session in sessions:
+            await _create(store, StreamId(str(session)))
+        # The sessions of the raw driver are numbers that nobody else here uses.
+        alone, raw = (
+            range(1_000 + number, 1_001 + number),
+            range(2_000 + sessions[0], 2_004 + sessions[0]),
+        )
+        race = Race(
+            alone=await done_together(jobs(run, "raw-postgres", address, alone, count)),
+            raw=await done_together(jobs(run, "raw-postgres", address, raw, count)),
+            store=await done_together(jobs(run, "postgres", address, sessions, count)),
+        )
+        races.append(race)
+    return process_figures(f"PostgreSQL: {PROCESSES} processes", races, ratio=PROCESS_RATIO)
 
 
 async def _create(store: PostgresStore, stream: StreamId, fork: ForkPoint | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 from pathlib import Path
 
@@ -115,6 +116,17 @@ async def test_nothing_is_made_where_a_store_must_exist(
 async def test_a_folder_is_no_store(open_store: Opener, tmp_path: Path) -> None:
     with pytest.raises(NotAStore, match="folder"):
         await open_store(tmp_path)
+
+
+async def test_what_is_no_file_is_no_store_and_stays_open_to_others(
+    open_store: Opener, path: Path
+) -> None:
+    os.mkfifo(path)  # as empty as a new file, like a device
+    mode = mode_of(path)
+    assert mode != 0o600
+    with pytest.raises(NotAStore, match="device"):
+        await open_store()
+    assert mode_of(path) == mode
 
 
 @pytest.mark.parametrize("content", [b"dear diary\n", b"x" * 5000, b"SQLite format 3\0"])

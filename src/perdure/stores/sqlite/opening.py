@@ -184,6 +184,8 @@ def located(path: Path, *, is_created: bool, key: StoreKey | None) -> Site:
     """
     if path.is_dir():
         raise NotAStore(str(path), "it is a folder")
+    if path.exists() and not path.is_file():  # a device is as empty as a new file, and everybody's
+        raise NotAStore(str(path), "it is no file but a device or a pipe")
     if not path.exists() or path.stat().st_size == 0:
         if not is_created:
             raise NotAStore(str(path), "there is no such file, or it is empty")

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from contextvars import Context
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import apsw
 import msgspec
@@ -31,6 +32,69 @@ T = TypeVar("T")
 
 MAX_GROUP = 256
 Outcome = tuple[object, BaseException | None]
+Callback = Callable[["Answer[Any]"], object]
+
+
+class Answer(Generic[T]):
+    """What a caller awaits, once, in a task: as a future, but he goes on as soon as it is given.
+
+    A future of asyncio's has its waiter scheduled: he goes on in the next round of the loop, after
+    another look at what the operating system has to say. An answer is handed over in a round of its
+    own already. Used on the loop's thread; `is_cancelled` is looked at on the writer's, too.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.is_cancelled = False
+        self._asyncio_future_blocking = False  # by this attribute a task knows a future
+        self._loop = loop
+        self._is_given = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._waiting: tuple[Callback, Context] | None = None
+
+    def give(self, value: T | None, error: BaseException | None) -> None:
+        """The outcome: who awaits it goes on before this returns, unless he was cancelled."""
+        if self.is_cancelled:
+            return
+        self._is_given = True
+        self._value = value
+        self._error = error
+        if self._waiting is not None:
+            callback, context = self._waiting
+            context.run(callback, self)
+
+    def __await__(self) -> Generator[Answer[T], None, T]:
+        if not self._is_given:
+            self._asyncio_future_blocking = True
+            yield self
+        return self.result()
+
+    # -- what a task asks of a future
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the task that awaits it."""
+        return self._loop
+
+    def add_done_callback(self, callback: Callback, *, context: Context) -> None:
+        """Call `callback` in `context` with the outcome."""
+        self._waiting = callback, context
+
+    def cancel(self, msg: object = None) -> bool:
+        """Who awaits it hears that he was cancelled; what he asked for may be done all the same."""
+        if self._is_given or self.is_cancelled:
+            return False
+        self.is_cancelled = True
+        self._error = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
+        if self._waiting is not None:
+            callback, context = self._waiting
+            self._loop.call_soon(callback, self, context=context)
+        return True
+
+    def result(self) -> Any:
+        """The outcome, raised if it is an error."""
+        if self._error is not None:
+            raise self._error
+        return self._value
 
 
 class _Job(msgspec.Struct, eq=False, gc=False):
@@ -40,7 +104,7 @@ class _Job(msgspec.Struct, eq=False, gc=False):
     durability: Durability
     is_composite: bool
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
+    answer: Answer[Any]
 
 
 class Writer:
@@ -83,9 +147,9 @@ class Writer:
         if self._is_closed:
             raise StoreUnavailable(str(self._path), "it is closed")
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        self._queue.put(_Job(work, durability, is_composite, loop, future))
-        return await future
+        answer: Answer[T] = Answer(loop)
+        self._queue.put(_Job(work, durability, is_composite, loop, answer))
+        return await answer
 
     def close(self) -> None:
         """Finish what waits, then let go of the file. Blocks."""
@@ -113,7 +177,7 @@ class Writer:
             job = queue.get()
             if job is None:
                 self._is_ending = True
-            elif not job.future.cancelled():
+            elif not job.answer.is_cancelled:
                 group.append(job)
 
     def _carry_out(self, group: list[_Job]) -> None:
@@ -147,7 +211,7 @@ class Writer:
         if self._doubt.is_cast:
             self._log.begin_anew()
         run("BEGIN IMMEDIATE")
-        if is_open:
+        if is_open and not self._queue.empty():
             self._gather(group)
         if db.data_version() != self._version:
             self._tables.forget_standing(is_doubted=True)
@@ -218,10 +282,9 @@ class _InDoubt(Exception):
 
 
 def _hand_over(delivered: Sequence[tuple[_Job, Outcome]]) -> None:
-    for job, (value, error) in delivered:
-        if job.future.done():
-            continue
-        if error is None:
-            job.future.set_result(value)
-        else:
-            job.future.set_exception(error)
+    for at, (job, (value, error)) in enumerate(delivered, 1):
+        try:
+            job.answer.give(value, error)
+        except BaseException:  # of a task that ends the program; the others learn theirs yet
+            job.loop.call_soon(_hand_over, delivered[at:])
+            raise

@@ -50,6 +50,9 @@ class LogSync:
         self._db = db
         self._doubt = doubt
         self._synced: int | None = None
+        self._file = ctypes.c_void_p()
+        self._known: int | None = None
+        self._call: Any = None
 
     def catch_up(self) -> None:
         """Let what the last transaction of the connection saw reach the disk, if it was new to it.
@@ -84,13 +87,16 @@ class LogSync:
         self._doubt.is_cast = False
 
     def _sync(self) -> None:
-        file = ctypes.c_void_p()
+        file = self._file
+        file.value = None
         self._db.file_control("main", apsw.SQLITE_FCNTL_JOURNAL_POINTER, ctypes.addressof(file))
         if file.value is None:
             raise apsw.IOError("SQLite does not say which file its write-ahead log is")
-        methods: Any = _File.from_address(file.value).methods.contents
+        if file.value != self._known:
+            self._call = _File.from_address(file.value).methods.contents.sync
+            self._known = file.value
         try:
-            code: int = methods.sync(file, apsw.SQLITE_SYNC_FULL)
+            code: int = self._call(file, apsw.SQLITE_SYNC_FULL)
         except SystemError as error:  # a file layer in Python, which raised
             raise apsw.IOError("the write-ahead log could not be synced") from error
         if code != apsw.SQLITE_OK:

@@ -1,0 +1,108 @@
+"""What a caller of the writer awaits: a future to his task, whatever becomes of either."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from pathlib import Path
+
+import pytest
+
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.writer import Answer
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.streams import S, create, say
+
+WHO: ContextVar[str] = ContextVar("WHO")
+
+
+async def test_who_awaits_an_answer_goes_on_as_soon_as_it_is_given() -> None:
+    loop = asyncio.get_running_loop()
+    answer: Answer[int] = Answer(loop)
+    heard: list[object] = []
+
+    async def wait() -> None:
+        heard.append(await answer)
+
+    def give() -> None:
+        answer.give(7, None)
+        heard.append("given")
+
+    task = asyncio.create_task(wait())
+    loop.call_soon(give)
+    await task
+    assert heard == [7, "given"]
+
+
+async def test_an_answer_that_was_given_already_is_not_waited_for() -> None:
+    answer: Answer[int] = Answer(asyncio.get_running_loop())
+    answer.give(7, None)
+    assert await answer == 7
+
+
+async def test_an_error_is_raised_where_it_is_awaited() -> None:
+    answer: Answer[int] = Answer(asyncio.get_running_loop())
+    asyncio.get_running_loop().call_soon(answer.give, None, KeyError("why"))
+    with pytest.raises(KeyError, match="why"):
+        await answer
+
+
+async def test_who_is_cancelled_hears_the_words_he_was_cancelled_with() -> None:
+    answer: Answer[int] = Answer(asyncio.get_running_loop())
+
+    async def wait() -> None:
+        await answer
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    assert task.cancel("by somebody")
+    with pytest.raises(asyncio.CancelledError, match="by somebody"):
+        await task
+    answer.give(7, None)  # too late, and of no consequence
+    assert answer.is_cancelled
+    assert not answer.cancel()
+
+
+async def test_a_time_limit_ends_the_waiting_only(store: SqliteStore) -> None:
+    await create(store)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await say(store, "in vain, or not")
+
+    await say(store, "after it")
+    assert (await store.verify()).problems == ()
+
+
+async def test_a_task_keeps_its_context_over_a_commit(store: SqliteStore) -> None:
+    await create(store)
+
+    async def write(name: str) -> str:
+        WHO.set(name)
+        await say(store, name)
+        return WHO.get()
+
+    names = [f"writer {number}" for number in range(8)]
+    assert await asyncio.gather(*map(write, names)) == names
+
+
+def test_a_task_that_ends_the_program_keeps_nobody_else_from_his_answer(path: Path) -> None:
+    loop = asyncio.new_event_loop()
+    store = loop.run_until_complete(
+        SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(1))
+    )
+    loop.run_until_complete(create(store))
+
+    async def leave() -> None:
+        await say(store, "the last words")
+        raise SystemExit
+
+    last = loop.create_task(leave())
+    others = [loop.create_task(say(store, str(number))) for number in range(8)]
+    with pytest.raises(SystemExit):
+        loop.run_until_complete(last)
+
+    loop.run_until_complete(asyncio.gather(*others))
+
+    assert loop.run_until_complete(store.state(S)).head == 8
+    loop.run_until_complete(store.close())
+    loop.close()
