@@ -41,6 +41,8 @@ _ACQUIRED, _RELEASED = (-1, b""), (-2, b"")
 class Turn(msgspec.Struct, frozen=True):
     """One turn, and parts of it done again alone: its commits, what else it wrote, its model.
 
+    Its first commit takes its lease and its last one gives it back, there as here.
+
     Units: milliseconds; `computed_ms` those of all the process's threads, its commits taken off.
     """
 

@@ -1,11 +1,11 @@
 """Claim: a turn costs at most 2 ms besides its commits, on the scripted model.
 
 Each turn is timed as a whole, by the clock on the wall. Right after it the same is done by itself,
-on the same store: its commits, byte for byte, in a session beside it that holds the same log; its
-lease and the parts of its answers that it kept; the answers of the model. What is left of the
-turn without its commits is the engine's: context, machine, tools, events, hops between threads,
-and also the lease, the kept parts and the model, which are shown by themselves. So is what the
-process computed, which depends least on what else the machine does; and what a turn read, which is
+on the same store: its commits, byte for byte, in a session beside it that holds the same log, the
+first of which takes the lease and the last of which gives it back; the parts of its answers that it
+kept; the answers of the model. What is left of the turn without its commits is the engine's:
+context, machine, tools, events, hops between threads, and also the kept parts and the model, which
+are shown by themselves. So is what the process computed, which depends least on what else the machine does; and what a turn read, which is
 nothing where it follows another.
 Sessions have as many turns as an agent allows by default; then come some that begin with a history.
 A turn of the workload is one without a tool call or one with two, by turns.
@@ -108,7 +108,7 @@ def _figures(claim: str, turns: list[Turn]) -> list[Figure]:
         Figure(claim, "p50 of its commits, alone", commits, "ms", raw),
         Figure(claim, "p50 besides its commits", median(own), "ms", limit=LIMIT_MS),
         Figure(claim, "p99 besides its commits", percentile(own, 0.99), "ms"),
-        p50("of it its lease and what it kept of answers, alone", "kept_ms"),
+        p50("of it what it kept of answers, alone", "kept_ms"),
         p50("of it the scripted model, alone", "model_ms"),
         p50("p50 computed besides its commits", "computed_ms"),
         p50("commits", "commits", ""),

@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.context.build import History, end_of_turns, texts_in
 from perdure.context.emission import ContextMessage, emitted, message_in, stays_fresh
-from perdure.context.growing.settled import Settled
+from perdure.context.growing.settled import Settled, sizes_of
 from perdure.context.pairing import Paired, is_sendable, paired
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
@@ -28,9 +28,9 @@ MOST_OPEN = 3
 class Conversation(msgspec.Struct, frozen=True):
     """What a window says: what of it is `settled`, and what is still `open`.
 
-    `tail` is `open`, paired behind what is settled. `leaf` is where the branch ends, `state` what
-    it has inherited there. `is_fresh` says that usage reported from now on counts. `pins` and
-    `pinned` are the window's.
+    `tail` is `open`, paired behind what is settled, and `sizes` are those of its messages. `leaf` is
+    where the branch ends, `state` what it has inherited there. `is_fresh` says that usage reported
+    from now on counts. `pins` and `pinned` are the window's.
     """
 
     leaf: EntryId | None
@@ -43,6 +43,7 @@ class Conversation(msgspec.Struct, frozen=True):
     settled: Settled = Settled()
     open: tuple[ContextMessage, ...] = ()
     tail: Paired = Paired()
+    sizes: tuple[float, ...] = ()
 
     def extended(self, entries: Sequence[Entry]) -> Conversation | None:
         """This, and `entries`, which follow its leaf and change nothing but by what they say.
@@ -84,8 +85,9 @@ def _with(
     for settled, open_ in (settling(conversation, whole), (conversation.settled, whole)):
         tail = paired(open_, settled.calls)
         if tail is not None:
+            sizes = sizes_of(tail.messages)
             return msgspec.structs.replace(
-                conversation, leaf=leaf, settled=settled, open=open_, tail=tail
+                conversation, leaf=leaf, settled=settled, open=open_, tail=tail, sizes=sizes
             )
     # The result of a call that is settled: its round becomes another, and ids after it may.
     anew = msgspec.structs.replace(conversation, settled=Settled(), open=(), tail=Paired())
@@ -102,7 +104,8 @@ def _settled_with(conversation: Conversation, open_: tuple[ContextMessage, ...])
         return settled, open_
     follower = open_[known].message if known < len(open_) else None
     if follower is not None and follower.role != "tool" and _is_complete(conversation.tail):
-        return settled.with_more(open_[:known], conversation.tail), open_[known:]
+        more, sizes = conversation.tail, conversation.sizes
+        return settled.with_more(open_[:known], more, sizes), open_[known:]
     # What comes next is about the newest of them, nearly always.
     places = range(len(open_) - 1, 0, -1)
     cut = next((n for n in places if open_[n].message.role != "tool" and is_sendable(open_[n])), 0)

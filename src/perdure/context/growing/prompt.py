@@ -63,8 +63,7 @@ def prompt_of(
     of more messages, the summary and what is pinned not counted.
     Units: `budget_tokens` tokens, as `scale` estimates them.
     """
-    settled, tail = conversation.settled, conversation.tail.messages
-    sizes = sizes_of(tail)
+    settled, tail, sizes = conversation.settled, conversation.tail.messages, conversation.sizes
     at, reported = newest_reported(tail)
     tokens = _tokens(settled, sizes, at, reported, scale)
     size = settled.size + sum(sizes)

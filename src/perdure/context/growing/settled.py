@@ -41,9 +41,17 @@ class Settled(msgspec.Struct, frozen=True):
     reported: int = 0
     handles: frozenset[str] = frozenset()
 
-    def with_more(self, said: tuple[ContextMessage, ...], paired: Paired) -> Settled:
-        """These, and `said` after them, which are `paired` when they stand there."""
-        sizes = sizes_of(paired.messages)
+    def with_more(
+        self,
+        said: tuple[ContextMessage, ...],
+        paired: Paired,
+        sizes: tuple[float, ...] | None = None,
+    ) -> Settled:
+        """These, and `said` after them, which are `paired` when they stand there.
+
+        `sizes` are those of the messages that are `paired`, where they are known.
+        """
+        sizes = sizes_of(paired.messages) if sizes is None else sizes
         together = joined(self.before(paired.messages))
         at, reported = newest_reported(paired.messages)
         handles = handles_in(each.message for each in paired.messages)
