@@ -24,6 +24,7 @@ from perdure.stores.admission import Sees
 from perdure.stores.chain import blob_hash, body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import EMPTY, Problem, StreamState
 
+_NOT_HERE = ", which it shows, is not here"
 _MEDIA = re.compile(rb'"handle":"media://(sha256-[0-9a-f]{64})"')
 
 
@@ -144,7 +145,12 @@ def contents_shown(entry: Entry) -> list[str]:
 
 def content_lost(entry: Entry, name: str) -> Problem:
     """The fault of an entry that shows a content which is not there."""
-    return Problem(entry.stream, entry.seq, f"the content {name}, which it shows, is not here")
+    return Problem(entry.stream, entry.seq, f"the content {name}{_NOT_HERE}")
+
+
+def is_content_lost(problem: Problem) -> bool:
+    """Whether `problem` is one of `content_lost`: the entry is whole, and no repair gives more."""
+    return problem.problem.endswith(_NOT_HERE)
 
 
 def blob_problems(digest: str, content: bytes) -> Iterator[Problem]:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from perdure.client.open import open as open_by_address
+from perdure.client.operating.backups import back_up
 from perdure.client.operating.repairs import Repaired, repair
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, StoreCorrupt
+from perdure.session.media.inline import media
 from perdure.session.messages import assistant, user
 from perdure.stores.jsonl.store import DialectName
 from perdure.stores.operating.sealed import Sealing
@@ -83,6 +85,62 @@ async def test_a_damaged_line_costs_what_it_held(
     assert {loss.stream for loss in done.losses} == {"s1"}
     await check_repaired(place, before, done)
     assert {path: path.read_bytes() for path in files_below(folder, "*.jsonl")} == damaged
+
+
+async def test_what_was_acknowledged_is_kept_though_its_last_line_is_damaged(
+    address: str, place: str, folder: Path
+) -> None:
+    """The line that ends a commit says that it was made; the others can still be read."""
+    async with open_by_address(address) as store:
+        await (await store.create(id="s")).append(*(user(f"said {n}") for n in range(9)))
+    before = await content(address)
+    path = file_of(folder, "s")
+    with_line(path, path.read_bytes().count(b"\n") - 1, b"{\n")
+    async with open_by_address(address) as store:
+        assert not (await store.backend.verify()).is_ok
+
+    done = await repair(address, to=place)
+
+    assert [loss.seq for loss in done.losses if loss.problem == "it is gone"] == [8]
+    async with open_by_address(place) as store:
+        assert (await store.backend.verify()).problems == ()
+    after = await content(place)
+    assert [id_ for id_ in before if after[id_] != before[id_]] == ["s/8"]
+
+
+async def test_a_store_that_lost_what_it_had_acknowledged_is_not_backed_up(
+    address: str, tmp_path: Path, folder: Path
+) -> None:
+    await filled(address)
+    path = file_of(folder, "s1")
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(StoreCorrupt, match="s1"):
+        await back_up(address, tmp_path / "backup")
+
+
+async def test_a_damaged_content_costs_no_session(
+    address: str, place: str, folder: Path, tmp_path: Path
+) -> None:
+    image = media(b"\x89PNG" * 50, "image/png")
+    async with open_by_address(address) as store:
+        await (await store.create(id="s")).append(user("look", image))
+    before = await content(address)
+    (kept,) = [each for each in (folder / ".perdure" / "blobs").rglob("sha256-*") if each.is_file()]
+    kept.write_bytes(b"not what it was")
+
+    done = await repair(address, to=place)
+
+    assert [(loss.stream, loss.seq, kept.name in loss.problem) for loss in done.losses] == [
+        ("s", 0, True),  # which entry shows it
+        (None, None, True),
+    ]
+    assert await content(place) == before
+    kept.unlink()
+    async with open_by_address(address) as store:
+        (problem,) = (await store.backend.verify()).problems
+    assert (problem.stream, kept.name in problem.problem) == ("s", True)
+    with pytest.raises(StoreCorrupt, match=kept.name):
+        await back_up(address, tmp_path / "backup")
 
 
 async def test_a_flipped_bit_anywhere(address: str, tmp_path: Path, folder: Path) -> None:

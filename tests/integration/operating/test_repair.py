@@ -13,6 +13,7 @@ from perdure.client.open import open as open_store
 from perdure.client.operating.repairs import Repaired, repair
 from perdure.client.store import Store
 from perdure.errors import KeyWrong, NotAStore, StoreExists, StoreInUse
+from perdure.session.media.inline import media
 from perdure.session.messages import assistant, user
 from perdure.stores.operating.sealed import Sealing
 from tests.fakes.raw_database import raw_database
@@ -111,6 +112,23 @@ def kinds_of_pages(path: Path) -> dict[str, list[int]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
+async def test_a_content_that_is_gone_costs_no_entry(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with open_store(address(path)) as store:
+        await (await store.create(id="s")).append(user("look", media(b"\x89PNG" * 50, "image/png")))
+        before = await bodies(store)
+    with raw_database(path) as db:
+        db.execute("DELETE FROM blob")
+
+    done = await repair(address(path))
+
+    assert [(loss.stream, loss.seq, "not here" in loss.problem) for loss in done.losses] == [
+        ("s", 0, True)
+    ]
+    async with open_store(address(path)) as store:
+        assert await bodies(store) == before
+
+
 async def test_a_flipped_bit_on_every_kind_of_page(store_file: Path, tmp_path: Path) -> None:
     before = await content(store_file)
     chance = random.Random(1)

@@ -27,6 +27,7 @@ from perdure.errors import (
     StoreCorrupt,
     StoreExists,
     StoreFull,
+    StoreNotEncrypted,
     StoreReadOnly,
     StoreUnavailable,
 )
@@ -97,6 +98,8 @@ async def _snapshot(
     """A copy of the SQLite store in `file`; the key that opens both."""
     address, path = place_of(address, "backups")
     keys = await present_keys(address, path, key)
+    if keys == (None,) and configured_key(key, os.environ, address) is not None:
+        raise StoreNotEncrypted(str(path))
     for present in keys:
         try:
             await asyncio.to_thread(

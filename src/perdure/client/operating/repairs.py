@@ -20,6 +20,7 @@ from perdure.client.operating.copying import copying
 from perdure.client.upkeep import place_of, present_keys
 from perdure.errors import (
     ConfigError,
+    CorruptLog,
     EntryNotFound,
     KeyWrong,
     NotAStore,
@@ -35,6 +36,7 @@ from perdure.stores.operating.mending import Mending, in_order, parents_in
 from perdure.stores.operating.salvaging import Salvaged, Salvaging
 from perdure.stores.operating.sealed import Sealed
 from perdure.stores.protocol import Problem, SessionStore
+from perdure.stores.verification import is_content_lost
 
 _HOLDING = ("sqlite", "postgres", "postgresql")
 """Schemes of stores that can say of an entry that its body is gone, and outlast the repair."""
@@ -168,9 +170,11 @@ async def _kept(found: Salvaged, source: SessionStore, target: Copying) -> Repai
         except PerdureError as error:
             losses.append(Problem(stream, None, f"it could not be kept ({error})"))
     problems = (await target.verify()).problems
-    if problems:
-        raise StoreCorrupt(target.address, f"it was not repaired whole: {problems[0].problem}")
+    for problem in problems:
+        if not is_content_lost(problem):
+            raise StoreCorrupt(target.address, f"it was not repaired whole: {problem.problem}")
     facts = await target.info()
+    losses += problems
     losses += [Problem(None, None, f"the content {name} is damaged") for name in contents.lost]
     return Repaired(
         store=target.address,
@@ -204,7 +208,7 @@ class _Contents:
                 yield await self._source.blob(name)
             except EntryNotFound:
                 continue  # a text that only looks like the name of a content
-            except StoreError:
+            except (StoreError, CorruptLog):
                 self.lost.append(name)
 
 

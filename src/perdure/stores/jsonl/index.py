@@ -153,11 +153,12 @@ class Log(Indexed):
             chain = bytes.fromhex(batch.foreign) if batch.foreign else self.hash
             run = self.run
             self.commits.append(StoredCommit(run.first, len(run.hashed), run.at, 0, chain))
+        held = _by_seq(self._pending)
         for seq in range(len(self.rows), batch.first):
-            self._take_ours(seq, 0)
+            self._take_ours(seq, held.get(seq, []))
             self.faults.append((seq, "the line that ends its commit is damaged"))
         for seq in range(batch.first, batch.first + batch.count):
-            self._take_ours(seq, start)
+            self._take_ours(seq, [each for each in held.get(seq, []) if each[0].offset >= start])
         self._settle(batch, line)
         self.unreadable = [each for each in self.unreadable if each[0] < start - batch.torn]
         for each in late:
@@ -175,12 +176,7 @@ class Log(Indexed):
         self.aliases = [pair for pair in self.aliases if entry_place(pair[1])[1] < first]
         return [line for line, after in zip(late, [*late[1:], None], strict=True) if line != after]
 
-    def _take_ours(self, seq: int, start: int) -> None:
-        lines = [
-            (line, line.envelope.ours)
-            for line in self._pending
-            if line.offset >= start and line.envelope.ours and line.envelope.ours.seq == seq
-        ]
+    def _take_ours(self, seq: int, lines: list[tuple[Line, Ours]]) -> None:
         ours = lines[-1][1] if lines else None
         if ours is None or not _is_whole([each for _, each in lines], seq):
             self.faults.append((seq, "its line is damaged"))
@@ -204,6 +200,16 @@ class Log(Indexed):
         self.ids |= {line.envelope.id: seq for line, _ in lines if line.envelope.id is not None}
         if ours.alias is not None:
             self.aliases.append((ours.alias, entry_id(self.header.id, seq)))
+
+    def take_acknowledged(self, head: int) -> None:
+        """Take what is left of the entries up to `head`, whose batch is damaged or cut off.
+
+        Only for who knows that they were committed: nothing in the file says so any more.
+        """
+        if head > self.head:
+            for seq in range(len(self.rows), head + 1):
+                self._take_ours(seq, 0)
+            self._pending, self.end = [], self.size
 
     def _near(self, seq: int | None) -> int | None:
         """The tree entry `seq`, or where it is lost what stands before it."""
@@ -285,6 +291,15 @@ class Log(Indexed):
             self.leaf = None if body.target is None else entry_place(body.target)[1]
         elif row.lane == "tree":
             self.leaf = entry.seq
+
+
+def _by_seq(lines: list[Line]) -> dict[int, list[tuple[Line, Ours]]]:
+    """The lines of each entry, in order."""
+    found: dict[int, list[tuple[Line, Ours]]] = {}
+    for line in lines:
+        if line.envelope.ours is not None:
+            found.setdefault(line.envelope.ours.seq, []).append((line, line.envelope.ours))
+    return found
 
 
 def _is_whole(lines: list[Ours], seq: int) -> bool:

@@ -378,7 +378,7 @@ class _Sealing(_Handle):
     """`Sealing`."""
 
     async def standings(self) -> list[Standing]:
-        return await self._run(lambda: sealing.standings(self._shelf))
+        return await self._run(lambda: sealing.standings(self._shelf, self._feed))
 
     async def sealed(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS

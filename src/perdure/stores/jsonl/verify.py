@@ -9,18 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from perdure.errors import StoreError
+from perdure.errors import CorruptLog, StoreError
 from perdure.session.ids import StreamId
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.appending import state_of
-from perdure.stores.jsonl.contents import stored_of
+from perdure.stores.jsonl.contents import content_named, media_of, stored_of
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.protocol import Problem, Verification
-from perdure.stores.verification import blob_problems, stream_problems
+from perdure.stores.verification import (
+    blob_problems,
+    content_lost,
+    contents_shown,
+    stream_problems,
+)
 
 
 def verification(shelf: Shelf, feed: Feed) -> Verification:
@@ -33,6 +38,7 @@ def verification(shelf: Shelf, feed: Feed) -> Verification:
         log = Log(path, shelf.dialect)  # read anew, whatever is in memory
         try:
             found = list(_file_problems(log, seen, feed))
+            found += _contents_missed(shelf, log) if log.is_session else []
         except StoreError as error:
             found = [Problem(None, None, f"{path.name} cannot be read ({error})")]
         problems += found
@@ -72,6 +78,23 @@ def _line_problems(log: Log) -> Iterator[Problem]:
     if log.torn_bytes:
         text = f"the last {log.torn_bytes} bytes of its file were never committed: left unread"
         yield Problem(stream, None, text)
+
+
+def _contents_missed(shelf: Shelf, log: Log) -> Iterator[Problem]:
+    """Contents that an entry shows, and that nobody could be given."""
+    known: set[str] = set()
+    for stored in stored_of(log):
+        for name in contents_shown(stored.entry):
+            if name not in known and not _is_kept(shelf, log, name):
+                yield content_lost(stored.entry, name)
+            known.add(name)
+
+
+def _is_kept(shelf: Shelf, log: Log, name: str) -> bool:
+    try:
+        return media_of(log, name) is not None or content_named(shelf, name) is not None
+    except CorruptLog:
+        return True  # it is there, and named as damaged
 
 
 def _content_problems(folder: Folder) -> Iterator[Problem]:

@@ -28,7 +28,7 @@ from perdure.session.info import StreamHeader
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, SealedCommit, Sealing, Standing
 from perdure.stores.protocol import EMPTY, SessionStore, StreamState
-from perdure.stores.verification import StoredEntry
+from perdure.stores.verification import StoredEntry, contents_shown
 
 SOME_ENTRIES = 500
 """Entries of a commit that is sealed anew."""
@@ -56,7 +56,7 @@ class CopiedStream(msgspec.Struct, frozen=True):
 
 
 class CopyReport(msgspec.Struct, frozen=True):
-    """What a copy did. `lost_contents` names the contents that the source no longer has whole."""
+    """What a copy did. `lost_contents` names those that the source no longer has, or not whole."""
 
     streams: tuple[CopiedStream, ...]
     contents: int = 0
@@ -249,6 +249,8 @@ class Copy:
         here = await self._target.state(stream)
         if here.hash != share.hash:
             raise CopyConflict(stream, here.head)
+        if standing.origin is None and len(whole.entries) <= standing.head:
+            raise CorruptLog(stream, len(whole.entries), "it is not there any more")
         outcome: Outcome = "sealed anew" if share.commits or before is None else "present"
         added = len(whole.entries) - len(have)
         return CopiedStream(stream, outcome, added, here.hash.hex(), reason)
@@ -257,18 +259,23 @@ class Copy:
 
     async def _contents(self, rows: Iterable[StoredEntry]) -> list[bytes]:
         """The contents that `rows` name and that were not passed on yet."""
+        rows = tuple(rows)
         names = {name.decode() for row in rows for name in NAME_OF_CONTENT.findall(row.entry.body)}
         found: list[bytes] = []
         for name in sorted(names - self._passed):
             try:
                 found.append(await self._source.blob(name))
                 self._passed.add(name)
-            except EntryNotFound:
-                continue  # a text that only looks like the name of a content
+            except EntryNotFound:  # or a text only looks like the name of a content
+                if any(name in contents_shown(row.entry) for row in rows):
+                    self._lose(name)
             except CorruptLog:
-                if name not in self._lost:
-                    self._lost.append(name)
+                self._lose(name)
         return found
+
+    def _lose(self, name: str) -> None:
+        if name not in self._lost:
+            self._lost.append(name)
 
 
 def _left_out(stream: StreamId, before: StreamState | None) -> CopiedStream:

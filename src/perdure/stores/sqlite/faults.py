@@ -35,7 +35,7 @@ def _unavailable(reason: str) -> Meaning:
     return lambda store, _: StoreUnavailable(store, reason)
 
 
-_WAITED = _unavailable("other processes kept it locked for too long")
+_WAITED = _unavailable("other programs kept it locked for too long; end them, or try again")
 
 
 def _refused(store: str, words: str) -> PerdureError:

@@ -65,6 +65,7 @@ class _Salvage:
                 return
             log = Log(copy, self._shelf.dialect)
             log.refresh()
+        log.take_acknowledged(self._feed.head(log.header.id))
         remains = self._remains(log, has_header=is_whole)
         self._losses += self._lines_lost(log, path)
         other = self._found.get(remains.id)

@@ -35,11 +35,18 @@ from perdure.stores.operating.sealed import (
 from perdure.stores.protocol import EMPTY, StreamState
 
 
-def standings(shelf: Shelf) -> list[Standing]:
-    """What ``Sealing.standings`` promises: no commit here is of several sessions."""
+def standings(shelf: Shelf, feed: Feed) -> list[Standing]:
+    """What ``Sealing.standings`` promises: no commit here is of several sessions.
+
+    A session of which entries are gone that were acknowledged stands where it should.
+    """
+    feed.refresh()
     found = {standing.header.id: standing for _, standing in shelf.standings()}
     ordered = sorted(found.values(), key=lambda each: (each.header.created_at, each.header.id))
-    return [Standing(each.header.id, each.head, each.hash) for each in ordered]
+    return [
+        Standing(each.header.id, max(each.head, feed.head(each.header.id)), each.hash)
+        for each in ordered
+    ]
 
 
 def sealed(shelf: Shelf, stream: StreamId, *, after: int, upto: int, limit: int) -> Sealed:

@@ -50,6 +50,7 @@ from perdure.stores.sqlite.upkeep.placing import (
 from perdure.stores.sqlite.upkeep.remains import Left, entries_of, remains_in
 from perdure.stores.sqlite.upkeep.salvage import copy_store, salvaged
 from perdure.stores.sqlite.upkeep.sealing import receive
+from perdure.stores.verification import is_content_lost
 
 REPORT_NAME = "report.json"
 _WORK = "-repairing"
@@ -99,7 +100,8 @@ def repair(
             return Repair(str(path), is_damaged=False)
         new = work / "store.db"
         done = _rebuilt(path, key, new, random, at)
-        _check(new, key)
+        missed = _check(new, key)
+        done = msgspec.structs.replace(done, losses=(*done.losses, *missed))
         if to is not None:
             put_where_nothing_is(new, to)
             return msgspec.structs.replace(done, store=str(to))
@@ -276,15 +278,21 @@ def _close_log(site: Site) -> None:
             raise StoreUnavailable(str(site.path), "its write-ahead log could not be closed")
 
 
-def _check(new: Path, key: StoreKey | None) -> None:
+def _check(new: Path, key: StoreKey | None) -> list[Problem]:
+    """Check the new store; which entries show a content that is gone. Raises: StoreCorrupt."""
     content = Content(new, key)
+    missed: list[Problem] = []
     try:
         for _, problem in content.problems():
+            if is_content_lost(problem):
+                missed.append(problem)
+                continue
             place = "/".join(str(p) for p in (problem.stream, problem.seq) if p is not None)
             reason = f"the repaired store is not whole: {place}: {problem.problem}"
             raise StoreCorrupt(str(new), reason)
     finally:
         content.close()
+    return missed
 
 
 def _write_report(path: Path, done: Repair) -> None:
