@@ -10,11 +10,12 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 from perdure.apps.first_run import is_at_terminal, offered_key
 from perdure.apps.settings.lookup import setting
 from perdure.apps.terminal.output import remark
-from perdure.client.open import default_address
+from perdure.client.open import check_address, default_address
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
 
@@ -28,11 +29,11 @@ def store_address(named: str | None) -> str:
     """The store a command works on: `named`, else $PERDURE_STORE, else the person's setting.
 
     Else a file of theirs.
-    Raises: ConfigError when the settings cannot be read, or there is no home folder.
+    Raises: ConfigError when the settings cannot be read, there is no home folder, or it is none.
     """
     if named or os.environ.get("PERDURE_STORE"):
-        return named or os.environ["PERDURE_STORE"]
-    return setting("store.address") or default_address(os.environ, sys.platform)
+        return check_address(named or os.environ["PERDURE_STORE"])
+    return check_address(setting("store.address") or default_address(os.environ, sys.platform))
 
 
 def file_address(file: Path) -> str:
@@ -51,13 +52,16 @@ def own_folders(address: str) -> tuple[Path, ...]:
     """The folders in which the store at `address` itself writes session files."""
     if not address.startswith(_FOLDER_ADDRESS):
         return ()
-    return (Path(address.removeprefix(_FOLDER_ADDRESS).partition("?")[0]).absolute(),)
+    name = unquote(address.removeprefix(_FOLDER_ADDRESS).partition("?")[0])
+    return (Path(name).absolute(),) if name else ()
 
 
 def is_missing(address: str) -> bool:
-    """Whether the store is a file that nobody has made yet, or that nobody has written to."""
+    """Whether the store is a file or folder that nobody has made, or that nobody has written to."""
     file = database_file(address)
-    return file is not None and (not file.exists() or is_empty(file))
+    if file is not None:
+        return not file.exists() or is_empty(file)
+    return any(not folder.exists() for folder in own_folders(address))
 
 
 def is_empty(file: Path) -> bool:

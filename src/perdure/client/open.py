@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import re
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -36,6 +37,10 @@ _BACKENDS: Mapping[str, tuple[str, str]] = {
     "sqlite": ("perdure.stores.sqlite.store", "open_sqlite"),
 }
 """Scheme -> module and name of its `Opener`."""
+
+_SQLITE = "sqlite:///"
+_OPTIONS = re.compile(r"\?\w+=")
+"""What ends a file's name as options end an address; a ``?`` alone may be part of a name."""
 
 _KEYED = frozenset({"sqlite"})
 """Schemes of what can be encrypted: their openers take a `key` too."""
@@ -83,6 +88,26 @@ async def open(
         yield store
 
 
+def check_address(address: str) -> str:
+    """`address`, if it can be one of a store.
+
+    Raises: ConfigError when it is of no kind there is, or names no file, or one with options.
+    """
+    scheme, colon, _ = address.partition(":")
+    if not colon or scheme not in _BACKENDS:
+        raise ConfigError(
+            f"there is no store {address!r}: use sqlite:///FILE, jsonl:///FOLDER, "
+            "postgresql://USER@HOST/DATABASE or memory: (nothing else is available in this version)"
+        )
+    if scheme == "sqlite":
+        name = address.removeprefix(_SQLITE)
+        if name == address or not Path(name).name:
+            raise ConfigError(f"{address} names no file: use sqlite:///relative.db")
+        if _OPTIONS.search(name):
+            raise ConfigError(f"{address} is not understood: an SQLite address has no options")
+    return address
+
+
 def _check_namespace(namespace: str) -> None:
     try:
         is_one = isinstance(namespace, str) and bool(namespace.encode())  # pyright: ignore[reportUnnecessaryIsInstance] - a mistake is told, not kept in every key
@@ -105,12 +130,7 @@ async def opened(
     """
     address = address or default_address(os.environ, sys.platform)
     _check_namespace(namespace)
-    scheme, colon, _ = address.partition(":")
-    if not colon or scheme not in _BACKENDS:
-        raise ConfigError(
-            f"there is no store {address!r}: use sqlite:///FILE, jsonl:///FOLDER, "
-            "postgresql://USER@HOST/DATABASE or memory: (nothing else is available in this version)"
-        )
+    scheme = check_address(address).partition(":")[0]
     opener = partial(
         _opener_of(scheme),
         address,

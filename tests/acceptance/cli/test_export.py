@@ -105,3 +105,25 @@ def test_what_cannot_be_put_in_place_does_not_stay_beside_it(tmp_path: Path) -> 
     with pytest.raises(IsADirectoryError):
         write_whole(tmp_path / "out", b"x", is_forced=True)
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]
+
+
+def test_the_store_is_not_replaced_by_what_was_in_it(sample: World) -> None:
+    whole = sample.file.read_bytes()
+    (sample.folder / "link").symlink_to(sample.file)
+    for name in (sample.file.name, "link", f"{sample.file.name}-wal"):
+        refused = sample.run("export", SAMPLE_ID, "-o", name, "--force")
+        assert (refused.code, "part of the store" in refused.err) == (2, True)
+    assert sample.file.read_bytes() == whole
+
+
+def test_what_is_no_file_is_written_into_and_a_link_stays_one(sample: World) -> None:
+    shown = sample.ok("export", SAMPLE_ID).out
+    assert sample.ok("export", SAMPLE_ID, "-o", "-").out == shown
+    (sample.folder / "nowhere").symlink_to("/dev/null")
+    sample.ok("export", SAMPLE_ID, "-o", "nowhere", "--force")
+    assert Path("/dev/null").is_char_device()
+    (sample.folder / "real").write_text("old")
+    (sample.folder / "link").symlink_to("real")
+    sample.ok("export", SAMPLE_ID, "-o", "link", "--force")
+    assert (sample.folder / "link").is_symlink()
+    assert (sample.folder / "real").read_text() == shown

@@ -14,6 +14,7 @@ from perdure.apps.opening import (
     store_address,
     writable_store,
 )
+from perdure.errors import ConfigError
 
 
 def test_the_named_store_counts_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +47,22 @@ async def test_looking_at_a_store_that_is_not_there_makes_none(tmp_path: Path) -
     async with existing_store(address) as store:
         assert await store.recent() == []
     assert not files_in(tmp_path)
+
+
+async def test_looking_at_a_folder_that_is_not_there_makes_none(tmp_path: Path) -> None:
+    address = f"jsonl:///{tmp_path / 'sub'}?dialect=pi"
+    assert is_missing(address)
+    async with existing_store(address) as store:
+        assert await store.recent() == []
+    assert not files_in(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "address", ["sqlite:///", "sqlite:////", "sqlite:///.", "sqlite:///x?mode=ro", "x.db", "mysql:"]
+)
+def test_an_address_that_is_none_is_refused_before_anything_is_done(address: str) -> None:
+    with pytest.raises(ConfigError):
+        store_address(address)
 
 
 async def test_an_empty_file_is_no_store_yet_and_whoever_writes_is_told(

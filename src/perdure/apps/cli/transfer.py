@@ -12,7 +12,13 @@ import typer
 from perdure.apps.cli.exits import PathExists, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, SessionArgument, StoreOption, run
 from perdure.apps.cli.words.naming import opened_session
-from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.opening import (
+    NAMESPACE,
+    database_file,
+    existing_store,
+    own_folders,
+    store_address,
+)
 from perdure.apps.terminal.output import (
     remark,
     show_json,
@@ -47,8 +53,12 @@ RedactOption = Annotated[
 
 
 OutputOption = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where; left out: stdout.")
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Where; left out, or -: stdout."),
 ]
+_STDOUT = Path("-")
+_BESIDE = ("", "-wal", "-shm", "-journal")
+"""How the names of an SQLite store's files end."""
 
 
 def add_to(program: typer.Typer) -> None:
@@ -85,16 +95,19 @@ def export(  # noqa: PLR0913 - each is an option of the command
         2  the format cannot hold the session
         4  the file exists already, and --force is not given
     """
-    if as_json and output is None:
+    if as_json and output in (None, _STDOUT):
         raise UsageMistake("--json tells about a file: name one with -o FILE")
     if output is not None and output.is_dir() and format != workflow.FORMAT:
         raise UsageMistake(f"{output} is a folder; name a file")
     _require_workflow(format, dialect, has_all_branches=has_all_branches)
     sorts = redactions(redact)
+    output = None if output == _STDOUT else output
 
     async def work() -> None:
-        if output is not None and output.is_file() and not is_forced:
-            raise PathExists(str(output))
+        if output is not None:
+            if output.is_file() and not is_forced:
+                raise PathExists(str(output))
+            _check_outside(output, store_address(store))
         async with existing_store(store, namespace) as opened:
             handle = await opened_session(opened, session)
             at = None if leaf is None else await opened.backend.resolve(handle.id, leaf)
@@ -110,6 +123,18 @@ def export(  # noqa: PLR0913 - each is an option of the command
             _tell(exported, file, sorts)
 
     return run(work)
+
+
+def _check_outside(output: Path, address: str) -> None:
+    """Raises: UsageMistake for a file that is the store, or part of it: it would be lost."""
+    file, place = database_file(address), output.absolute().resolve()
+    own = [] if file is None else [file.with_name(file.name + end) for end in _BESIDE]
+    is_own = place in [each.absolute().resolve() for each in own]
+    for folder in own_folders(address):  # a session file, or what lies beside those
+        is_within = place.is_relative_to(folder.resolve())
+        is_own = is_own or (is_within and (place.suffix == ".jsonl" or ".perdure" in place.parts))
+    if is_own:
+        raise UsageMistake(f"{output} is part of the store; name a file elsewhere")
 
 
 def _tell(exported: Exported, file: Path | None, sorts: tuple[Redaction, ...]) -> None:
@@ -183,17 +208,23 @@ def _counts(exported: Exported) -> str:
 def write_whole(file: Path, content: bytes, *, is_forced: bool) -> None:
     """Write `content` to `file`: all of it or nothing, readable only by its owner.
 
+    What is no file (a pipe, a device) is written into, and a link stays one.
     Raises: PathExists when it is there and `is_forced` is False.
     """
+    named, file = file, file.resolve() if is_forced else file
+    if file.exists() and not file.is_file():
+        with file.open("wb") as opened:
+            opened.write(content)
+        return
     written = file.with_name(f".{file.name}.{os.getpid()}.part") if is_forced else file
     try:
         _write_new(written, content)
         if is_forced:
             _move(written, file)
     except FileExistsError as error:
-        raise PathExists(str(file)) from error
+        raise PathExists(str(named)) from error
     except OSError as error:  # in the words of who named the file
-        raise OSError(error.errno, error.strerror, str(file)) from error
+        raise OSError(error.errno, error.strerror, str(named)) from error
 
 
 def _write_new(file: Path, content: bytes) -> None:
