@@ -5,8 +5,8 @@ on the same store: its commits, byte for byte, in a session beside it that holds
 first of which takes the lease and the last of which gives it back; the parts of its answers that it
 kept; the answers of the model. What is left of the turn without its commits is the engine's:
 context, machine, tools, events, hops between threads, and also the kept parts and the model, which
-are shown by themselves. So is what the process computed, which depends least on what else the machine does; and what a turn read, which is
-nothing where it follows another.
+are shown by themselves. So is what the process computed, which depends least on what else the
+machine does; and what a turn read, which is nothing where it follows another.
 Sessions have as many turns as an agent allows by default; then come some that begin with a history.
 A turn of the workload is one without a tool call or one with two, by turns.
 """

@@ -28,9 +28,9 @@ MOST_OPEN = 3
 class Conversation(msgspec.Struct, frozen=True):
     """What a window says: what of it is `settled`, and what is still `open`.
 
-    `tail` is `open`, paired behind what is settled, and `sizes` are those of its messages. `leaf` is
-    where the branch ends, `state` what it has inherited there. `is_fresh` says that usage reported
-    from now on counts. `pins` and `pinned` are the window's.
+    `tail` is `open`, paired behind what is settled, and `sizes` are those of its messages. `leaf`
+    is where the branch ends, `state` what it has inherited there. `is_fresh` says that usage
+    reported from now on counts. `pins` and `pinned` are the window's.
     """
 
     leaf: EntryId | None
