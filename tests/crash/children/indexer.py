@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from perdure.client.clock import SystemClock, system_random
-from perdure.stores.sqlite.search import indexing
+from perdure.session.search.parts import batching
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.faulty_vfs import faulty_vfs, killing_at
 
@@ -23,7 +23,7 @@ MOST_OPERATIONS = 2_000
 
 
 async def reindex(path: Path) -> None:
-    indexing.BATCH_ROWS = 600
+    batching.BATCH_ROWS = 600
     store = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
     await store.reindex()
     await store.close()

@@ -13,11 +13,11 @@ from perdure.session.codec import new_side, new_tree
 from perdure.session.ids import StreamId
 from perdure.session.kinds import ModelChange
 from perdure.session.ledger import TurnStarted
+from perdure.session.search.parts.batching import MOST_LOOSE
 from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.keeping.quotas import Quota
 from perdure.stores.keeping.retention import Retention
-from perdure.stores.postgres.search.indexing import MOST_LOOSE
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Write
 from tests.conformance.store.building import S, append, create, header, said

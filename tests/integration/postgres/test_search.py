@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from perdure.errors import SearchIndexDamaged
+from perdure.session.search.parts import batching
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
@@ -69,9 +70,9 @@ async def test_what_is_committed_late_is_found_though_the_mark_has_moved(
     with psycopg.connect(address) as slow:
         slow.execute("SELECT set_config('perdure.namespace', 'default', true), perdure.mark()")
         drawn = slow.execute("SELECT nextval('perdure.position')").fetchone()
-        await append(store, S, *[said("word after") for _ in range(indexing.SCANNED + 2)])
+        await append(store, S, *[said("word after") for _ in range(batching.SCANNED + 2)])
 
-        assert len(await search(store, "word")) == MANY + indexing.SCANNED + 2
+        assert len(await search(store, "word")) == MANY + batching.SCANNED + 2
         assert drawn is not None
         assert (mark(db) or (0, 0, 0))[1] < drawn[0]
         slow.execute(
@@ -111,7 +112,7 @@ async def test_others_find_the_same_while_the_index_is_built_anew(open_store: Op
 async def test_it_is_told_how_far_indexing_is(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "BATCH_ROWS", 200)
+    monkeypatch.setattr(batching, "BATCH_ROWS", 200)
     await filled(store)
     told: list[tuple[int, int]] = []
 
@@ -264,7 +265,7 @@ async def test_a_text_too_long_for_any_part_is_found(
 async def test_it_finds_what_a_scan_finds(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, loose: int
 ) -> None:
-    monkeypatch.setattr(indexing, "MOST_LOOSE", loose)
-    monkeypatch.setattr(indexing, "SCANNED", loose // 2)
-    monkeypatch.setattr(indexing, "BATCH_ROWS", 2 * loose)
+    monkeypatch.setattr(batching, "MOST_LOOSE", loose)
+    monkeypatch.setattr(batching, "SCANNED", loose // 2)
+    monkeypatch.setattr(batching, "BATCH_ROWS", 2 * loose)
     await check_it_finds_what_memory_finds(store, loose)

@@ -15,13 +15,14 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import user
+from perdure.session.search.parts import batching
+from perdure.session.search.parts.batching import MOST_LOOSE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.search import indexing, querying
-from perdure.stores.sqlite.search.indexing import MOST_LOOSE
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.faulty_vfs import failing_from, faulty_vfs
 from tests.fakes.raw_database import raw_database
@@ -64,8 +65,8 @@ async def test_nothing_is_indexed_before_somebody_searches(open_store: Opener, p
 async def test_the_index_grows_in_steps_each_whole(
     open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "BATCH_ROWS", 128)
-    monkeypatch.setattr(indexing, "MOST_LOOSE", 100)
+    monkeypatch.setattr(batching, "BATCH_ROWS", 128)
+    monkeypatch.setattr(batching, "MOST_LOOSE", 100)
     store = await open_store()
     await filled(store)
     for number in range(130):
@@ -145,7 +146,7 @@ def may_read(_path: Path, mode: int) -> bool:
 async def test_it_is_told_how_far_indexing_is(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "BATCH_ROWS", 100)
+    monkeypatch.setattr(batching, "BATCH_ROWS", 100)
     store = await open_store()
     await filled(store)
     told: list[tuple[int, int]] = []

@@ -21,6 +21,7 @@ import msgspec
 from perdure.errors import SearchIndexDamaged
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
+from perdure.session.search.parts import batching
 from perdure.session.search.parts.building import Text
 from perdure.session.search.parts.codes import MOST_WORDS
 from perdure.session.search.parts.pages import DAMAGE, FILTER
@@ -37,17 +38,6 @@ from perdure.stores.postgres.search.parts import (
 )
 from perdure.stores.protocol import OnProgress
 from perdure.stores.scanning import Found, found_entry, found_title
-
-SCANNED = 48
-"""So few entries behind the mark are read by the search itself rather than indexed first."""
-
-MOST_LOOSE = 512
-MOST_LOOSE_WORDS = 200_000
-"""Loose texts that a search reads; as many more are made a part."""
-
-BATCH_ROWS = 2_048
-BATCH_BYTES = 16_000_000
-"""What one transaction indexes at most: a text that is longer is indexed alone."""
 
 NO_END = 2**62
 """Behind every position and every moment."""
@@ -132,7 +122,7 @@ class Mark(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How many entries and titles are not indexed yet, `SCANNED` and one at most; up to where.
+    """How many entries and titles are not indexed, one more than `SCANNED` at most; up to where.
 
     `loose` texts are in the index, in no part.
     """
@@ -144,7 +134,7 @@ class Progress(NamedTuple):
     @property
     def is_due(self) -> bool:
         """A search would read more than it should."""
-        return self.behind > SCANNED or self.loose >= 2 * MOST_LOOSE
+        return batching.is_due(self.behind, self.loose)
 
 
 NOTHING = Mark(VERSION, 0, 0)
@@ -163,7 +153,7 @@ def ask_mark(namespace: str) -> Question:
 
 async def progress(db: Database) -> Progress:
     """How far the index is behind the log."""
-    ns, most = db.namespace, SCANNED + 1
+    ns, most = db.namespace, batching.SCANNED + 1
     values = (ns, list(KINDS), most, ns, most, ns, ns, VERSION)
     _, rows = await db.ask(Question(_SETTLE), Question(BEHIND, values))
     return Progress(*rows[0])
@@ -202,7 +192,7 @@ async def index_some(db: Database, horizon: int) -> tuple[Mark, bool]:
             await asked(connected, ns, clearing(ns))
         batch, upto = await _next(connected, ns, mark)
         parts = mark.parts
-        if is_enough(len(batch), sum(len(text.words) for text in batch)):
+        if batching.is_enough(len(batch), sum(len(text.words) for text in batch)):
             parts += 1
             await add_part(connected, ns, parts, batch)
         else:
@@ -215,11 +205,6 @@ async def index_some(db: Database, horizon: int) -> tuple[Mark, bool]:
     return Mark(VERSION, upto, parts), not has_more
 
 
-def is_enough(texts: int, words: int) -> bool:
-    """So many texts are worth a part; one that is too long for any stays loose."""
-    return words <= MOST_WORDS and (texts >= MOST_LOOSE or words >= MOST_LOOSE_WORDS)
-
-
 async def _put_together(of: Database, db: Connected, parts: int) -> tuple[int, bool]:
     """Make a part of loose texts where they are many; how many parts, whether more may be made.
 
@@ -227,10 +212,10 @@ async def _put_together(of: Database, db: Connected, parts: int) -> tuple[int, b
     """
     ns = of.namespace
     texts, words = await loose_count(db, ns)
-    if not is_enough(texts, min(words, MOST_WORDS)):
+    if not batching.is_enough(texts, min(words, MOST_WORDS)):
         return parts, False
     try:
-        held = await take_loose(db, ns, BATCH_ROWS)
+        held = await take_loose(db, ns, batching.BATCH_ROWS)
     except DAMAGE as error:
         raise SearchIndexDamaged(of.address) from error
     await add_part(db, ns, parts + 1, held)
@@ -242,11 +227,11 @@ async def _next(db: Connected, ns: str, mark: Mark) -> tuple[list[Text], int]:
     settled = await asked(db, ns, [Question(_SETTLE), Question(_HORIZON)])
     upto: int = settled[1][0][0]
     span = (ns, mark.upto, upto)
-    entries = Question(_NEXT, (*span, list(KINDS), BATCH_ROWS, BATCH_BYTES))
-    rows, titles = await asked(db, ns, [entries, Question(TITLES, (*span, BATCH_ROWS))])
-    if rows and (len(rows) == BATCH_ROWS or len(rows) < rows[-1][-2]):
+    entries = Question(_NEXT, (*span, list(KINDS), batching.BATCH_ROWS, batching.BATCH_BYTES))
+    rows, titles = await asked(db, ns, [entries, Question(TITLES, (*span, batching.BATCH_ROWS))])
+    if rows and (len(rows) == batching.BATCH_ROWS or len(rows) < rows[-1][-2]):
         upto = rows[-1][-1]
-    if len(titles) == BATCH_ROWS:
+    if len(titles) == batching.BATCH_ROWS:
         upto = min(upto, titles[-1][-1])
     read = [*((*row[:-2], row[-1]) for row in rows), *titles]
     return await asyncio.to_thread(_batch, [row for row in read if row[-1] <= upto], upto)

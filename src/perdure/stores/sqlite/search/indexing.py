@@ -23,6 +23,7 @@ from perdure.errors import SearchIndexDamaged
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
+from perdure.session.search.parts import batching
 from perdure.session.search.parts.building import Part, Text, built
 from perdure.session.search.parts.codes import MOST_WORDS
 from perdure.session.search.parts.pages import DAMAGE, FILTER
@@ -43,17 +44,6 @@ from perdure.stores.sqlite.search.parts import (
     loose_texts,
     remove_loose,
 )
-
-SCANNED = 48
-"""So few entries behind the mark are read by the search itself rather than indexed first."""
-
-MOST_LOOSE = 512
-MOST_LOOSE_WORDS = 200_000
-"""Loose texts that a search reads; as many more are made a part."""
-
-BATCH_ROWS = 2_048
-BATCH_BYTES = 16_000_000
-"""What one step indexes at most: a text that is longer is indexed alone."""
 
 _ENTRIES = """
 SELECT e.n, s.namespace, e.stream, e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body
@@ -116,7 +106,7 @@ class Progress(NamedTuple):
     @property
     def is_due(self) -> bool:
         """A search would read more than it should."""
-        return self.behind > SCANNED or self.loose >= 2 * MOST_LOOSE
+        return batching.is_due(self.behind, self.loose)
 
 
 class Step(NamedTuple):
@@ -194,7 +184,7 @@ def next_step(tables: Tables, upto: Progress) -> Step:
     if is_there and _kept_mark(tables).version == VERSION:
         return _step_of_loose(tables, before)
     newest, newest_stream = _newest(tables)
-    stream = max(before.stream, min(newest_stream, before.stream + BATCH_ROWS))
+    stream = max(before.stream, min(newest_stream, before.stream + batching.BATCH_ROWS))
     batch = [text_of(each) for each in titles(tables, before.stream, stream)]
     more, entry = _batch(tables, before.entry, newest, sum(len(text.words) for text in batch))
     return Step(before, [*batch, *more], entry, stream, is_of_loose=False, is_last=False)
@@ -203,9 +193,9 @@ def next_step(tables: Tables, upto: Progress) -> Step:
 def _step_of_loose(tables: Tables, before: Mark) -> Step:
     count, words = loose_count(tables)
     found: list[Text] = []
-    if is_enough(count, min(words, MOST_WORDS)):
+    if batching.is_enough(count, min(words, MOST_WORDS)):
         try:
-            found = loose_texts(tables, BATCH_ROWS)
+            found = loose_texts(tables, batching.BATCH_ROWS)
         except DAMAGE as error:
             raise damaged(tables) from error
     is_last = len(found) == count or not found
@@ -214,14 +204,9 @@ def _step_of_loose(tables: Tables, before: Mark) -> Step:
 
 def made(step: Step) -> Step:
     """`step` with its part, if its texts make one. Takes some tenths of a second."""
-    if not is_enough(len(step.texts), sum(len(text.words) for text in step.texts)):
+    if not batching.is_enough(len(step.texts), sum(len(text.words) for text in step.texts)):
         return step
     return step._replace(part=built(step.texts))
-
-
-def is_enough(texts: int, words: int) -> bool:
-    """So many texts are worth a part; one that is too long for any stays loose."""
-    return words <= MOST_WORDS and (texts >= MOST_LOOSE or words >= MOST_LOOSE_WORDS)
 
 
 def put_in(tables: Tables, step: Step) -> bool:
@@ -250,7 +235,7 @@ def put_in(tables: Tables, step: Step) -> bool:
 
 def _batch(tables: Tables, after: int, newest: int, size: int) -> tuple[list[Text], int]:
     """The next texts, `MOST_WORDS` at most with the `size` words there are, and their end."""
-    rows = _rows(tables, "ORDER BY e.n LIMIT ?", after, newest, BATCH_ROWS)
+    rows = _rows(tables, "ORDER BY e.n LIMIT ?", after, newest, batching.BATCH_ROWS)
     batch: list[Text] = []
     read, last = 0, after
     for count, row in enumerate(rows, 1):
@@ -262,7 +247,7 @@ def _batch(tables: Tables, after: int, newest: int, size: int) -> tuple[list[Tex
         if text is not None:
             batch.append(text)
         last, read = row[0], read + len(row[-1])
-        if count == BATCH_ROWS or read > BATCH_BYTES:
+        if count == batching.BATCH_ROWS or read > batching.BATCH_BYTES:
             return batch, last
     return batch, max(after, newest)
 
