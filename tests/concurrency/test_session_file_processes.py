@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,38 +14,13 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.stores.jsonl.store import DialectName, JsonlStore
 from perdure.stores.protocol import Commit, Write
-from tests.concurrency.children.session_file_writers import S
+from tests.concurrency.children.many_writers import S
+from tests.fakes.processes import child, run_together
 from tests.fakes.session_files import file_of
 from tests.fakes.session_tools import tool
 
-CHILD = Path(__file__).parent / "children" / "session_file_writers.py"
+CHILD = Path(__file__).parent / "children" / "many_writers.py"
 PROCESSES = 4
-
-
-class Child:
-    """One process, up to the point where it waits to be told to begin."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.pid = process.pid
-        self._process = process
-        assert self.line() == "ready"
-
-    def tell(self) -> None:
-        """Let it go on."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-
-    def line(self) -> str:
-        """The next line it prints."""
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().rstrip("\n")
-
-    def last_line(self) -> str:
-        """What it prints at the end; it must end well."""
-        last = self.line()
-        assert self._process.wait(30) == 0
-        return last
 
 
 @pytest.fixture(params=["operator", "pi"])
@@ -67,31 +39,6 @@ async def store(tmp_path: Path, dialect: DialectName) -> AsyncIterator[JsonlStor
     await store.close()
 
 
-@contextmanager
-def child(role: str, folder: Path, dialect: str, name: str, count: int) -> Generator[Child]:
-    command = [sys.executable, str(CHILD), role, str(folder), dialect, name, str(count)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    )
-    with process:
-        try:
-            yield Child(process)
-        finally:
-            process.kill()
-
-
-def run_together(role: str, folder: Path, dialect: str, count: int) -> list[str]:
-    """What each process prints at its end, all begun at the same moment."""
-    with ExitStack() as stack:
-        children = [
-            stack.enter_context(child(role, folder, dialect, f"w{number}", count))
-            for number in range(PROCESSES)
-        ]
-        for each in children:
-            each.tell()
-        return [each.last_line() for each in children]
-
-
 async def texts(store: JsonlStore) -> list[list[str]]:
     """The words of every message, in log order."""
     messages = [entry.message for entry in await store.entries(S)]
@@ -102,7 +49,7 @@ async def test_processes_append_and_nothing_is_lost_doubled_or_mixed(
     store: JsonlStore, tmp_path: Path, dialect: str
 ) -> None:
     count = 60
-    assert run_together("append", tmp_path, dialect, count) == ["done"] * PROCESSES
+    assert run_together(CHILD, "pairs", store.address, PROCESSES, count) == ["done"] * PROCESSES
 
     entries = await store.entries(S)
     assert [entry.seq for entry in entries] == list(range(2 * PROCESSES * count))
@@ -116,32 +63,28 @@ async def test_processes_append_and_nothing_is_lost_doubled_or_mixed(
     assert len(tool(dialect, file_of(tmp_path, S)).context()) == 2 * PROCESSES * count
 
 
-async def test_of_processes_that_expect_the_same_head_one_wins(
-    store: JsonlStore, tmp_path: Path, dialect: str
-) -> None:
+async def test_of_processes_that_expect_the_same_head_one_wins(store: JsonlStore) -> None:
     count = 80
-    outcomes = run_together("race", tmp_path, dialect, count)
+    outcomes = run_together(CHILD, "race", store.address, PROCESSES, count)
 
     won = [int(head) for line in outcomes for head in line.split()]
     assert sorted(won) == list(range(count))
     assert (await store.verify()).problems == ()
 
 
-async def test_a_key_that_processes_share_appends_once(
-    store: JsonlStore, tmp_path: Path, dialect: str
-) -> None:
+async def test_a_key_that_processes_share_appends_once(store: JsonlStore) -> None:
     count = 40
-    assert run_together("key", tmp_path, dialect, count) == ["done"] * PROCESSES
+    assert run_together(CHILD, "key", store.address, PROCESSES, count) == ["done"] * PROCESSES
 
     assert await texts(store) == [["all", str(number)] for number in range(count)]
 
 
-async def test_an_id_that_processes_share_is_made_once(
-    store: JsonlStore, tmp_path: Path, dialect: str
-) -> None:
+async def test_an_id_that_processes_share_is_made_once(store: JsonlStore) -> None:
     count = 30
     made = [
-        id_ for line in run_together("create", tmp_path, dialect, count) for id_ in line.split()
+        id_
+        for line in run_together(CHILD, "create", store.address, PROCESSES, count)
+        for id_ in line.split()
     ]
 
     assert sorted(made) == sorted(f"new{number}" for number in range(count))
@@ -150,14 +93,12 @@ async def test_an_id_that_processes_share_is_made_once(
         assert (await store.state(StreamId(f"new{number}"))).head == 0
 
 
-async def test_a_leader_that_slept_past_its_lease_is_refused(
-    store: JsonlStore, tmp_path: Path, dialect: str
-) -> None:
-    with child("hold", tmp_path, dialect, "sleeper", 100) as sleeper:
+async def test_a_leader_that_slept_past_its_lease_is_refused(store: JsonlStore) -> None:
+    with child(CHILD, "hold", store.address, "sleeper", 100) as sleeper:
         sleeper.tell()
         assert sleeper.line() == "held"
         os.kill(sleeper.pid, signal.SIGSTOP)
-        with child("take", tmp_path, dialect, "successor", 60_000) as successor:
+        with child(CHILD, "take", store.address, "successor", 60_000) as successor:
             successor.tell()
             assert successor.last_line() == "epoch 2"
         os.kill(sleeper.pid, signal.SIGCONT)

@@ -1,7 +1,11 @@
 """One of several processes on one store.
 
 many_writers.py append STORE NAME COUNT    appends COUNT messages that say NAME and a number
+many_writers.py pairs STORE NAME COUNT     the same, two messages a commit
 many_writers.py race STORE NAME COUNT      tries to be first at each of COUNT heads; prints its wins
+many_writers.py key STORE NAME COUNT       appends COUNT commits under keys that every process uses
+many_writers.py create STORE NAME COUNT    makes COUNT sessions whose ids every process uses; prints
+                                          those it made
 many_writers.py mixed STORE NAME COUNT     appends, and reads all there is to read in between
 many_writers.py visit STORE NAME COUNT     opens the store, appends and closes it, COUNT times
 many_writers.py hold STORE NAME MS         takes the lease for MS, begins a turn, says "held", waits
@@ -9,8 +13,8 @@ many_writers.py hold STORE NAME MS         takes the lease for MS, begins a turn
 many_writers.py take STORE NAME MS         takes the lease for MS as soon as nobody holds it, and
                                           gives up the turn it finds open
 
-STORE is the path of an SQLite file, or the address of a PostgreSQL database. It begins when a line
-comes on standard input, so that all begin together.
+STORE is the path of an SQLite file, or the address of a PostgreSQL database or of session files. It
+begins when a line comes on standard input, so that all begin together.
 """
 
 from __future__ import annotations
@@ -22,12 +26,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from perdure.client.clock import SystemClock, system_random
-from perdure.errors import HeadConflict, LeaseHeld, PerdureError
+from perdure.errors import HeadConflict, LeaseHeld, PerdureError, SessionExists
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import user
+from perdure.stores.jsonl.store import open_jsonl
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Lease, SessionStore, Write
 from perdure.stores.sqlite.store import SqliteStore
@@ -42,20 +48,59 @@ def said(text: str) -> NewEntry:
 async def opened(where: str) -> SessionStore:
     if where.startswith("postgresql:"):
         return await PostgresStore.open(where, random=system_random)
+    if where.startswith("jsonl:"):
+        return await open_jsonl(
+            where,
+            namespace="default",
+            durability="normal",
+            clock=SystemClock(),
+            random=system_random,
+        )
     return await SqliteStore.open(Path(where), clock=SystemClock(), random=system_random)
 
 
 async def commit(
-    store: SessionStore, *entries: NewEntry, head: int | None = None, lease: Lease | None = None
+    store: SessionStore,
+    *entries: NewEntry,
+    head: int | None = None,
+    lease: Lease | None = None,
+    key: str | None = None,
 ) -> None:
     write = Write(stream=S, entries=entries, expected_head=head, lease=lease)
-    await store.commit(Commit(writes=(write,), at=1))
+    await store.commit(Commit(writes=(write,), at=1, idempotency_key=key))
 
 
 async def append(store: SessionStore, name: str, count: int) -> str:
     for number in range(count):
         await commit(store, said(f"{name} {number}"))
     return "done"
+
+
+async def pairs(store: SessionStore, name: str, count: int) -> str:
+    for number in range(count):
+        await commit(store, said(f"{name} {number}"), said(f"{name} {number}"))
+        assert (await store.state(S)).head >= 2 * number + 1
+    return "done"
+
+
+async def key(store: SessionStore, name: str, count: int) -> str:
+    del name
+    for number in range(count):
+        await commit(store, said(f"all {number}"), key=f"key {number}")
+    return "done"
+
+
+async def create(store: SessionStore, name: str, count: int) -> str:
+    made: list[str] = []
+    for number in range(count):
+        new = StreamHeader(StreamId(f"new{number}"), 1)
+        write = Write(stream=new.id, create=new, entries=(said(name),))
+        try:
+            await store.commit(Commit(writes=(write,), at=1))
+        except SessionExists:
+            continue
+        made.append(new.id)
+    return " ".join(made)
 
 
 async def race(store: SessionStore, name: str, count: int) -> str:
@@ -131,6 +176,9 @@ async def main(role: str, where: str, name: str, count: int) -> None:
 
 WORK = {
     "append": append,
+    "pairs": pairs,
+    "key": key,
+    "create": create,
     "race": race,
     "mixed": mixed,
     "visit": visit,
