@@ -207,8 +207,9 @@ class Log(Indexed):
         Only for who knows that they were committed: nothing in the file says so any more.
         """
         if head > self.head:
+            held = _by_seq(self._pending)
             for seq in range(len(self.rows), head + 1):
-                self._take_ours(seq, 0)
+                self._take_ours(seq, held.get(seq, []))
             self._pending, self.end = [], self.size
 
     def _near(self, seq: int | None) -> int | None:
