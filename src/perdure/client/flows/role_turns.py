@@ -109,18 +109,7 @@ class RoleTurns:
         place = detected(Workspace(working_dir=state.run.workspace_root))
         agent = await self._equipped(role, place)
         prompt = await self._bundle(state, role, agent.system_prompt(place))
-        header = StreamHeader(
-            id=id,
-            created_at=self._clock.now_ms(),
-            origin="role",
-            cwd=place.working_dir,
-            title=f"{role}: {state.run.record_name or state.run.flow_id}",
-            parent=state.run.flow_id,
-        )
-        started = SessionStarted(agent.snapshot(), msgspec.to_builtins(place), prompt)
-        write = Write(stream=id, create=header, entries=(new_side(started),))
-        with suppress(SessionExists):  # another process was there first, or this one has died
-            await self._store.commit(Commit(writes=(write,), at=header.created_at))
+        await self._create(state, role, agent, place, prompt)
         return id
 
     async def entry_message(self, state: FlowState, work: Work) -> str:
@@ -215,6 +204,23 @@ class RoleTurns:
         own = [each.text for each in self._library.of_role(base_role(role)) if each.name == name]
         place = detected(Workspace(working_dir=state.run.workspace_root))
         return About(self._agent(role), place, node, own[0] if own else None)
+
+    async def _create(
+        self, state: FlowState, role: str, agent: Agent, place: Workspace, prompt: str | None
+    ) -> None:
+        """The session of `role`, unless another process has made it, or this one before it died."""
+        header = StreamHeader(
+            id=session_of(state, role),
+            created_at=self._clock.now_ms(),
+            origin="role",
+            cwd=place.working_dir,
+            title=f"{role}: {state.run.record_name or state.run.flow_id}",
+            parent=state.run.flow_id,
+        )
+        started = SessionStarted(agent.snapshot(), msgspec.to_builtins(place), prompt)
+        write = Write(stream=header.id, create=header, entries=(new_side(started),))
+        with suppress(SessionExists):
+            await self._store.commit(Commit(writes=(write,), at=header.created_at))
 
     def _is_running(self, state: FlowState, session: StreamId) -> bool:
         phase = state.run.improvement_phase

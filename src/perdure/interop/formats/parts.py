@@ -16,6 +16,7 @@ import msgspec
 from perdure.interop.formats.fields import fields_of
 from perdure.session.codec import encode
 from perdure.session.durable.settling import inline_in
+from perdure.session.media.inline import type_of
 from perdure.session.messages import MediaPart, UnknownPart
 from perdure.stores.chain import blob_hash
 
@@ -27,16 +28,6 @@ UNKNOWN_TYPE = "application/octet-stream"
 _DATA_ADDRESS = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]+)*;base64,")
 _DATA = re.compile(r"data:[^,]{0,200};base64,.*", re.IGNORECASE | re.DOTALL)
 _LEFT_OUT = "[media, left to the import original]"
-_BEGINNINGS = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-    (b"OggS", "audio/ogg"),
-    (b"fLaC", "audio/flac"),
-    (b"ID3", "audio/mpeg"),
-)
-_RIFF_TYPES = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 class Media:
@@ -69,7 +60,7 @@ class Media:
             digest = blob_hash(content)
             self._contents[digest] = content
         return MediaPart(
-            mime_type=mime_type or type_of(content),
+            mime_type=mime_type or type_of(content) or UNKNOWN_TYPE,
             handle=HANDLE + digest,
             byte_length=len(content),
         )
@@ -80,13 +71,6 @@ class Media:
         if address is None or found is None:
             return self.part(address or None, mime_type)
         return self.part(address[found.end() :], found[1] or mime_type)
-
-
-def type_of(content: bytes) -> str:
-    """What `content` is, by how it begins."""
-    if content[:4] == b"RIFF":
-        return _RIFF_TYPES.get(content[8:12], UNKNOWN_TYPE)
-    return next((name for start, name in _BEGINNINGS if content.startswith(start)), UNKNOWN_TYPE)
 
 
 def unknown_part(item: object) -> UnknownPart:

@@ -60,7 +60,7 @@ def media(
     Raises: WrongArgument for what no message can hold: another type, too large, too long a name.
     """
     held = bytes(content)
-    kind = mime_type or _type_of(held)
+    kind = mime_type or type_of(held)
     if kind is None or not MIME_TYPE.fullmatch(kind):
         told = "say which with mime_type=" if kind is None else f"not {kind!r}"
         raise WrongArgument(f"media are images, audio, video or PDF; {told}")
@@ -71,7 +71,8 @@ def media(
     return InlineMedia(kind, held, name)
 
 
-def _type_of(content: bytes) -> str | None:
+def type_of(content: bytes) -> str | None:
+    """The type of `content` by how it begins; None for a format that is not known here."""
     if content[:4] == b"RIFF":
         return _RIFF.get(content[8:12])
     return next((kind for start, kind in _BEGINNINGS if content.startswith(start)), None)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -24,15 +23,10 @@ from perdure.engine.flows.documents.mapping import node_of, workflow_of
 from perdure.engine.flows.documents.settling import digest_of
 from perdure.engine.flows.documents.telling import nodes_named, task_message
 from perdure.engine.flows.rules.runnable import Work, runnable
-from perdure.errors import SessionExists
-from perdure.session.codec import new_side
 from perdure.session.flows.graph import base_role
 from perdure.session.flows.kinds import DocumentBound
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
-from perdure.session.info import StreamHeader
-from perdure.session.notes import SessionStarted
-from perdure.stores.protocol import Commit, Write
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.registry import ToolRegistry
 from perdure.workflow.document import AgentNode, Workflow
@@ -51,19 +45,7 @@ class DocumentTurns(RoleTurns):
         folder = state.run.workspace_root
         place = detected(Workspace(working_dir=folder, variables=_document(state).context))
         agent = await self._equipped(role, place)
-        header = StreamHeader(
-            id=id,
-            created_at=self._clock.now_ms(),
-            origin="role",
-            cwd=place.working_dir,
-            title=f"{role}: {state.run.record_name or state.run.flow_id}",
-            parent=state.run.flow_id,
-        )
-        prompt = agent.system_prompt(place)
-        started = SessionStarted(agent.snapshot(), msgspec.to_builtins(place), prompt)
-        write = Write(stream=id, create=header, entries=(new_side(started),))
-        with suppress(SessionExists):  # another process was there first, or this one has died
-            await self._store.commit(Commit(writes=(write,), at=header.created_at))
+        await self._create(state, role, agent, place, agent.system_prompt(place))
         return id
 
     async def entry_message(self, state: FlowState, work: Work) -> str:
