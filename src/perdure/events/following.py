@@ -8,7 +8,9 @@ keeps is a few numbers, however long the session is.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from perdure.events.cursor import Gaps
 from perdure.events.types import SNAPSHOT, AnyEvent, Event, LiveEvent, Snapshot
@@ -33,7 +35,7 @@ _STREAM = StreamId("followed")
 class Follower:
     """One consumer of one session's events; `after` is the last seq it knows already."""
 
-    def __init__(self, after: int = -1) -> None:
+    def __init__(self, after: Annotated[int, Meta(ge=-1)] = -1) -> None:
         self._seq = after
         self._index = 0
         self._has_more = False

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
 
 MAX_DEPTH = 50
 
@@ -77,6 +78,11 @@ class NodeReader:
             marked: Any = error
             line = marked.problem_mark.line + 1 if marked.problem_mark else 1
             self._found.append((line, str(marked.problem or marked.context)))
+            return None
+        except ReaderError as error:
+            wrong: Any = error
+            line = text.count("\n", 0, int(wrong.position)) + 1
+            self._found.append((line, f"the character {chr(wrong.character)!a} cannot stand here"))
             return None
         except (YAMLError, RecursionError) as error:
             self._found.append((1, " ".join(str(error).split())))
@@ -227,10 +233,7 @@ class NodeReader:
                 self._found.append((line, f"aliases repeat more than {MAX_REPEATED} values"))
             return Node(line, "null")
         if composed.id == "mapping":
-            pairs = [
-                (self._own(key, depth + 1), self._own(value, depth + 1))
-                for key, value in composed.value
-            ]
+            pairs = [self._pair(key, value, depth + 1) for key, value in composed.value]
             return Node(line, kind, pairs=tuple(pairs))
         if composed.id == "sequence":
             items = [self._own(item, depth + 1) for item in composed.value]
@@ -240,6 +243,12 @@ class NodeReader:
             self._found.append((line, "half of a character pair cannot be written as UTF-8"))
             text = ""
         return Node(line, kind, text)
+
+    def _pair(self, key: Any, value: Any, depth: int) -> tuple[Node, Node]:
+        own, below = self._own(key, depth), self._own(value, depth)
+        if below.kind == "null" and not below.text:  # the library finds it after the line's end
+            below = msgspec.structs.replace(below, line=own.line)
+        return own, below
 
 
 def _is_utf8(text: str) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 import perdure
 from perdure.client.agents.chat import Chat
+from perdure.engine.turns.config import Limits
 from perdure.errors import InvalidTransition, ModelUnavailable, TurnFailed
 from perdure.models.protocol import Finished, TextDelta
 from perdure.session.ledger import ModelFinished, TurnFinished, TurnStarted
@@ -78,6 +79,10 @@ async def test_04_at_the_cap_of_turns_the_model_is_not_called_and_the_turn_says_
     assert (await theatre.bodies(TurnFinished))[-1].usage == perdure.Usage()
     raised = await theatre.runtime(limits=perdure.Limits(max_turns=9)).resume("s")
     assert (await raised.send("three")).end == "stop"
+
+
+def test_04_where_nobody_sets_a_cap_it_is_the_specifications() -> None:
+    assert Limits() == Limits(0, 0, 0) == Limits(50, 16, 3)
 
 
 async def test_06_cancelled_as_the_turn_starts_nothing_is_sent_and_there_is_one_end() -> None:

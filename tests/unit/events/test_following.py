@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from perdure.errors import WrongArgument
 from perdure.events.following import Follower, Told, Verdict
 from perdure.events.projection import wire
 from perdure.events.types import Event, LiveEvent, Snapshot
@@ -66,6 +67,8 @@ def test_the_same_is_seen_over_the_wire(
 
 
 def test_a_consumer_goes_on_where_it_was_left() -> None:
+    with pytest.raises(WrongArgument, match="from -1 as after, not -2"):
+        Follower(after=-2)
     follower = Follower(after=7)
     assert [follower.take(durable(n)) for n in (7, 8)] == ["repeated", "new"]
 

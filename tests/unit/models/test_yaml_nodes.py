@@ -134,6 +134,22 @@ def test_what_only_says_what_it_is_is_a_fault_with_its_line(text: str, told: str
     assert len(fault) < 100
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('a: 1\nb: "\x07"\n', "line 2: the character '\\x07' cannot stand here"),
+        ("a: 1\n\nb:\nc: 2\n", "line 3: expected text"),
+    ],
+)
+def test_a_fault_stands_where_a_person_sees_it(text: str, told: str) -> None:
+    reader = NodeReader()
+    root = reader.root(text)
+    if root is not None:
+        reader.text(reader.mapping(root, ("a", "b", "c"))["b"])
+    (fault,) = reader.faults
+    assert fault.startswith(told)
+
+
 def test_aliases_of_aliases_do_not_fill_the_memory() -> None:
     levels = "\n".join(
         f"l{n}: &l{n} [{', '.join(f'*l{n - 1}' for _ in range(9))}]" for n in range(1, 12)

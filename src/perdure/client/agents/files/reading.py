@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -141,8 +140,9 @@ class _Binding:
         self._places = places
 
     def agent(self, filed: AgentFile) -> Agent | None:
-        model = self._model("model", filed.model, filed.provider)
-        fallbacks = tuple(self._fallback(each) for each in filed.fallback_chain)
+        model = self._model(self._place("model"), filed.model, filed.provider)
+        links = self._place("fallback_chain").items
+        fallbacks = tuple(map(self._fallback, links, filed.fallback_chain))
         compaction = self._compaction(filed)
         if self._nodes.faults:
             return None
@@ -180,31 +180,31 @@ class _Binding:
             self._fault(_KEYS.get(named, named), str(error))
             return None
 
-    def _model(
-        self, key: Literal["model", "fallback_chain"], name: str, provider: str | None
-    ) -> str:
+    def _model(self, place: Node, name: str, provider: str | None) -> str:
         """``provider:name``; a fault where nobody knows the provider."""
         named, colon, _ = name.partition(":")
         known = ("scripted", *PROVIDERS)
         if provider is None:
             if not colon or named not in known:
-                self._fault(
-                    key,
+                self._nodes.fault(
+                    place,
                     f"{name!r} says no provider; write provider:name, of: {', '.join(known)}",
                 )
             elif not is_model_name(name):
-                self._fault(key, f"{name!r} names no model; write provider:name")
+                self._nodes.fault(place, f"{name!r} names no model; write provider:name")
             return name
         ours = _PROVIDERS.get(provider, provider)
         if ours not in known:
-            self._fault(key, f"there is no provider {provider!r}; there are: {', '.join(known)}")
+            self._nodes.fault(
+                place, f"there is no provider {provider!r}; there are: {', '.join(known)}"
+            )
         whole = name if name.startswith(f"{ours}:") else f"{ours}:{name}"
         if not is_model_name(whole):
-            self._fault(key, f"{whole!r} names no model; write provider:name")
+            self._nodes.fault(place, f"{whole!r} names no model; write provider:name")
         return whole
 
-    def _fallback(self, filed: FiledFallback) -> Fallback:
-        model = self._model("fallback_chain", filed.model, filed.provider)
+    def _fallback(self, place: Node, filed: FiledFallback) -> Fallback:
+        model = self._model(place, filed.model, filed.provider)
         return Fallback(model if is_model_name(model) else DEFAULT_MODEL, filed.max_attempts)
 
     def _compaction(self, filed: AgentFile) -> CompactionSettings:
@@ -217,7 +217,10 @@ class _Binding:
         return msgspec.structs.replace(settings, is_enabled=is_enabled)
 
     def _fault(self, key: str, what: str) -> None:
-        self._nodes.fault(self._places.get(key, Node(1, "null")), what)
+        self._nodes.fault(self._place(key), what)
+
+    def _place(self, key: str) -> Node:
+        return self._places.get(key, Node(1, "null"))
 
 
 def _policy(filed: FiledRetry) -> RetryPolicy:

@@ -87,6 +87,9 @@ def test_perdures_own_settings_have_keys_of_their_own() -> None:
         ("retry:\n  max: 2\n  retry_on: [rate_limit]\n", "line 6: 'retry_on': which errors"),
         ("provider: nobody\n", "line 2: there is no provider 'nobody'"),
         ("fallback_chain: [{model: m}]\n", "line 4: 'm' says no provider"),
+        ("fallback_chain:\n  - {model: a:b}\n  - {model: 'openai:'}\n", "line 6: 'openai:' names"),
+        ("tools:\n", "line 4: expected a list"),
+        ("mcp_servers:\n  - {name: a, command: x}\n  - a\n", "line 5: agent 'helper' has two MCP"),
         ("permissions:\n  scope: all\n", "line 5: 'all' is not one of"),
         (
             "permissions:\n  command_timeout_s: 900\n",
