@@ -18,7 +18,6 @@ from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.items import IMPORT, source_of
 from perdure.interop.formats.losses import DEEP, HALF, MEDIUM, OUTSIDE, Losses
 from perdure.interop.formats.native import Bundle, blob_names
-from perdure.interop.formats.parts import HANDLE
 from perdure.interop.formats.pi import migration, reading, records
 from perdure.interop.formats.pi.ids import written_id, written_ids
 from perdure.interop.formats.pi.messages import BASH
@@ -32,6 +31,7 @@ from perdure.session.fold import labels_of, undone_of
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.info import StreamHeader, info_after, info_of
 from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
+from perdure.session.media.inline import SCHEME
 from perdure.session.messages import MediaPart, Message, Part, ToolResultPart
 from perdure.session.notes import (
     Adopted,
@@ -212,7 +212,7 @@ class _Writer:
         self._fresh = [entry for entry in session.tree if entry.id not in held]
         self._parts = _pi_parts(session.notes)
         self._ids = self._named()
-        media = {HANDLE + name: content for name, content in session.blobs.items()}
+        media = {SCHEME + name: content for name, content in session.blobs.items()}
         self._writing = records.Writing(self._ids, media)
         self._lost = Losses()
         self._models = models_in_force(session.tree)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.interop.formats.parts import HANDLE
 from perdure.session.codec import encode, new_side, new_tree
 from perdure.session.entries import NewEntry, Sibling
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import BranchSummary, Compaction, CustomMessage, ModelChange
+from perdure.session.media.inline import SCHEME
 from perdure.session.messages import (
     MESSAGE,
     MediaPart,
@@ -32,7 +32,7 @@ AT = 1_760_000_000_000
 
 
 def _media(content: bytes, mime_type: str) -> MediaPart:
-    return MediaPart(mime_type, HANDLE + blob_hash(content), len(content))
+    return MediaPart(mime_type, SCHEME + blob_hash(content), len(content))
 
 
 def _said(message: Message, **meta: object) -> NewEntry:

@@ -16,12 +16,9 @@ import msgspec
 from perdure.interop.formats.fields import fields_of
 from perdure.session.codec import encode
 from perdure.session.durable.settling import inline_in
-from perdure.session.media.inline import type_of
+from perdure.session.media.inline import SCHEME, type_of
 from perdure.session.messages import MediaPart, UnknownPart
 from perdure.stores.chain import blob_hash
-
-HANDLE = "media://"
-"""What a handle begins with; the name of the content follows."""
 
 UNKNOWN_TYPE = "application/octet-stream"
 
@@ -61,7 +58,7 @@ class Media:
             self._contents[digest] = content
         return MediaPart(
             mime_type=mime_type or type_of(content) or UNKNOWN_TYPE,
-            handle=HANDLE + digest,
+            handle=SCHEME + digest,
             byte_length=len(content),
         )
 

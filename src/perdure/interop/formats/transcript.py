@@ -16,7 +16,6 @@ import msgspec
 from perdure.interop.formats.bundles import Standing, branch_of, readable, standing_of
 from perdure.interop.formats.losses import Losses
 from perdure.interop.formats.native import Bundle
-from perdure.interop.formats.parts import HANDLE
 from perdure.session.codec import Body, Unknown, encode
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
@@ -29,6 +28,7 @@ from perdure.session.kinds import (
     ThinkingChange,
 )
 from perdure.session.ledger import ToolFinished
+from perdure.session.media.inline import SCHEME
 from perdure.session.messages import (
     MediaPart,
     Message,
@@ -265,7 +265,7 @@ class _Lines:
         self._tree = [entry for entry in bundle.entries if entry.lane == "tree"]
         self._numbers: dict[EntryId, int] = {e.id: n for n, e in enumerate(self._tree)}
         self._standing = standing
-        self._media = {HANDLE + blob_hash(content): content for content in bundle.blobs}
+        self._media = {SCHEME + blob_hash(content): content for content in bundle.blobs}
         self._runs = _runs(bundle.entries)
 
     def lines(self) -> Iterable[Line]:

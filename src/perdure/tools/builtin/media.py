@@ -5,18 +5,17 @@ A name is no right: only what the session's own log refers to is given (`ToolCal
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from msgspec import Meta
 
 from perdure.errors import InvalidArguments, ToolError, ToolUnavailable
+from perdure.session.media.inline import HANDLE
 from perdure.tools.declare import tool
 from perdure.tools.spec import DEFAULT_OUTPUT_BYTES, ToolCall
 
 PAGE_BYTES = DEFAULT_OUTPUT_BYTES - 1024
 
-_handle = re.compile(r"media://sha256-[0-9a-f]{64}")
 _Place = Annotated[int, Meta(ge=0)]
 
 
@@ -29,7 +28,7 @@ async def read_media(
     call: ToolCall,
 ) -> str:
     """Read a text that this session holds, such as the whole of an output that was cut."""
-    if _handle.fullmatch(handle) is None:
+    if HANDLE.fullmatch(handle) is None:
         raise InvalidArguments(call.tool, "handle: it is media://sha256- and 64 digits of base 16")
     if call.read_media is None:
         raise ToolUnavailable(call.tool, "there is no session to read from")

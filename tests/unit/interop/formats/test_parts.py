@@ -5,8 +5,9 @@ from base64 import b64encode
 import msgspec
 import pytest
 
-from perdure.interop.formats.parts import HANDLE, Media, unknown_part
+from perdure.interop.formats.parts import Media, unknown_part
 from perdure.session.durable.settling import inline_in
+from perdure.session.media.inline import SCHEME
 from perdure.stores.chain import blob_hash
 
 
@@ -16,7 +17,7 @@ def test_media_are_named_by_their_hash_and_kept_once() -> None:
     first, second = media.part(data, "image/png"), media.part(data, "image/png")
     assert first == second
     assert first is not None
-    assert first.handle == HANDLE + blob_hash(b"picture")
+    assert first.handle == SCHEME + blob_hash(b"picture")
     assert first.byte_length == len(b"picture")
     assert media.blobs == (b"picture",)
 

@@ -27,6 +27,7 @@ from perdure.models.protocol import (
 )
 from perdure.models.stream import AnswerBuilder
 from perdure.session.codec import encode
+from perdure.session.media.inline import SCHEME
 from perdure.session.messages import Message, Usage
 
 _log = logging.getLogger(__name__)
@@ -172,7 +173,7 @@ class AnswerCall:
     async def _media(self, handles: frozenset[str]) -> Mapping[str, bytes]:
         found: dict[str, bytes] = {}
         for handle in sorted(handles):
-            digest = handle.removeprefix("media://")
+            digest = handle.removeprefix(SCHEME)
             try:
                 found[handle] = await self._environment.store.blob(digest)
             except (EntryNotFound, CorruptLog):

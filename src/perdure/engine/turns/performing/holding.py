@@ -13,10 +13,9 @@ from perdure.session.codec import body_of
 from perdure.session.ids import StreamId
 from perdure.session.kinds import MESSAGE
 from perdure.session.ledger import ToolFinished
+from perdure.session.media.inline import SCHEME
 from perdure.session.messages import MediaPart, Message, ToolResultPart
 from perdure.stores.protocol import SessionStore
-
-SCHEME = "media://"
 
 _WHO = "read_media"
 

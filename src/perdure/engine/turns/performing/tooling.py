@@ -7,13 +7,13 @@ from functools import partial
 
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.inputs import ToolReturned
-from perdure.engine.turns.performing.holding import SCHEME, held
+from perdure.engine.turns.performing.holding import held
 from perdure.engine.turns.state import OpenTool
 from perdure.errors import InvalidArguments, UnknownTool
 from perdure.models.stream import invalid_json
 from perdure.secrets.vault import Taint, Vault
 from perdure.session.durable.settling import media_part
-from perdure.session.media.inline import InlineMedia
+from perdure.session.media.inline import SCHEME, InlineMedia
 from perdure.session.messages import MediaPart, ToolCallPart
 from perdure.stores.chain import blob_hash
 from perdure.tools.execute import ToolRun, failed_run, run_tool

@@ -21,13 +21,13 @@ from perdure.interop.formats.losses import DEEP, MEDIUM, OUTSIDE, Losses
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.operator import records
 from perdure.interop.formats.operator.records import CONTEXT, RecordFields, Writing
-from perdure.interop.formats.parts import HANDLE
 from perdure.interop.formats.spelling import shallow
 from perdure.session.codec import Body, Unknown
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
 from perdure.session.ids import EntryId
 from perdure.session.kinds import OPAQUE, BranchSummary, Compaction, CustomMessage
+from perdure.session.media.inline import SCHEME
 from perdure.session.messages import (
     MediaPart,
     Message,
@@ -110,7 +110,7 @@ class _Writer:
         self._in_base = _read_from(bundle.entries, base)
         self._fresh = [entry for entry in self._tree if entry.id not in self._in_base]
         ids = self._named()
-        media = {HANDLE + blob_hash(content): content for content in bundle.blobs}
+        media = {SCHEME + blob_hash(content): content for content in bundle.blobs}
         kept_over = _kept_over(self._tree, self._standing.undone)
         self._writing = Writing(ids, media, self._standing.undone, kept_over)
         self._last = {entry: ids[entry] for entry in self._in_base if entry in ids}

@@ -21,12 +21,12 @@ from perdure.session.codec import Body
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import TreeBody
+from perdure.session.media.inline import SCHEME
 from perdure.session.messages import MediaPart, Message, UnknownPart, Usage
 from perdure.session.notes import SideBody
 from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl.lines import Fields, count_in, number_in, object_in
 
-HANDLE = "media://"
 OURS = "perdure."
 """What the type of a ``custom`` record of ours begins with."""
 
@@ -159,7 +159,7 @@ def time_in(text: str) -> int | None:
 
 def base64_of(part: MediaPart, writing: Writing) -> str | None:
     """The content of `part`; None when it is not kept here."""
-    content = writing.blob(part.handle.removeprefix(HANDLE))
+    content = writing.blob(part.handle.removeprefix(SCHEME))
     return None if content is None else b64encode(content).decode()
 
 
@@ -172,7 +172,7 @@ def media_of(data: str, mime_type: str | None) -> tuple[MediaPart, bytes] | None
         content = b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return None
-    handle = HANDLE + blob_hash(content)
+    handle = SCHEME + blob_hash(content)
     return MediaPart(mime_type or mime_type_of(content), handle, len(content)), content
 
 

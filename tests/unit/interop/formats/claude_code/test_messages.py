@@ -15,8 +15,9 @@ from perdure.interop.formats.claude_code.messages import (
     said_by_tools,
 )
 from perdure.interop.formats.fields import Fields
-from perdure.interop.formats.parts import HANDLE, Media
+from perdure.interop.formats.parts import Media
 from perdure.session.codec import encode
+from perdure.session.media.inline import SCHEME
 from perdure.session.messages import (
     MediaPart,
     Message,
@@ -67,7 +68,7 @@ def test_blocks_become_parts_without_signatures() -> None:
 def test_media_are_taken_out(kind: str) -> None:
     media = Media()
     parts = content_of({"content": [{"type": kind, "source": SOURCE}]}, media)
-    assert parts == (MediaPart("image/png", HANDLE + blob_hash(b"pixels"), 6),)
+    assert parts == (MediaPart("image/png", SCHEME + blob_hash(b"pixels"), 6),)
     assert media.blobs == (b"pixels",)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.interop.formats.fields import Fields
-from perdure.interop.formats.parts import HANDLE, Media
+from perdure.interop.formats.parts import Media
 from perdure.interop.formats.pi.messages import (
     BASH,
     ROLES,
@@ -21,6 +21,7 @@ from perdure.interop.formats.pi.messages import (
 )
 from perdure.session.codec import encode
 from perdure.session.kinds import CustomMessage
+from perdure.session.media.inline import SCHEME
 from perdure.session.messages import (
     Message,
     TextPart,
@@ -152,7 +153,7 @@ def test_a_tool_result_joins_its_texts_and_keeps_its_media() -> None:
     [part] = result.parts
     assert isinstance(part, ToolResultPart)
     assert (part.call_id, part.name, part.text, part.is_error) == ("c1", "shot", "a\nb", True)
-    assert [each.handle for each in part.media] == [HANDLE + blob_hash(b"pixels")]
+    assert [each.handle for each in part.media] == [SCHEME + blob_hash(b"pixels")]
     assert media.blobs == (b"pixels",)
 
 
