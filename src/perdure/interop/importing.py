@@ -104,7 +104,8 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
         if known == "auto":
             known = await asyncio.to_thread(recognise.recognised, content)
         if known is None:
-            raise FormatError(content.name, _NO_SESSION)
+            packed = await asyncio.to_thread(recognise.packed_as, content)
+            raise FormatError(content.name, packed or _NO_SESSION)
         if known == native.FORMAT:
             return await _restored(
                 store, content, subject=subject, clock=clock, random=random, bounds=bounds
@@ -203,6 +204,9 @@ async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> Import
             state = await store.state(stream)
         except SessionNotFound:
             return await _create(store, work, stream, passed, clock)
+        if state.info.status == "erased":  # nothing is added to it, whatever forks have of it
+            passed.append(stream)
+            continue
         report = await _update(store, work, state, clock)
         if report is not None:
             return about(report, work.subject, state.header)
@@ -261,8 +265,16 @@ async def _create(
     )
     adding = Adding(work.source, work.name, Base(stream, EMPTY, None), work.added)
     await adding.run(store, now, work.piece_bytes, header)
-    warning = f"session {passed[0]} is something else; this one became {stream}" if passed else None
-    return _report(work, stream, warning)
+    return _report(work, stream, await _why_other(store, passed, stream))
+
+
+async def _why_other(store: SessionStore, passed: list[StreamId], stream: StreamId) -> str | None:
+    """Why the session became `stream` and not the first of `passed`; None where there is none."""
+    if not passed:
+        return None
+    was_erased = (await store.state(passed[0])).info.status == "erased"
+    why = "was erased" if was_erased else "is something else"
+    return f"session {passed[0]} {why}; this one became {stream}"
 
 
 def _parent_of(parsed: ParsedSource) -> StreamId | None:

@@ -66,9 +66,12 @@ def test_forks_are_asked_about_and_exported_afterwards(sample: World) -> None:
 
 
 def test_a_file_that_was_erased_can_be_imported_again(sample: World) -> None:
-    sample.ok("sessions", "erase", SAMPLE_ID, "--yes")
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
+    sample.ok("sessions", "erase", SAMPLE_ID, "--yes", "--keep-for-forks")
 
-    sample.ok("import", str(SAMPLE))
+    assert f"{SAMPLE_ID} was erased" in sample.ok("import", str(SAMPLE)).out
+    assert sample.ok("sessions", "show", str(SAMPLE), "--json").json["id"] == f"{SAMPLE_ID}.2"
+    sample.ok("sessions", "erase", fork, "--yes")
 
     assert len(sample.ok("sessions", "list", "--json").json) == 1
     assert sample.ok("store", "verify").out.startswith("ok")

@@ -234,6 +234,12 @@ async def test_the_wait_that_is_asked_for_is_passed_on(wire: Wire) -> None:
     assert error.retry_after_s == 12
 
 
+async def test_a_wait_may_be_a_broken_number(wire: Wire) -> None:
+    error = await wire.failure(failing(429, "slow down", retry_after="2.5"))
+    assert isinstance(error, RateLimited)
+    assert error.retry_after_s == 2.5
+
+
 async def test_an_overflow_comes_with_its_numbers(wire: Wire) -> None:
     said = "This model's maximum context length is 8192 tokens; you sent 9001 tokens."
     error = await wire.failure(failing(400, said, code="context_length_exceeded"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -148,6 +149,24 @@ async def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
     with pytest.raises(BackupDamaged):
         await restore(folder, address(tmp_path / "b.db"))
     assert names(tmp_path) == {"a.db", "backup"}
+
+
+def may_only_read(_path: Path, mode: int) -> bool:
+    return mode != os.W_OK
+
+
+async def test_a_store_that_nobody_may_write_is_backed_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "a.db"
+    await say(address(store), "one")
+    monkeypatch.setattr(os, "access", may_only_read)
+
+    await back_up(address(store), tmp_path / "backup")
+
+    monkeypatch.undo()
+    await restore(tmp_path / "backup", address(tmp_path / "again.db"))
+    assert await texts(address(tmp_path / "again.db")) == ["one"]
 
 
 async def test_a_damaged_store_is_not_backed_up(tmp_path: Path) -> None:

@@ -378,3 +378,17 @@ async def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
         await repair(address(path))
     with pytest.raises(NotAStore):
         await repair(address(tmp_path / "nothing.db"))
+
+
+async def test_it_is_made_where_it_goes_and_not_beside_what_is_damaged(tmp_path: Path) -> None:
+    """The damaged disk may be full, or read only; and a file can only be moved within one disk."""
+    path, new = tmp_path / "a.db", tmp_path / "elsewhere" / "new.db"
+    await filled(path)
+    with raw_database(path) as db:
+        db.execute("UPDATE entry SET body = CAST(replace(body, 'answer', 'anwser') AS BLOB)")
+    path.with_name("a.db-repairing").touch()  # nobody can make a folder there
+
+    done = await repair(address(path), to=address(new))
+
+    assert (done.is_damaged, new.is_file()) == (True, True)
+    assert [file.name for file in new.parent.iterdir()] == ["new.db"]

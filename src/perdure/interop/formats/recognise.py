@@ -64,6 +64,22 @@ def recognised(content: Content) -> Format | None:
     return None
 
 
+_PACKED = (
+    (
+        (b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ"),
+        "it is compressed; unpack it",
+    ),
+    ((b"\xff\xfe", b"\xfe\xff"), "it is UTF-16, and sessions are UTF-8; convert it"),
+)
+"""How a file begins that may hold a session once something was done to it, and what that is."""
+
+
+def packed_as(content: Content) -> str | None:
+    """What is to be done to `content` before anything in it can tell; None when nothing helps."""
+    start = content.read(0, 8)
+    return next((advice for starts, advice in _PACKED if start.startswith(starts)), None)
+
+
 def _format_of(fields: Fields) -> Format | None:
     kind = name_in(fields, "type")
     if kind == "perdure":

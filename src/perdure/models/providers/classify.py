@@ -75,6 +75,7 @@ _CREDENTIALS = (401, 402, 403)
 """Statuses that are about the key or its account, not about the request."""
 
 _TRY_AGAIN = re.compile(r"try again in (\d+(?:\.\d+)?)\s*(ms|s|m)\b", re.IGNORECASE)
+_DECIMAL = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _TRANSPORTS = ("httpx", "httpx2", "httpcore2", "anyio")
 _NO_END = "without a `finish_reason`"
@@ -205,6 +206,10 @@ def _said(error: ModelAPIError) -> str:
 def _retry_after_s(error: ModelAPIError, said: str) -> float | None:
     if error.retry_after is not None:
         return error.retry_after
+    headers = error.headers if isinstance(error, ModelHTTPError) else None
+    told = _DECIMAL.fullmatch((headers or {}).get("retry-after", "").strip())
+    if told is not None:  # not what the standard says, and what some send
+        return float(told[0])
     found = _TRY_AGAIN.search(said)
     return float(found[1]) * _SECONDS[found[2].lower()] if found else None
 

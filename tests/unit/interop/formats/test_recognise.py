@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from perdure.interop.exporting import export_session
-from perdure.interop.formats.recognise import LINES_LOOKED_AT, recognised
+from perdure.interop.formats.recognise import LINES_LOOKED_AT, packed_as, recognised
 from perdure.interop.formats.sources.content import Held
 from tests.fakes.sources import (
     CLAUDE_CODE,
@@ -112,3 +114,9 @@ def test_other_files_are_not_taken_for_something(content: bytes) -> None:
 
 def test_only_the_beginning_of_a_file_is_looked_at() -> None:
     assert recognised_in(b"x\n" * LINES_LOOKED_AT + pi_file("v3.jsonl")) is None
+
+
+def test_what_has_to_be_unpacked_first_is_told() -> None:
+    assert "unpack" in (packed_as(Held(gzip.compress(pi_file(PI[0])))) or "")
+    assert "UTF-8" in (packed_as(Held("{}".encode("utf-16"))) or "")
+    assert packed_as(Held(b"")) is None

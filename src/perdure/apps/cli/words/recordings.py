@@ -72,7 +72,10 @@ async def _native(store: SessionStore, stream: StreamId) -> Recorded | None:
 async def _made_of(store: SessionStore, stream: StreamId, source: Source) -> Recorded | None:
     """`stream` if it was made of the file; None when it is something else."""
     parsed = source.parsed
-    header = (await store.state(stream)).header
+    state = await store.state(stream)
+    header = state.header
+    if state.info.status == "erased":
+        return None
     described = fields_of((header.metadata or {}).get(IMPORT)) or {}
     if (described.get("format"), described.get("session")) != (
         parsed.format,

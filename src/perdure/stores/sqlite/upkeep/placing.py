@@ -39,7 +39,7 @@ Report = Callable[[int, int], None]
 def addressing_connection(site: Site) -> Connection:
     """A connection that takes addresses, which say the key of a copy."""
     flags = apsw.SQLITE_OPEN_READWRITE if site.is_writable else apsw.SQLITE_OPEN_READONLY
-    address = site.path.absolute().as_uri()
+    address = site.path.absolute().as_uri() + ("?immutable=1" if site.is_immutable else "")
     db = cast("Connection", apsw.Connection(address, flags=flags | apsw.SQLITE_OPEN_URI))
     unlock(db, site.key)
     db.pragma("temp_store", "MEMORY")

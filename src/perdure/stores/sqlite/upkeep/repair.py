@@ -94,9 +94,9 @@ def repair(
         raise StoreInUse(str(path))
     if to is not None and to.exists():
         raise StoreExists(str(to))
-    work = unfinished_repair(path)
+    work = unfinished_repair(path if to is None else to)  # beside the place it goes to
     with _held(path, key), _folder(work):
-        if not _problems(path, key):
+        if not _problems(path, key, work):
             return Repair(str(path), is_damaged=False)
         new = work / "store.db"
         done = _rebuilt(path, key, new, random, at)
@@ -116,7 +116,7 @@ def repair(
 @contextmanager
 def _folder(work: Path) -> Generator[None]:
     shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(mode=0o700)
+    work.mkdir(mode=0o700, parents=True)
     try:
         yield
     finally:
@@ -170,9 +170,9 @@ def _lock(db: Connection, path: Path) -> None:
         return  # too damaged to be locked, so too damaged to be written to
 
 
-def _problems(path: Path, key: StoreKey | None) -> bool:
+def _problems(path: Path, key: StoreKey | None, work: Path) -> bool:
     """Whether anything is wrong with the store, as far as a copy of it can be opened."""
-    copy = unfinished_repair(path) / "looked-at.db"
+    copy = work / "looked-at.db"
     copy_store(path, copy)
     try:
         opened(copy, is_created=False, seed=lambda: os.urandom(16), key=key)
