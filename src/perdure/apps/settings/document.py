@@ -42,6 +42,14 @@ def commands_and_hosts(commands: tuple[str, ...], domains: tuple[str, ...]) -> P
     )
 
 
+def search_permissions(endpoint: str) -> Permissions:
+    """Permissions for the search engine at `endpoint`, which may be in the own network over http.
+
+    Raises: ConfigError for one that can never be asked.
+    """
+    return Permissions(search_endpoint=endpoint, is_search_local=endpoint.startswith("http://"))
+
+
 class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Of new chats on the command line."""
 
@@ -109,6 +117,13 @@ class ToolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     search_endpoint: Annotated[
         Text | None, Meta(description="The search engine that web_search asks.")
     ] = None
+
+    def __post_init__(self) -> None:
+        if self.search_endpoint is not None:
+            try:
+                search_permissions(self.search_endpoint)
+            except ConfigError as error:
+                raise ConfigError(str(error), argument="search_endpoint") from error
 
 
 class FiledPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

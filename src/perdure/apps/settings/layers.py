@@ -158,7 +158,7 @@ def _nearer(key: str, now: Said, before: Said) -> tuple[Said, Said]:
 
 def _layer(source: Source, file: Path, persons: Path, *, is_lenient: bool = False) -> Layer:
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return Layer(source, file)
     except OSError as error:

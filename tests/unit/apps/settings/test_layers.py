@@ -119,6 +119,7 @@ def test_a_project_sets_nothing_else(files: Files) -> None:
         ("[models.prices.'a:b']\ninput = 1", "line 1: 'output' is missing"),
         ("[models]\n[models.prices.gpt]\ninput = 1\noutput = 1", "line 2: 'gpt' is no model"),
         ("[models.prices.'a:b']\ninput = inf\noutput = 1", "line 2: inf cannot be written"),
+        ("[tools]\n\nsearch_endpoint = 'ftp://a.org'", "line 3: search_endpoint cannot be used"),
         ("[chat]\n\nmodel = 'gpt-5'", "line 3: 'gpt-5' names no provider and model: write"),
         ("[chat]\nmax_messages = 99999999999999999999", "line 2: 99999999999999999999 is more"),
         ("[chat]\nturn_cap = 1" + "0" * 5000, "line 2: it is no TOML"),
@@ -131,6 +132,11 @@ def test_what_nobody_reads_is_told_with_its_line(files: Files, text: str, fault:
 
 def test_all_faults_of_a_file_are_told_at_once(files: Files) -> None:
     assert len(files.faults(user="[chat]\nturn_cap = 0\nx = 1\n[y]\n")) == 3
+
+
+def test_a_byte_order_mark_is_nothing_to_complain_about(files: Files) -> None:
+    found = files.read(user="\ufeff[chat]\nmodel = 'a:b'\n")
+    assert found.explained("chat.model").said == Said("a:b", "user", f"{files.user}:2")
 
 
 def test_what_is_no_text_is_no_settings(files: Files) -> None:

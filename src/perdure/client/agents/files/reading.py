@@ -43,11 +43,15 @@ def agent_in(file: Path) -> Agent:
     Raises: InvalidAgentFile with every fault and its line; ConfigError when it cannot be read.
     """
     try:
-        content = file.read_bytes()
+        # What is cloned may hold links, and behind one may be what never ends.
+        if file.exists() and not file.is_file():
+            raise ConfigError(f"{file} is no file; an agent is a text file")
+        with file.open("rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read ({error.strerror})") from error
     if len(content) > MAX_BYTES:
-        raise ConfigError(f"{file} has {len(content)} bytes, and no agent needs {MAX_BYTES}")
+        raise ConfigError(f"{file} has more than {MAX_BYTES} bytes, and no agent needs so many")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

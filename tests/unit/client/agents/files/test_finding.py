@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,17 @@ def test_a_file_that_cannot_be_read_troubles_only_who_asks_for_it(tmp_path: Path
     assert agent_named("good", found).agent is not None
     with pytest.raises(InvalidAgentFile, match="model"):
         agent_named("bad", found)
+
+
+def test_what_never_ends_is_no_agent(tmp_path: Path) -> None:
+    written(tmp_path / "p", "good")
+    (tmp_path / "p" / "zero.agent.yaml").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "p" / "pipe.agent.yaml")
+    found = agents_found({"project": tmp_path / "p"})
+    assert agent_named("good", found).agent is not None
+    for name in ("zero", "pipe"):
+        with pytest.raises(ConfigError, match="is no file; an agent is a text file"):
+            agent_named(name, found)
 
 
 def test_folders_of_agents_are_loaded_for_a_runtime(tmp_path: Path) -> None:
