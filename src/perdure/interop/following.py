@@ -11,7 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -220,11 +228,16 @@ class FolderFollower:
         return None if was_told else Change(path, "failed", error=error)
 
 
-def histories_in(folder: Path) -> Iterator[Path]:
-    """The files below `folder` that may be histories, in order; `folder` itself if it is a file."""
+def histories_in(
+    folder: Path, on_closed: Callable[[OSError], object] | None = None
+) -> Iterator[Path]:
+    """The files below `folder` that may be histories, in order; `folder` itself if it is a file.
+
+    `on_closed` is told of folders that cannot be read.
+    """
     if folder.is_file():
         yield folder
         return
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=on_closed):
         folders.sort()
         yield from (Path(parent, name) for name in sorted(names) if name.endswith(SUFFIX))

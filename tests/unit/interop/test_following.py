@@ -344,3 +344,9 @@ def test_files_below_a_folder_come_in_order(tmp_path: Path) -> None:
     assert found == ["b.jsonl", "a/z.jsonl", "a/c/x.jsonl"]
     assert list(histories_in(tmp_path / "a.txt")) == [tmp_path / "a.txt"]
     assert list(histories_in(tmp_path / "nowhere")) == []
+
+
+def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    told: list[OSError] = []
+    assert list(histories_in(tmp_path / "closed", told.append)) == []
+    assert [error.filename for error in told] == [str(tmp_path / "closed")]

@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +22,7 @@ from perdure.apps.terminal.output import counted, out_style, remark, show, show_
 from perdure.apps.terminal.text import safe
 from perdure.apps.terminal.typed import interrupts
 from perdure.client.store import Store
-from perdure.errors import PerdureError
+from perdure.errors import FormatError, PerdureError
 from perdure.interop.batches import Outcome, Told, import_files, size_of
 from perdure.interop.following import SUFFIX, Change, FileId, FolderFollower, histories_in
 from perdure.interop.importing import FormatName
@@ -117,18 +117,19 @@ def import_sessions(
             if is_watching:
                 follower = _follower(opened, paths, format, subject, store_address(store))
                 return await _watched(follower, as_json=as_json)
-            files = list(_files(paths))
-            total = await _imported(opened, files, format, subject, as_json=as_json)
+            closed: list[OSError] = []
+            files = list(_files(paths, closed.append))
+            total = await _imported(opened, files, format, subject, closed, as_json=as_json)
         return _code(total.failure, is_alone=len(paths) == 1 and not paths[0].is_dir())
 
     return run(work)
 
 
-def _files(paths: Iterable[Path]) -> Iterator[Path]:
+def _files(paths: Iterable[Path], on_closed: Callable[[OSError], object]) -> Iterator[Path]:
     """The files to import: those named, and what may be sessions below the folders named."""
     for path in paths:
         if path.is_dir():
-            yield from (file for file in histories_in(path) if file.is_file())
+            yield from (file for file in histories_in(path, on_closed) if file.is_file())
         else:
             yield path
 
@@ -141,11 +142,17 @@ async def _imported(
     files: Sequence[Path],
     format: FormatName,
     subject: str | None,
+    closed: Sequence[OSError],
     *,
     as_json: bool,
 ) -> _Total:
     outside = store.outside
     total = _Total()
+    for error in closed:
+        reason = f"the folder cannot be read ({error.strerror})"
+        outcome = Outcome(Path(error.filename), error=FormatError(str(error.filename), reason))
+        total.add(outcome)
+        _tell(outcome, as_json=as_json)
     later: list[Outcome] = []  # a bar and lines in one place would spoil each other
     with _progress(files, is_shown=not as_json) as told:
         outcomes = import_files(
@@ -167,7 +174,7 @@ async def _imported(
         _tell(outcome, as_json=as_json)
     if not as_json and len(files) > 1:
         show(total.summary())
-    if not files and not as_json:
+    if not files and not closed and not as_json:
         remark(f"there is no {SUFFIX} file here")
     return total
 
