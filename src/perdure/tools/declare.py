@@ -85,10 +85,11 @@ def tool(
     What it returns: text as it is, a `ToolOutput` as it is, None as "done", all else as JSON.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8.
     Raises: TypeError for a signature that a model cannot be told; WrongArgument for an impossible
-    name or limit.
+    name or limit, and for what is no function or yields.
     """
 
     def declared(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+        _require_function(function)
         parameters = parameters_of(function)
         chosen = _checked_name(name or getattr(function, "__name__", ""))
         return FunctionTool(
@@ -109,6 +110,16 @@ def tool(
     return declared if function is None else declared(function)
 
 
+def _require_function(function: object) -> None:
+    if not callable(function):
+        raise WrongArgument(f"a tool is made of a function, not of {type(function).__name__}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise WrongArgument(
+            f"{getattr(function, '__qualname__', 'it')}() cannot be a tool: it yields, and a tool "
+            "returns one result"
+        )
+
+
 def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise WrongArgument(
@@ -127,7 +138,10 @@ def _run_of(name: str, function: Callable[..., Any], parameters: Parameters) -> 
             arguments[CALL] = call
         if inspect.iscoroutinefunction(function):
             return _output_of(name, await function(**arguments))
-        return _output_of(name, await asyncio.to_thread(_called, name, function, arguments))
+        value = await asyncio.to_thread(_called, name, function, arguments)
+        if inspect.isawaitable(value):  # of an object whose call is async
+            value = await value
+        return _output_of(name, value)
 
     return run
 

@@ -78,7 +78,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     delegated: Delegated | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, has_any_text=True)
 
 
 class Subject(msgspec.Struct, frozen=True):

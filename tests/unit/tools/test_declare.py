@@ -3,10 +3,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
-from perdure.errors import InvalidArguments, ToolError
+from perdure.errors import InvalidArguments, ToolError, WrongArgument
 from perdure.tools.declare import FunctionTool, tool
 from perdure.tools.spec import DEFAULT_OUTPUT_BYTES, DEFAULT_TIMEOUT_S, ToolCall, ToolOutput
 from tests.fakes.tool_calls import tool_call_of
@@ -83,6 +85,39 @@ def test_a_name_that_some_provider_refuses_is_refused(name: str) -> None:
     f.__name__ = name
     with pytest.raises(ValueError, match="cannot be a tool's name"):
         tool(f)
+
+
+def test_what_yields_or_is_no_function_is_no_tool() -> None:
+    def counts() -> Iterator[int]:
+        yield 1
+
+    async def tells() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (counts, tells):
+        with pytest.raises(WrongArgument, match=f"{function.__name__}.* it yields"):
+            tool(function)
+    for nothing in (None, 5):
+        declares: Any = tool(effect="read")
+        with pytest.raises(WrongArgument, match="a tool is made of a function"):
+            declares(nothing)
+
+
+async def test_an_object_whose_call_is_async_is_awaited() -> None:
+    class Looks:
+        async def __call__(self) -> str:
+            return "seen"
+
+    looks: Any = tool(name="look")(Looks())
+    assert await looks.run(tool_call_of("look")) == ToolOutput("seen")
+
+
+async def test_a_result_nobody_could_write_down_is_no_error_of_the_tool() -> None:
+    @tool
+    def names() -> str:
+        return "caf\udce9"
+
+    assert (await names.run(tool_call_of("names"))).text == "caf\udce9"
 
 
 def test_limits_of_zero_or_less_are_refused() -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast, get_type_hints
 import msgspec
 
 from perdure.errors.usage import WrongArgument
-from perdure.session.declared.kinds import Kind, is_kept, kind_of
+from perdure.session.declared.kinds import Kind, is_kept, is_utf8, kind_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -67,9 +67,10 @@ def _guard_methods(known: type, leaving: tuple[str, ...]) -> None:
             setattr(known, name, takes_declared(value, leaving=leaving))
 
 
-def check_fields(value: msgspec.Struct) -> None:
+def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
     """Refuse a value whose fields hold something else than they are declared as.
 
+    With `has_any_text` also text that nobody can write down is let in, for who mends it later.
     A list where a tuple is declared is made one. For ``__post_init__``.
     Raises: WrongArgument.
     """
@@ -77,6 +78,8 @@ def check_fields(value: msgspec.Struct) -> None:
     for name, kind, is_tuple in _fields_of(type(value)):
         given = getattr(value, name)
         if kind.fits is not None and not (kind.fits(given) and is_kept(given)):
+            raise wrong(owner, name, kind.words, given)
+        if isinstance(given, str) and not (has_any_text or is_utf8(given)):
             raise wrong(owner, name, kind.words, given)
         if is_tuple and isinstance(given, list):
             made: tuple[object, ...] = tuple(cast("list[object]", given))
@@ -106,6 +109,8 @@ def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
         kind = "an empty one"
     elif takes.startswith("a list of") and isinstance(given, list | tuple | set | frozenset | dict):
         kind = f"{kind} of something else"
+    elif isinstance(given, str) and not is_utf8(given):
+        kind = "text with half of a character pair in it"
     elif isinstance(given, str) and ("'" in takes or "fits" in takes):
         kind = f"{given!r:.40}"
     elif isinstance(given, int | float) and not isinstance(given, bool):

@@ -132,6 +132,15 @@ def is_kept(value: object) -> bool:
     return not isinstance(value, int) or -_MOST <= value < _MOST
 
 
+def is_utf8(text: str) -> bool:
+    """Whether `text` can be written down at all: half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _bounded(kind: Kind, notes: tuple[object, ...]) -> Kind:
     """`kind` within the bounds that `notes`, those of msgspec, set."""
     for note in notes:

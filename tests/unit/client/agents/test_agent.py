@@ -106,6 +106,7 @@ def test_with_fallbacks_its_own_model_is_tried_once_unless_it_says_otherwise() -
         ({"max_output_tokens": 0}, "from 1 or None as max_output_tokens, not 0"),
         ({"max_cost_microcents": 10**30}, "not one of more than 20 digits"),
         ({"max_agents": -1}, "from 0 as max_agents, not -1"),
+        ({"instructions": "a\ud800"}, "as instructions, not text with half of a character pair"),
     ],
 )
 def test_what_no_model_or_log_would_take_is_refused(settings: dict[str, Any], told: str) -> None:
