@@ -393,7 +393,7 @@ class _Retaining(_Handle):
 
 
 class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing, _Retaining):
-    """A namespace of sessions in this process's memory; implements `SessionStore`, `Searching`."""
+    """A namespace of this process's memory; a `SessionStore`, and whatever else its bases say."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Where a stream stood at a moment. `last_at` is when its last commit was made."""
+    """Where a stream stood at a moment. `origin` is the one it was forked from, if it was."""
 
     stream: StreamId
     head: int

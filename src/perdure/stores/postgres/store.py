@@ -302,7 +302,7 @@ class _Retaining(_Handle):
 
 
 class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing, _Retaining):
-    """A namespace of sessions in a PostgreSQL database; implements `SessionStore`, `Searching`."""
+    """A namespace of a PostgreSQL database; a `SessionStore`, and whatever else its bases say."""
 
     @classmethod
     async def open(

@@ -390,7 +390,7 @@ class _Retaining(_Handle):
 class SqliteStore(
     _Writing, _Reading, _Namespace, _Searching, _Upkeep, _Sealing, _Erasing, _Retaining
 ):
-    """A namespace of an SQLite file; a `SessionStore`, `Searching`, `Vacuuming`, `Erasing`."""
+    """A namespace of an SQLite file; a `SessionStore`, and whatever else its bases say."""
 
     @classmethod
     async def open(
