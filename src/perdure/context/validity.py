@@ -11,6 +11,7 @@ Source: `tests/fakes/provider_rules.py` states each provider's rules and where t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -47,13 +48,8 @@ def joined(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
 
     Shape: what is joined already may be joined to more, the last of it first.
     """
-    merged: list[ContextMessage] = []
-    for each in messages:
-        if merged and merged[-1].message.role == each.message.role:
-            merged[-1] = _merged(merged[-1], each)
-        else:
-            merged.append(each)
-    return merged
+    runs = groupby(messages, key=lambda each: each.message.role)
+    return [_merged(list(run)) for _, run in runs]
 
 
 def with_valid_ends(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -66,11 +62,13 @@ def with_valid_ends(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return messages
 
 
-def _merged(first: ContextMessage, second: ContextMessage) -> ContextMessage:
-    """Both as one message; model, usage and stop reason are those of `second`."""
-    parts = (*first.message.parts, *second.message.parts)
-    message = msgspec.structs.replace(second.message, parts=parts)
-    entry_ids = tuple(dict.fromkeys((*first.entry_ids, *second.entry_ids)))
+def _merged(run: Sequence[ContextMessage]) -> ContextMessage:
+    """All of `run` as one message; model, usage and stop reason are those of the last."""
+    if len(run) == 1:
+        return run[0]
+    parts = tuple(part for each in run for part in each.message.parts)
+    message = msgspec.structs.replace(run[-1].message, parts=parts)
+    entry_ids = tuple(dict.fromkeys(id_ for each in run for id_ in each.entry_ids))
     if not entry_ids:
         return ContextMessage(message, None)
     return ContextMessage(message, entry_ids[0], entry_ids[1:])
