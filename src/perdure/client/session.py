@@ -226,24 +226,24 @@ class Session(Appender):
         Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no question of this session or
         `choice` is none of its choices; AlreadyAnswered when somebody gave another answer before.
         """
-        asked = await self._backing.log.entry(self.id, await self._resolve(question))
-        body = body_of(asked)
-        if not isinstance(body, Question) or asked.stream != self.id:
-            reason = f"{asked.id} is not a question of this session"
+        found = await self._backing.log.entry(self.id, await self._resolve(question))
+        body = body_of(found)
+        if not isinstance(body, Question) or found.stream != self.id:
+            reason = f"{found.id} is not a question of this session"
             raise InvalidEntry(reason, told=reason)
         if choice not in body.choices:
             reason = f"{choice!r} is none of the answers {', '.join(body.choices)}"
             raise InvalidEntry(reason, told=reason)
-        new = new_side(Answer(choice, by, note), asked.id)
-        earlier = await self._answered(asked.id)
+        new = new_side(Answer(choice, by, note), found.id)
+        earlier = await self._answered(found.id)
         if earlier is not None:  # its key may be forgotten by now
             first = body_of(earlier)
             if isinstance(first, Answer) and first != Answer(choice, by, note):
-                raise AlreadyAnswered(asked.id, first.choice, first.by)
+                raise AlreadyAnswered(found.id, first.choice, first.by)
             return earlier
         try:
             # The key makes the store decide which of two answers was first.
-            key, flow = f"answer:{asked.id}", self._state.header.parent
+            key, flow = f"answer:{found.id}", self._state.header.parent
             if choice != ALLOW_FLOW or flow is None:
                 return (await self._commit((new,), key=key))[0]
             store, clock = self._backing.store, self._outside.clock
@@ -252,8 +252,8 @@ class Session(Appender):
             asking = (self.id, body)
             return await granting.allow_for_flow(store, clock, flow, asking, new, by=by, key=key)
         except IdempotencyMismatch as error:
-            first = await self._answer_to(asked.id)
-            raise AlreadyAnswered(asked.id, first.choice, first.by) from error
+            first = await self._answer_to(found.id)
+            raise AlreadyAnswered(found.id, first.choice, first.by) from error
 
     async def erase(self, *, forks: ForkPolicy = "refuse", by: str | None = None) -> Certificate:
         """Take the session out of the store, for good; see `Store.erase`.
