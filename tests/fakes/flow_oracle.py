@@ -55,6 +55,8 @@ class FlowOracle:
         self._staged: dict[str, tuple[kinds.HandoffTarget, ...]] = {}
         self._replies: dict[str, str] = {}
         self._stopped: set[str] = set()
+        self._selecting: set[str] = set()
+        """Roles for which a model chooses."""
         self._repairs: dict[str, int] = {}
         self._looking_back: set[str] = set()
         self._looked_back: set[str] = set()
@@ -73,6 +75,7 @@ class FlowOracle:
             kinds.RepairAsked: self._repaired,
             kinds.HumanReplied: self._replied,
             kinds.StopAsked: self._stop_asked,
+            kinds.SelectorOpened: self._selector_opened,
             kinds.RoleConfigured: self._configured,
             kinds.ForwardPassClosed: self._closed,
             kinds.ImprovementChosen: self._decided,
@@ -164,6 +167,7 @@ class FlowOracle:
         self._replies.pop(body.node, None)  # it could not begin with it
         self._repairs.pop(body.node, None)
         if body.reason == "role-configuration":
+            self._selecting.discard(body.role)
             self._choosing[body.node] = body.role
 
     def _waits(self, node: str, role: str) -> None:
@@ -253,7 +257,11 @@ class FlowOracle:
         self._replies[body.target] = body.text
         self.questions.pop(body.target, None)
 
+    def _selector_opened(self, body: kinds.SelectorOpened) -> None:
+        self._selecting.add(body.role)
+
     def _configured(self, body: kinds.RoleConfigured) -> None:
+        self._selecting.discard(body.role)
         for node in [node for node, role in self._choosing.items() if role == body.role]:
             self.questions.pop(node, None)
 
@@ -266,7 +274,7 @@ class FlowOracle:
         self.questions[""] = self._id
 
     def _stop_asked(self, body: kinds.StopAsked) -> None:
-        known = {*self.running, *self.running.values(), *self._looking_back}
+        known = {*self.running, *self.running.values(), *self._looking_back, *self._selecting}
         assert body.target in known, "it is not at work"
         self._stopped.add(body.target)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from perdure.engine.flows.joined import ClaimLost
 from perdure.engine.flows.roles import Unconfigured
-from perdure.engine.flows.rules.closing import obstacles
+from perdure.engine.flows.rules.closing import is_work_left, obstacles
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork
 from perdure.engine.flows.rules.reflecting import assigned_path
 from perdure.engine.flows.rules.runnable import Work
@@ -156,8 +156,10 @@ class Process:
             await self._die()
         return committed
 
-    async def acquire_lease(self, stream: StreamId, owner: str, ttl_ms: int) -> Lease:
-        """See ``SessionStore``; whoever asks is this process."""
+    async def acquire_lease(
+        self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
+    ) -> Lease:
+        """See ``SessionStore``; whoever asks is this process, and knows itself who is dead."""
         try:
             return await self._store.acquire_lease(stream, self._name, ttl_ms)
         except LeaseHeld as held:
@@ -275,7 +277,7 @@ def good_answer(desk: Desk) -> str:
         return desk.hands(*(owed(desk.state, desk.node) or following))
     if not obstacles(desk.state, desk.node):
         return signal("forward-pass-closed")
-    if _lacks_inputs(desk):
+    if _lacks_inputs(desk) or is_work_left(desk.state, desk.node):
         return signal("await-handoff")
     return signal("prompt-human")
 

@@ -41,7 +41,7 @@ from perdure.session.codec import body_of
 from perdure.session.flows.feed import FeedItem
 from perdure.session.flows.fold import flow_state
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
-from perdure.session.flows.kinds import RepairAsked, RepairCode
+from perdure.session.flows.kinds import NodeParked, RepairAsked, RepairCode
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import MESSAGE
@@ -364,10 +364,11 @@ class FlowWorld(RuleBasedStateMachine):
         if not awaited:
             self.run(place, "waiting", (None,))
             return
-        gone = awaited[place % len(awaited)]
-        instead = FlowEdge(gone.source, now.nodes[-1].id)
-        edges = (*(edge for edge in now.edges if edge not in (gone, instead)), instead)
-        self.draw(msgspec.structs.replace(now, edges=edges))
+        target, last = awaited[place % len(awaited)].target, now.nodes[-1].id
+        gone = [edge for edge in awaited if edge.target == target]
+        instead = [FlowEdge(edge.source, last) for edge in gone if edge.source != last]
+        kept = [edge for edge in now.edges if edge not in (*gone, *instead)]
+        self.draw(msgspec.structs.replace(now, edges=(*kept, *instead)))
         self.done(self.all_work(random.Random(place), good_answer))
 
     def draw(self, drawn: Graph) -> None:
@@ -420,6 +421,9 @@ class FlowWorld(RuleBasedStateMachine):
             if self.oracle.is_completed:
                 noted("ended")
                 break
+        is_able = STRANGER not in self.oracle.graph.roles
+        run = self.done(self.state()).run
+        self.holds(self.oracle.is_completed or not is_able, f"the flow never ends: {run}")
         self.feeds_that_were_read_now_and_then_are_whole()
 
     def feeds_that_were_read_now_and_then_are_whole(self) -> None:
@@ -465,6 +469,8 @@ class FlowWorld(RuleBasedStateMachine):
                 self.holds(False, f"{FLOW}/{entry.seq} {body}: {error}")
             if isinstance(body, RepairAsked):
                 noted(f"repair: {body.code}")
+            if isinstance(body, NodeParked) and (body.detail or "").startswith("no node can go on"):
+                noted("stalled")
         state = await self.state()
         waiting = [each.question for each in waits_in(state) if each.question is not None]
         self.asked += [each for each in waiting if each not in self.asked]

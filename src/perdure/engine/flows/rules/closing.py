@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from perdure.engine.flows.rules.runnable import runnable
 from perdure.engine.flows.rules.structure import OWNER
-from perdure.session.flows.graph import edge_key
+from perdure.session.flows.graph import edge_key, ends_of
 from perdure.session.flows.run import FlowState
 
 
@@ -36,6 +36,19 @@ def _unfinished(state: FlowState, node: str) -> Iterator[str]:
     )
     yield from (
         f"what was handed over along {key} has not been read" for key in run.receiving_handoff
+    )
+
+
+def is_work_left(state: FlowState, node: str) -> bool:
+    """Whether others are at work or have unread what was handed to them, before `node` can close.
+
+    As it waits for them, its role is free to read what lies with another of its nodes.
+    """
+    run = state.run
+    if state.graph.successors(node):
+        return False
+    return any(id != node for id in run.running_nodes) or any(
+        ends_of(key)[1] != node for key in run.receiving_handoff
     )
 
 

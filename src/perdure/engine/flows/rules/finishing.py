@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from perdure.engine.flows.rules.closing import obstacles
+from perdure.engine.flows.rules.closing import is_work_left, obstacles
 from perdure.engine.flows.rules.handoffs import Artifact, decide_handoff
 from perdure.engine.flows.rules.runnable import deliverable
 from perdure.engine.flows.rules.signals import Fault, Handover, Plain, Signal, signal_in
@@ -123,7 +123,7 @@ def _awaited(state: FlowState, node: str) -> SideBody | Fault:
         edge_key(source, node) not in state.run.completed_handoffs
         for source in state.graph.predecessors(node)
     )
-    if is_incomplete or deliverable(state, node):
+    if is_incomplete or deliverable(state, node) or is_work_left(state, node):
         return HandoffAwaited(node)
     return Fault(
         "invalid_transition",
@@ -139,7 +139,7 @@ def _closed(state: FlowState, node: str, unhealthy: tuple[str, ...]) -> SideBody
         return Fault(
             "invalid_transition",
             f"the work cannot be closed: {'; '.join(found)}",
-            f"The work cannot be closed yet: {'; '.join(found)}.",
+            f"The work cannot be closed yet: {'; '.join(found)}.{_others(state, node)}",
         )
     if unhealthy:
         return Fault(
@@ -148,6 +148,13 @@ def _closed(state: FlowState, node: str, unhealthy: tuple[str, ...]) -> SideBody
             f"Before the work can be closed, put right: {'; '.join(unhealthy)}.",
         )
     return ForwardPassClosed(node)
+
+
+def _others(state: FlowState, node: str) -> str:
+    """What `node`, which cannot close the work yet, does while others have some left."""
+    if not is_work_left(state, node):
+        return ""
+    return " End with `type: await-handoff` to let the others go on: they may be of your own role."
 
 
 def drawn_wrong(state: FlowState, node: str, faults: tuple[str, ...]) -> SideBody:

@@ -9,6 +9,7 @@ from perdure.engine.flows.rules.finishing import (
     node_finished,
 )
 from perdure.engine.flows.rules.handoffs import Artifact
+from perdure.engine.flows.rules.runnable import runnable
 from perdure.session.flows.kinds import (
     ForwardPassClosed,
     HandoffAwaited,
@@ -112,3 +113,16 @@ def test_who_was_refused_a_tool_call_may_hand_over_all_the_same() -> None:
     found = {"done.md": Artifact("done.md")}
     body = node_finished(at_a().state, "a", Ended("stop", text, is_denied=True), found)
     assert isinstance(body, HandoffMade)
+
+
+def test_the_last_node_lets_another_of_its_role_read_what_lies_there() -> None:
+    roles = {"o": "owner", "b": "owner", "z": "owner"}
+    log = FlowLog(graph("o>a", "o>b", "a>b", "b>z", **roles)).work("o", "a", "b")
+    log.work("b", "z").work("a", "b").claim("z", "b=>z")
+    told = finished(log, "z", "type: forward-pass-closed")
+    assert isinstance(told, RepairAsked)
+    assert "a=>b has not been read. End with `type: await-handoff`" in told.message
+    awaited = finished(log, "z", "type: await-handoff")
+    assert awaited == HandoffAwaited("z")
+    (work,) = runnable(log.add(awaited).state)
+    assert (work.node.id, work.delivered) == ("b", ("a=>b",))
