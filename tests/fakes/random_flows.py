@@ -25,7 +25,7 @@ from perdure.session.flows.kinds import Offers, RepairCode
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.stores.in_memory import MemoryStore
-from perdure.stores.protocol import Commit, Committed, Lease
+from perdure.stores.protocol import Commit, Committed, Lease, Taking, Write
 from tests.fakes.clock import ManualClock
 from tests.fakes.flow_oracle import Told
 from tests.fakes.scripted_roles import ScriptedRoles, hand, signal
@@ -149,12 +149,30 @@ class Process:
         self._left = None if self._left is None else self._left - 1
         if self.died or (is_last and self._moment == "before"):
             await self._die()
-        committed = await self._store.commit(commit)
+        committed = await self._led(commit)
         if is_last and self._moment == "asked":
             self.ends.set()
         elif is_last:
             await self._die()
         return committed
+
+    async def _led(self, commit: Commit) -> Committed:
+        """Make `commit`; who takes a lease in it is this process, and knows itself who is dead."""
+        try:
+            return await self._store.commit(self._taken(commit, None))
+        except LeaseHeld as held:
+            if held.owner not in self._dead:
+                raise
+            return await self._store.commit(self._taken(commit, held.owner))
+
+    def _taken(self, commit: Commit, dead_owner: str | None) -> Commit:
+        writes: list[Write] = []
+        for write in commit.writes:
+            taking = write.taking
+            if taking is not None:
+                taking = Taking(self._name, taking.ttl_ms, dead_owner)
+            writes.append(msgspec.structs.replace(write, taking=taking))
+        return msgspec.structs.replace(commit, writes=tuple(writes))
 
     async def acquire_lease(
         self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
