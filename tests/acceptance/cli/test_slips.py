@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "flows" / "single-owner" / "workflow.yaml"
 MARK = b"\xef\xbb\xbf"
 
 
@@ -29,7 +32,13 @@ def test_a_value_that_does_not_fit_is_told_without_the_words_of_a_library(world:
 
 
 def test_a_model_without_a_provider_is_refused_when_it_is_named(world: World) -> None:
-    for named in (("chat", "-m", "gpt-5"), ("flow", "run", "w.yaml", "-m", "gpt-5")):
+    flow = ("flow", "run", str(EXAMPLE))
+    for named in (
+        ("chat", "-m", "gpt-5"),
+        (*flow, "-m", "gpt-5"),
+        (*flow, "--offer", "gpt-5"),
+        (*flow, "-m", "scripted:echo", "--role", "owner model=gpt-5"),
+    ):
         ended = world.run(*named)
         assert ended.code == 2
         assert "names no provider and model" in " ".join(ended.err.split())

@@ -39,6 +39,13 @@ def model_name(named: str | None) -> str | None:
     return named
 
 
+def model_names(named: list[str] | None) -> list[str] | None:
+    """As `model_name`, for an option that names several."""
+    for each in named or ():
+        model_name(each)
+    return named
+
+
 def namespace_of(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
     """The namespace: as typed, else $PERDURE_NAMESPACE, else of the settings, else `value`.
 

@@ -18,7 +18,8 @@ from perdure.engine.flows.rules.answering import choice_in
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
 from perdure.engine.flows.rules.structure import OWNER
 from perdure.engine.flows.selecting import DIMENSIONS
-from perdure.errors import ConfigError, InvalidEntry
+from perdure.errors import ConfigError, InvalidEntry, WrongArgument
+from perdure.models.catalogue import require_model_name
 from perdure.models.scenario import Scenario
 from perdure.session.codec import body_of
 from perdure.session.flows.graph import Graph, base_role, is_role
@@ -66,8 +67,12 @@ def roles_in(words: Sequence[str]) -> dict[str, RoleConfiguration]:
             )
         try:
             choice = choice_in(rest)
+            if choice.model is not None:
+                require_model_name(choice.model)
         except InvalidEntry as error:
             raise ConfigError(f"--role {line!r}: {error.reason}") from error
+        except WrongArgument as error:
+            raise ConfigError(f"--role {line!r}: {error}") from error
         found[role] = RoleConfiguration(choice.model, choice.skills)
     return found
 

@@ -15,7 +15,14 @@ import typer
 
 from perdure.apps.chat.permitting import CommandsOption, DomainsOption, permissions_of
 from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
-from perdure.apps.cli.options import JsonOption, ModelOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import (
+    JsonOption,
+    ModelOption,
+    NamespaceOption,
+    StoreOption,
+    model_names,
+    run,
+)
 from perdure.apps.flow.documents.results import output_data, output_lines
 from perdure.apps.flow.documents.starting import Given, InputsOption, begun, prepared, resumed
 from perdure.apps.flow.files import graph_in
@@ -77,7 +84,12 @@ RolesOption = Annotated[
 
 OfferedOption = Annotated[
     list[str] | None,
-    typer.Option("--offer", metavar="MODEL", help="You can choose this model. Repeatable."),
+    typer.Option(
+        "--offer",
+        metavar="MODEL",
+        callback=model_names,
+        help="You can choose this model. Repeatable.",
+    ),
 ]
 
 RecordOption = Annotated[
