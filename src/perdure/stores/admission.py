@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import cast
 
 import msgspec
 
 from perdure.errors import (
-    CorruptLog,
     Erased,
     HeadConflict,
     InvalidEntry,
@@ -23,25 +21,15 @@ from perdure.errors import (
     LeafConflict,
     LeaseLost,
     TurnOpen,
-    UnsupportedVersion,
 )
-from perdure.session.codec import BODIES, Body, Unknown, body_of, encode
-from perdure.session.durable.settling import inline_in
+from perdure.session.codec import BODIES, Body, encode
+from perdure.session.durable.bodies import checked_body
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place, stream_id
 from perdure.session.info import ForkPoint, SessionInfo, StreamHeader, info_after, info_of
-from perdure.session.kinds import OPAQUE, CustomMessage
+from perdure.session.kinds import OPAQUE
 from perdure.session.ledger import TurnFinished, TurnStarted
-from perdure.session.messages import (
-    MESSAGE,
-    MESSAGE_VERSION,
-    Message,
-    Part,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    decode_message,
-)
+from perdure.session.messages import MESSAGE, MESSAGE_VERSION
 from perdure.session.notes import ContentErased, LeafMoved, Queued
 from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamState, Write
 
@@ -51,7 +39,6 @@ Sees = Callable[[EntryId], bool]
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _TIMES = range(-(2**53), 2**53)  # whole numbers that every JSON reader keeps exact
 _VERSIONS = range(1, 2**31)
-_NOWHERE = StreamId("")
 
 _LANES: dict[str, Lane] = {kind: body.lane for kind, body in BODIES.items()}
 _LANES[MESSAGE] = "tree"
@@ -65,7 +52,6 @@ _WELL_FORMED = frozenset(
 Read = Body | InvalidEntry | None
 """What `read_bodies` makes of a body; None for one that nobody here can read."""
 
-_json = msgspec.json.Decoder(msgspec.Raw)
 _header = msgspec.json.Decoder(StreamHeader)
 
 
@@ -191,7 +177,7 @@ def read_bodies(write: Write) -> list[Read]:
     read: list[Read] = []
     for new in write.entries:
         try:
-            read.append(_checked_body(new))
+            read.append(checked_body(new))
         except InvalidEntry as refusal:
             read.append(refusal)
     return read
@@ -397,80 +383,6 @@ def _is_text(text: object) -> bool:
         return isinstance(text, str) and bool(text.encode())
     except UnicodeEncodeError:
         return False
-
-
-def _checked_body(new: NewEntry) -> Body | None:
-    """The body of an entry of a known kind and version; None for what nobody here can read.
-
-    What reads a body as its kind's class reads all of it, so that only the others are read as
-    JSON; it skips over text in unknown fields, which is why that is looked at on its own.
-    """
-    if new.kind == OPAQUE:
-        return None
-    plain = _plain_message(new)
-    if plain is not None:
-        return plain
-    entry = Entry(_NOWHERE, 0, new.lane, None, None, 0, new.kind, new.v, new.body)
-    try:
-        body = body_of(entry)
-    except UnsupportedVersion as error:
-        if error.version <= error.supported:
-            raise InvalidEntry(str(error)) from error
-        body = None
-    except CorruptLog as error:
-        _check_json(new.body)
-        raise InvalidEntry(
-            _held_inline(entry) or f"its body is not that of a {new.kind}"
-        ) from error
-    if body is None or isinstance(body, Unknown) or not new.body.isascii():
-        _check_json(new.body)
-    if isinstance(body, Message | CustomMessage) and _may_hold_media(new.body):
-        reason = inline_in(body.parts)
-        if reason is not None:
-            raise InvalidEntry(reason)
-    return body
-
-
-def _plain_message(new: NewEntry) -> Message | None:
-    """The message in `new`, if it is one as most are; None if it has to be looked at closely."""
-    if new.kind != MESSAGE or new.v != MESSAGE_VERSION or not new.body.isascii():
-        return None
-    try:
-        message = decode_message(new.body)
-    except (ValueError, RecursionError):
-        return None
-    return message if all(map(_has_no_media, message.parts)) else None
-
-
-def _has_no_media(part: Part) -> bool:
-    kind = type(part)
-    if kind is ToolResultPart:
-        return not cast("ToolResultPart", part).media
-    return kind is TextPart or kind is ToolCallPart
-
-
-def _held_inline(entry: Entry) -> str | None:
-    """What no log holds in a message that can be read; None when that is not its fault."""
-    try:
-        message = entry.message
-    except CorruptLog:
-        return None
-    return None if message is None else inline_in(message.parts)
-
-
-def _may_hold_media(body: bytes) -> bool:
-    """Whether it is worth to look into the parts of `body`."""
-    return b"media" in body or b"base64" in body
-
-
-def _check_json(body: bytes) -> None:
-    try:
-        _json.decode(body)
-        body.decode()
-    except (ValueError, RecursionError) as error:
-        raise InvalidEntry(
-            f"its body is not JSON ({error}); kind opaque keeps any bytes"
-        ) from error
 
 
 def _as_queued(entry: Entry) -> Entry:
