@@ -11,7 +11,7 @@ from perdure.session.codec import new_tree
 from perdure.session.entries import LEAF
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
-from perdure.session.messages import user
+from perdure.session.messages import MediaPart, user
 from perdure.stores.chain import blob_hash
 from perdure.stores.keeping.erasing import (
     Certificate,
@@ -91,6 +91,22 @@ async def test_what_lay_beside_it_goes_too(store: SessionStore) -> None:
     with pytest.raises(EntryNotFound):
         await store.blob(blob_hash(own))
     await append(store, StreamId("t"), said("new"), key="k")
+
+
+async def test_a_picture_goes_with_its_session_unless_another_shows_it(store: SessionStore) -> None:
+    own, shared = b"\x89PNG own", b"\x89PNG shared"
+    for stream, contents in (("s", (own, shared)), ("t", (shared,))):
+        shown = [MediaPart("image/png", f"media://{blob_hash(c)}", len(c)) for c in contents]
+        new = (new_tree(user("look", *shown), LEAF),)
+        write = Write(stream=StreamId(stream), create=header(stream), entries=new)
+        await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))
+
+    removed = (await erase(store)).removed
+
+    assert (removed.contents, removed.content_bytes) == (1, len(own))
+    assert await store.blob(blob_hash(shared)) == shared
+    with pytest.raises(EntryNotFound):
+        await store.blob(blob_hash(own))
 
 
 async def test_a_session_of_its_name_begins_anew_with_positions_of_its_own(

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
+from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
+from perdure.session.messages import MediaPart, user
+from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl.store import JsonlStore
+from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.protocol import Commit, Write
 from tests.conformance.store.building import append, create, header, said, texts
-from tests.fakes.faulty_files import failing_at, planned
-from tests.fakes.session_files import files_below
+from tests.fakes.clock import START_MS
+from tests.fakes.faulty_files import Operation, failing_at, planned
+from tests.fakes.session_files import file_of, files_below
 from tests.integration.jsonl.conftest import Opener
 
 S = StreamId("s")
@@ -92,3 +98,42 @@ async def test_a_commit_reaches_the_disk_before_it_returns_and_a_new_file_with_i
         await append(store, S, said("b"))
 
     assert (made, len(synced)) == (2, 3)  # the file and its folder; then the file alone
+
+
+def keep_contents(operation: Operation, args: tuple[object, ...]) -> None:
+    if operation == "unlink" and "sha256-" in str(args[0]):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def showing(stream: str, content: bytes) -> Commit:
+    part = MediaPart("image/png", f"media://{blob_hash(content)}", len(content))
+    new = (new_tree(user("look", part)),)
+    write = Write(stream=StreamId(stream), create=header(stream), entries=new)
+    return Commit(writes=(write,), at=START_MS, blobs=(content,))
+
+
+async def test_what_is_used_again_while_it_is_erased_stays(open_store: Opener) -> None:
+    """The erasure had found nobody else who showed it, and then it was cut off."""
+    store, content = await open_store(), b"\x89PNG of two"
+    await store.commit(showing("s", content))
+    request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name="s")
+    with planned(keep_contents), pytest.raises(StoreUnavailable):
+        await store.erase(request)
+
+    await store.commit(showing("t", content))
+    again = await open_store()
+
+    assert [each.is_complete for each in await again.erasures()] == [True]
+    assert await again.blob(blob_hash(content)) == content
+    assert (await again.verify()).problems == ()
+
+
+async def test_while_a_session_is_damaged_no_content_goes(store: JsonlStore, folder: Path) -> None:
+    content = b"\x89PNG"
+    await store.commit(showing("s", content))
+    path = file_of(folder, "s")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-40])
+    assert (await store.vacuum()).blobs == 0
+    path.write_bytes(whole)
+    assert await store.blob(blob_hash(content)) == content

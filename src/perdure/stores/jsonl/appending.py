@@ -48,6 +48,7 @@ from perdure.stores.jsonl.disk.folder import hashed
 from perdure.stores.jsonl.disk.sidefiles import blob_of, lease_of, put_blob
 from perdure.stores.jsonl.forking import Copied, copied
 from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.keeping.collecting import held_for
 from perdure.stores.jsonl.keeping.limits import Limits
 from perdure.stores.jsonl.lines import Batch, Fields, Ours, written
 from perdure.stores.jsonl.rows import Key
@@ -121,7 +122,10 @@ class Appender:
         batch = Rendering(self._shelf, log, state, admission, facts)
         if batch.is_empty:
             return Committed(((),))
-        with self._limits.room(admission.entries, commit.blobs, is_new=log is None):
+        with (
+            held_for(self._folder, admission.entries),
+            self._limits.room(admission.entries, commit.blobs, is_new=log is None),
+        ):
             for content in commit.blobs:
                 put_blob(self._folder, content)
             if commit.idempotency_key is not None:

@@ -205,8 +205,10 @@ class Folder:
             self.side(kind, name).unlink()
 
     @contextmanager
-    def locked(self, kind: str, name: str) -> Generator[None]:
+    def locked(self, kind: str, name: str, *, is_shared: bool = False) -> Generator[None]:
         """Hold the lock of that kind and name, which other processes wait for.
+
+        Who `is_shared` holds it together with others who are.
 
         The system releases it when this process ends, however it ends.
         """
@@ -216,7 +218,7 @@ class Folder:
         except OSError as error:
             self.fail(error)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
             yield
         finally:
             os.close(file)

@@ -7,7 +7,6 @@ the entries had, so that none is given out again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.keeping.collecting import names_in, remove_unreferenced
 from perdure.stores.jsonl.shelf import Shelf, Standing
 from perdure.stores.keeping import copies
 from perdure.stores.keeping.backups import Backup
@@ -37,8 +37,6 @@ from perdure.stores.keeping.erasing import (
 BACKEND = "jsonl"
 KIND = "erasures"
 _BACKUPS = "backups"
-
-_NAME = re.compile(rb"sha256-[0-9a-f]{64}")
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -180,11 +178,15 @@ class Eraser:
     def _own_contents(self, files: Iterable[str]) -> list[tuple[str, int]]:
         """The contents that only `files` refer to, with their sizes."""
         kept = {path.name: path.stat().st_size for path in blobs_in(self._folder)}
-        named = _names_in(self._folder.path / name for name in files) & kept.keys()
+        named = set(kept)
+        named &= _union(names_in(self._shelf, self._folder.path / name) for name in files)
         if named:
             others = (path for path, _ in self._folder.files() if path.name not in files)
             beside = (self._folder.inner / "partials").iterdir()
-            named -= _names_in([*others, *beside])
+            found = [names_in(self._shelf, path) for path in (*others, *beside)]
+            if None in found:  # nobody knows what a damaged session shows
+                return []
+            named -= _union(found)
         return [(name, kept[name]) for name in sorted(named)]
 
     # -- doing it
@@ -195,9 +197,7 @@ class Eraser:
                 self._take_away(name, stream)
         for key in record.keys:
             self._folder.remove_side("keys", key)
-        wanted = frozenset(record.contents)
-        for path in [path for path in blobs_in(self._folder) if path.name in wanted]:
-            self._folder.remove(path)
+        remove_unreferenced(self._shelf, frozenset(record.contents))
         done = msgspec.structs.replace(record.certificate, finished_at=at, is_complete=True)
         if record.is_removal:
             self._folder.remove_side(KIND, done.id)
@@ -275,10 +275,5 @@ def _line(log: Log) -> ErasedSession:
     )
 
 
-def _names_in(paths: Iterable[Path]) -> set[str]:
-    found: set[str] = set()
-    for path in paths:
-        with suppress(FileNotFoundError), path.open("rb") as file:
-            for line in file:
-                found.update(name.decode() for name in _NAME.findall(line))
-    return found
+def _union(found: Iterable[set[str] | None]) -> set[str]:
+    return {name for names in found for name in names or ()}

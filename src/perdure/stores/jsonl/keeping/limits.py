@@ -24,12 +24,14 @@ from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.disk.sidefiles import blobs_in, lease_of
 from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.keeping.collecting import remove_unreferenced
 from perdure.stores.jsonl.keeping.erasing import Eraser, backups, remember_backup
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.keeping.quotas import Quota, Usage
-from perdure.stores.keeping.retention import Hold, Holding, Retention
+from perdure.stores.keeping.retention import KEY_WINDOW_MS, Hold, Holding, Retention
+from perdure.stores.upkeep import Vacuumed
 
 KIND = "limits"
 POLICY, QUOTA, KEYS = "retention", "quota", "keys"
@@ -44,7 +46,7 @@ class Limits:
     """The limits of one folder, on the thread of its handle."""
 
     def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+        self.shelf = shelf
         self.folder = shelf.folder
 
     def policy(self) -> Retention:
@@ -73,7 +75,7 @@ class Limits:
 
     def usage(self) -> Usage:
         """What the namespace holds."""
-        standings = [standing for _, standing in self._shelf.standings()]
+        standings = [standing for _, standing in self.shelf.standings()]
         contents = sum(path.stat().st_size for path in blobs_in(self.folder))
         return Usage(
             len(standings),
@@ -116,8 +118,8 @@ class Limits:
                 return 0
             found = [
                 key
-                for _, standing in list(self._shelf.standings())
-                if (log := self._shelf.log(standing.header.id)) is not None
+                for _, standing in list(self.shelf.standings())
+                if (log := self.shelf.log(standing.header.id)) is not None
                 for key, value in log.keys.items()
                 if since <= value.at < before
             ]
@@ -131,8 +133,8 @@ class Limits:
     def holdings(self, now: int) -> list[Holding]:
         """What ``Retaining.holdings`` promises: nothing is shared, so forks hold nothing."""
         found: list[Holding] = []
-        for _, standing in list(self._shelf.standings()):
-            log = self._shelf.log(standing.header.id)
+        for _, standing in list(self.shelf.standings()):
+            log = self.shelf.log(standing.header.id)
             if log is not None and standing.header.kind == "session":
                 found.append(
                     Holding(
@@ -148,7 +150,7 @@ class Limits:
 
     def is_free(self, stream: StreamId, now: int) -> bool:
         """Nothing holds the session. Raises: SessionNotFound."""
-        log = self._shelf.log(stream)
+        log = self.shelf.log(stream)
         if log is None:
             raise SessionNotFound(stream)
         return self._hold(log, now) is None
@@ -207,6 +209,16 @@ class Limited(ABC):
     async def give_back(self) -> int:
         """Nothing is left to give back: a file that is gone takes no space."""
         return await self._run(int)
+
+    async def vacuum(self) -> Vacuumed:
+        """What ``Vacuuming.vacuum`` promises."""
+
+        def work() -> Vacuumed:
+            sizes = remove_unreferenced(self._limits.shelf)
+            keys = self._limits.forget_keys(self._clock.now_ms() - KEY_WINDOW_MS)
+            return Vacuumed(len(sizes), sum(sizes), sum(sizes), keys)
+
+        return await self._run(work)
 
     async def remember_backup(self, backup: Backup) -> None:
         """What ``Remembering.remember_backup`` promises."""

@@ -23,6 +23,7 @@ from perdure.stores.jsonl.contents import stored_of
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.sidefiles import Held, lease_of, put_blob, put_lease
 from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.keeping.collecting import held_for
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.operating.sealed import (
     Sealed,
@@ -83,7 +84,8 @@ def receive(shelf: Shelf, feed: Feed, share: Sealed, contents: Sequence[bytes]) 
     _check_possible(share)
     check(share)
     stream = share.header.id
-    with shelf.folder.locked("stream", stream):
+    entries = (row.entry for row in share.entries())
+    with shelf.folder.locked("stream", stream), held_for(shelf.folder, entries):
         check_follows(share, _state(shelf, shelf.log(stream), share))
         for content in contents:
             put_blob(shelf.folder, content)
