@@ -174,6 +174,7 @@ class FlowOracle:
         """It does not work any more, and a person is asked."""
         self._ended(node)
         self._awaiting.discard(node)
+        self._choosing.pop(node, None)
         self.waiting[node] = role
         self.questions[node] = self._id
 

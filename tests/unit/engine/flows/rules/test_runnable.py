@@ -171,3 +171,22 @@ def test_a_role_that_was_configured_goes_on_with_what_lies_ready() -> None:
     log.add(RoleConfigured("a", model="echo:hi"))
     work = work_of(log.state, "a")
     assert (work.cause, work.delivered) == ("configuration", ("o=>a",))
+
+
+def test_a_join_that_owes_a_handoff_is_held_while_an_input_is_asked_for_again() -> None:
+    flow = joining(graph("o>a", "o>b", "a>j", "b>j", "j>x", "j>y", "x>z", "y>z"), "j")
+    log = FlowLog(flow).work("o", "a", "b").work("a", "j").work("b", "j")
+    log.claim("j", "a=>j", "b=>j").hand("j", "a")
+    log.add(HumanReplied("j", "begin with x", "me")).add(
+        NodeClaimed("j", "j", FLOW, "reply", text="begin with x")
+    )
+    log.hand("j", "x")
+    assert ids(log.state) == ["a", "x"]
+    assert "j" in ids(log.work("a", "j").state)
+
+
+def test_a_join_that_is_asked_for_better_work_begins_though_it_lacks_an_input() -> None:
+    flow = joining(graph("o>a", "o>b", "a>j", "b>j", "j>z"), "j")
+    log = FlowLog(flow).work("o", "a", "b").work("a", "j").work("b", "j")
+    log.claim("j", "a=>j", "b=>j").hand("j", "z", "a").claim("z", "j=>z").hand("z", "j")
+    assert work_of(log.state, "j").delivered == ("z=>j",)
