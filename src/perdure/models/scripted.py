@@ -242,27 +242,37 @@ class Hearing:
 
     def __init__(self) -> None:
         # By the identity of their first message, which they hold: nothing else can have it.
-        self._beginnings: dict[int, tuple[tuple[Message, ...], Heard]] = {}
+        self._requests: dict[int, _Beginning] = {}
 
     def heard(self, messages: tuple[Message, ...]) -> Heard:
         """`messages`, counted."""
         if len(messages) < _LEAST_REMEMBERED:
             return Heard().and_then(messages)
-        known, beginning = self._beginnings.pop(id(messages[0]), _NOTHING)
-        if messages[: len(known)] != known:
-            known, beginning = _NOTHING
+        known, upto, heard = self._requests.pop(id(messages[0]), _NOTHING)
+        if not _begin_with(messages, known) and messages[:upto] != known[:upto]:
+            known, upto, heard = _NOTHING
         # What stands at the end of one request is put together anew for the next.
         lasting = len(messages) - _MOST_ANEW - len(messages) // 500
-        if lasting > len(known):
-            beginning = beginning.and_then(messages[len(known) : lasting])
-            known = messages[:lasting]
-        self._beginnings[id(messages[0])] = known, beginning
-        if len(self._beginnings) > MOST_REMEMBERED:
-            del self._beginnings[next(iter(self._beginnings))]
-        return beginning.and_then(messages[len(known) :])
+        if lasting > upto:
+            upto, heard = lasting, heard.and_then(messages[upto:lasting])
+        self._requests[id(messages[0])] = messages, upto, heard
+        if len(self._requests) > MOST_REMEMBERED:
+            del self._requests[next(iter(self._requests))]
+        return heard.and_then(messages[upto:])
 
 
-_NOTHING: tuple[tuple[Message, ...], Heard] = (), Heard()
+_Beginning = tuple[tuple[Message, ...], int, Heard]
+"""The messages of a request, and the first so many of them, counted."""
+
+_NOTHING: _Beginning = (), 0, Heard()
+
+
+def _begin_with(messages: tuple[Message, ...], beginning: tuple[Message, ...]) -> bool:
+    """Whether `messages` begin with `beginning`, for which nothing is copied."""
+    try:
+        return beginning <= messages
+    except TypeError:  # two of them differ, and no message is less than another
+        return False
 
 
 def estimated_tokens(request: ModelRequest, heard: Heard | None = None) -> int:
