@@ -24,8 +24,8 @@ POLL_S = 1.0
 """How often somebody who waits asks for the newest position."""
 
 RECONNECT_S = 0.25
-PAUSE_S = 0.020
-"""The least time between two notifications by one handle: as often as somebody looks on SQLite."""
+PAUSE_S = 0.050
+"""The least time between two notifications by one handle: each is a transaction of its own."""
 
 SETTLE_S = 0.050
 LAST_WORD_S = 2.0
@@ -47,6 +47,7 @@ class Watcher:
         self._listening: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._is_owed = False
+        self._is_closing = asyncio.Event()
 
     def watch(self) -> Changes:
         """A new iterator, which sees every commit from now on."""
@@ -76,6 +77,7 @@ class Watcher:
 
     async def close(self) -> None:
         """Tell what is still owed, and stop waiting."""
+        self._is_closing.set()
         telling = self._telling
         if telling is not None:
             await asyncio.wait({telling}, timeout=LAST_WORD_S)
@@ -95,7 +97,9 @@ class Watcher:
             # Who waits asks for the newest position too: a notification may be lost.
             with suppress(StoreError):
                 await self._database.carry_out(Question(_NOTIFY, (self._payload,)))
-            await asyncio.sleep(PAUSE_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PAUSE_S):
+                    await self._is_closing.wait()
         self._telling = None
 
     # -- listening
