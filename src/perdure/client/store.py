@@ -30,6 +30,7 @@ from perdure.stores.keeping.erasing import Certificate, ForkPolicy
 from perdure.stores.protocol import (
     Commit,
     Indexing,
+    Scanning,
     Searching,
     SessionScope,
     SessionStore,
@@ -120,7 +121,7 @@ class Store:
         amount("limit", limit)
         return await self.backend.sessions(limit=limit, scope=scope, cwd=absolute(cwd), query=query)
 
-    async def search(
+    async def search(  # noqa: PLR0913 - each is a filter, and has a default
         self,
         text: str,
         *,
@@ -131,12 +132,13 @@ class Store:
         until: datetime | None = None,
         on_branch: bool | None = None,
         limit: int = HITS,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> list[Hit]:
         """What fits `text` in every branch of every session, the best first; docs/guides/search.md.
 
-        Each filter that is given must fit: one of `roles`, one of `sessions` (by id, or how it
-        begins), one of `tools`, not before `since` and before `until` (local time where they name
-        no zone), on its session's current branch or not.
+        Each filter that is given must fit: one of `roles`, of `sessions` (by id, or how it begins),
+        of `tools`; not before `since` and before `until` (local time where they name no zone); on
+        its session's current branch or not. Without an index `on_progress` is told (done, entries).
         Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound, AmbiguousId; Unsupported;
         ValueError when `limit` is negative, or greater than any store can count.
         """
@@ -151,7 +153,7 @@ class Store:
             is_on_branch=on_branch,
             limit=limit,
         )
-        return await self._searching.search(query)
+        return await _found(self._searching, query, on_progress)
 
     async def questions(self) -> list[OpenQuestion]:
         """What waits for a person in any session or flow, oldest first.
@@ -294,6 +296,14 @@ class Store:
 def _inbox_of_flows() -> Any:
     """`client.inbox.flows`, by name: only a store with flows loads what they are decided by."""
     return importlib.import_module("perdure.client.inbox.flows")
+
+
+async def _found(
+    store: Searching, query: SearchQuery, on_progress: Callable[[int, int], None] | None
+) -> list[Hit]:
+    if on_progress is not None and isinstance(store, Scanning):
+        return await store.scan(query, on_progress)
+    return await store.search(query)
 
 
 def _ms(moment: datetime) -> int:

@@ -437,6 +437,15 @@ OnProgress = Callable[[int, int], None]
 
 
 @runtime_checkable
+class Scanning(Searching, Protocol):
+    """A backend whose searches go by no index: the more there is, the longer they take."""
+
+    async def scan(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
+        """As ``Searching.search``, told how many of how many entries are done with."""
+        ...
+
+
+@runtime_checkable
 class Indexing(Searching, Protocol):
     """A backend whose searches go by an index: what was appended gets into it in steps."""
 

@@ -401,12 +401,13 @@ class Store(Handle[AsyncStore]):
         until: datetime | None = None,
         on_branch: bool | None = None,
         limit: int = HITS,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> list[Hit]:
         """What fits `text` in every branch of every session, the best first; docs/guides/search.md.
 
-        Each filter that is given must fit: one of `roles`, one of `sessions` (by id, or how it
-        begins), one of `tools`, not before `since` and before `until` (local time where they name
-        no zone), on its session's current branch or not.
+        Each filter that is given must fit: one of `roles`, of `sessions` (by id, or how it begins),
+        of `tools`; not before `since` and before `until` (local time where they name no zone); on
+        its session's current branch or not. Without an index `on_progress` is told (done, entries).
         Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound, AmbiguousId; Unsupported;
         ValueError when `limit` is negative, or greater than any store can count.
         """
@@ -420,6 +421,7 @@ class Store(Handle[AsyncStore]):
                 until=until,
                 on_branch=on_branch,
                 limit=limit,
+                on_progress=on_progress,
             )
         )
 

@@ -57,6 +57,7 @@ _VOICED = "\u3099\u309a\uff9e\uff9f"
 _ASCII_WORD = re.compile(f"[a-z0-9]{{1,{LONGEST}}}")
 _RUN = re.compile("[A-Za-z0-9\x80-\U0010ffff]+")
 _PLAIN_RUN = re.compile(f"[{_PLAIN}]+")
+_HAS_ASCII = re.compile("[a-z0-9]")
 _IS_DROPPED = re.compile(f"[{_DROPPED}]+")
 
 
@@ -103,6 +104,48 @@ def words(text: str) -> Iterator[Word]:
         start = found.start()
         for term, first, last in _pieces(found.group()):
             yield Word(term, start + first, start + last)
+
+
+@cache
+def stands_for_ascii(character: str) -> bool:
+    """Whether a word that ASCII can write may be written with `character`, which is not of ASCII.
+
+    ``é`` is compared as ``e``, ``ﬁ`` as ``fi``, and a soft hyphen not at all; but a dash separates,
+    and Cyrillic letters are compared as Cyrillic ones.
+    """
+    kept = character.translate(_SEPARATED)
+    folded = _folded(kept)
+    return kept != " " and (not folded or _HAS_ASCII.search(folded) is not None)
+
+
+def folded_runs(text: str) -> str:
+    """The words of `text` that are not written in ASCII alone, as they are compared, uncut.
+
+    Shape: in any order, each once. Every word of `terms` with such characters, and the beginning
+    of each, is in it somewhere; so it is where `text` is JSON, whose words are only longer.
+    """
+    return " ".join(
+        _folded_run(run) if len(run) <= LONGEST else _folded_pieces(run)
+        for run in set(_RUN.findall(text))
+        if not run.isascii()
+    )
+
+
+@lru_cache(maxsize=20_000)
+def _folded_run(run: str) -> str:
+    return _folded_pieces(run)
+
+
+def _folded_pieces(run: str) -> str:
+    return " ".join(
+        part if _PLAIN_RUN.fullmatch(part) else _folded_part(part)
+        for part in run.translate(_SEPARATED).split()
+    )
+
+
+def _folded_part(part: str) -> str:
+    pieces = (_folded(found.group()) for found in _piece().finditer(part))
+    return " ".join(pieces).translate(_SEPARATED)
 
 
 def _pieces(run: str) -> tuple[Word, ...]:

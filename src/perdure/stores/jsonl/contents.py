@@ -6,7 +6,7 @@ left, so that everything else stays readable; ``verify`` names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 import msgspec
@@ -27,9 +27,15 @@ from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.verification import StoredEntry
 
 
-def entries_of(log: Log, seqs: Iterable[int]) -> list[Entry]:
-    """The entries `seqs` of `log`, in that order."""
-    return [_entry(log, seq, content) for seq, content in _contents(log, seqs)]
+def entries_of(
+    log: Log, seqs: Iterable[int], is_wanted: Callable[[bytes], bool] | None = None
+) -> list[Entry]:
+    """The entries `seqs` of `log`, in that order; those only whose lines are wanted."""
+    return [
+        _entry(log, seq, content)
+        for seq, content in _contents(log, seqs)
+        if is_wanted is None or is_wanted(content)
+    ]
 
 
 def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEntry]:

@@ -46,7 +46,7 @@ from perdure.stores.jsonl.disk.folder import Folder, namespace_folder
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.erasing import Eraser
 from perdure.stores.jsonl.keeping.limits import Limited, Limits
-from perdure.stores.jsonl.search.reading import Search, Texts
+from perdure.stores.jsonl.search.reading import Search, counted
 from perdure.stores.jsonl.shelf import Shelf, state_at
 from perdure.stores.jsonl.shelf import Standing as Kept
 from perdure.stores.jsonl.upkeep import measuring, salvage, sealing
@@ -60,6 +60,7 @@ from perdure.stores.protocol import (
     Commit,
     Committed,
     Lease,
+    OnProgress,
     Positioned,
     SessionScope,
     StoreInfo,
@@ -355,23 +356,27 @@ class _Namespace(_Handle):
 
 
 class _Searching(_Handle):
-    """`Searching`: each search reads every file, in steps between which others may write."""
+    """`Scanning`: in steps between which others may write."""
 
     async def search(self, query: SearchQuery) -> list[Hit]:
+        return await self.scan(query)
+
+    async def scan(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         sought = sought_in(query.text)
-        search = Search(self._shelf, self._texts(), query, sought)
+        search = Search(self._shelf, self._feed, self._catch_up, query, sought)
         while await self._run(search.step):
-            pass
-        return await self._run(search.hits)
+            if on_progress is not None:
+                on_progress(search.passed, search.total)
+        hits = await self._run(search.hits)
+        if on_progress is not None:
+            on_progress(search.total, search.total)
+        return hits
 
     async def reindex(self) -> int:
-        steps, found = self._texts().steps(), 0
+        steps, found = counted(self._shelf, self._feed, self._catch_up), 0
         while (step := await self._run(lambda: next(steps, None))) is not None:
-            found += len(step)
+            found += step
         return found
-
-    def _texts(self) -> Texts:
-        return Texts(self._shelf, self._feed, self._catch_up)
 
 
 class _Sealing(_Handle):
@@ -408,7 +413,7 @@ class _Erasing(_Handle):
 
 
 class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing, Limited):
-    """A namespace of sessions in a folder of files; implements `SessionStore`, `Searching`."""
+    """A namespace of sessions in a folder of files; implements `SessionStore`, `Scanning`."""
 
     @classmethod
     async def open(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from perdure.session.search.words import LONGEST, Word, terms, words
+from perdure.session.search.words import LONGEST, Word, folded_runs, stands_for_ascii, terms, words
 
 
 @pytest.mark.parametrize(
@@ -50,3 +52,21 @@ def test_words_know_where_they_stand() -> None:
         Word("1", 7, 8),
         Word("2", 7, 8),
     ]
+
+
+def test_what_may_stand_for_a_letter_or_digit_of_ascii_is_known() -> None:
+    assert all(map(stands_for_ascii, "éßﬁ½①\uff21\u00ad\u200d\u0301\u212a\u017f"))
+    assert not any(map(stands_for_ascii, "—“”…™✓а店가あ\xa0\u2028"))
+
+
+@given(st.text())
+def test_words_that_ascii_does_not_write_are_among_the_folded(text: str) -> None:
+    folded = folded_runs(text)
+    written = text.encode().lower().decode()  # which leaves all but ASCII as it is
+    assert all(term in folded or (term.isascii() and term in written) for term in terms(text))
+
+
+@given(st.text(alphabet=st.characters(min_codepoint=128)))
+def test_only_what_stands_for_ascii_makes_words_of_it(text: str) -> None:
+    if any(term.isascii() for term in terms(text)):
+        assert any(map(stands_for_ascii, text))

@@ -104,6 +104,7 @@ def search(  # noqa: PLR0913 - each is an option of the command
                 until=until,
                 on_branch=on_branch,
                 limit=limit,
+                on_progress=progress_bar("search"),
             )
         if as_json:
             show_json([hit_data(hit) for hit in found])

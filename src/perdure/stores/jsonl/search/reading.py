@@ -1,104 +1,193 @@
-"""Searching a folder: every entry of every file is read, and looked at by the shared rules.
+"""Searching a folder: what can hold nothing of the query is passed over, the rest is read.
 
-There is nothing to keep up to date, and nothing beside the files that could say what they do not;
-a search costs what reading and decoding the folder costs (docs/jsonl.md). It goes in steps, so
-that the handle's thread can write in between; memory holds the candidates and one step.
+There is nothing to keep up to date, and nothing beside the files that could say what they do not.
+Sessions are looked at from the newest entries back, until there are as many that fit as a search
+ranks. Of each the bytes are looked through first (``sieve``); only where all words of the query
+are among them the file is indexed, and only lines that may fit are decoded (docs/jsonl.md). It
+goes in steps, so that the handle's thread can write in between; memory holds the candidates, one
+piece of a file or one step, and the index of one more session.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from heapq import nlargest
-from itertools import count
+from pathlib import Path
 
-from perdure.errors import StoreFull, StoreReadOnly
-from perdure.session.entries import Entry
+from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.ids import StreamId
 from perdure.session.search.query import Sought
+from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
-from perdure.stores.jsonl.disk.feed import Feed, Span
-from perdure.stores.jsonl.reading import entries, tree_seq, upwards
+from perdure.stores.jsonl.contents import entries_of
+from perdure.stores.jsonl.disk.feed import Feed
+from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.reading import tree_seq, upwards
+from perdure.stores.jsonl.rows import Row
+from perdure.stores.jsonl.search.places import Session, sessions_in
+from perdure.stores.jsonl.search.sieve import Looking, Sieve
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.scanning import Fit, Found, fitting, found_entry, found_title, hits_among
 
-STEP = 256
-"""Entries that are looked at in one step."""
+STEP_COST = 4 * 2**20
+"""How much is done in one step. Units: bytes looked through, or what takes as long."""
 
+_PIECE_BYTES = 2**18
+_ROWS = 128
+_ROW_COST, _ENTRY_COST = 4_000, 50_000
+"""Of finding a line and looking through it, and of decoding an entry, besides its bytes."""
 
-class Texts:
-    """Everything that can be found in a folder. `catch_up` gives positions to what has none."""
-
-    def __init__(self, shelf: Shelf, feed: Feed, catch_up: Callable[[], None]) -> None:
-        self._shelf = shelf
-        self._feed = feed
-        self._catch_up = catch_up
-        self._spans: defaultdict[StreamId, list[Span]] = defaultdict(list)
-        self._later = count(1)
-
-    def steps(self, only: tuple[StreamId, ...] = ()) -> Iterator[list[Found]]:
-        """All of it, of `only` these sessions if there are any; titles by the age of sessions."""
-        with suppress(StoreReadOnly, StoreFull):
-            self._catch_up()
-        for span in self._feed.after(0):
-            self._spans[span.stream].append(span)
-        self._later = count(self._feed.position + 1)
-        headers = {standing.header.id: standing.header for _, standing in self._shelf.standings()}
-        by_age = sorted(headers.values(), key=lambda header: (header.created_at, header.id))
-        for number, header in enumerate(by_age, 1):
-            if header.kind != "session" or (only and header.id not in only):
-                continue
-            title = found_title(number, header)
-            yield [] if title is None else [title]
-            yield from self._of_log(header.id)
-
-    def _of_log(self, stream: StreamId) -> Iterator[list[Found]]:
-        after, log = -1, self._shelf.log(stream)
-        while log is not None and after < log.head:
-            read = entries(log, after, STEP)
-            found = (found_entry(self._position_of(entry), entry) for entry in read)
-            yield [each for each in found if each is not None]
-            after += len(read)
-            log = self._shelf.log(stream)
-
-    def _position_of(self, entry: Entry) -> int:
-        """Its place in the feed; one behind all others where it could not be given one."""
-        spans = self._spans[entry.stream]
-        at = bisect_right(spans, entry.seq, key=lambda span: span.first) - 1
-        if at < 0 or entry.seq >= spans[at].first + spans[at].length:
-            return next(self._later)
-        return spans[at].position + entry.seq - spans[at].first
+_KINDS = frozenset(KINDS)
 
 
 class Search:
-    """One search: `step` until it says that it is over, then `hits`."""
+    """One search: `step` until it says that it is over, then `hits`.
 
-    def __init__(self, shelf: Shelf, texts: Texts, query: SearchQuery, sought: Sought) -> None:
+    `catch_up` gives positions to what has none. `passed` of `total` entries are done with.
+    """
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        feed: Feed,
+        catch_up: Callable[[], None],
+        query: SearchQuery,
+        sought: Sought,
+    ) -> None:
+        self.passed = self.total = 0
         self._shelf = shelf
+        self._feed = feed
+        self._catch_up = catch_up
         self._query = query
         self._sought = sought
-        self._steps = texts.steps(query.sessions)
+        self._sieve = Sieve(sought)
         self._fits: list[Fit] = []
+        self._floor: int | None = None  # what stands before it is not among the newest
+        self._costs = self._looked()
 
     def step(self) -> bool:
         """Look at some more; whether there may be others."""
-        found = next(self._steps, None)
-        if found is None:
-            return False
-        self._fits += fitting(found, self._query, self._sought)
-        if len(self._fits) > 2 * MOST_RANKED:
-            self._fits = self._newest()
-        return True
+        done = 0
+        for cost in self._costs:
+            done += cost
+            if done >= STEP_COST:
+                return True
+        return False
 
     def hits(self) -> list[Hit]:
         """What ``Searching.search`` promises."""
         branches = _Branches(self._shelf)
-        return hits_among(self._newest(), self._query, self._sought, branches.has)
+        return hits_among(self._fits, self._query, self._sought, branches.has)
 
-    def _newest(self) -> list[Fit]:
-        return nlargest(MOST_RANKED, self._fits, key=lambda fit: fit[0].position)
+    def _looked(self) -> Iterator[int]:
+        with suppress(StoreReadOnly, StoreFull):
+            self._catch_up()
+        sessions = sessions_in(self._shelf, self._feed)
+        if self._query.sessions:
+            sessions = [each for each in sessions if each.header.id in self._query.sessions]
+        self.total = sum(each.entries for each in sessions)
+        for session in sessions:
+            if not self._is_too_old(session.places.newest):
+                yield from self._of_session(session)
+            self.passed += session.entries
+        titles = (found_title(session.number, session.header) for session in sessions)
+        self._take([each for each in titles if each is not None])
+
+    def _of_session(self, session: Session) -> Iterator[int]:
+        path = self._shelf.path(session.header.id)
+        looking = Looking(self._sieve)
+        for lines in () if path is None else _pieces(path):
+            yield len(lines)
+            if looking.take(lines):
+                yield from self._of_log(session)
+                return
+
+    def _of_log(self, session: Session) -> Iterator[int]:
+        """The entries that may fit, from the newest back."""
+        stream, places = session.header.id, session.places
+        end = 0
+        last: tuple[int, Row] | None = None
+        while (log := self._shelf.log(stream)) is not None and log.rows:
+            if last is None or not _stands(last, log):
+                self._forget(stream)
+                end, last = len(log.rows), (log.head, log.rows[-1])
+            if not end or (places.is_in_order and self._is_too_old(places.of(end - 1))):
+                return
+            begin = max(0, end - _ROWS)
+            seqs = [seq for seq in reversed(range(begin, end)) if self._is_asked_for(log.rows[seq])]
+            entries = entries_of(log, seqs, self._may_fit)
+            found = (found_entry(places.of(entry.seq), entry) for entry in entries)
+            self._take([each for each in found if each is not None])
+            end = begin
+            yield len(seqs) * _ROW_COST + len(entries) * _ENTRY_COST
+
+    def _forget(self, stream: StreamId) -> None:
+        """Its file was rewritten, or a commit took a place before lines of the tool's."""
+        self._fits = [fit for fit in self._fits if fit[0].stream != stream]
+
+    def _is_asked_for(self, row: Row) -> bool:
+        since, until = self._query.since, self._query.until
+        is_then = (since is None or row.at >= since) and (until is None or row.at < until)
+        return is_then and row.kind in _KINDS
+
+    def _may_fit(self, lines: bytes) -> bool:
+        return Looking(self._sieve).take(lines)
+
+    def _take(self, texts: Iterable[Found]) -> None:
+        self._fits += fitting(texts, self._query, self._sought)
+        if len(self._fits) >= MOST_RANKED:
+            self._fits = nlargest(MOST_RANKED, self._fits, key=_position)
+            self._floor = self._fits[-1][0].position
+
+    def _is_too_old(self, position: int) -> bool:
+        """Entries of that position, or before it, are not among the newest that fit."""
+        return self._floor is not None and position < self._floor
+
+
+def counted(shelf: Shelf, feed: Feed, catch_up: Callable[[], None]) -> Iterator[int]:
+    """How many texts can be found, a step at a time."""
+    with suppress(StoreReadOnly, StoreFull):
+        catch_up()
+    for session in sessions_in(shelf, feed):
+        yield int(found_title(session.number, session.header) is not None)
+        begin, log = 0, shelf.log(session.header.id)
+        while log is not None and begin < len(log.rows):
+            read = entries_of(log, range(begin, min(begin + _ROWS, len(log.rows))))
+            yield sum(1 for entry in read if found_entry(entry.seq, entry) is not None)
+            begin += len(read)
+            log = shelf.log(session.header.id)
+
+
+def _position(fit: Fit) -> int:
+    return fit[0].position
+
+
+def _stands(last: tuple[int, Row], log: Log) -> bool:
+    """What was the last entry of `log` is so still."""
+    seq, row = last
+    return seq < len(log.rows) and log.rows[seq] == row
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    """All of a file, a piece at a time; the line that ends a piece in its middle comes again.
+
+    Shape: nothing where the file is gone.
+    """
+    try:
+        with path.open("rb", buffering=0) as file:
+            begin, size = 0, _PIECE_BYTES
+            while len(piece := file.read(size)) == size:
+                yield piece
+                whole = piece.rfind(b"\n") + 1
+                size = _PIECE_BYTES if whole else 2 * size  # of a long line ever more is read
+                begin += whole
+                file.seek(begin)
+            yield piece
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreUnavailable(str(path), str(error)) from error
 
 
 class _Branches:

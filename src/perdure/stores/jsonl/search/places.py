@@ -1,0 +1,91 @@
+"""Where in the order of a folder the entries of its sessions stand.
+
+The feed says it. What has no place there, because the folder cannot be written, comes behind all
+that has one: by the age of sessions, then by seq.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.stores.jsonl.disk.feed import Feed, Span
+from perdure.stores.jsonl.shelf import Shelf, Standing
+
+
+class Places:
+    """The positions of one session's entries; `later` is that of the first, if the feed has none.
+
+    `newest`: no entry has a greater one. `is_in_order`: of two entries the later has the greater.
+    """
+
+    def __init__(self, spans: Sequence[Span], head: int, later: int) -> None:
+        self._spans = spans
+        self._later = later
+        ends = [0, *(span.first + span.length for span in spans)]
+        self.is_in_order = all(map(_follows, spans, ends))
+        self.newest = self.of(head) if self.is_in_order else later + head
+
+    def of(self, seq: int) -> int:
+        """The position of the entry `seq`."""
+        at = bisect_right(self._spans, seq, key=_first) - 1
+        span = None if at < 0 else self._spans[at]
+        if span is None or seq >= span.first + span.length:
+            return self._later + seq
+        return span.position + seq - span.first
+
+
+def _first(span: Span) -> int:
+    return span.first
+
+
+def _follows(span: Span, end: int) -> bool:
+    return span.first == end
+
+
+class Session(msgspec.Struct, frozen=True):
+    """A session to be searched. `number` is its place by age, from 1."""
+
+    number: int
+    header: StreamHeader
+    entries: int
+    places: Places
+
+
+def sessions_in(shelf: Shelf, feed: Feed) -> list[Session]:
+    """All sessions of the folder, those with the newest entries first."""
+    spans: defaultdict[StreamId, list[Span]] = defaultdict(list)
+    for span in feed.after(0):
+        spans[span.stream].append(span)
+    found: dict[StreamId, tuple[Path, Standing]] = {}
+    several: set[StreamId] = set()
+    for path, standing in shelf.standings():
+        if standing.header.id in found:
+            several.add(standing.header.id)  # which file counts is the shelf's to say
+        found[standing.header.id] = (path, standing)
+    sessions: list[Session] = []
+    later = feed.position + 1
+    for number, (path, standing) in enumerate(sorted(found.values(), key=_age), 1):
+        header, head = standing.header, standing.head
+        if header.id not in several:
+            shelf.found(header.id, path)
+        if header.kind == "session":
+            places = Places(spans[header.id], head, later)
+            sessions.append(Session(number, header, head + 1, places))
+        later += head + 1
+    return sorted(sessions, key=_newest, reverse=True)
+
+
+def _age(found: tuple[Path, Standing]) -> tuple[int, StreamId]:
+    header = found[1].header
+    return header.created_at, header.id
+
+
+def _newest(session: Session) -> int:
+    return session.places.newest

@@ -1,0 +1,137 @@
+"""Which bytes may hold what is sought, told without reading them as JSON.
+
+Most lines of a folder hold nothing of a query, and to see that takes no more than looking for its
+words among their bytes. Invariant: what `Looking.take` says no to holds no entry that fits. It says
+yes to more than fits: a word may stand in a key, or in another word.
+
+A word of a text stands in its line as it was typed, for JSON escapes no letter or digit, but for:
+letter case, and characters that are compared as others (``words``); escapes of code points;
+numbers, which are found as Python writes them; bodies in base64; and what a dialect says in words
+of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from perdure.session.search import query
+from perdure.session.search.words import folded_runs, stands_for_ascii
+
+_ASCII = bytes(range(128))
+_NUMBER = re.compile(r"[0-9]+e?")
+"""Words that numbers are made of: ``1.5e-07`` is 1, 5e and 07."""
+
+_CALL = re.compile(rb'tool_?[cC]all\\*"')
+"""The type of a part that holds numbers to be found: the arguments of a tool call."""
+
+_ODD_NUMBER = re.compile(rb"[:\[,](?:\s|\\+[nrt])*-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[0-9.]{17}|0\.0000)")
+"""A number that Python may write with other digits; any other keeps the digits it was given."""
+
+_ESCAPE = re.compile(rb"\\u(?!00[01][0-9a-fA-F]|007[fF]|0085|2028|2029)")
+"""An escape, but for those of characters that separate words."""
+
+_BASE64 = b',"raw":"'
+_OWN_WORDS = b"bashExecution"
+"""A record of pi's that is read as a sentence around what was run."""
+
+_BETWEEN = rb'(?:true|false|null|\\u[0-9a-fA-F]{4}|\\[nrtbf]?|[^a-z0-9"\\])*'
+"""What may stand between two words that are side by side, but for the end of a string."""
+
+_WORDS_IN_A_ROW = 8
+"""Of a phrase that is longer no more are looked for in a row."""
+
+
+class Sought(NamedTuple):
+    """A phrase as it is looked for: its words, and what finds them in a row, of two at least."""
+
+    terms: frozenset[str]
+    row: re.Pattern[bytes] | None
+
+
+class Sieve:
+    """What to look for in bytes, so that nothing is missed which fits `query`."""
+
+    def __init__(self, query: query.Sought) -> None:
+        self.clauses = tuple(tuple(map(_sought, clause)) for clause in query.clauses)
+        self.rows = tuple({each.row for c in self.clauses for each in c if each.row is not None})
+        terms = {term for phrase in query.phrases for term in phrase.terms}
+        self.needles = {term: term.encode() for term in terms if term.isascii()}
+        self.strange = frozenset(terms - self.needles.keys())
+        self.numbers = frozenset(filter(_NUMBER.fullmatch, terms))
+        self.has_letters = any(not term.isdigit() for term in self.needles)
+
+
+def _sought(phrase: query.Phrase) -> Sought:
+    row = None
+    if len(phrase.terms) > 1 and all(term.isascii() for term in phrase.terms):
+        *before, last = (term.encode() for term in phrase.terms[:_WORDS_IN_A_ROW])
+        # Where a string ends after a word, the next one may stand wherever another begins.
+        for term in reversed(before):
+            last = term + _BETWEEN + b'(?:"|' + last + b")"
+        row = re.compile(last)
+    return Sought(frozenset(phrase.terms), row)
+
+
+class Looking:
+    """What was seen of a `sieve` in the bytes that were taken."""
+
+    def __init__(self, sieve: Sieve) -> None:
+        self._sieve = sieve
+        self._seen: set[str] = set()
+        self._rows: set[re.Pattern[bytes]] = set()
+
+    def take(self, lines: bytes) -> bool:
+        """Whether what fits may be in `lines` and what was taken before.
+
+        Shape: a line that is cut counts for nothing, and has to be taken again as a whole.
+        """
+        sieve, seen = self._sieve, self._seen
+        lowered = lines.lower() if sieve.has_letters else lines
+        seen.update(term for term, needle in sieve.needles.items() if needle in lowered)
+        self._rows.update(row for row in sieve.rows if row.search(lowered))
+        return (
+            self._has_all()
+            or (self._has_others(lines) and self._has_all())
+            or _ESCAPE.search(lines) is not None
+            or _BASE64 in lines
+            or _OWN_WORDS in lines
+        )
+
+    def _has_all(self) -> bool:
+        return all(any(map(self._has, clause)) for clause in self._sieve.clauses)
+
+    def _has(self, sought: Sought) -> bool:
+        return sought.terms <= self._seen and (sought.row is None or sought.row in self._rows)
+
+    def _has_others(self, lines: bytes) -> bool:
+        """Whether `lines` may hold words that are written in other characters; they are seen."""
+        sieve, seen = self._sieve, self._seen
+        folded = "" if lines.isascii() else self._folded(lines)
+        seen.update(term for term in (*sieve.needles, *sieve.strange) if term in folded)
+        has_numbers = bool(sieve.numbers) and _has_odd_number(lines)
+        if has_numbers:
+            seen |= sieve.numbers
+        if folded or has_numbers:
+            self._rows.update(sieve.rows)
+        return bool(folded) or has_numbers
+
+    def _folded(self, lines: bytes) -> str:
+        """Words that may be what is sought, and are not written in ASCII."""
+        if not self._sieve.strange:
+            others = lines.translate(None, _ASCII).decode(errors="replace")
+            if not any(map(stands_for_ascii, set(others))):
+                return ""
+        concerned = [line for line in lines.split(b"\n") if not line.isascii()]
+        return folded_runs(b"\n".join(concerned).decode(errors="replace"))
+
+
+def _has_odd_number(lines: bytes) -> bool:
+    at = 0
+    while (found := _CALL.search(lines, at)) is not None:
+        begin = lines.rfind(b"\n", at, found.start()) + 1 or at
+        end = lines.find(b"\n", found.end())
+        at = len(lines) if end < 0 else end
+        if _ODD_NUMBER.search(lines, begin, at) is not None:
+            return True
+    return False
