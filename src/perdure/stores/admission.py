@@ -8,7 +8,6 @@ idempotency keys are the backend's.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -22,32 +21,19 @@ from perdure.errors import (
     LeaseLost,
     TurnOpen,
 )
-from perdure.session.codec import BODIES, Body, encode
-from perdure.session.durable.bodies import checked_body
-from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref, Sibling
+from perdure.session.codec import Body, encode
+from perdure.session.entries import LEAF, Entry, NewEntry, ParentRef, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place, stream_id
 from perdure.session.info import ForkPoint, SessionInfo, StreamHeader, info_after, info_of
 from perdure.session.kinds import OPAQUE
 from perdure.session.ledger import TurnFinished, TurnStarted
-from perdure.session.messages import MESSAGE, MESSAGE_VERSION
 from perdure.session.notes import ContentErased, LeafMoved, Queued
+from perdure.stores.entering.bodies import checked_body
+from perdure.stores.entering.forms import TIMES, check_form, is_text
 from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamState, Write
 
 Sees = Callable[[EntryId], bool]
 """Says whether an id is a tree entry that the stream sees: its own, or one its fork shares."""
-
-_KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_TIMES = range(-(2**53), 2**53)  # whole numbers that every JSON reader keeps exact
-_VERSIONS = range(1, 2**31)
-
-_LANES: dict[str, Lane] = {kind: body.lane for kind, body in BODIES.items()}
-_LANES[MESSAGE] = "tree"
-
-_WELL_FORMED = frozenset(
-    [(MESSAGE, "tree", MESSAGE_VERSION)]
-    + [(kind, body.lane, body.version) for kind, body in BODIES.items()]
-)
-"""Kind, lane and version of nearly every entry, which then need no second look."""
 
 Read = Body | InvalidEntry | None
 """What `read_bodies` makes of a body; None for one that nobody here can read."""
@@ -95,9 +81,9 @@ def check_commit(commit: Commit) -> None:
         raise InvalidEntry("the commit holds no write")
     if len({write.stream for write in commit.writes}) < len(commit.writes):
         raise InvalidEntry("two writes of the commit are of one stream; make them one")
-    if commit.at not in _TIMES:
+    if commit.at not in TIMES:
         raise InvalidEntry(f"the commit's time {commit.at} is out of range")
-    if commit.idempotency_key is not None and not _is_text(commit.idempotency_key):
+    if commit.idempotency_key is not None and not is_text(commit.idempotency_key):
         reason = f"an idempotency key is text, not {commit.idempotency_key!r:.60}"
         raise InvalidEntry(reason, told=reason)
     for write in commit.writes:
@@ -249,7 +235,7 @@ class _Arrival:
 
     def take(self, new: NewEntry, body: Read) -> None:
         """Give `new` its place, and let it move the leaf or open or close a turn."""
-        _check_header(new)
+        check_form(new)
         seq = self._first + len(self.entries)
         at = self._at if new.at is None else new.at
         parent = about = None
@@ -351,38 +337,6 @@ class _Arrival:
         if self.open_turn is None:
             raise InvalidEntry("no turn is open that it could finish")
         self.open_turn = None
-
-
-def _check_header(new: NewEntry) -> None:
-    if new.at is not None and new.at not in _TIMES:
-        raise InvalidEntry(f"its time {new.at} is out of range")
-    if new.alias is not None and not _is_text(new.alias):
-        raise InvalidEntry(f"{new.alias!r} cannot be a foreign id")
-    if new.lane == "tree" and new.about is not None:
-        raise InvalidEntry("an entry of the tree has a parent and is about nothing")
-    if new.lane == "side" and new.parent is not LEAF and new.parent is not None:
-        raise InvalidEntry("a side entry has no parent")
-    if (new.kind, new.lane, new.v) not in _WELL_FORMED:
-        _check_form(new)
-
-
-def _check_form(new: NewEntry) -> None:
-    if not _KIND.fullmatch(new.kind):
-        raise InvalidEntry(f"{new.kind!r} cannot be a kind: use a-z, 0-9 and _, at most 64")
-    if new.v not in _VERSIONS:
-        raise InvalidEntry(f"{new.v} cannot be the version of a kind")
-    if new.lane not in ("tree", "side"):
-        raise InvalidEntry(f"there is no lane {new.lane!r}")
-    known = _LANES.get(new.kind, new.lane)
-    if new.lane != known:
-        raise InvalidEntry(f"a {new.kind} entry is of the {known} lane, not of the {new.lane} lane")
-
-
-def _is_text(text: object) -> bool:
-    try:
-        return isinstance(text, str) and bool(text.encode())
-    except UnicodeEncodeError:
-        return False
 
 
 def _as_queued(entry: Entry) -> Entry:

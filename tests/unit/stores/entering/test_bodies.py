@@ -6,11 +6,11 @@ import pytest
 
 from perdure.errors import InvalidEntry
 from perdure.session.codec import Unknown, encode
-from perdure.session.durable.bodies import checked_body
 from perdure.session.entries import NewEntry
 from perdure.session.kinds import OPAQUE, CustomMessage
 from perdure.session.messages import TextPart, user
 from perdure.session.notes import Label
+from perdure.stores.entering.bodies import checked_body
 
 INLINE = b'{"role":"user","parts":[{"type":"image","data":"data:image/png;base64,AAAA"}]}'
 

@@ -1,0 +1,1 @@
+"""What is asked of a new entry before anybody looks where it goes."""
