@@ -90,10 +90,14 @@ def write_key_file(path: Path, key: StoreKey) -> None:
     Durable: on return. Raises: FileExistsError, OSError.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(key.reveal() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(key.reveal() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        path.unlink(missing_ok=True)  # half a key is in the way of the next try
+        raise
 
 
 def _key_in(text: str, place: str, address: str) -> StoreKey:

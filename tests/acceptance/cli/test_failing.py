@@ -147,6 +147,28 @@ def test_a_reader_that_goes_away_is_no_failure(sample: World) -> None:
             assert (process.wait(PATIENCE_S), error) == (0, b"")
 
 
+@pytest.mark.parametrize(
+    "words", [("sessions", "list"), ("sessions", "list", "--json"), ("--help",)]
+)
+def test_an_output_that_is_full_is_told(sample: World, words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [PERDURE, *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=sample.environment,
+            cwd=sample.folder,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    said = ended.stderr.decode()
+    assert (ended.returncode, "could not be written" in said, "Traceback" in said) == (
+        1,
+        True,
+        False,
+    )
+
+
 def test_ctrl_c_at_the_prompt_twice_leaves(world: World) -> None:
     with world.start("chat") as process:
         assert process.stdout is not None

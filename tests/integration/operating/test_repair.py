@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from contextlib import suppress
@@ -12,10 +13,11 @@ import pytest
 from perdure.client.open import open as open_store
 from perdure.client.operating.repairs import Repaired, repair
 from perdure.client.store import Store
-from perdure.errors import KeyWrong, NotAStore, StoreExists, StoreInUse
+from perdure.errors import KeyWrong, NotAStore, StoreExists, StoreFull, StoreInUse
 from perdure.session.media.inline import media
 from perdure.session.messages import assistant, user
 from perdure.stores.operating.sealed import Sealing
+from tests.fakes.faulty_files import failing_at, planned
 from tests.fakes.raw_database import raw_database
 
 KEY = "ab" * 32
@@ -392,3 +394,15 @@ async def test_it_is_made_where_it_goes_and_not_beside_what_is_damaged(tmp_path:
 
     assert (done.is_damaged, new.is_file()) == (True, True)
     assert [file.name for file in new.parent.iterdir()] == ["new.db"]
+
+
+async def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    await filled(path)
+    with raw_database(path) as db:
+        db.execute("UPDATE entry SET body = CAST(replace(body, 'answer', 'anwser') AS BLOB)")
+    whole = path.read_bytes()
+    with planned(failing_at(1, errno.ENOSPC, "mkdir")), pytest.raises(StoreFull):
+        await repair(address(path))
+    assert path.read_bytes() == whole
+    assert not path.with_name("a.db-repairing").exists()

@@ -30,10 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
-    try:
-        return _ended(words)
-    finally:
-        close_streams()
+    code = _ended(words)
+    lost = close_streams()
+    if lost is None:
+        return code
+    message = f"the output could not be written: {lost.strerror or lost}"
+    show_failure("io_error", message, as_json="--json" in words)
+    return code or FAILED
 
 
 def _ended(words: list[str]) -> int:

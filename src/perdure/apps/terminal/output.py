@@ -131,16 +131,21 @@ def show_failure(
     _to_stderr(f"{style.paint('perdure:', 'bad')} {safe(message)}")
 
 
-def close_streams() -> bool:
-    """Flush stdout and stderr; whether stdout was still read. Nothing is written after this."""
-    is_read = True
+def close_streams() -> OSError | None:
+    """Flush stdout and stderr; why what was said on stdout is lost, where somebody wanted it.
+
+    A reader that has seen enough wants no more. Nothing is written to stdout after this.
+    """
+    lost: OSError | None = None
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except BrokenPipeError:
-            is_read = False
             _discard(stream)
-    return is_read
+        except OSError as error:  # a disk that is full
+            lost = lost or (error if stream is sys.stdout else None)
+            _discard(stream)
+    return lost
 
 
 def _discard(stream: TextIO) -> None:

@@ -7,6 +7,7 @@ there as it was or repaired, and the next repair clears what was left.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Generator, Iterator
@@ -24,8 +25,10 @@ from perdure.errors import (
     PerdureError,
     StoreCorrupt,
     StoreExists,
+    StoreFull,
     StoreInUse,
     StoreNotEncrypted,
+    StoreReadOnly,
     StoreTooNew,
     StoreUnavailable,
 )
@@ -115,10 +118,17 @@ def repair(
 
 @contextmanager
 def _folder(work: Path) -> Generator[None]:
+    """The empty folder `work`, gone at the end. Raises: StoreFull, StoreReadOnly."""
     shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(mode=0o700, parents=True)
     try:
+        work.mkdir(mode=0o700, parents=True)
         yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull(str(work)) from error
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise StoreReadOnly(str(work)) from error
+        raise StoreUnavailable(str(work), error.strerror or type(error).__name__) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
