@@ -272,6 +272,7 @@ class FlowOracle:
     def _feedback_asked(self, _: kinds.FeedbackAsked) -> None:
         left = set(self.graph.roles) - self._looked_back
         assert not self._looking_back | left, f"{self._looking_back | left} have not looked back"
+        assert "" not in self.questions, "it was asked before"
         self.questions[""] = self._id
 
     def _stop_asked(self, body: kinds.StopAsked) -> None:

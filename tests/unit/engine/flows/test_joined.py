@@ -21,6 +21,7 @@ from perdure.session.flows.kinds import (
     ImprovementClaimed,
     NodeClaimed,
     RepairAsked,
+    RoleConfigured,
 )
 from perdure.session.ledger import ModelCalled, ToolFinished, TurnFinished, TurnStarted
 from perdure.session.messages import Message, TextPart, assistant, user
@@ -96,6 +97,16 @@ async def test_a_claim_that_somebody_else_made_first_is_given_up(tmp_path: Path)
     with pytest.raises(ClaimLost):
         await turn.beside(STARTED)
     assert await place.kinds() == ["flow_started", "node_claimed"]
+
+
+async def test_a_claim_of_a_role_that_is_to_work_with_something_else_is_given_up(
+    tmp_path: Path,
+) -> None:
+    place = Place()
+    turn = await place.turn(tmp_path)
+    await place.ground.journal.append(lambda _: (RoleConfigured("owner", model="a:b"),))
+    with pytest.raises(ClaimLost):
+        await turn.beside(STARTED)
 
 
 async def test_its_end_says_what_becomes_of_the_flow_and_keeps_the_artifact(

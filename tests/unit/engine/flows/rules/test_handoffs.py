@@ -66,6 +66,13 @@ def test_one_artifact_may_go_to_several_nodes_at_once_but_not_twice_to_one() -> 
     assert "named twice" in fault.summary
 
 
+def test_who_is_no_neighbour_is_told_as_that_and_who_is() -> None:
+    log = FlowLog(graph("o>a", "a>b", "b>z")).claim("o")
+    fault = decided(log, "o", "b")
+    assert isinstance(fault, Fault)
+    assert fault.summary.endswith("o=>b is no edge; o may hand over to: a")
+
+
 def test_7_nothing_is_sent_back_that_was_not_received() -> None:
     log = FlowLog(graph("o>a", "o>b", "a>b", "b>z")).work("o", "b").claim("b", "o=>b")
     before = log.state
