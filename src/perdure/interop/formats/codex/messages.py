@@ -50,16 +50,19 @@ INJECTED = (
 )
 """How the messages of role user begin that Codex writes itself."""
 
+_MESSAGE = "message"
 _ALREADY_READ = 1_000_000  # characters of a result within which an exit code is looked for
 
 
 def body_of(item: Fields, media: Media, model: str | None) -> Body | None:
     """The response item `item`; None when it says nothing that is known to a conversation."""
-    read = _READERS.get(text_in(item, "type") or "")
+    kind = text_in(item, "type") or ""
+    if kind == _MESSAGE:  # as nearly always
+        return _message(item, media, model)
+    read = _READERS.get(kind)
     body = None if read is None else read(item, media)
     if isinstance(body, Message) and body.role == "assistant":
-        has_calls = read is not _message and body.tool_calls
-        reason = "tool_calls" if has_calls else "stop"
+        reason = "tool_calls" if body.tool_calls else "stop"
         return Message("assistant", body.parts, model=model, stop_reason=reason)
     return body
 
@@ -98,13 +101,13 @@ def usage_of(info: Fields) -> Usage | None:
 # -- words
 
 
-def _message(item: Fields, media: Media) -> Body | None:
+def _message(item: Fields, media: Media, model: str | None) -> Body | None:
     parts = _content(item, "content", media)
     role = text_in(item, "role")
     if parts is None:
         return None
     if role == "assistant":
-        return Message("assistant", parts)
+        return Message("assistant", parts, model=model, stop_reason="stop")
     if role == "user":
         if _is_injected(parts):
             return CustomMessage("codex:context", parts, is_displayed=False)
@@ -237,7 +240,6 @@ def _image(item: Fields, media: Media) -> CustomMessage | None:
 
 
 _READERS: dict[str, Callable[[Fields, Media], Body | None]] = {
-    "message": _message,
     "reasoning": _reasoning,
     "function_call": _function_call,
     "function_call_output": _output,
@@ -250,5 +252,5 @@ _READERS: dict[str, Callable[[Fields, Media], Body | None]] = {
     "image_generation_call": _image,
 }
 
-READ_ITEMS = frozenset(_READERS)
+READ_ITEMS = frozenset({_MESSAGE, *_READERS})
 """Types of the response items that are read."""
