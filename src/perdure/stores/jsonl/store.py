@@ -31,7 +31,6 @@ from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
-from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
 from perdure.stores.jsonl import reading
@@ -362,15 +361,11 @@ class _Searching(_Handle):
         return await self.scan(query)
 
     async def scan(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
-        sought = sought_in(query.text)
-        search = Search(self._shelf, self._feed, self._catch_up, query, sought)
+        search = Search(self._shelf, self._feed, self._catch_up, query)
         while await self._run(search.step):
-            if on_progress is not None:
-                on_progress(search.passed, search.total)
-        hits = await self._run(search.hits)
-        if on_progress is not None:
-            on_progress(search.total, search.total)
-        return hits
+            search.tell(on_progress)
+        search.tell(on_progress)
+        return await self._run(search.hits)
 
     async def reindex(self) -> int:
         steps, found = counted(self._shelf, self._feed, self._catch_up), 0

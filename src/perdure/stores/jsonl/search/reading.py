@@ -17,7 +17,7 @@ from pathlib import Path
 
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.ids import StreamId
-from perdure.session.search.query import Sought
+from perdure.session.search.query import sought_in
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
 from perdure.stores.jsonl.contents import entries_of
@@ -28,6 +28,7 @@ from perdure.stores.jsonl.rows import Row
 from perdure.stores.jsonl.search.places import Session, sessions_in
 from perdure.stores.jsonl.search.sieve import Looking, Sieve
 from perdure.stores.jsonl.shelf import Shelf
+from perdure.stores.protocol import OnProgress
 from perdure.stores.scanning import Fit, Found, fitting, found_entry, found_title, hits_among
 
 STEP_COST = 4 * 2**20
@@ -44,7 +45,7 @@ _KINDS = frozenset(KINDS)
 class Search:
     """One search: `step` until it says that it is over, then `hits`.
 
-    `catch_up` gives positions to what has none. `passed` of `total` entries are done with.
+    `catch_up` gives positions to what has none. Raises: InvalidQuery.
     """
 
     def __init__(
@@ -53,15 +54,14 @@ class Search:
         feed: Feed,
         catch_up: Callable[[], None],
         query: SearchQuery,
-        sought: Sought,
     ) -> None:
-        self.passed = self.total = 0
+        self._passed = self._total = 0
         self._shelf = shelf
         self._feed = feed
         self._catch_up = catch_up
         self._query = query
-        self._sought = sought
-        self._sieve = Sieve(sought)
+        self._sought = sought_in(query.text)
+        self._sieve = Sieve(self._sought)
         self._fits: list[Fit] = []
         self._floor: int | None = None  # what stands before it is not among the newest
         self._costs = self._looked()
@@ -75,6 +75,11 @@ class Search:
                 return True
         return False
 
+    def tell(self, on_progress: OnProgress | None) -> None:
+        """Tell how many of how many entries are done with."""
+        if on_progress is not None:
+            on_progress(self._passed, self._total)
+
     def hits(self) -> list[Hit]:
         """What ``Searching.search`` promises."""
         branches = _Branches(self._shelf)
@@ -86,11 +91,11 @@ class Search:
         sessions = sessions_in(self._shelf, self._feed)
         if self._query.sessions:
             sessions = [each for each in sessions if each.header.id in self._query.sessions]
-        self.total = sum(each.entries for each in sessions)
+        self._total = sum(each.entries for each in sessions)
         for session in sessions:
             if not self._is_too_old(session.places.newest):
                 yield from self._of_session(session)
-            self.passed += session.entries
+            self._passed += session.entries
         titles = (found_title(session.number, session.header) for session in sessions)
         self._take([each for each in titles if each is not None])
 
