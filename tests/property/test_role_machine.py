@@ -1,0 +1,445 @@
+"""Real sessions of roles under chance: tools that ask, models that choose, stops, answers, kills.
+
+What ``test_flow_machine`` drives with roles of its own is driven here with the runtime's: every
+turn is a real one, with tools that a person has to allow. What a flow's log may say is judged by
+the same oracle; that nothing is written before somebody allowed it, here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.runtime import Runtime
+from perdure.client.clock import Outside
+from perdure.client.flows import waking
+from perdure.client.flows.consent import RULES
+from perdure.client.flows.flow import Flow
+from perdure.client.flows.flows import Flows
+from perdure.client.store import Store
+from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
+from perdure.engine.flows.rules.waiting import Waiting
+from perdure.errors import FlowRefusal, InvalidEntry
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest
+from perdure.models.scenario import (
+    CallTools,
+    Fail,
+    Hang,
+    Reply,
+    Say,
+    Scenario,
+    ScriptedCall,
+    Step,
+    situation_of,
+)
+from perdure.models.scripted import ScriptedModel
+from perdure.session import ledger, notes
+from perdure.session.codec import body_of
+from perdure.session.flows import kinds
+from perdure.session.flows.graph import Graph
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+from perdure.stores.in_memory import MemoryStore
+from perdure.tools.permissions import Permissions
+from tests.fakes.clock import SeededRandom
+from tests.fakes.flow_oracle import FlowOracle
+from tests.fakes.random_flows import (
+    MOODS,
+    ROLES,
+    STRANGER,
+    Answer,
+    AtOnce,
+    Desk,
+    HastyClock,
+    Moment,
+    Process,
+    good_answer,
+    graphs,
+    in_mood,
+    reflection,
+)
+
+T = TypeVar("T")
+
+FLOW = StreamId("f")
+OFFERED = ("scripted:flow", "scripted:other")
+QUIET = 120
+"""Turns of the event loop without a commit, after which a flow comes no further alone."""
+
+MOST_ROUNDS = 25
+MOST_CALLS = 300
+"""Of models; after them every role only asks."""
+
+
+class ChanceModel:
+    """A ``ModelClient`` that answers each request with what `reply` makes of it."""
+
+    def __init__(self, world: RoleWorld) -> None:
+        self._world = world
+
+    def info(self, model: str) -> ModelInfo:
+        """Nothing is known."""
+        return ModelInfo(model)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """The answer."""
+        reply = await self._world.reply(request)
+        name = request.model.partition(":")[2]
+        scripted = ScriptedModel(Scenario(name=name, rules=(reply,)), clock=self._world.clock)
+        async for delta in scripted.stream(request):
+            yield delta
+
+
+class RoleClock(HastyClock):
+    """A clock on which who sleeps long is awake later than who sleeps for a moment."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Let the others have some turns."""
+        for _ in range(10 + min(300, round(seconds * 60))):
+            await asyncio.sleep(0)
+
+
+class RoleWorld(RuleBasedStateMachine):
+    """One flow; each rule is something that happens to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(AtOnce())
+        self.patched = pytest.MonkeyPatch()
+        self.patched.setattr(waking, "LOOK_EVERY_S", 0)
+        self.folder = Path(tempfile.mkdtemp(prefix="perdure-roles-"))
+        self.clock = RoleClock()
+        self.memory = MemoryStore(clock=self.clock, random=SeededRandom(1))
+        self.oracle = FlowOracle()
+        self.dead: set[str] = set()
+        self.processes = 0
+        self.serial = 0
+        self.calls = 0
+        self.seen = -1
+        self.chance = random.Random(0)
+        self.answer: Answer = good_answer
+        self.running: dict[asyncio.Task[Any], Process] = {}
+
+    def teardown(self) -> None:
+        try:
+            if self.seen >= 0:
+                self.done(self.everybody_does_as_they_should())
+        finally:
+            self.done(self._ended(list(self.running)))
+            self.loop.close()
+            self.patched.undo()
+            shutil.rmtree(self.folder)
+
+    def done(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` gives."""
+        return self.loop.run_until_complete(asyncio.wait_for(work, 60))
+
+    # ------------------------------------------------------------ what happens
+
+    @initialize(
+        drawn=graphs(most=3),
+        configuring=st.sampled_from(("given", "ask", "auto", "auto")),
+        consent=st.sampled_from((*RULES,)),
+    )
+    def begin(
+        self, drawn: Graph, configuring: kinds.Configuring, consent: kinds.ConsentMode
+    ) -> None:
+        async def begun() -> None:
+            flows = self._flows(self._process())
+            await flows.start(
+                drawn,
+                workspace=self.folder,
+                record_folder="record",
+                id=FLOW,
+                configuring=configuring,
+                consent=consent,
+            )
+            await self.follow()
+
+        self.done(begun())
+
+    @rule(
+        seed=st.integers(0, 2**32),
+        mood=st.sampled_from((*MOODS,)),
+        dies_at=st.none() | st.integers(0, 15),
+        moment=st.sampled_from(("before", "after", "asked")),
+    )
+    def run(self, seed: int, mood: str, dies_at: int | None, moment: Moment) -> None:
+        """A process runs the flow beside the one that did last."""
+        self.done(self._ended([*self.running][:-1]))
+        self.chance, self.answer = random.Random(seed), in_mood(mood)
+        self.done(self._run(self._process(dies_at, moment)))
+
+    async def _run(self, process: Process) -> None:
+        flows = self._flows(process)
+
+        async def run() -> None:
+            async with flows:
+                await flows.look(FLOW).run()
+
+        self.running[asyncio.ensure_future(run())] = process
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Let all processes go on until nothing moves, and let go of those that ended."""
+        quiet, at = 0, -1
+        while self.running and quiet < QUIET:
+            await asyncio.sleep(0)
+            await self._ended([t for t, p in self.running.items() if p.ends.is_set() or t.done()])
+            before, at = at, await self.memory.position()
+            quiet = quiet + 1 if at == before else 0
+        await self.follow()
+
+    async def _ended(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
+        for task in tasks:
+            process = self.running.pop(task)
+            is_over = task.done()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            if is_over and not process.ends.is_set() and not self.running:
+                await self.it_says_why_it_stands_still()
+
+    async def it_says_why_it_stands_still(self) -> None:
+        state = await self.follow()
+        waiting = await self._flow().waiting()
+        assert state.run.status == "completed" or waiting, f"it stands still: {state.run}"
+
+    @rule(place=st.integers(0, 9), choice=st.integers(0, 9))
+    def answer_the_inbox(self, place: int, choice: int) -> None:
+        self.done(self._answered(place, choice))
+
+    async def _answered(self, place: int, choice: int) -> None:
+        store = Store(self.memory, Outside(self.clock, SeededRandom(2)))
+        asked = await store.questions()
+        if not asked:
+            return
+        one = asked[place % len(asked)]
+        choices = one.question.choices or ("go on",)
+        with suppress(FlowRefusal, InvalidEntry):
+            await store.answer(one.id, choices[choice % len(choices)], by="me")
+        await self.settled()
+
+    @rule(whom=st.sampled_from((*ROLES, "owner-intake", "n0", "n1", "end")))
+    def stop(self, whom: str) -> None:
+        async def stopped() -> None:
+            with suppress(FlowRefusal):
+                await self._flow().stop(whom)
+            await self.settled()
+
+        self.done(stopped())
+
+    @rule(mode=st.sampled_from((*RULES,)))
+    def consent(self, mode: kinds.ConsentMode) -> None:
+        async def changed() -> None:
+            with suppress(FlowRefusal):
+                await self._flow().consent(mode)
+            await self.settled()
+
+        self.done(changed())
+
+    @rule(role=st.sampled_from(ROLES))
+    def configure(self, role: str) -> None:
+        async def configured() -> None:
+            with suppress(FlowRefusal):
+                await self._flow().configure(role, model=OFFERED[1])
+            await self.settled()
+
+        self.done(configured())
+
+    @rule()
+    def kill(self) -> None:
+        """All processes end at once, in the middle of what they do."""
+        self.done(self._killed())
+
+    async def _killed(self) -> None:
+        for process in self.running.values():
+            process.kill()
+        await self._ended(list(self.running))
+
+    async def everybody_does_as_they_should(self) -> None:
+        """Go on with roles that do their work and people who answer: the flow ends."""
+        self.answer, self.calls = good_answer, 0
+        await self._killed()
+        state = await self.follow()
+        for number in range(MOST_ROUNDS):
+            await self._ended(list(self.running))
+            await self._run(self._process())
+            state = await self.follow()
+            if state.run.status == "completed":
+                break
+            for each in await self._flow().waiting():
+                await self._settled(each, number)
+            await self.settled()
+        has_stranger = STRANGER in state.graph.roles
+        assert state.run.status == "completed" or has_stranger, f"it never ends: {state.run}"
+        assert (await self.memory.verify()).problems == ()
+
+    async def _settled(self, each: Waiting, number: int) -> None:
+        flow = self._flow()
+        with suppress(FlowRefusal):
+            match each.topic:
+                case "handoff-approval":
+                    await flow.approve(each.target)
+                case "improvement-choice":
+                    await flow.choose_improvement(("parallel", "none")[number % 2])
+                case "feedback-consent":
+                    await flow.decide_feedback(is_granted=bool(number % 2))
+                case "role-configuration":
+                    await flow.configure(each.role or "", model=OFFERED[0])
+                case _ if each.session is not None and each.question is not None:
+                    choice = "allow" if "allow" in each.choices else each.choices[-1]
+                    await self._flow_store().answer(each.question, choice, by="me")
+                case _:
+                    await flow.reply("go on", each.target)
+
+    # ------------------------------------------------------------ what models answer
+
+    async def reply(self, request: ModelRequest) -> Reply:
+        """What the model says: a tool call or two first, now and then, then how the turn ends."""
+        chance, situation = self.chance, situation_of(request)
+        self.calls += 1
+        is_good = self.answer is good_answer
+        if "is about to begin." in situation.user_text:
+            words = [f"model={name}" for name in OFFERED]
+            return _says(chance.choice(words if is_good else [*words, "no", "hang", "error"]))
+        role = next(each for each in (*ROLES, FEEDBACK_ROLE) if f"I AM {each}." in situation.system)
+        state = await self.follow()
+        if not situation.results and chance.random() < 0.4 and self.calls < MOST_CALLS:
+            return Reply(steps=(CallTools(tuple(self._calls())),))
+        node = next((n.id for n in state.graph.nodes if _is_at_work(state, n.id, role)), None)
+        self.serial += 1
+        if self.calls >= MOST_CALLS:
+            return _says("```handoff\ntype: prompt-human\n```")
+        if node is not None:
+            desk = Desk(self.folder / "record", state, node, chance, self.serial)
+            return _says(self.answer(desk))
+        record = self.folder if role == FEEDBACK_ROLE else self.folder / "record"
+        return _says(reflection(record, state, role, chance, is_good=is_good))
+
+    def _calls(self) -> list[ScriptedCall]:
+        calls: list[ScriptedCall] = []
+        for _ in range(self.chance.randint(1, 2)):
+            self.serial += 1
+            args = {"path": f"record/t{self.serial}.md", "content": "words"}
+            calls.append(ScriptedCall("write_file", json.dumps(args)))
+        return calls
+
+    # ------------------------------------------------------------ what holds
+
+    async def follow(self) -> FlowState:
+        """Hold every new entry of the flow's log against the rules; where it then stands."""
+        for entry in await self.memory.entries(FLOW, after=self.seen):
+            self.seen = entry.seq
+            body = body_of(entry)
+            try:
+                self.oracle.follow(entry.id, body)
+            except AssertionError as error:
+                raise AssertionError(f"{entry.id} {body}: {error}") from error
+        return await self._flow().state()
+
+    @invariant()
+    def nothing_is_written_that_nobody_allowed(self) -> None:
+        if self.seen >= 0:
+            self.done(self._nothing_is_written_that_nobody_allowed())
+
+    async def _nothing_is_written_that_nobody_allowed(self) -> None:
+        state = await self.follow()
+        modes = [(entry.at, body_of(entry)) for entry in await self.memory.entries(FLOW)]
+        for session in state.sessions.values():
+            allowed: set[str] = set()
+            asked: dict[str, str] = {}
+            judged_at = 0
+            for entry in await self.memory.entries(session):
+                body = body_of(entry)
+                if isinstance(body, ledger.ModelFinished):
+                    judged_at = entry.at
+                if isinstance(body, notes.Question):
+                    asked[entry.id] = body.call_id or ""
+                if isinstance(body, notes.Answer) and body.choice != "deny":
+                    allowed.add(asked.get(entry.about or "", ""))
+                if isinstance(body, ledger.ToolStarted) and body.tool == "write_file":
+                    free = _was_free(modes, judged_at, entry.at)
+                    assert free or body.id in allowed, f"{entry.id} ran and nobody allowed it"
+
+    # ------------------------------------------------------------ inside
+
+    def _process(self, dies_at: int | None = None, moment: Moment = "before") -> Process:
+        self.processes += 1
+        return Process(self.memory, f"process {self.processes}", self.dead, dies_at, moment)
+
+    def _flows(self, process: Process) -> Flows:
+        backend: Any = process
+        store = Store(backend, Outside(self.clock, SeededRandom(self.processes)))
+        agents = [
+            Agent(
+                role,
+                model=OFFERED[0],
+                instructions=f"I AM {role}.",
+                tools=["write_file"],
+                permissions=Permissions(approval="auto"),
+            )
+            for role in (*ROLES, FEEDBACK_ROLE)
+        ]
+        model: Any = ChanceModel(self)
+        runtime = Runtime(store, agents, models=model, owner=f"process {self.processes}")
+        return Flows(runtime, offered_models=OFFERED)
+
+    def _flow_store(self) -> Store:
+        return Store(self.memory, Outside(self.clock, SeededRandom(3)))
+
+    def _flow(self) -> Flow:
+        """The flow as a person has it."""
+        return Flows(Runtime(self._flow_store())).look(FLOW)
+
+
+def _says(text: str) -> Reply:
+    steps: tuple[Step, ...] = (Say(text),)
+    if text in ("hang", "aborted"):
+        steps = (Say("Wait."), Hang())
+    if text == "error":
+        steps = (Fail("model_refused"),)
+    return Reply(steps=steps, stop_reason="length" if text == "length" else None)
+
+
+def _is_at_work(state: FlowState, node: str, role: str) -> bool:
+    known = state.graph.node(node)
+    return node in state.run.running_nodes and known is not None and known.role == role
+
+
+def _was_free(modes: Sequence[tuple[int, object]], since: int, until: int) -> bool:
+    """Whether at any time from `since` to `until` files could be written unasked."""
+    mode, found = "no-access", False
+    for at, body in modes:
+        if at > until:
+            break
+        if isinstance(body, kinds.FlowStarted):
+            mode = body.consent
+        if isinstance(body, kinds.ConsentChanged) and body.mode is not None:
+            found = found or (at >= since and mode != "no-access")
+            mode = body.mode
+    return found or mode != "no-access"
+
+
+TestRoles = RoleWorld.TestCase
+TestRoles.settings = settings(
+    max_examples=8,
+    derandomize=True,  # a turn has many steps: long runs are made with seeds, by hand
+    stateful_step_count=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
