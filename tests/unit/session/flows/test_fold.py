@@ -203,3 +203,14 @@ def test_a_role_is_remembered_with_its_session_and_what_it_works_with() -> None:
     log.add(kinds.RoleConfigured("a", "echo:hi", skills=("search",)))
     assert log.state.sessions == {"owner": f"{FLOW}__owner"}
     assert log.state.roles["a"].model == "echo:hi"
+
+
+def test_what_lies_along_an_edge_is_kept_until_it_is_delivered_and_what_is_taken_back_is_owed() -> (
+    None
+):
+    log = FlowLog(LINE).claim("owner-intake").hand("owner-intake", "a", artifact="one.md")
+    log.claim("owner-intake").hand("owner-intake", "a", artifact="two.md")
+    assert log.run.receiving_handoff == {"owner-intake=>a": ("one.md", "two.md")}
+    log.claim("owner-intake", superseded=("owner-intake=>a",))
+    assert (log.run.receiving_handoff, log.run.completed_handoffs) == ({}, ())
+    assert log.run.history_handoff == {"owner-intake=>a": ("one.md", "two.md")}
