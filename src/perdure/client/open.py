@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import Protocol, cast
 
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.keys import configured_key, keyring_keys
@@ -24,10 +24,7 @@ from perdure.errors import ConfigError, KeyMissing, KeyWrong, Unsupported
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.declared.arguments import takes_declared
 from perdure.stores.key import StoreKey
-from perdure.stores.protocol import SessionStore
-
-Durability = Literal["full", "normal"]
-"""``full``: a commit survives power loss. ``normal``: it survives ``kill -9``, and is faster."""
+from perdure.stores.protocol import Durability, SessionStore
 
 _BACKENDS: Mapping[str, tuple[str, str]] = {
     "jsonl": ("perdure.stores.jsonl.store", "open_jsonl"),

@@ -24,6 +24,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from perdure.errors import ConfigError
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
@@ -32,6 +33,16 @@ from perdure.session.search.values import Hit, SearchQuery
 
 EMPTY = -1
 """Head of a stream without entries."""
+
+Durability = Literal["full", "normal"]
+"""``full``: a commit survives power loss. ``normal``: it survives ``kill -9``, and is faster."""
+
+
+def durability_of(text: str) -> Durability:
+    """The durability that is called `text`. Raises: ConfigError when there is none."""
+    if text in ("full", "normal"):
+        return "full" if text == "full" else "normal"
+    raise ConfigError(f"there is no durability {text!r}: use full or normal")
 
 
 class Lease(msgspec.Struct, frozen=True):

@@ -11,11 +11,9 @@ from perdure.errors import AmbiguousId, EntryNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, first_kept_by
 from perdure.session.ids import EntryId, entry_id, entry_place, is_number
-from perdure.session.info import SessionInfo
 from perdure.session.notes import CompactionUndone
 from perdure.stores.jsonl.contents import entries_of
 from perdure.stores.jsonl.index import Log, Tail
-from perdure.stores.protocol import SessionScope
 
 
 def entries(log: Log, after: int, limit: int | None) -> list[Entry]:
@@ -177,13 +175,3 @@ def resolved(log: Log, reference: str) -> EntryId:
     if len(near) > 1:
         raise AmbiguousId(reference, tuple(sorted(near)))
     return next(iter(near.values()))
-
-
-def is_listed(info: SessionInfo, scope: SessionScope, cwd: str | None, query: str | None) -> bool:
-    """Whether a list that is asked for like this shows `info`."""
-    if info.kind != "session" or (scope == "listed" and info.origin not in ("user", "import")):
-        return False
-    if cwd is not None and info.cwd != cwd:
-        return False
-    sought = (query or "").casefold()
-    return sought in info.name.casefold() or sought in info.id.casefold()

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import Literal, TypeVar
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from perdure.errors import (
@@ -30,7 +30,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import SessionInfo
+from perdure.session.info import ORIGINS, SessionInfo, is_found
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.admission import check_commit
 from perdure.stores.jsonl import reading
@@ -58,6 +58,7 @@ from perdure.stores.protocol import (
     Capabilities,
     Commit,
     Committed,
+    Durability,
     Lease,
     OnProgress,
     Positioned,
@@ -65,13 +66,13 @@ from perdure.stores.protocol import (
     StoreInfo,
     StreamState,
     Verification,
+    durability_of,
     wants_leases,
 )
 from perdure.stores.watching import Changes, Look, Watcher
 
 SCHEME = "jsonl:///"
 DialectName = Literal["operator", "pi"]
-Durability = Literal["full", "normal"]
 
 _DIALECTS: dict[str, Dialect] = {"operator": Operator(), "pi": Pi()}
 
@@ -301,8 +302,9 @@ class _Namespace(_Handle):
         query: str | None = None,
     ) -> list[SessionInfo]:
         def work() -> list[SessionInfo]:
-            infos = {s.header.id: s.info for _, s in self._shelf.standings()}
-            found = [info for info in infos.values() if reading.is_listed(info, scope, cwd, query)]
+            infos = {s.header.id: s.info for _, s in self._shelf.standings()}.values()
+            listed = [i for i in infos if i.kind == "session" and i.origin in ORIGINS[scope]]
+            found = [each for each in listed if is_found(each, cwd, query)]
             found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
             return found[:limit]
 
@@ -483,13 +485,11 @@ async def open_jsonl(
         raise ConfigError(
             f"{address} is not understood: the only option is ?dialect=operator or pi"
         )
-    if durability not in get_args(Durability):
-        raise ConfigError(f"there is no durability {durability!r}: use full or normal")
     return await JsonlStore.open(
         Path(folder),
         dialect="pi" if name == "pi" else "operator",
         namespace=namespace,
-        durability="normal" if durability == "normal" else "full",
+        durability=durability_of(durability),
         clock=clock,
         random=random,
     )

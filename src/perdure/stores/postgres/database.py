@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from struct import pack
-from typing import Any, Literal, LiteralString, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection
@@ -31,8 +31,7 @@ from perdure.errors import ConfigError, StoreUnavailable
 from perdure.stores.postgres.faults import is_lost, meaning_of
 from perdure.stores.postgres.migrate import prepared
 from perdure.stores.postgres.rows import Contents, Numbers, Row, Salts, Texts, key_of
-
-Durability = Literal["full", "normal"]
+from perdure.stores.protocol import Durability
 
 CONNECTIONS = 8
 """The most connections of one handle, but for the one that waits for changes."""

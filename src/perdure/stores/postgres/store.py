@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import get_args
 
 from perdure.errors import ConfigError, StoreFull, StoreReadOnly, Unsupported
 from perdure.session.clock import Clock, RandomSource
@@ -31,7 +30,7 @@ from perdure.stores.operating.salvaging import Salvaged
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.postgres import leases, reading, verify
 from perdure.stores.postgres.appending import Appender, Request
-from perdure.stores.postgres.database import CONNECTIONS, Database, Durability, conninfo_of
+from perdure.stores.postgres.database import CONNECTIONS, Database, conninfo_of
 from perdure.stores.postgres.keeping import erasing, quotas, retaining
 from perdure.stores.postgres.rows import is_text
 from perdure.stores.postgres.search import indexing, querying
@@ -42,6 +41,7 @@ from perdure.stores.protocol import (
     Capabilities,
     Commit,
     Committed,
+    Durability,
     Lease,
     OnProgress,
     Positioned,
@@ -49,6 +49,7 @@ from perdure.stores.protocol import (
     StoreInfo,
     StreamState,
     Verification,
+    durability_of,
     wants_leases,
 )
 from perdure.stores.upkeep import Vacuumed
@@ -365,7 +366,6 @@ async def open_postgres(
     Raises: ConfigError for another address or durability; else as `PostgresStore.open`.
     """
     del clock
-    if durability not in get_args(Durability):
-        raise ConfigError(f"there is no durability {durability!r}: use full or normal")
-    chosen: Durability = "normal" if durability == "normal" else "full"
-    return await PostgresStore.open(address, namespace=namespace, durability=chosen, random=random)
+    return await PostgresStore.open(
+        address, namespace=namespace, durability=durability_of(durability), random=random
+    )

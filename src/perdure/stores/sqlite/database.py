@@ -29,11 +29,12 @@ from perdure.errors import (
 )
 from perdure.session.clock import RandomSource
 from perdure.stores.key import StoreKey
+from perdure.stores.protocol import Durability
 from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
 from perdure.stores.sqlite.opening import Patience, Site, connection, opened
 from perdure.stores.sqlite.rows import Connection, Tables
-from perdure.stores.sqlite.writer import Durability, Writer
+from perdure.stores.sqlite.writer import Writer
 from perdure.stores.watching import Changes, Look, Watcher
 
 READERS = 4

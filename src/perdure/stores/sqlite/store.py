@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar, get_args
+from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
 
@@ -39,6 +39,7 @@ from perdure.stores.protocol import (
     Capabilities,
     Commit,
     Committed,
+    Durability,
     Lease,
     OnProgress,
     Positioned,
@@ -47,6 +48,7 @@ from perdure.stores.protocol import (
     StreamState,
     Taking,
     Verification,
+    durability_of,
 )
 from perdure.stores.sqlite import appending, reading, verify
 from perdure.stores.sqlite.database import Database, attach, detach
@@ -59,7 +61,6 @@ from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.search import following, indexing, querying
 from perdure.stores.sqlite.upkeep import collecting, measuring, sealing
 from perdure.stores.sqlite.upkeep.collecting import batched
-from perdure.stores.sqlite.writer import Durability
 from perdure.stores.upkeep import Vacuumed
 from perdure.stores.watching import Changes
 
@@ -465,11 +466,13 @@ async def open_sqlite(
     Raises: ConfigError for another address or durability; else as `SqliteStore.open`.
     """
     path = path_of(address)
-    if durability not in get_args(Durability):
-        raise ConfigError(f"there is no durability {durability!r}: use full or normal")
-    chosen: Durability = "normal" if durability == "normal" else "full"
     return await SqliteStore.open(
-        path, namespace=namespace, durability=chosen, clock=clock, random=random, key=key
+        path,
+        namespace=namespace,
+        durability=durability_of(durability),
+        clock=clock,
+        random=random,
+        key=key,
     )
 
 

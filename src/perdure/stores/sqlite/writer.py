@@ -16,18 +16,18 @@ from contextlib import suppress
 from contextvars import Context
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import apsw
 import msgspec
 
 from perdure.errors import PerdureError, StoreCorrupt, StoreUnavailable
+from perdure.stores.protocol import Durability
 from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.log.checkpointing import Checkpointer
 from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
 from perdure.stores.sqlite.rows import Connection, Tables
 
-Durability = Literal["full", "normal"]
 T = TypeVar("T")
 
 MAX_GROUP = 256

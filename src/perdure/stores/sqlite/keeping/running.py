@@ -10,6 +10,7 @@ from contextlib import suppress
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.keeping import copies
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
+from perdure.stores.protocol import Durability
 from perdure.stores.sqlite.database import Database
 from perdure.stores.sqlite.keeping import removing
 from perdure.stores.sqlite.keeping.deciding import begin
@@ -23,7 +24,6 @@ from perdure.stores.sqlite.keeping.records import (
 from perdure.stores.sqlite.keeping.retaining import begin_removal
 from perdure.stores.sqlite.upkeep.collecting import batched, unreferenced
 from perdure.stores.sqlite.upkeep.rekey import unfinished_copy
-from perdure.stores.sqlite.writer import Durability
 
 BACKEND = "sqlite"
 
