@@ -8,8 +8,11 @@ from perdure.engine.flows.joined import Ground
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.people import approve, choose_improvement, decide_feedback, reply
 from perdure.engine.flows.runner import FlowRunner
+from perdure.errors import ConfigError
 from perdure.session.flows.graph import FlowNode, Graph
+from perdure.session.flows.kinds import RoleConfigured
 from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
 from perdure.stores.in_memory import MemoryStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.flow_log import FLOW, graph
@@ -218,3 +221,24 @@ async def test_a_reply_to_a_node_whose_role_cannot_work_is_tried_once(tmp_path: 
     assert state.run.awaiting_human_nodes["owner-intake"].reason == "autonomous-abort"
     assert state.run.pending_human_inputs == {}
     assert [entry.kind for entry in await place.store.entries(FLOW)].count("node_parked") == 2
+
+
+async def test_what_was_found_wrong_before_the_flow_moved_on_is_looked_at_again(
+    tmp_path: Path,
+) -> None:
+    place = Place(tmp_path)
+
+    class Moving(ScriptedRoles):
+        calls = 0
+
+        async def session(self, state: FlowState, role: str) -> StreamId:
+            """Cannot be had; the first time something happens to the flow meanwhile."""
+            self.calls += 1
+            if self.calls == 1:
+                await place.journal.append(lambda _: (RoleConfigured(role, model="a:b"),))
+            raise ConfigError(f"{role} cannot work, said {self.calls} times")
+
+    place.roles = roles = Moving(place.store, place.clock, {})
+    state = await place.run(LINE)
+    waiting = state.run.awaiting_human_nodes["owner-intake"]
+    assert (waiting.detail, roles.calls) == ("owner cannot work, said 2 times", 2)
