@@ -17,11 +17,13 @@ from perdure.session.entries import NewEntry
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import (
     ForwardPassClosed,
+    HandoffMade,
     ImprovementChosen,
     ImprovementClaimed,
     NodeClaimed,
     RepairAsked,
     RoleConfigured,
+    WorkflowChanged,
 )
 from perdure.session.ledger import ModelCalled, ToolFinished, TurnFinished, TurnStarted
 from perdure.session.messages import Message, TextPart, assistant, user
@@ -142,6 +144,25 @@ async def test_a_repair_that_another_process_has_made_is_given_up(tmp_path: Path
     await place.commit((await first.beside([answer, FINISHED])).writes)
     with pytest.raises(ClaimLost):
         await second.beside(STARTED)
+
+
+async def test_what_an_owner_made_of_the_graph_counts_with_what_it_hands_over(
+    tmp_path: Path,
+) -> None:
+    place = Place()
+    await place.turn(tmp_path)
+    claimed = NodeClaimed("owner-intake", "owner", FLOW, "start")
+    await place.ground.journal.append(lambda _: (claimed,))
+    (tmp_path / WORKFLOW).write_text(workflow_text(GROWN))
+    ground = replace(place.ground, drawing=Drawing(tmp_path, tmp_path))
+    answer = hand(tmp_path, "a", name="plan.md")
+
+    async def last() -> Said:
+        return Said(answer)
+
+    turn = JoinedTurn(ground, NodePart("owner", "owner-intake", FLOW), last)
+    (write,) = (await turn.beside((FINISHED,))).writes
+    assert kinds_of(write) == [WorkflowChanged.kind, HandoffMade.kind]
 
 
 async def test_an_owner_who_looks_back_draws_the_flow_no_more(tmp_path: Path) -> None:
