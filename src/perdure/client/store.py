@@ -252,9 +252,9 @@ class Store:
         """
         return await erasing(self.backend).erasures()
 
-    async def verify(self) -> Verification:
-        """Check every hash, parent and count; changes nothing."""
-        return await self.backend.verify()
+    async def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
+        """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps)."""
+        return await self.backend.verify(on_progress)
 
     async def info(self) -> StoreInfo:
         """Facts and figures."""

@@ -62,6 +62,7 @@ from perdure.stores.protocol import (
     Commit,
     Committed,
     Lease,
+    OnProgress,
     Positioned,
     Problem,
     SessionScope,
@@ -415,13 +416,15 @@ class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing
             memory=memory,
         )
 
-    async def verify(self) -> Verification:
+    async def verify(self, on_progress: OnProgress | None = None) -> Verification:
         heap = self._heap
         problems = [each for held in heap.streams.values() for each in _problems_of(heap, held)]
         for digest, content in heap.blobs.items():
             problems += blob_problems(digest, content)
         entries = [entry for entry in heap.log if entry is not None]
         erased = sum(entry.is_erased and entry.kind != OPAQUE for entry in entries)
+        if on_progress is not None:
+            on_progress(len(entries), len(entries))
         return Verification(len(heap.streams), len(entries), tuple(problems), erased)
 
     async def info(self) -> StoreInfo:

@@ -479,8 +479,11 @@ class SessionStore(LogWriting, LogReading, NamespaceReading, Protocol):
     namespace: str
     capabilities: Capabilities
 
-    async def verify(self) -> Verification:
-        """Check every hash, parent, count and span of the namespace; changes nothing."""
+    async def verify(self, on_progress: OnProgress | None = None) -> Verification:
+        """Check every hash, parent, count and span of the namespace; changes nothing.
+
+        `on_progress` may be told on another thread.
+        """
         ...
 
     async def info(self) -> StoreInfo:

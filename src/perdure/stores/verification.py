@@ -22,7 +22,10 @@ from perdure.session.messages import MESSAGE
 from perdure.session.notes import LeafMoved
 from perdure.stores.admission import Sees
 from perdure.stores.chain import blob_hash, body_digest, commit_hash, genesis_hash, header_line
-from perdure.stores.protocol import EMPTY, Problem, StreamState
+from perdure.stores.protocol import EMPTY, OnProgress, Problem, StreamState
+
+TOLD_EVERY = 500
+"""Steps of a check from one telling to the next."""
 
 _NOT_HERE = ", which it shows, is not here"
 _MEDIA = re.compile(rb'"handle":"media://(sha256-[0-9a-f]{64})"')
@@ -157,6 +160,30 @@ def blob_problems(digest: str, content: bytes) -> Iterator[Problem]:
     """The fault of a blob that no longer is what its name says."""
     if blob_hash(content) != digest:
         yield Problem(None, None, f"the content {digest} is damaged")
+
+
+class Steps:
+    """Tells `told` how many of the `total` steps of a check are done; of no steps, nothing."""
+
+    def __init__(self, told: OnProgress | None, total: int, *, every: int = TOLD_EVERY) -> None:
+        self._told = told if total else None
+        self._every = every
+        self._total = total
+        self._done = 0
+        self._unsaid = 0
+
+    def add(self, steps: int = 1) -> None:
+        """So many more are done; what was added while the check went on is no step."""
+        self._done += steps
+        self._unsaid += steps
+        if self._told is not None and self._unsaid >= self._every and self._done < self._total:
+            self._unsaid = 0
+            self._told(self._done, self._total)
+
+    def end(self) -> None:
+        """All of it is done."""
+        if self._told is not None:
+            self._told(self._total, self._total)
 
 
 class _Check:

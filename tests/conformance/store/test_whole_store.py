@@ -60,6 +60,17 @@ async def test_an_empty_store_verifies(store: SessionStore) -> None:
     assert (await store.verify()).is_ok
 
 
+async def test_a_check_tells_how_far_it_is_up_to_its_end(store: SessionStore) -> None:
+    await filled(store)
+    told: list[tuple[int, int]] = []
+
+    found = await store.verify(lambda done, steps: told.append((done, steps)))
+
+    assert found == await store.verify()
+    assert told == sorted(told)
+    assert {steps for _, steps in told} == {told[-1][0]}
+
+
 async def test_everything_a_store_can_hold_verifies_and_nothing_changes(
     store: SessionStore,
 ) -> None:

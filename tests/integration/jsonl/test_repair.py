@@ -78,8 +78,13 @@ async def test_a_damaged_line_costs_what_it_held(
     with_line(file_of(folder, "s1"), number, line)
     damaged = {path: path.read_bytes() for path in files_below(folder, "*.jsonl")}
 
-    done = await repair(address, to=place)
+    told: list[tuple[int, int]] = []
+    done = await repair(
+        address, to=place, on_progress=lambda done, steps: told.append((done, steps))
+    )
 
+    assert all(0 <= passed <= steps for passed, steps in told)
+    assert told[-1][0] == told[-1][1]
     assert done.is_damaged
     assert done.losses
     assert {loss.stream for loss in done.losses} == {"s1"}

@@ -351,8 +351,13 @@ async def test_the_repaired_store_can_go_elsewhere(store_file: Path, tmp_path: P
     path, new = tmp_path / "d" / "damaged.db", tmp_path / "new.db"
     with_damage(store_file, path, content_of(store_file).index(b"2 44 "))
     before = content_of(path)
-    done = await repair(address(path), to=address(new))
+    told: list[tuple[int, int]] = []
+    done = await repair(
+        address(path), to=address(new), on_progress=lambda done, steps: told.append((done, steps))
+    )
 
+    assert [state for state in told if state[0] == state[1]]
+    assert all(0 <= passed <= steps for passed, steps in told)
     assert content_of(path) == before
     assert done.aside is None
     assert len(done.losses) == 1

@@ -15,6 +15,7 @@ from perdure.stores.admission import Shared, admit, advanced, opened
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import ErasingWrite, Problem, StreamState, Write
 from perdure.stores.verification import (
+    Steps,
     StoredCommit,
     StoredEntry,
     blob_problems,
@@ -325,3 +326,22 @@ def test_of_what_is_erased_or_forked_the_entries_do_not_tell_all() -> None:
 
     assert list(info_faults(kept_with(fork, title="O"), info_of(fork))) == []
     assert list(info_faults(kept_with(erased, status="erased"), info_of(erased))) == []
+
+
+def test_a_check_tells_now_and_then_how_far_it_is_and_its_end_once() -> None:
+    told: list[tuple[int, int]] = []
+    steps = Steps(lambda done, total: told.append((done, total)), 5, every=2)
+    for _ in range(6):  # one was added meanwhile
+        steps.add()
+    steps.end()
+
+    assert told == [(2, 5), (4, 5), (5, 5)]
+
+
+def test_a_check_of_nothing_tells_nothing() -> None:
+    told: list[tuple[int, int]] = []
+    steps = Steps(lambda done, total: told.append((done, total)), 0, every=1)
+    steps.add()
+    steps.end()
+
+    assert told == []

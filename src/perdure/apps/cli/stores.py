@@ -145,7 +145,7 @@ async def _verified(store: str | None, namespace: str) -> Verification:
     """What is wrong with the store; damage that nobody can read past is what was found."""
     try:
         async with existing_store(store, namespace) as opened:
-            return await opened.verify()
+            return await opened.verify(progress_bar("verify"))
     except StoreCorrupt as error:
         return Verification(0, 0, (Problem(None, None, error.reason),))
     except CorruptLog as error:

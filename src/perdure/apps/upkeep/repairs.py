@@ -11,6 +11,7 @@ import typer
 from perdure.apps.cli.exits import DONE, FAILED
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.opening import NAMESPACE
+from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.apps.upkeep.rekeying import existing_address
@@ -42,7 +43,8 @@ def repair(
     address = existing_address(store)
 
     async def work() -> int:
-        done = await repaired(address, to=to, namespace=namespace)
+        bar = progress_bar("repair")
+        done = await repaired(address, to=to, namespace=namespace, on_progress=bar)
         if as_json:
             show_json(msgspec.structs.asdict(done))
         else:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -17,7 +18,7 @@ from perdure.client.open import default_address
 from perdure.client.open import open as open_store
 from perdure.client.operating.backups import SQLITE, upkeep_of_sqlite
 from perdure.client.operating.copying import copying
-from perdure.client.upkeep import place_of, present_keys
+from perdure.client.upkeep import Report, place_of, present_keys, untold
 from perdure.errors import (
     ConfigError,
     CorruptLog,
@@ -65,6 +66,7 @@ async def repair(
     to: str | None = None,
     namespace: str = "default",
     key: bytes | str | StoreKey | None = None,
+    on_progress: Report | None = None,
 ) -> Repaired:
     """Make the damaged store at `address` whole again, or a whole one at `to` of it.
 
@@ -73,6 +75,7 @@ async def repair(
     computed anew from there. The search index is built anew. The damaged store is kept aside, or,
     with `to`, left as it is. A store without a fault is left alone. An SQLite file is repaired with
     all its namespaces; of another store `namespace`, and always into `to`, which holds nothing yet.
+    `on_progress` is told how far each step is: the check, what is kept, the check of that.
     Durable: on return; killed before, the store is as it was.
     Raises: StoreInUse while anybody has it open; StoreExists when there is something at `to`;
     KeyMissing; KeyWrong when `key` opens no page of the file; ConfigError without the `to` that is
@@ -82,7 +85,7 @@ async def repair(
     address = address or default_address(os.environ, sys.platform)
     _check_target(address, to)
     if not address.startswith(SQLITE):
-        return await _elsewhere(address, to, namespace, key)
+        return await _elsewhere(address, to, namespace, key, on_progress)
     address, path = place_of(address, "repair")
     target = None if to is None else place_of(to, "repair")[1].absolute()
     try:
@@ -94,12 +97,11 @@ async def repair(
         if configured is None:
             raise
         keys = (configured,)
-    work = upkeep_of_sqlite("repair").repair
+    at = SystemClock().now_ms()
+    work = partial(upkeep_of_sqlite("repair").repair, at=at, to=target, told=on_progress)
     for number, present in enumerate(keys, 1):
         try:
-            done = await asyncio.to_thread(
-                work, path, present, system_random, at=SystemClock().now_ms(), to=target
-            )
+            done = await asyncio.to_thread(work, path, present, system_random)
         except KeyWrong:
             if number == len(keys):
                 raise
@@ -125,7 +127,11 @@ def _check_target(address: str, to: str | None) -> None:
 
 
 async def _elsewhere(
-    address: str, to: str | None, namespace: str, key: bytes | str | StoreKey | None
+    address: str,
+    to: str | None,
+    namespace: str,
+    key: bytes | str | StoreKey | None,
+    on_progress: Report | None,
 ) -> Repaired:
     """What can be read of the namespace at `address`, as a whole store at `to`."""
     kind = address.partition(":")[0]
@@ -136,7 +142,7 @@ async def _elsewhere(
         if to is None:
             reason = "is repaired into another store, and left as it is: name that with --to"
             raise ConfigError(f"a {kind} store {reason}, such as sqlite:///repaired.db")
-        if (await backend.verify()).is_ok:
+        if (await backend.verify(on_progress)).is_ok:
             return Repaired(
                 store=backend.address,
                 is_damaged=False,
@@ -148,10 +154,12 @@ async def _elsewhere(
             )
         found = await backend.salvaged()
         async with open_store(to, namespace=namespace, key=key) as target:
-            return await _kept(found, backend, copying(target.backend))
+            return await _kept(found, backend, copying(target.backend), on_progress)
 
 
-async def _kept(found: Salvaged, source: SessionStore, target: Copying) -> Repaired:
+async def _kept(
+    found: Salvaged, source: SessionStore, target: Copying, on_progress: Report | None
+) -> Repaired:
     """Write what is left into `target`, an origin before its forks, and check it."""
     if await target.standings():
         raise StoreExists(target.address)
@@ -160,7 +168,8 @@ async def _kept(found: Salvaged, source: SessionStore, target: Copying) -> Repai
     named |= {header.fork.leaf for header in headers if header.fork and header.fork.leaf}
     mending = Mending(named, system_random, SystemClock().now_ms())
     losses, changed, contents = [*found.losses], list[str](), _Contents(source)
-    for remains in in_order(found.streams):
+    report = on_progress or untold
+    for done, remains in enumerate(in_order(found.streams), 1):
         mended = mending.mended(remains)
         sealed, stream = mended.sealed, mended.sealed.header.id
         losses += mended.losses
@@ -169,7 +178,8 @@ async def _kept(found: Salvaged, source: SessionStore, target: Copying) -> Repai
             await target.receive(sealed, [each async for each in contents.of(sealed)])
         except PerdureError as error:
             losses.append(Problem(stream, None, f"it could not be kept ({error})"))
-    problems = (await target.verify()).problems
+        report(done, len(found.streams))
+    problems = (await target.verify(on_progress)).problems
     for problem in problems:
         if not is_content_lost(problem):
             raise StoreCorrupt(target.address, f"it was not repaired whole: {problem.problem}")

@@ -495,9 +495,9 @@ class Store(Handle[AsyncStore]):
         """
         return self.portal.call(self.asynchronous.erasures())
 
-    def verify(self) -> Verification:
-        """Check every hash, parent and count; changes nothing."""
-        return self.portal.call(self.asynchronous.verify())
+    def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
+        """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps)."""
+        return self.portal.call(self.asynchronous.verify(on_progress))
 
     def info(self) -> StoreInfo:
         """Facts and figures."""

@@ -442,8 +442,8 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing,
             await store._run(lambda: store._eraser.go_on(clock.now_ms()))
         return store
 
-    async def verify(self) -> Verification:
-        return await self._run(lambda: verification(self._shelf, self._feed))
+    async def verify(self, on_progress: OnProgress | None = None) -> Verification:
+        return await self._run(lambda: verification(self._shelf, self._feed, on_progress))
 
     async def info(self) -> StoreInfo:
         return await self._run(

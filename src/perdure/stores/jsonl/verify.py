@@ -19,7 +19,7 @@ from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.shelf import Shelf
-from perdure.stores.protocol import Problem, Verification
+from perdure.stores.protocol import OnProgress, Problem, Verification
 from perdure.stores.verification import (
     blob_problems,
     content_lost,
@@ -28,13 +28,16 @@ from perdure.stores.verification import (
 )
 
 
-def verification(shelf: Shelf, feed: Feed) -> Verification:
+def verification(shelf: Shelf, feed: Feed, told: OnProgress | None = None) -> Verification:
     """What ``SessionStore.verify`` promises."""
     feed.refresh()
     problems: list[Problem] = []
     seen: dict[StreamId, Path] = {}
     streams = entries = 0
-    for path, _ in sorted(shelf.folder.files()):
+    files = sorted(shelf.folder.files())
+    for done, (path, _) in enumerate(files):
+        if told is not None:
+            told(done, len(files))
         log = Log(path, shelf.dialect)  # read anew, whatever is in memory
         try:
             found = list(_file_problems(log, seen, feed))
@@ -45,6 +48,8 @@ def verification(shelf: Shelf, feed: Feed) -> Verification:
         streams += log.is_session
         entries += len(log.rows)
     problems += _content_problems(shelf.folder)
+    if told is not None:
+        told(len(files), len(files))
     return Verification(streams, entries, tuple(problems))
 
 

@@ -331,9 +331,9 @@ class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasi
         await database.open(max_connections)
         return cls(database, namespace, clock, random)
 
-    async def verify(self) -> Verification:
+    async def verify(self, on_progress: OnProgress | None = None) -> Verification:
         self._db.check_usable()
-        return await asyncio.to_thread(verify.verification, self._db)
+        return await asyncio.to_thread(verify.verification, self._db, on_progress)
 
     async def info(self) -> StoreInfo:
         self._db.check_usable()

@@ -37,9 +37,10 @@ from perdure.stores.postgres.rows import (
     place_of,
     stream_of,
 )
-from perdure.stores.postgres.search.checking import index_problems
-from perdure.stores.protocol import EMPTY, Problem, Verification
+from perdure.stores.postgres.search.checking import INDEXED_TEXTS, index_problems
+from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.verification import (
+    Steps,
     StoredCommit,
     StoredEntry,
     blob_problems,
@@ -57,6 +58,8 @@ _STREAMS: LiteralString = """
 SELECT stream FROM perdure.birth WHERE namespace = %s
 UNION SELECT id FROM perdure.stream WHERE namespace = %s ORDER BY 1
 """
+
+_ENTRIES: LiteralString = "SELECT count(*) FROM perdure.entry WHERE namespace = %s"
 
 _HOMELESS: LiteralString = """
 SELECT DISTINCT e.stream FROM perdure.entry AS e
@@ -117,11 +120,11 @@ _UNREADABLE = (StoreError, CorruptLog, UnicodeDecodeError, TypeError, ValueError
 Report = Callable[[int | None, str], None]
 
 
-def verification(database: Database) -> Verification:
+def verification(database: Database, told: OnProgress | None = None) -> Verification:
     """What ``SessionStore.verify`` promises. Blocks."""
     try:
         with database.connect_blocking() as db:
-            return _Check(db, database.namespace).verification()
+            return _Check(db, database.namespace, told).verification()
     except psycopg.Error as error:
         raise meaning_of(error, database.address) from error
 
@@ -129,9 +132,10 @@ def verification(database: Database) -> Verification:
 class _Check:
     """A namespace as one connection sees it."""
 
-    def __init__(self, db: Connection[Row], namespace: str) -> None:
+    def __init__(self, db: Connection[Row], namespace: str, told: OnProgress | None) -> None:
         self.namespace = namespace
         self._db = db
+        self.steps = Steps(told, self._steps() if told else 0)
 
     def verification(self) -> Verification:
         """Every stream, every blob."""
@@ -149,14 +153,25 @@ class _Check:
             problems.append(Problem(stream, None, "it has entries, but is not in the list"))
         problems += self.tried(self._contents, "its contents cannot all be read")
         problems += self.tried(self._index, "its search index cannot be read")
+        self.steps.end()
         return Verification(streams, entries, tuple(problems), erased)
+
+    def _steps(self) -> int:
+        """How many entries and indexed texts there are to look at; 0 where nobody can tell."""
+        try:
+            with self._db.transaction():
+                return int(self.value(_ENTRIES)) + int(self.value(INDEXED_TEXTS))
+        except psycopg.DatabaseError as error:
+            if is_lost(error):
+                raise
+            return 0
 
     def _contents(self) -> Iterator[Problem]:
         for digest, content in self.streamed(Question(_BLOBS, (self.namespace,)), 1):
             yield from blob_problems(digest, content)
 
     def _index(self) -> Iterable[Problem]:
-        return index_problems(self.streamed, self.namespace)
+        return index_problems(self.streamed, self.namespace, self.steps)
 
     def tried(self, look: Callable[[], Iterable[Problem]], failed: str) -> list[Problem]:
         """What `look` finds, up to where the server fails at a row of its own, which is told.
@@ -256,6 +271,7 @@ class _StreamCheck:
         for row in self._check.streamed(question):
             entry = entry_of(row[:9])
             self.count += 1
+            self._check.steps.add()
             self.erased += row[9] is None
             shape.take(entry, None if entry.lane == "side" else node_of(row[11:]))
             for name in contents_shown(entry):

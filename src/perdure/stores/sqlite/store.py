@@ -423,8 +423,8 @@ class SqliteStore(
                 raise
         return cls(database, namespace, durability, clock, random)
 
-    async def verify(self) -> Verification:
-        return await self._read(verify.verification)
+    async def verify(self, on_progress: OnProgress | None = None) -> Verification:
+        return await self._read(verify.verification, on_progress)
 
     async def info(self) -> StoreInfo:
         streams, entries, payload_bytes, size_bytes, version = await self._read(reading.figures)

@@ -19,13 +19,14 @@ from perdure.session.info import SessionInfo, info_after, info_of
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.messages import MESSAGE
 from perdure.stores.chain import genesis_hash
-from perdure.stores.protocol import EMPTY, Problem, Verification
+from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.sqlite.branches import Fork, fork_of, node_seen
 from perdure.stores.sqlite.packing.contents import Packed, content_in
 from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
-from perdure.stores.sqlite.search.checking import index_problems
+from perdure.stores.sqlite.search.checking import index_problems, indexed_texts
 from perdure.stores.sqlite.strays import stray_problems
 from perdure.stores.verification import (
+    Steps,
     StoredCommit,
     StoredEntry,
     content_lost,
@@ -37,6 +38,11 @@ from perdure.stores.verification import (
 
 _STREAMS = """
 SELECT id FROM stream WHERE namespace = (SELECT no FROM namespace WHERE name = ?) ORDER BY no
+"""
+
+_ENTRIES = """
+SELECT count(*) FROM stream AS s CROSS JOIN entry AS e ON e.stream = s.no
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
 """
 
 _ROWS = """
@@ -75,20 +81,30 @@ _UNREADABLE = (apsw.Error, StoreError, UnicodeDecodeError, TypeError, ValueError
 """What damaged pages make of reading: SQLite's errors, and values of the wrong type."""
 
 
-def verification(tables: Tables, namespace: str) -> Verification:
+def verification(tables: Tables, namespace: str, told: OnProgress | None = None) -> Verification:
     """What ``SessionStore.verify`` promises."""
+    steps = Steps(told, _steps(tables, namespace) if told else 0)
     problems = list(_file_problems(tables))
     streams = entries = erased = 0
     for stream in _streams(tables, namespace, problems.append):
-        check = _StreamCheck(tables, namespace, stream)
+        check = _StreamCheck(tables, namespace, stream, steps)
         problems += check.problems()
         streams += 1
         entries += check.count
         erased += check.erased
     problems += _blob_problems(tables, namespace)
     problems += stray_problems(tables, namespace)
-    problems += index_problems(tables, namespace)
+    problems += index_problems(tables, namespace, steps)
+    steps.end()
     return Verification(streams, entries, tuple(problems), erased)
+
+
+def _steps(tables: Tables, namespace: str) -> int:
+    """How many entries and indexed texts there are to look at; 0 where nobody can tell."""
+    try:
+        return int(tables.value(_ENTRIES, namespace)) + indexed_texts(tables)
+    except _UNREADABLE:
+        return 0
 
 
 def _file_problems(tables: Tables) -> Iterator[Problem]:
@@ -125,12 +141,13 @@ def _blob_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
 class _StreamCheck:
     """One stream's check. `count` entries could be read, `erased` of them were erased."""
 
-    def __init__(self, tables: Tables, namespace: str, stream: StreamId) -> None:
+    def __init__(self, tables: Tables, namespace: str, stream: StreamId, steps: Steps) -> None:
         self.count = 0
         self.erased = 0
         self._tables = tables
         self._namespace = namespace
         self._id = stream
+        self._steps = steps
         self._found: list[Problem] = []
 
     def problems(self) -> list[Problem]:
@@ -172,6 +189,7 @@ class _StreamCheck:
         for row in self._rows(stream.no):
             entry = self._tables.entry(self._id, row[:7])
             self.count += 1
+            self._steps.add()
             self.erased += row[7] is None
             if not isinstance(row[6], bytes):
                 self._report(entry.seq, "its body is not kept as bytes")

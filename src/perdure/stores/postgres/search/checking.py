@@ -16,6 +16,7 @@ from perdure.stores.postgres.search.indexing import ask_mark, found_in, text_of
 from perdure.stores.postgres.search.parts import PAGES, SAID, loose_text
 from perdure.stores.protocol import Problem
 from perdure.stores.scanning import Found
+from perdure.stores.verification import Steps
 
 SOME = 500
 """Loose texts that are in memory at a time."""
@@ -23,6 +24,11 @@ SOME = 500
 _PARTS: LiteralString = """
 SELECT no, size, last, first_at, last_at FROM perdure.search_part WHERE namespace = %s ORDER BY no
 """
+
+INDEXED_TEXTS: LiteralString = """
+SELECT coalesce(sum(size), 0) FROM perdure.search_part WHERE namespace = %s
+"""
+"""How many texts the parts of the index hold: each is a step of `index_problems`."""
 
 _LOOSE: LiteralString = """
 SELECT n, at, filters, said FROM perdure.search
@@ -65,17 +71,18 @@ _REMEDY = "`perdure store reindex` builds the index anew"
 Streamed = Callable[[Question], Iterator[Row]]
 
 
-def index_problems(streamed: Streamed, namespace: str) -> Iterator[Problem]:
+def index_problems(streamed: Streamed, namespace: str, steps: Steps) -> Iterator[Problem]:
     """Every difference between the index and the log up to its mark."""
     rows = list(streamed(ask_mark(namespace)))
     if rows and rows[0][0] == VERSION:  # else the next search builds it
-        yield from _Check(streamed, namespace, rows[0][1]).problems()
+        yield from _Check(streamed, namespace, rows[0][1], steps).problems()
 
 
 class _Check:
     """One comparison, up to the position `upto`."""
 
-    def __init__(self, streamed: Streamed, namespace: str, upto: int) -> None:
+    def __init__(self, streamed: Streamed, namespace: str, upto: int, steps: Steps) -> None:
+        self._steps = steps
         self._streamed = streamed
         self._namespace = namespace
         self._upto = upto
@@ -94,6 +101,7 @@ class _Check:
         number, *head = row
         own = (self._namespace, number)
         said = tuple([Said(*row[1:]) for row in self._streamed(Question(SAID, own))])
+        self._steps.add(len(said))
         pages = tuple([Page(*row) for row in self._streamed(Question(PAGES, own))])
         log = self._log(text.position for text in said)
         texts = {position: text_of(found) for position, found in log.items()}

@@ -26,6 +26,7 @@ from perdure.stores.sqlite.search.indexing import (
     text_of,
 )
 from perdure.stores.sqlite.search.parts import loose_text, part_of
+from perdure.stores.verification import Steps
 
 _PARTS = "SELECT no, size, last, first_at, last_at FROM search_part ORDER BY no"
 
@@ -38,12 +39,17 @@ SELECT n FROM search_text WHERE (id >> 13) NOT IN (SELECT no FROM search_part) O
 _REMEDY = "`perdure store reindex` builds the index anew"
 
 
-def index_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
+def indexed_texts(tables: Tables) -> int:
+    """How many texts the parts of the index hold: each is a step of `index_problems`."""
+    return int(tables.value("SELECT coalesce(sum(size), 0) FROM search_part"))
+
+
+def index_problems(tables: Tables, namespace: str, steps: Steps) -> Iterator[Problem]:
     """Every difference between the index and the log up to its mark."""
     number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
     try:
         if tables.value("SELECT version FROM search_mark") == VERSION:
-            yield from _Check(tables, number).problems()
+            yield from _Check(tables, number, steps).problems()
     except (apsw.Error, *DAMAGE) as error:
         yield Problem(None, None, f"the search index cannot be read ({error}); {_REMEDY}")
 
@@ -51,7 +57,8 @@ def index_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
 class _Check:
     """One comparison. `_namespace` None: nobody has written in it."""
 
-    def __init__(self, tables: Tables, namespace: int | None) -> None:
+    def __init__(self, tables: Tables, namespace: int | None, steps: Steps) -> None:
+        self._steps = steps
         self._tables = tables
         self._namespace = namespace
         self._mark: Mark = mark_of(tables)
@@ -69,6 +76,7 @@ class _Check:
 
     def _of_part(self, number: int, *head: int) -> set[int]:
         part = part_of(self._tables, number)
+        self._steps.add(len(part.said))
         positions = {said.position for said in part.said}
         texts = {row: text_of(found) for row, found in self._log(positions)}
         ats = [said.at for said in part.said] or [0]

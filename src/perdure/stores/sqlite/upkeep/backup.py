@@ -93,10 +93,10 @@ class Content:
         """Every stream of a namespace there was at `moment`, as it stood then."""
         return sealing.standings_at(self._tables, namespace, moment)
 
-    def problems(self) -> Iterator[tuple[str, Problem]]:
-        """Every fault, with its namespace."""
+    def problems(self, told: Report | None = None) -> Iterator[tuple[str, Problem]]:
+        """Every fault, with its namespace. `told` how far each namespace is."""
         for namespace in self.namespaces():
-            for problem in verification(self._tables, namespace).problems:
+            for problem in verification(self._tables, namespace, told).problems:
                 yield namespace, problem
 
     def close(self) -> None:

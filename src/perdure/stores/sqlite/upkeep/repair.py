@@ -35,7 +35,7 @@ from perdure.errors import (
 from perdure.session.clock import RandomSource
 from perdure.stores.key import StoreKey
 from perdure.stores.operating.mending import Mended, Mending, in_order, parents_in
-from perdure.stores.protocol import Problem
+from perdure.stores.protocol import OnProgress, Problem
 from perdure.stores.sqlite.appending import keep_blobs, namespace_number
 from perdure.stores.sqlite.database import is_attached
 from perdure.stores.sqlite.opening import Patience, Site, connection, located, opened
@@ -53,7 +53,7 @@ from perdure.stores.sqlite.upkeep.placing import (
 from perdure.stores.sqlite.upkeep.remains import Left, entries_of, remains_in
 from perdure.stores.sqlite.upkeep.salvage import copy_store, salvaged
 from perdure.stores.sqlite.upkeep.sealing import receive
-from perdure.stores.verification import is_content_lost
+from perdure.stores.verification import Steps, is_content_lost
 
 REPORT_NAME = "report.json"
 _WORK = "-repairing"
@@ -82,11 +82,18 @@ def unfinished_repair(path: Path) -> Path:
 
 
 def repair(
-    path: Path, key: StoreKey | None, random: RandomSource, *, at: int, to: Path | None = None
+    path: Path,
+    key: StoreKey | None,
+    random: RandomSource,
+    *,
+    at: int,
+    to: Path | None = None,
+    told: OnProgress | None = None,
 ) -> Repair:
     """Repair the store at `path`, in place or into the new file `to`. Blocks.
 
     `at` is when that is done, as it is said in the log. A store without a fault is left alone.
+    `told` how far each of its steps is: the check, what is kept, the check of that.
     Durable: on return. Memory: as much as the store has content.
     Raises: NotAStore, KeyMissing, KeyWrong; StoreInUse; StoreExists for `to`; StoreTooNew.
     """
@@ -99,11 +106,11 @@ def repair(
         raise StoreExists(str(to))
     work = unfinished_repair(path if to is None else to)  # beside the place it goes to
     with _held(path, key), _folder(work):
-        if not _problems(path, key, work):
+        if not _problems(path, key, work, told):
             return Repair(str(path), is_damaged=False)
         new = work / "store.db"
-        done = _rebuilt(path, key, new, random, at)
-        missed = _check(new, key)
+        done = _rebuilt(path, key, new, random, at=at, told=told)
+        missed = _check(new, key, told)
         done = msgspec.structs.replace(done, losses=(*done.losses, *missed))
         if to is not None:
             put_where_nothing_is(new, to)
@@ -180,7 +187,7 @@ def _lock(db: Connection, path: Path) -> None:
         return  # too damaged to be locked, so too damaged to be written to
 
 
-def _problems(path: Path, key: StoreKey | None, work: Path) -> bool:
+def _problems(path: Path, key: StoreKey | None, work: Path, told: OnProgress | None) -> bool:
     """Whether anything is wrong with the store, as far as a copy of it can be opened."""
     copy = work / "looked-at.db"
     copy_store(path, copy)
@@ -188,7 +195,7 @@ def _problems(path: Path, key: StoreKey | None, work: Path) -> bool:
         opened(copy, is_created=False, seed=lambda: os.urandom(16), key=key)
         content = Content(copy, key)
         try:
-            return any(True for _ in content.problems())
+            return any(True for _ in content.problems(told))
         finally:
             content.close()
     except (KeyMissing, StoreNotEncrypted):
@@ -200,7 +207,15 @@ def _problems(path: Path, key: StoreKey | None, work: Path) -> bool:
 # ---------------------------------------------------------------- the new store
 
 
-def _rebuilt(path: Path, key: StoreKey | None, new: Path, random: RandomSource, at: int) -> Repair:
+def _rebuilt(
+    path: Path,
+    key: StoreKey | None,
+    new: Path,
+    random: RandomSource,
+    *,
+    at: int,
+    told: OnProgress | None,
+) -> Repair:
     found = salvaged(path, key, new.parent)
     if key is not None and found.is_empty:
         located(path, is_created=False, key=key)  # what is no store at all is refused as such
@@ -214,7 +229,7 @@ def _rebuilt(path: Path, key: StoreKey | None, new: Path, random: RandomSource, 
         left = remains_in(found, kinds)
         mended = _mended(left, random, at)
         losses = [*_cut_off(found.missing_bytes), *left.losses]
-        kept = _keep(tables, left, mended, losses)
+        kept = _keep(tables, left, mended, losses, told)
         entries = int(tables.value("SELECT count(*) FROM entry"))
     finally:
         db.close()
@@ -247,12 +262,18 @@ def _mended(left: Left, random: RandomSource, at: int) -> dict[str, list[Mended]
 
 
 def _keep(
-    tables: Tables, left: Left, mended: dict[str, list[Mended]], losses: list[Problem]
+    tables: Tables,
+    left: Left,
+    mended: dict[str, list[Mended]],
+    losses: list[Problem],
+    told: OnProgress | None,
 ) -> list[Mended]:
     """Write the streams and contents; those that were kept."""
     kept: list[Mended] = []
+    steps = Steps(told, sum(len(own) for own in mended.values()), every=1)
     for namespace, own in mended.items():
         for each in own:
+            steps.add()
             try:
                 with _transaction(tables):
                     receive(tables, namespace, each.sealed, ())
@@ -264,6 +285,7 @@ def _keep(
     for namespace, contents in left.contents.items():
         with _transaction(tables):
             keep_blobs(tables, namespace_number(tables, namespace), contents)
+    steps.end()
     return kept
 
 
@@ -288,12 +310,12 @@ def _close_log(site: Site) -> None:
             raise StoreUnavailable(str(site.path), "its write-ahead log could not be closed")
 
 
-def _check(new: Path, key: StoreKey | None) -> list[Problem]:
+def _check(new: Path, key: StoreKey | None, told: OnProgress | None) -> list[Problem]:
     """Check the new store; which entries show a content that is gone. Raises: StoreCorrupt."""
     content = Content(new, key)
     missed: list[Problem] = []
     try:
-        for _, problem in content.problems():
+        for _, problem in content.problems(told):
             if is_content_lost(problem):
                 missed.append(problem)
                 continue
