@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
+from itertools import dropwhile, takewhile
+from typing import Any
 
 import pytest
 import typer
@@ -12,7 +16,8 @@ from perdure.apps.cli.surface.page import EXIT_CODES, page_lines
 from perdure.apps.cli.surface.shape import Command, Example, Parameter
 from perdure.apps.terminal.style import Style
 
-PROGRAM = shape_of(typer.main.get_command(whole_program()))
+ROOT = typer.main.get_command(whole_program())
+PROGRAM = shape_of(ROOT)
 COMMANDS = {command.line: command for command in PROGRAM.walk()}
 every_command = pytest.mark.parametrize("line", COMMANDS)
 
@@ -52,6 +57,40 @@ def test_an_example_uses_only_options_that_there_are(line: str) -> None:
             }
             used = {word.partition("=")[0] for word in words if word.startswith("-")}
             assert used <= known, f"{line}: {example.line!r} uses {sorted(used - known)}"
+
+
+@every_command
+def test_an_example_is_taken_by_the_parser(line: str) -> None:
+    for example in COMMANDS[line].examples:
+        for words in typed_in(example.line):
+            try:
+                parsed(words)
+            except typer.Exit:
+                assert {"--help", "--version"} & {*words}
+            except typer.TyperException as error:
+                pytest.fail(f"{line}: {example.line!r}: {error.format_message()}")
+
+
+def typed_in(line: str) -> Iterator[list[str]]:
+    """The words behind each `perdure` in a line of a shell, up to where its output goes."""
+    for one in re.split(r"[|;]|&&", line):
+        words = shlex.split(one, comments=True)
+        words = list(dropwhile(lambda word: re.match(r"[A-Z_]+=", word), words))
+        if words[:1] == ["perdure"]:
+            yield list(takewhile(lambda word: not word.startswith((">", "<", "&")), words[1:]))
+
+
+def parsed(words: list[str]) -> None:
+    """Have the commands' own parsers take `words`; nothing is run. Raises: typer.TyperException."""
+    command: Any = ROOT
+    above, name = None, "perdure"
+    while True:
+        context = command.make_context(name, list(words), parent=above)
+        rest = [*getattr(context, "_protected_args", ()), *context.args]
+        if not hasattr(command, "resolve_command") or not rest:
+            return
+        name, command, words = command.resolve_command(context, rest)
+        above = context
 
 
 @every_command
