@@ -344,6 +344,7 @@ def _closed(state: FlowState, body: kinds.ForwardPassClosed, at: int) -> FlowSta
         state,
         status="awaiting_improvement_choice",
         running_nodes=_removed(state.run.running_nodes, body.node),
+        awaiting_handoff=(),
         improvement_phase=phase,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perdure.engine.flows.rules.runnable import runnable
+from perdure.engine.flows.rules.runnable import is_more_to_come, ready, runnable
 from perdure.engine.flows.rules.structure import OWNER
 from perdure.session.flows.graph import edge_key, ends_of
 from perdure.session.flows.run import FlowState
@@ -28,7 +28,12 @@ def _unfinished(state: FlowState, node: str) -> Iterator[str]:
     yield from (f"node {id} is at work" for id in run.running_nodes if id != node)
     yield from (f"node {id} waits for a person" for id in run.awaiting_human_nodes if id != node)
     yield from (f"a reply to node {id} has not been read" for id in run.pending_human_inputs)
-    yield from (f"node {id} waits for a handoff" for id in run.awaiting_handoff)
+    # Who has all it is to be handed waits for the work to be closed, as another last node does.
+    yield from (
+        f"node {id} waits for a handoff"
+        for id in run.awaiting_handoff
+        if is_more_to_come(state, id)
+    )
     yield from (
         f"nothing was handed over along {edge.key}"
         for edge in state.graph.edges
@@ -40,16 +45,20 @@ def _unfinished(state: FlowState, node: str) -> Iterator[str]:
 
 
 def is_work_left(state: FlowState, node: str) -> bool:
-    """Whether others are at work or have unread what was handed to them, before `node` can close.
+    """Whether others are at work, could be, or have unread what was handed to them.
 
+    Shape: False of a `node` that hands over to others: it need not wait for them to close the work.
     As it waits for them, its role is free to read what lies with another of its nodes.
     """
     run = state.run
     if state.graph.successors(node):
         return False
-    return any(id != node for id in run.running_nodes) or any(
-        ends_of(key)[1] != node for key in run.receiving_handoff
+    busy = (
+        *run.running_nodes,
+        *(ends_of(key)[1] for key in run.receiving_handoff),
+        *(work.node.id for work in ready(state)),
     )
+    return any(id != node for id in busy)
 
 
 def stall(state: FlowState) -> str | None:

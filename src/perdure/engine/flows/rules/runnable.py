@@ -34,7 +34,7 @@ def runnable(state: FlowState) -> tuple[Work, ...]:
         return ()
     occupied = _occupied(state)
     chosen: dict[str, Work] = {}
-    for work in _candidates(state):
+    for work in ready(state):
         role = work.node.role
         # A node goes on where it waits: its own wait does not keep its role from it.
         if role not in chosen and occupied.get(role, set()) <= {work.node.id}:
@@ -53,7 +53,8 @@ def _occupied(state: FlowState) -> dict[str, set[str]]:
     return occupied
 
 
-def _candidates(state: FlowState) -> Iterator[Work]:
+def ready(state: FlowState) -> Iterator[Work]:
+    """All work there is, first what should be claimed, also where its role is busy."""
     seen: set[str] = set(state.run.running_nodes)
     for work in (*_answered(state), *_started(state), *_owing(state), *_handed(state)):
         if work.node.id not in seen:
@@ -85,7 +86,10 @@ def _started(state: FlowState) -> Iterator[Work]:
 
 
 def _owing(state: FlowState) -> Iterator[Work]:
-    """Nodes that worked and still owe a handoff: a partial fan-out, or one that was sent back."""
+    """Nodes that worked and still owe a handoff: a partial fan-out, or one that was sent back.
+
+    One that waits goes on when the graph was drawn anew and nothing is to come to it any more.
+    """
     for node in _free(state, state.graph.nodes):
         is_owing = any(
             edge_key(node.id, target) not in state.run.completed_handoffs
@@ -115,8 +119,20 @@ def _free(state: FlowState, nodes: Iterable[FlowNode]) -> Iterator[FlowNode]:
     run = state.run
     for node in nodes:
         is_busy = node.id in run.running_nodes or node.id in run.awaiting_human_nodes
-        if not is_busy and node.id not in run.awaiting_handoff and node.id not in state.start:
+        is_busy = is_busy or node.id in state.start
+        if not is_busy and not (
+            node.id in run.awaiting_handoff and is_more_to_come(state, node.id)
+        ):
             yield node
+
+
+def is_more_to_come(state: FlowState, id: str) -> bool:
+    """Whether something is still to be handed to node `id`, or lies there for it."""
+    run = state.run
+    return any(ends_of(key)[1] == id for key in run.receiving_handoff) or any(
+        edge_key(source, id) not in run.completed_handoffs
+        for source in state.graph.predecessors(id)
+    )
 
 
 def _is_joining(state: FlowState, node: FlowNode) -> bool:

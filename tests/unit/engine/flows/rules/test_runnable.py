@@ -12,6 +12,7 @@ from perdure.session.flows.kinds import (
     NodeClaimed,
     NodeParked,
     RoleConfigured,
+    WorkflowChanged,
 )
 from perdure.session.flows.run import FlowState
 from tests.fakes.flow_log import FLOW, FlowLog, graph
@@ -155,13 +156,23 @@ def test_15_no_handoff_wakes_who_was_stopped_or_refused() -> None:
 
 
 def test_16_a_reply_ends_the_wait_for_a_handoff() -> None:
-    log = FlowLog(graph("o>a", "a>z")).work("o", "a").claim("a", "o=>a").add(HandoffAwaited("a"))
+    log = FlowLog(graph("o>a", "o>b", "b>a", "a>z")).work("o", "a", "b").claim("b", "o=>b")
+    log.claim("a", "o=>a").add(HandoffAwaited("a"))
     assert ids(log.state) == []
     log.add(HumanReplied("a", "go on", "me"))
     work = work_of(log.state, "a")
     assert (work.cause, work.delivered) == ("reply", ())
     log.add(NodeClaimed("a", "a", FLOW, "reply", text="go on"))
     assert log.run.awaiting_handoff == ()
+
+
+def test_who_waits_for_what_an_edit_took_away_goes_on_with_what_it_owes() -> None:
+    log = FlowLog(graph("o>a", "o>b", "b>a", "b>z", "a>z")).work("o", "a", "b").claim("b", "o=>b")
+    log.claim("a", "o=>a").add(HandoffAwaited("a"))
+    assert ids(log.state) == []
+    log.add(WorkflowChanged(graph("o>a", "o>b", "b>z", "a>z")))
+    work = work_of(log.state, "a")
+    assert (work.cause, work.delivered) == ("owed", ())
 
 
 def test_a_role_that_was_configured_goes_on_with_what_lies_ready() -> None:
