@@ -137,6 +137,7 @@ def test_ctrl_c_suspends_a_flow_and_says_how_to_go_on(project: World) -> None:
     try:
         words = ("flow", "show", "f", "--json")
         until(lambda: '"runningNodes":["owner-intake"]' in project.run(*words).out)
+        assert "flow stop f owner` ends" in flow(project, "delete", "f", "--yes", code=4).err
         running.send_signal(signal.SIGINT)
         _, problem = running.communicate(timeout=PATIENCE_S)
         assert running.returncode == 130
@@ -145,4 +146,4 @@ def test_ctrl_c_suspends_a_flow_and_says_how_to_go_on(project: World) -> None:
         running.kill()
         running.communicate()
     assert json.loads(project.run(*words).out)["runningNodes"] == ["owner-intake"]
-    assert "stop` ends that" in flow(project, "delete", "f", "--yes", code=4).err
+    assert "deleted f" in flow(project, "delete", "f", "--yes").out  # nobody is at work any more

@@ -164,7 +164,9 @@ def test_a_run_is_listed_shown_exported_and_deleted_as_any_flow(trip: World) -> 
     again = flow(trip, "run", str(exported), "--input", "topic=tides", "--id", "g", "--json").json
     assert again["outputs"] == state["outputs"]
     assert "begin it anew" in trip.run("import", "out", "--format", "a-society").err
-    assert flow(trip, "delete", "f", "--yes", "--json").json == {"flow": "f", "sessions": 3}
+    record = str(trip.folder / ".perdure" / "records" / "f")
+    deleted = {"flow": "f", "sessions": 3, "record_left": record}
+    assert flow(trip, "delete", "f", "--yes", "--json").json == deleted
 
 
 def test_a_killed_run_is_resumed_and_one_that_is_stopped_goes_on_with_a_reply(
