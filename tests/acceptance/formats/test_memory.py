@@ -12,8 +12,10 @@ import pytest
 
 CHILD = Path(__file__).parent / "importing_child.py"
 BYTES_A_LINE = 1_000
-"""Ids and places of a line, and what the allocator adds."""
-SLACK_BYTES = 12_000_000
+"""Ids and places of a line."""
+SLACK_BYTES = 20_000_000
+"""What is in hand beside: pieces that are read and not yet written, more of them where the machine
+is busy (24 MB were seen of 10,400 lines, and of three times as many)."""
 
 AT = "2026-04-01T10:00:00.500Z"
 
