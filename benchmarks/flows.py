@@ -190,26 +190,37 @@ class _Place:
         for commit in made:
             if commit not in creating:
                 by_flow.setdefault(_flow_of(commit), []).append(commit)
-        took_s = await _made([[commit] for commit in creating], store)
         leases: dict[StreamId, Lease] = {}
-        for stream in {write.stream for commit in made for write in commit.writes if write.lease}:
+        took_s = await _made([[commit] for commit in creating], store, leases)
+        for stream in _led_already(made) - leases.keys():
             leases[stream] = await store.acquire_lease(stream, "benchmark", HOUR_MS)
-        led = [[_under(commit, leases) for commit in commits] for commits in by_flow.values()]
-        took_s += await _made(led, store)
+        took_s += await _made(list(by_flow.values()), store, leases)
         await store.close()
         return took_s
 
 
-async def _made(commits: Sequence[Sequence[Commit]], store: SessionStore) -> float:
-    """Seconds to make commits at once, each sequence in its order."""
+async def _made(
+    commits: Sequence[Sequence[Commit]], store: SessionStore, leases: dict[StreamId, Lease]
+) -> float:
+    """Seconds to make commits at once, each sequence in its order, under the leases they take."""
 
     async def some(sequence: Sequence[Commit]) -> None:
         for commit in sequence:
-            await store.commit(commit)
+            done = await store.commit(_under(commit, leases))
+            leases.update({lease.stream: lease for lease in done.leases})
 
     began = time.perf_counter()
     await asyncio.gather(*(some(sequence) for sequence in commits))
     return time.perf_counter() - began
+
+
+def _led_already(made: Sequence[Commit]) -> set[StreamId]:
+    """Of which session the lease was taken by itself, and not in one of the commits `made`."""
+    found: dict[StreamId, bool] = {}
+    for write in (write for commit in made for write in commit.writes):
+        if write.lease is not None or write.taking is not None:
+            found.setdefault(write.stream, write.taking is None)
+    return {stream for stream, is_led in found.items() if is_led}
 
 
 def _flow_of(commit: Commit) -> str:
