@@ -6,7 +6,7 @@ Without it every flow would look at its log after every commit of any other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 
 from perdure.session.ids import StreamId
@@ -44,7 +44,7 @@ class Waker:
         self._waiting: dict[StreamId, set[_Waiting]] = {}
         self._following: asyncio.Task[None] | None = None
 
-    def wakes(self, stream: StreamId) -> AsyncIterator[int | None]:
+    def wakes(self, stream: StreamId) -> AsyncGenerator[int | None]:
         """Yields at least once after every entry that is appended to `stream` from the call on.
 
         Shape: the seq of the newest one; None where only the stream itself can say.
@@ -54,7 +54,7 @@ class Waker:
         self._waiting.setdefault(stream, set()).add(waiting)
         return self._woken(stream, waiting)
 
-    async def _woken(self, stream: StreamId, waiting: _Waiting) -> AsyncIterator[int | None]:
+    async def _woken(self, stream: StreamId, waiting: _Waiting) -> AsyncGenerator[int | None]:
         try:
             while True:
                 following = self._followed()
@@ -65,7 +65,8 @@ class Waker:
                 finally:
                     moved.cancel()
                 if following.done():
-                    self._following = None
+                    if self._following is following:  # nobody follows anew yet
+                        self._following = None
                     following.result()
                 waiting.moved.clear()
                 yield waiting.newest

@@ -1,0 +1,50 @@
+"""The flows of a process follow their store once, however they come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from perdure.client.flows.waking import Waker
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.clock import ManualClock, SeededRandom
+
+FLOW = StreamId("f")
+PATIENCE_S = 10.0
+
+
+async def commit(store: MemoryStore, stream: str) -> None:
+    header = StreamHeader(StreamId(stream), 1)
+    await store.commit(Commit(writes=(Write(stream=header.id, create=header),), at=1))
+
+
+def followers() -> list[asyncio.Task[object]]:
+    return [task for task in asyncio.all_tasks() if task.get_name() == "perdure-flow-waker"]
+
+
+async def twice(woken: AsyncIterator[int | None]) -> None:
+    await anext(woken)
+    await anext(woken)
+
+
+async def test_those_who_wait_after_nobody_did_share_one_follower() -> None:
+    store = MemoryStore(clock=ManualClock(), random=SeededRandom())
+    waker = Waker(store)
+    alone = waker.wakes(FLOW)
+    await asyncio.wait_for(anext(alone), PATIENCE_S)
+    await alone.aclose()
+    (follower,) = followers()
+    await commit(store, "other")
+    await asyncio.wait((follower,), timeout=PATIENCE_S)
+    assert follower.done()
+
+    waiting = [waker.wakes(FLOW) for _ in range(5)]
+    await asyncio.wait_for(asyncio.gather(*(twice(woken) for woken in waiting)), PATIENCE_S)
+
+    assert len(followers()) == 1
+    await waker.close()
+    assert followers() == []
+    await store.close()
