@@ -13,6 +13,7 @@ import asyncio
 from array import array
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -89,13 +90,19 @@ class Adding:
         wrote to the session; what else ``SessionStore.commit`` raises.
         """
         stretches = self._source.stretches(self._base.begin, piece_bytes)
-        while (stretch := await asyncio.to_thread(next, stretches, None)) is not None:
-            step = await asyncio.to_thread(self._step, stretch, at, create)
-            if step is None:
-                continue
-            await store.commit(step.commit)
-            self._note(stretch, step, is_new=create is not None)
-            create = None
+        loop = asyncio.get_running_loop()
+        # One thread: each that ever held a piece would keep room for one.
+        with ThreadPoolExecutor(1, "perdure-import") as thread:
+            while True:
+                stretch = await loop.run_in_executor(thread, next, stretches, None)
+                if stretch is None:
+                    break
+                step = await loop.run_in_executor(thread, self._step, stretch, at, create)
+                if step is None:
+                    continue
+                await store.commit(step.commit)
+                self._note(stretch, step, is_new=create is not None)
+                create = None
 
     def has_only_known(self) -> bool:
         """All that was added to the file are entries of the session's own, from an export."""

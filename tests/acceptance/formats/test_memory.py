@@ -12,10 +12,8 @@ import pytest
 
 CHILD = Path(__file__).parent / "importing_child.py"
 BYTES_A_LINE = 1_000
-"""Ids and places of a line."""
-SLACK_BYTES = 20_000_000
-"""What is in hand beside: pieces that are read and not yet written, more of them where the machine
-is busy (24 MB were seen of 10,400 lines, and of three times as many)."""
+"""Ids and places of a line, and what the allocator adds."""
+SLACK_BYTES = 12_000_000
 
 AT = "2026-04-01T10:00:00.500Z"
 
@@ -144,7 +142,7 @@ def test_a_file_that_grew_by_a_line_is_not_in_memory_either(tmp_path: Path) -> N
     _, least = peak_of(small, written(small / "b.jsonl", pi_lines("t", 1, "x")))
     entries, peak = peak_of(tmp_path, file)
     assert entries == 1
-    assert peak - least < 8_000 * BYTES_A_LINE + SLACK_BYTES
+    assert peak - least < 8_000 * BYTES_A_LINE + 2 * SLACK_BYTES
 
 
 @pytest.mark.slow
