@@ -46,12 +46,12 @@ def remove_unreferenced(shelf: Shelf, among: Collection[str] | None = None) -> l
     waiting = {path.name: path for path in blobs_in(folder)}
     if among is not None:
         waiting = {name: path for name, path in waiting.items() if name in among}
-    looked_at: dict[Path, Stamp] = {}
-    _leave_out(waiting, shelf, looked_at)
+    looking = Looking(shelf)
+    _leave_out(waiting, looking)
     if not waiting:
         return []
     with folder.locked(LOCK, ""):
-        _leave_out(waiting, shelf, looked_at)
+        _leave_out(waiting, looking)
         return [_removed(folder, path) for path in waiting.values()]
 
 
@@ -61,16 +61,16 @@ def _removed(folder: Folder, path: Path) -> int:
     return size
 
 
-def _leave_out(waiting: dict[str, Path], shelf: Shelf, looked_at: dict[Path, Stamp]) -> None:
+def _leave_out(waiting: dict[str, Path], looking: Looking) -> None:
     """Take every content out of `waiting` that is named in a file that changed since."""
-    for path, stamp in (*shelf.folder.files(), *_partials(shelf.folder)):
-        if waiting and looked_at.get(path) != stamp:
-            names = names_in(shelf, path)
+    for path, stamp in (*looking.folder.files(), *_partials(looking.folder)):
+        if waiting and looking.at.get(path) != stamp:
+            names = looking.names_in(path)
             if names is None:
                 waiting.clear()
             for name in names or ():
                 waiting.pop(name, None)
-            looked_at[path] = stamp
+            looking.at[path] = stamp
 
 
 def _partials(folder: Folder) -> Iterator[tuple[Path, Stamp]]:
@@ -79,25 +79,31 @@ def _partials(folder: Folder) -> Iterator[tuple[Path, Stamp]]:
             yield path, Stamp.of(path.stat())
 
 
-def names_in(shelf: Shelf, path: Path) -> set[str] | None:
-    """The names of contents that a file refers to; None where some of it cannot be read.
+class Looking:
+    """One look through the files of a folder; `at` is what each looked like."""
 
-    A record of a dialect may hold a picture itself, so the name is not always written out.
-    """
-    found: set[bytes] = set()
-    with suppress(FileNotFoundError), path.open("rb") as file:
-        for line in file:
-            found.update(NAME.findall(line))
-    log = Log(path, shelf.dialect)
-    if log.refresh():
-        if _is_damaged(log, shelf.folder):
-            return None
-        for entry in entries_of(log, range(len(log.rows))):
-            found.update(NAME.findall(entry.body))
-    return {name.decode() for name in found}
+    def __init__(self, shelf: Shelf) -> None:
+        self.folder = shelf.folder
+        self.at: dict[Path, Stamp] = {}
+        self._dialect = shelf.dialect
+        self._feed = Feed(shelf.folder)
 
+    def names_in(self, path: Path) -> set[str] | None:
+        """The names of contents that a file refers to; None where some of it cannot be read.
 
-def _is_damaged(log: Log, folder: Folder) -> bool:
-    feed = Feed(folder)
-    feed.refresh()
-    return bool(log.faults or log.unreadable) or feed.head(log.header.id) > log.head
+        A record of a dialect may hold a picture itself, so the name is not always written out.
+        """
+        found: set[bytes] = set()
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            for line in file:
+                found.update(NAME.findall(line))
+        # Entries reach their file first and the feed then. Read in the other order, those that came
+        # in between would be in the feed alone, and the session would seem to have lost them.
+        self._feed.refresh()
+        log = Log(path, self._dialect)
+        if log.refresh():
+            if log.faults or log.unreadable or self._feed.head(log.header.id) > log.head:
+                return None
+            for entry in entries_of(log, range(len(log.rows))):
+                found.update(NAME.findall(entry.body))
+        return {name.decode() for name in found}

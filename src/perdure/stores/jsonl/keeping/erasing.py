@@ -20,7 +20,7 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.keeping.collecting import names_in, remove_unreferenced
+from perdure.stores.jsonl.keeping.collecting import Looking, remove_unreferenced
 from perdure.stores.jsonl.shelf import Shelf, Standing
 from perdure.stores.keeping import copies
 from perdure.stores.keeping.backups import Backup
@@ -179,11 +179,12 @@ class Eraser:
         """The contents that only `files` refer to, with their sizes."""
         kept = {path.name: path.stat().st_size for path in blobs_in(self._folder)}
         named = set(kept)
-        named &= _union(names_in(self._shelf, self._folder.path / name) for name in files)
+        looking = Looking(self._shelf)
+        named &= _union(looking.names_in(self._folder.path / name) for name in files)
         if named:
             others = (path for path, _ in self._folder.files() if path.name not in files)
             beside = (self._folder.inner / "partials").iterdir()
-            found = [names_in(self._shelf, path) for path in (*others, *beside)]
+            found = [looking.names_in(path) for path in (*others, *beside)]
             if None in found:  # nobody knows what a damaged session shows
                 return []
             named -= _union(found)
