@@ -11,8 +11,11 @@ from perdure.client.agents.chat import Chat
 from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import Outside
 from perdure.client.store import Store
+from perdure.engine.turns.performing.keeping import EVERY_S
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, Step
 from perdure.models.scripted import ScriptedModel
+from perdure.session.ids import StreamId
+from perdure.session.messages import Message, decode_message
 from perdure.stores.in_memory import MemoryStore
 from tests.fakes.clock import ManualClock, SeededRandom
 
@@ -40,6 +43,18 @@ class Stage:
         """A session under an agent with these tools and settings."""
         made = Agent("helper", model=MODEL, tools=tuple(tools), **agent)
         return await self.runtime(made).start(made, id=id)
+
+    async def kept(self, stream: str = "s") -> Message:
+        """What is kept of the answer that is arriving, once it is; time passes until then."""
+
+        async def is_kept() -> bool:
+            self.clock.advance(EVERY_S)
+            return await self.memory.partial(StreamId(stream)) is not None
+
+        await until(is_kept)
+        found = await self.memory.partial(StreamId(stream))
+        assert found is not None
+        return decode_message(found[1])
 
     async def kinds(self, stream: str = "s") -> list[str]:
         """The kinds of all entries of a session."""

@@ -9,6 +9,7 @@ import pytest
 
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
+from perdure.engine.turns.performing.keeping import EVERY_S
 from perdure.errors import ConfigError, FlowRefusal
 from perdure.models.scenario import CallTools, Hang, Reply, Say, Scenario, ScriptedCall, When
 from perdure.models.scripted import ScriptedModel
@@ -82,6 +83,7 @@ async def test_18_a_turn_whose_process_died_goes_on_where_it_was(tmp_path: Path)
     session = f"{flow.id}__owner"
 
     async def is_kept() -> bool:
+        stage.clock.advance(EVERY_S)
         known = (await flow.state()).sessions
         return bool(known) and await stage.memory.partial(known["owner"]) is not None
 

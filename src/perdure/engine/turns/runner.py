@@ -278,6 +278,7 @@ class TurnRunner:
             self._settings,
             call,
             branch=self._branch,
+            on_interrupt=state.on_interrupt,
         )
         happened = await self._answer_call.outcome()
         if isinstance(happened, CallFailed) and isinstance(happened.error, CredentialsRefused):

@@ -12,12 +12,11 @@ from perdure.errors import InvalidTransition, TurnOpen
 from perdure.events.types import Event
 from perdure.models.scenario import Hang, Reply
 from perdure.session.codec import body_of
-from perdure.session.ids import StreamId
 from perdure.session.kinds import ModelChange, ThinkingChange
 from perdure.session.ledger import ModelCalled, TurnStarted
 from perdure.session.messages import user
 from perdure.stores.protocol import SessionStore
-from tests.fakes.chats import Stage, calls, says, until
+from tests.fakes.chats import Stage, calls, says
 
 
 async def models_called(stage: Stage) -> list[str]:
@@ -49,11 +48,7 @@ async def test_an_open_turn_has_to_be_resumed_before_the_next() -> None:
     stage = Stage(says("so", Hang()))
     chat = await stage.chat()
     chat.send("go")
-
-    async def is_kept() -> bool:
-        return await stage.memory.partial(StreamId("s")) is not None
-
-    await until(is_kept)
+    await stage.kept()
     await chat.suspend()
     with pytest.raises(TurnOpen, match="resume it"):
         await chat.send("another")
@@ -98,7 +93,7 @@ async def test_a_turn_that_follows_another_reads_nothing() -> None:
     counting.asked.clear()
     await chat.send("and?")
     # Its lease is taken in its first commit and given back in its last one.
-    assert counting.asked - Counter(capabilities=99) == {"commit": 5, "put_partial": 1}
+    assert counting.asked - Counter(capabilities=99) == {"commit": 5}
 
 
 async def test_of_a_word_of_somebody_else_s_only_that_is_read() -> None:

@@ -30,7 +30,7 @@ from perdure.session.ledger import (
 )
 from perdure.session.messages import Usage, user
 from perdure.stores.protocol import Commit, Write
-from tests.fakes.chats import Stage, calls, says, until
+from tests.fakes.chats import Stage, calls, says
 
 S = StreamId("s")
 
@@ -43,11 +43,7 @@ async def cut_in_mid_answer() -> tuple[Stage, Chat]:
     stage = Stage(says("so far", Hang()))
     chat = await stage.chat()
     chat.send("go")
-
-    async def is_kept() -> bool:
-        return await stage.memory.partial(S) is not None
-
-    await until(is_kept)
+    await stage.kept()
     await chat.suspend()
     return stage, chat
 

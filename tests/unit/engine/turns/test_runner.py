@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -11,6 +12,14 @@ from perdure.engine.turns.config import CompactionSettings
 from perdure.engine.turns.inputs import Input, Waited
 from perdure.engine.turns.runner import Stopping
 from perdure.errors import LeaseLost
+from perdure.models.protocol import (
+    Delta,
+    Finished,
+    ModelInfo,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+)
 from perdure.models.scenario import Hang, Scenario, When
 from perdure.models.scripted import ScriptedModel
 from perdure.session.codec import body_of
@@ -18,7 +27,7 @@ from perdure.session.ids import StreamId
 from perdure.session.kinds import Compaction
 from perdure.session.ledger import LateOutcome
 from perdure.session.messages import decode_message, user
-from tests.fakes.chats import Stage, calls, says, until
+from tests.fakes.chats import Stage, calls, says
 
 S = StreamId("s")
 
@@ -101,19 +110,40 @@ async def test_no_effect_begins_once_the_lease_is_lost() -> None:
     assert struck == 0
 
 
-async def test_what_has_arrived_of_an_answer_is_kept_from_the_first_piece_on() -> None:
+async def test_what_has_arrived_of_an_answer_is_kept_though_no_more_comes() -> None:
     stage = Stage(says("so far, so good", Hang(), chunk_chars=4))
     chat = await stage.chat()
     chat.send("go")
-
-    async def is_kept() -> bool:
-        return await stage.memory.partial(S) is not None
-
-    await until(is_kept)
-    kept = await stage.memory.partial(S)
-    assert kept is not None
-    assert decode_message(kept[1]).text.startswith("so f")
+    assert (await stage.kept()).text.startswith("so f")
     await chat.abort()
+
+
+@pytest.mark.parametrize("policy", ["continue", "rollback", "ask", "retry"])
+async def test_where_it_counts_that_an_answer_had_begun_its_first_piece_is_kept_at_once(
+    policy: str,
+) -> None:
+    stage = Stage()
+    kept: list[bytes | None] = []
+
+    class Watching:
+        def info(self, model: str) -> ModelInfo:
+            return ModelInfo(model)
+
+        async def stream(self, _: ModelRequest) -> AsyncIterator[Delta]:
+            for piece in (ThinkingDelta("Hm."), TextDelta("so far"), TextDelta(", so good")):
+                yield piece
+                partial = await stage.memory.partial(S)
+                kept.append(partial and partial[1])
+            yield Finished("stop")
+
+    stage.models = Watching()  # type: ignore[assignment] - it looks into the store
+    chat = await stage.chat(on_interrupt=policy)
+    assert (await chat.send("go")).text == "so far, so good"
+    before, at_once, later = kept
+    assert before is None
+    assert later == at_once
+    assert (at_once is None) == (policy == "retry")
+    assert at_once is None or decode_message(at_once).text == "so far"
 
 
 async def test_a_client_that_breaks_ends_the_turn_loudly() -> None:

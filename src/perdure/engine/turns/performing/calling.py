@@ -13,6 +13,7 @@ from perdure.engine.turns.config import Link, TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.inputs import Answered, CallFailed
 from perdure.engine.turns.leading import Leadership
+from perdure.engine.turns.performing.keeping import Keeping
 from perdure.engine.turns.rules.spending import estimated_usage
 from perdure.engine.turns.state import OpenCall
 from perdure.engine.windows import FollowedWindow
@@ -27,13 +28,11 @@ from perdure.models.protocol import (
 )
 from perdure.models.stream import AnswerBuilder
 from perdure.session.codec import encode
+from perdure.session.ledger import InterruptPolicy
 from perdure.session.media.inline import SCHEME
 from perdure.session.messages import Message, Usage
 
 _log = logging.getLogger(__name__)
-
-PARTIAL_EVERY_S = 0.25
-PARTIAL_EVERY_BYTES = 2048
 
 
 @contextlib.asynccontextmanager
@@ -61,6 +60,7 @@ class AnswerCall:
         call: OpenCall,
         *,
         branch: FollowedWindow,
+        on_interrupt: InterruptPolicy,
     ) -> None:
         self._environment = environment
         self._leadership = leadership
@@ -68,12 +68,10 @@ class AnswerCall:
         self._settings = settings
         self._call = call
         self._branch = branch
+        # Unless the call is made again anyway, what becomes of it hangs on whether it had begun.
+        self._keeps_beginning = on_interrupt != "retry"
         self._builder: AnswerBuilder | None = None
         self._request_tokens: int | None = None
-        self._has_text = False
-        self._unsaved_bytes = 0
-        self._save_every_bytes = PARTIAL_EVERY_BYTES
-        self._saved_at_s = float("-inf")
 
     async def outcome(self) -> Answered | CallFailed:
         """Call the model and wait for its whole answer.
@@ -88,11 +86,7 @@ class AnswerCall:
         self._request_tokens = self._call.tokens_estimated or prompt.tokens
         self._builder = AnswerBuilder(request.model, prompt.call_ids)
         try:
-            async with streaming(self._environment, request) as deltas:
-                async for delta in deltas:
-                    if self._is_part_due(self._builder, delta):
-                        await self._save(encode(self._builder.partial()))
-            message = self._builder.finished()
+            message = await self._streamed(request, self._builder)
         except ModelError as error:
             return self._failed(error)
         except PerdureError:
@@ -180,29 +174,27 @@ class AnswerCall:
                 raise MediaMissing(self._call.model, handle) from None
         return found
 
-    def _is_part_due(self, builder: AnswerBuilder, delta: Delta) -> bool:
-        """Take in `delta` and show it; whether what has arrived is to be kept now."""
-        builder.add(delta)
-        if isinstance(delta, TextDelta):
-            self._show("agent:token", delta.text)
-        elif isinstance(delta, ThinkingDelta):
-            self._show("agent:reasoning", delta.text)
-        else:
-            return False
-        self._unsaved_bytes += len(delta.text)
-        now_s = self._environment.clock.steady_s()
-        is_due = now_s - self._saved_at_s >= PARTIAL_EVERY_S
-        if isinstance(delta, TextDelta) and not self._has_text:
-            # From here on there is something to continue from.
-            self._has_text = is_due = True
-        if is_due or self._unsaved_bytes >= self._save_every_bytes:
-            self._unsaved_bytes, self._saved_at_s = 0, now_s
-            return True
-        return False
+    async def _streamed(self, request: ModelRequest, builder: AnswerBuilder) -> Message:
+        """The whole answer, shown and kept as it arrives."""
+        keeping = Keeping(self._environment.clock, lambda: encode(builder.partial()), self._put)
+        async with keeping, streaming(self._environment, request) as deltas:
+            is_beginning = self._keeps_beginning
+            async for delta in deltas:
+                builder.add(delta)
+                if isinstance(delta, TextDelta):
+                    self._show("agent:token", delta.text)
+                elif isinstance(delta, ThinkingDelta):
+                    self._show("agent:reasoning", delta.text)
+                else:
+                    continue
+                if is_beginning and isinstance(delta, TextDelta):
+                    is_beginning = False
+                    await keeping.now()
+                else:
+                    keeping.grown(len(delta.text))
+        return builder.finished()
 
-    async def _save(self, content: bytes) -> None:
-        # Each save writes the whole part: the longer it is, the more has to be new.
-        self._save_every_bytes = max(PARTIAL_EVERY_BYTES, len(content) // 10)
+    async def _put(self, content: bytes) -> None:
         lease = self._leadership.lease
         await self._environment.store.put_partial(lease, self._call.seq, content)
 

@@ -1,0 +1,114 @@
+"""Keeping what has arrived of an answer, beside the stream and never in its way.
+
+What arrives is in the store `EVERY_S` later, or as soon as it is `EVERY_BYTES`, also where nothing
+more comes; an answer that is whole by then is never kept in part. One save is under way at a time,
+and writes all that has arrived until it begins: a slow store makes them fewer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from perdure.session.clock import Clock
+
+EVERY_S = 0.25
+EVERY_BYTES = 2048
+
+
+class Keeping:
+    """Saves of one answer that is arriving: `put` saves what `arrived` gives at that moment."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        arrived: Callable[[], bytes],
+        put: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        self._clock = clock
+        self._arrived = arrived
+        self._put = put
+        self._unsaved_bytes = 0
+        self._every_bytes = EVERY_BYTES
+        self._is_putting = False
+        self._saving: asyncio.Task[None] | None = None
+
+    def grown(self, by_bytes: int) -> None:
+        """The answer has grown.
+
+        Raises: what an earlier save raised.
+        """
+        self._unsaved_bytes += by_bytes
+        saving = self._saving
+        if saving is not None and saving.done():
+            saving.result()
+            saving = None
+        is_much = self._unsaved_bytes >= self._every_bytes
+        if saving is not None and is_much and not self._is_putting:
+            saving.cancel()
+            saving = None
+        if saving is None:
+            saving = asyncio.create_task(self._save())
+        self._saving = saving
+
+    async def now(self) -> None:
+        """Save what has arrived so far, before anything else happens to the answer.
+
+        Raises: what the save raises.
+        """
+        if self._saving is not None:
+            if not self._is_putting:
+                self._saving.cancel()
+            await _done(self._saving)
+            self._saving = None
+        await self._put_now()
+
+    async def __aenter__(self) -> Keeping:
+        return self
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _at: object) -> None:
+        """Save nothing more. Returns once nothing is being written.
+
+        A save that failed is over: what became of the answer is recorded next, in the same store.
+        """
+        saving = self._saving
+        if saving is None:
+            return
+        if error is not None or not self._is_putting:
+            saving.cancel()
+        if self._is_putting:
+            await _done(saving)
+        elif saving.done() and not saving.cancelled():
+            saving.exception()  # or asyncio would complain of one that nobody asked for
+
+    async def _save(self) -> None:
+        while self._unsaved_bytes:
+            if self._unsaved_bytes < self._every_bytes:
+                await self._clock.sleep(EVERY_S)
+            self._is_putting = True
+            try:
+                await self._put_now()
+            finally:
+                self._is_putting = False
+
+    async def _put_now(self) -> None:
+        content = self._arrived()
+        self._unsaved_bytes = 0
+        # Each save writes the whole part: the longer it is, the more has to be new.
+        self._every_bytes = max(EVERY_BYTES, len(content) // 10)
+        await self._put(content)
+
+
+async def _done(task: asyncio.Task[None]) -> None:
+    """Wait until `task` has ended; who is cancelled here cancels it too, and waits all the same."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            task.cancel()
+            cancelled = error
+    if not task.cancelled():
+        task.exception()
+    if cancelled is not None:
+        raise cancelled
