@@ -7,7 +7,7 @@ what is not about the tool: cancellation of the caller, and the end of the progr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import cast
 
 import msgspec
@@ -43,8 +43,14 @@ class ToolRun(msgspec.Struct, frozen=True):
     whole: str | None = None
 
 
-async def run_tool(spec: ToolSpec, call: ToolCall, *, clock: Clock) -> ToolRun:
-    """Run `call` within the limits of `spec`.
+Answered = Callable[[ToolRun], Awaitable[ToolRun]]
+"""What is made of a run before anything is cut from it. Gives it back, or another."""
+
+
+async def run_tool(
+    spec: ToolSpec, call: ToolCall, *, clock: Clock, answered: Answered | None = None
+) -> ToolRun:
+    """Run `call` within the limits of `spec`, and have `answered` look at what came of it.
 
     What it was not allowed to be given is left out of its arguments, and the secrets it was given
     are taken out of what it returns.
@@ -55,17 +61,25 @@ async def run_tool(spec: ToolSpec, call: ToolCall, *, clock: Clock) -> ToolRun:
     if args is not call.args:
         call = msgspec.structs.replace(call, args=args)
     try:
-        output = await _within(spec, call)
-        run = ToolRun(output, "ok")
-        if output.is_error:
-            run = ToolRun(output, "error", output.text, ToolError.code)
+        run = run_of(await _within(spec, call))
     except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
         raise  # not about the tool: the caller stops, or the program ends
     except BaseException as error:  # noqa: BLE001 - whatever else a tool raises is its result
         run = failed_run(spec.name, error)
     duration_ms = round((clock.steady_s() - started_s) * 1000)
+    if answered is not None:
+        run = await answered(run)
     run = msgspec.structs.replace(run, duration_ms=duration_ms)
     return _bounded(_branded(_scrubbed(run, call), spec), spec.max_output_bytes)
+
+
+def run_of(output: ToolOutput, instead_of: ToolRun | None = None) -> ToolRun:
+    """The run that ended with `output`, which may be said of one that ended otherwise."""
+    if not output.is_error:
+        return ToolRun(output, "ok")
+    if instead_of is None or instead_of.outcome == "ok":
+        return ToolRun(output, "error", output.text, ToolError.code)
+    return ToolRun(output, instead_of.outcome, output.text, instead_of.error_code)
 
 
 def failed_run(tool: str, error: BaseException) -> ToolRun:

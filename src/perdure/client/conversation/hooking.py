@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perdure.engine.hooks.hooked import HookedModels, hooked_tools
+from perdure.engine.hooks.hooked import HookedModels
 from perdure.engine.hooks.points import Block, HookPoint
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.environment import Environment
@@ -13,12 +13,8 @@ from perdure.errors import HookBlocked
 
 def with_hooks(environment: Environment, hooks: Hooks) -> Environment:
     """`environment`, its models and tools asked about."""
-    return replace(
-        environment,
-        models=HookedModels(environment.models, hooks, environment.stream),
-        tools=hooked_tools(environment.tools, hooks),
-        hooks=hooks,
-    )
+    models = HookedModels(environment.models, hooks, environment.stream)
+    return replace(environment, models=models, hooks=hooks)
 
 
 async def asked(hooks: Hooks, point: HookPoint) -> object:

@@ -1,4 +1,4 @@
-"""Models and tools with hooks around them; the engine does not know the difference."""
+"""A model client and a call of a tool with hooks around them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.engine.hooks.points import (
     ToolAsked,
 )
 from perdure.engine.hooks.registry import Hooks
-from perdure.errors import ModelRefused, ToolDenied
+from perdure.errors import ModelRefused, ToolDenied, ToolError
 from perdure.models.protocol import (
     Delta,
     Finished,
@@ -29,8 +29,8 @@ from perdure.models.protocol import (
 from perdure.models.stream import AnswerBuilder, call_ids
 from perdure.session.codec import encode
 from perdure.session.messages import Message, TextPart, ThinkingPart, ToolCallPart, Usage
-from perdure.tools.registry import ToolRegistry
-from perdure.tools.spec import Run, ToolCall, ToolOutput, ToolSpec
+from perdure.tools.execute import ToolRun, failed_run, run_of
+from perdure.tools.spec import ToolCall, ToolOutput, ToolSpec
 
 
 class HookedModels:
@@ -104,24 +104,33 @@ def _deltas_of(message: Message) -> Iterator[Delta]:
     yield Finished(message.stop_reason or ("tool_calls" if calls else "stop"), usage)
 
 
-def hooked_tools(tools: ToolRegistry, hooks: Hooks) -> ToolRegistry:
-    """`tools`, each of whose runs is asked about."""
-    return ToolRegistry(tuple(_hooked(spec, hooks) for spec in tools.tools))
+class HookedCall:
+    """One call of a tool, asked about before it runs and of what came of it."""
 
+    def __init__(self, spec: ToolSpec, hooks: Hooks) -> None:
+        self._spec = spec
+        self._hooks = hooks
+        self._call: ToolCall | None = None
+        """What was let through, None as long as nothing was."""
 
-def _hooked(spec: ToolSpec, hooks: Hooks) -> ToolSpec:
-    return msgspec.structs.replace(spec, run=_hooked_run(spec.name, spec.run, hooks))
+    @property
+    def spec(self) -> ToolSpec:
+        """The tool, whose run is asked about."""
+        return msgspec.structs.replace(self._spec, run=self._run)
 
-
-def _hooked_run(name: str, run: Run, hooks: Hooks) -> Run:
-    async def hooked(call: ToolCall) -> ToolOutput:
-        if not (hooks.has("tool_call") or hooks.has("tool_result")):
-            return await run(call)
-        _, answer = await hooks.ask(ToolAsked(call.session_id, call))
+    async def _run(self, call: ToolCall) -> ToolOutput:
+        _, answer = await self._hooks.ask(ToolAsked(call.session_id, call))
         if isinstance(answer, Block):
-            raise ToolDenied(name, answer.reason)
-        output = answer if isinstance(answer, ToolOutput) else await run(call)
-        point, _ = await hooks.ask(ToolAnswered(call.session_id, call, output))
-        return point.output
+            raise ToolDenied(self._spec.name, answer.reason)
+        self._call = call
+        return answer if isinstance(answer, ToolOutput) else await self._spec.run(call)
 
-    return hooked
+    async def answered(self, run: ToolRun) -> ToolRun:
+        """`run` as the hooks have it, however it ended; as it is where the call was blocked."""
+        if self._call is None or not self._hooks.has("tool_result"):
+            return run
+        told = ToolAnswered(self._call.session_id, self._call, run.output, run.outcome)
+        point, answer = await self._hooks.ask(told)
+        if isinstance(answer, Block):  # by a guard that failed: nobody has judged the result
+            return failed_run(self._spec.name, ToolError(self._spec.name, answer.reason))
+        return run if point.output is run.output else run_of(point.output, run)

@@ -18,6 +18,7 @@ from perdure.session.declared.arguments import check_fields
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction, CompactionReason
+from perdure.session.ledger import ToolOutcome
 from perdure.session.messages import Message
 from perdure.tools.spec import ToolCall, ToolOutput
 
@@ -109,7 +110,11 @@ class ToolAsked(HookPoint, frozen=True):
 
 
 class ToolAnswered(HookPoint, frozen=True):
-    """A tool has run. A `ToolOutput` replaces its result before anybody has seen it."""
+    """A tool has run, or its run was supplied. A `ToolOutput` is its result before anybody saw it.
+
+    `outcome` is how it ended: of a tool that raised, or took too long, `output` is what the model
+    would be told of that. What a hook blocked has not run.
+    """
 
     name: ClassVar[HookName] = "tool_result"
     takes: ClassVar[tuple[type, ...]] = (ToolOutput,)
@@ -117,6 +122,7 @@ class ToolAnswered(HookPoint, frozen=True):
 
     call: ToolCall
     output: ToolOutput
+    outcome: ToolOutcome = "ok"
 
 
 class BeforeCompact(HookPoint, frozen=True):

@@ -20,10 +20,9 @@ from perdure.session.ids import StreamId
 from perdure.session.ledger import Delegated
 from perdure.session.messages import Usage
 from perdure.stores.protocol import SessionStore
-from perdure.tools.execute import ToolRun
 from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.spec import ToolCall, ToolOutput, ToolSpec
+from perdure.tools.spec import ToolCall, ToolOutput
 
 LEASE_TTL_MS = 30_000
 
@@ -87,18 +86,13 @@ class Delegation(Protocol):
         ...
 
 
-ToolRunner = Callable[[ToolSpec, ToolCall], Awaitable[ToolRun]]
-"""Runs a tool call whose intent is in the log: the place for secrets, scopes and spills."""
-
-
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Everything a runner touches besides the log's rules.
 
     `owner` names this process to others who find the session in use; `is_gone` says of such a
-    name that its process is certainly dead. `run_tool` runs tool calls, None as `tools.execute`
-    does; `permissions` is what they may touch and `vault` where named secrets are;
-    `delegation` is how they invoke other agents, None where there are none.
+    name that its process is certainly dead. `permissions` is what tools may touch and `vault` where
+    named secrets are; `delegation` is how they invoke other agents, None where there are none.
     Units: `lease_ttl_ms` milliseconds: how long a session stays blocked after its process died
     without a word.
     """
@@ -118,7 +112,6 @@ class Environment:
     hooks: Hooks | None = None
     cooldowns: Cooldowns = field(default_factory=Cooldowns)
     renew_credentials: RenewCredentials | None = None
-    run_tool: ToolRunner | None = None
     permissions: Permissions = field(default_factory=Permissions)
     vault: Vault | None = None
     observer: Observer = SILENCE

@@ -18,6 +18,7 @@ from perdure.engine.hooks.points import (
     Compacted,
     HookName,
     SessionStart,
+    ToolAnswered,
     TreeMoved,
 )
 from perdure.engine.hooks.registry import Hooks
@@ -124,6 +125,29 @@ async def test_a_result_is_supplied_or_changed() -> None:
     results = [m.text for m in await chat.session.messages() if m.role == "tool"]
     assert results == ["supplied and seen", "changed it and seen"]
     assert RAN == ["it"]
+
+
+@tool(effect="write")
+async def stumble() -> str:
+    """Stumble."""
+    raise ValueError("over pk-live-1234")
+
+
+async def test_a_result_of_a_tool_that_raised_is_changed_before_anybody_sees_it() -> None:
+    stage = Stage(says(calls("stumble")), says("ok"))
+    chat = await stage.chat([stumble])
+    asked: list[ToolAnswered] = []
+
+    def hide(point: ToolAnswered) -> ToolOutput:
+        asked.append(point)
+        return ToolOutput(point.output.text.replace("1234", "****"), is_error=True)
+
+    stage.store.hooks.on("tool_result", hide)
+    await chat.send("go")
+    assert [(point.outcome, "1234" in point.output.text) for point in asked] == [("error", True)]
+    (finished,) = await bodies(chat, ToolFinished)
+    assert (finished.outcome, finished.error) == ("error", "stumble: ValueError: over pk-live-****")
+    assert not [e async for e in chat.session.entries() if b"1234" in e.body]
 
 
 async def compacting() -> tuple[Stage, Chat]:

@@ -1,20 +1,23 @@
-"""Models and tools with hooks around them are what they were, until a hook says otherwise."""
+"""A model and a call with hooks around them are what they were, until a hook says otherwise."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from perdure.engine.hooks.hooked import HookedModels, hooked_tools
-from perdure.engine.hooks.points import Block
+from perdure.engine.hooks.hooked import HookedCall, HookedModels
+from perdure.engine.hooks.points import Block, ToolAnswered
 from perdure.engine.hooks.registry import Hooks
-from perdure.errors import ModelRefused, ToolDenied
+from perdure.errors import ModelRefused, ToolDenied, ToolError, ToolLost
 from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
 from perdure.models.stream import answer_of
 from perdure.session.messages import assistant, thinking, tool_call, user
 from perdure.tools.declare import tool
-from perdure.tools.registry import registry_of
+from perdure.tools.execute import ToolRun, run_tool
+from perdure.tools.spec import ToolOutput, ToolSpec
+from tests.fakes.clock import ManualClock
 from tests.fakes.tool_calls import tool_call_of
 
 REQUEST = ModelRequest("m:m", (user("hi"),))
@@ -38,6 +41,13 @@ class Words:
             self.is_closed = True
 
 
+async def ran(spec: ToolSpec, hooks: Hooks) -> ToolRun:
+    """How a call of `spec` ends with `hooks` around it."""
+    hooked = HookedCall(spec, hooks)
+    call = tool_call_of(spec.name)
+    return await run_tool(hooked.spec, call, clock=ManualClock(), answered=hooked.answered)
+
+
 @tool
 async def look() -> str:
     """Look."""
@@ -49,11 +59,7 @@ async def test_without_hooks_nothing_is_different() -> None:
     deltas = [delta async for delta in models.stream(REQUEST)]
     assert deltas == [TextDelta("one "), TextDelta("two"), Finished("stop")]
     assert models.info("m:m") == ModelInfo("m:m", 7)
-    registry = registry_of([look])
-    hooked = hooked_tools(registry, Hooks())
-    assert hooked.declarations() == registry.declarations()
-    assert hooked.schema_hash("look") == registry.schema_hash("look")
-    assert (await hooked.get("look").run(tool_call_of("look"))).text == "seen"
+    assert (await ran(look, Hooks())).output == ToolOutput("seen")
 
 
 async def test_a_stream_that_is_closed_closes_the_model_s() -> None:
@@ -80,8 +86,101 @@ async def test_a_supplied_answer_comes_as_a_model_would_give_it() -> None:
 async def test_what_is_blocked_is_an_error_the_engine_knows() -> None:
     hooks = Hooks()
     hooks.on("before_model_call", lambda point: Block("no"))
-    hooks.on("tool_call", lambda point: Block("no"))
     with pytest.raises(ModelRefused, match="no"):
         await anext(HookedModels(Words(), hooks, "s").stream(REQUEST))
-    with pytest.raises(ToolDenied, match="no"):
-        await hooked_tools(registry_of([look]), hooks).get("look").run(tool_call_of("look"))
+
+
+async def test_what_is_blocked_is_refused_and_has_no_result_to_be_asked_about() -> None:
+    hooks, asked = Hooks(), list[ToolAnswered]()
+    hooks.on("tool_call", lambda point: Block("no"))
+    hooks.on("tool_result", asked.append)
+    run = await ran(look, hooks)
+    assert (run.outcome, run.error_code, run.error) == ("refused", "tool_denied", "look: no")
+    assert asked == []
+
+
+async def sulk() -> str:
+    """Sulk."""
+    raise ToolDenied("sulk", "not today")
+
+
+async def wait() -> str:
+    """Wait."""
+    await asyncio.sleep(60)
+    return "at last"
+
+
+async def fail() -> ToolOutput:
+    """Fail."""
+    return ToolOutput("no such city", is_error=True)
+
+
+async def lose() -> str:
+    """Lose touch."""
+    raise ToolLost("lose", "the line went dead")
+
+
+@pytest.mark.parametrize(
+    ("function", "outcome", "code", "said"),
+    [
+        (sulk, "refused", "tool_denied", "not today"),
+        (wait, "timeout", "tool_timeout", "0.001"),
+        (fail, "error", "tool_error", "no such city"),
+        (lose, "unknown", "tool_lost", "the line went dead"),
+    ],
+)
+async def test_a_result_is_asked_about_however_the_tool_ended(
+    function: Callable[[], Awaitable[object]], outcome: str, code: str, said: str
+) -> None:
+    spec = tool(timeout_s=0.001 if function is wait else 60)(function)
+    hooks, asked = Hooks(), list[ToolAnswered]()
+    hooks.on("tool_result", asked.append)
+    run = await ran(spec, hooks)
+    assert (run.outcome, run.error_code) == (outcome, code)
+    assert [(point.outcome, point.output) for point in asked] == [(outcome, run.output)]
+    assert said in asked[0].output.text
+    assert asked[0].output.is_error
+
+    remove = hooks.on("tool_result", lambda point: ToolOutput("told so", is_error=True))
+    run = await ran(spec, hooks)
+    assert (run.outcome, run.error_code, run.error) == (outcome, code, "told so")
+    remove()
+    hooks.on("tool_result", lambda point: ToolOutput("never mind"))
+    run = await ran(spec, hooks)
+    assert (run.outcome, run.error_code, run.output) == ("ok", None, ToolOutput("never mind"))
+
+
+async def test_a_success_that_a_hook_calls_an_error_is_one() -> None:
+    hooks = Hooks()
+    hooks.on("tool_result", lambda point: ToolOutput("not good enough", is_error=True))
+    run = await ran(look, hooks)
+    assert (run.outcome, run.error_code, run.error) == ("error", "tool_error", "not good enough")
+
+
+async def test_a_guard_of_results_that_fails_keeps_them_back() -> None:
+    def broken(point: ToolAnswered) -> None:
+        raise RuntimeError("cannot tell")
+
+    hooks = Hooks()
+    remove = hooks.on("tool_result", broken)
+    assert (await ran(look, hooks)).output.text == "seen"
+    remove()
+    hooks.on("tool_result", broken, is_guard=True)
+    run = await ran(look, hooks)
+    assert (run.outcome, run.error_code) == ("error", "tool_error")
+    assert "seen" not in run.output.text
+
+
+async def test_what_a_hook_says_of_a_failure_is_cut_like_every_output() -> None:
+    hooks, asked = Hooks(), list[ToolAnswered]()
+    hooks.on("tool_result", asked.append)
+    hooks.on("tool_result", lambda point: ToolOutput(point.output.text * 2, is_error=True))
+    run = await ran(tool(max_output_bytes=100)(rant), hooks)
+    assert len(asked[0].output.text) > 5000
+    assert len(run.output.text) < 200
+    assert run.whole == asked[0].output.text * 2
+
+
+async def rant() -> str:
+    """Rant."""
+    raise ToolError("rant", "and another thing! " * 300)

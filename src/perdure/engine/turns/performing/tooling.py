@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from perdure.engine.hooks.hooked import HookedCall
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.inputs import ToolReturned
 from perdure.engine.turns.performing.holding import held
@@ -57,9 +58,11 @@ async def _run(
         read_media=partial(held, environment.store, environment.stream),
         invoke=None if below is None else partial(below.invoke, is_aborted=is_aborted),
     )
-    if environment.run_tool is not None:
-        return await environment.run_tool(spec, call)
-    return await run_tool(spec, call, clock=environment.clock)
+    hooks = environment.hooks
+    if hooks is None or not (hooks.has("tool_call") or hooks.has("tool_result")):
+        return await run_tool(spec, call, clock=environment.clock)
+    hooked = HookedCall(spec, hooks)
+    return await run_tool(hooked.spec, call, clock=environment.clock, answered=hooked.answered)
 
 
 def _returned(run: ToolRun) -> ToolReturned:
