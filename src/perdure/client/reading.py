@@ -156,12 +156,13 @@ class SessionReader:
 
         Shape: durable events without gap or repetition, whoever appends; live ones, and snapshots
         of calls that are open, of what runs in this process. Ends when the store is closed.
-        Raises: ValueError when `after` is less than -1.
+        Raises: ValueError when `after` is less than -1; at the first step WrongArgument, which is
+        one, when no entry has got that far: the place is in another log, or in a later state of it.
         """
         amount("after", after, least=EMPTY)
-        return watch_session(
-            self._backing, self._bus, self.id, self.head if after is None else after
-        )
+        head = self.head
+        after = head if after is None else after
+        return watch_session(self._backing, self._bus, self.id, after, head)
 
     async def labels(self) -> dict[EntryId, str]:
         """Entry -> label, for every entry of this session that has one."""

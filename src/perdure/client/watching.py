@@ -8,10 +8,12 @@ the entry that opened their call and before the one that closes it, as they happ
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Self
 from weakref import WeakKeyDictionary
 
+from perdure.errors import WrongArgument
 from perdure.events.bus import Live, LiveBus, Subscription
 from perdure.events.cursor import Cursor
 from perdure.events.projection import events_of
@@ -27,10 +29,12 @@ from perdure.session.ledger import (
     TurnFinished,
 )
 from perdure.stores.draft import Backing
-from perdure.stores.protocol import NamespaceReading, Positioned
+from perdure.stores.protocol import EMPTY, NamespaceReading, Positioned
 
 _PAGE = 500
 """Entries read at a time."""
+
+_log = logging.getLogger(__name__)
 
 _OPENS = frozenset((ModelCalled.kind, ToolStarted.kind))
 _CLOSES = frozenset((ModelFinished.kind, ToolFinished.kind, Interrupted.kind))
@@ -57,15 +61,29 @@ class Watch:
         await self._events.aclose()
 
 
-def watch_session(backing: Backing, bus: LiveBus, stream: StreamId, after: int) -> Watch:
-    """The events of the session `stream` after seq `after`."""
+def watch_session(
+    backing: Backing, bus: LiveBus, stream: StreamId, after: int, head: int = EMPTY
+) -> Watch:
+    """The events of the session or flow `stream` after seq `after`; `head` is one it has reached.
+
+    Raises: WrongArgument, at the first step, when it has no entry `after` yet: what its cursor
+    belongs to is another log than this one.
+    """
+    is_there = after <= head
 
     async def page(place: int) -> Sequence[Positioned]:
         entries = await backing.log.entries(stream, place, _PAGE)
         return [Positioned(entry.seq, entry) for entry in entries]
 
     async def read(place: int) -> Sequence[Positioned]:
-        return await _together(backing.log, stream, place, page)
+        nonlocal is_there
+        found = await _together(backing.log, stream, place, page)
+        if not (found or is_there):
+            newest = (await backing.log.state(stream)).head
+            if newest < after:
+                raise WrongArgument(_past(stream, after, newest), argument="after")
+        is_there = True
+        return found
 
     # Registered now, not at the first step: nothing from here on can be slept through.
     changes, live = backing.changes(), bus.subscribe(stream)
@@ -73,7 +91,10 @@ def watch_session(backing: Backing, bus: LiveBus, stream: StreamId, after: int) 
 
 
 def watch_namespace(store: NamespaceReading, bus: LiveBus, after: int | None) -> Watch:
-    """The events of all streams after position `after`; None: after the first step's."""
+    """The events of all streams after position `after`; None: after the first step's.
+
+    A position past the newest is waited for, and logged: what stood there may have been removed.
+    """
 
     async def page(place: int) -> Sequence[Positioned]:
         return await store.feed(place, _PAGE)
@@ -82,14 +103,29 @@ def watch_namespace(store: NamespaceReading, bus: LiveBus, after: int | None) ->
         return await _together(store, None, place, page)
 
     async def feed(watch: Watch) -> AsyncGenerator[AnyEvent]:
+        newest = await store.position() if after is None or after > 0 else 0
         if after is None:
-            watch.cursor = Cursor(await store.position())
+            watch.cursor = Cursor(newest)
+        elif after > newest:
+            _log.warning(_PAST_POSITION, after, newest)
         async for event in _feed(watch, read, changes, live):
             yield event
 
     changes, live = store.changes(), bus.subscribe()
     return Watch(feed, 0 if after is None else after)
 
+
+def _past(stream: StreamId, after: int, newest: int) -> str:
+    return (
+        f"after is {after}, and the newest entry of {stream!r} is {newest}: give that to watch "
+        f"from now on, or {EMPTY} to begin with the first"
+    )
+
+
+_PAST_POSITION = (
+    "a store is watched after position %d, and its newest is %d: nothing is told until that is "
+    "passed; unless sessions were removed, the position is of another store, or a later state of it"
+)
 
 _Asked = dict[tuple[StreamId | None, int], "asyncio.Future[Sequence[Positioned]]"]
 

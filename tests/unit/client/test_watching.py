@@ -14,6 +14,7 @@ from perdure.client.clock import Outside
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.client.watching import Watch
+from perdure.errors import WrongArgument
 from perdure.events.types import AnyEvent, Event, LiveEvent, Snapshot
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry, NewEntry
@@ -175,6 +176,30 @@ async def test_what_is_appended_before_the_first_step_is_not_missed(session: Ses
     assert seqs(await take(watch, 1)) == [0]
 
 
+async def test_a_place_that_the_log_has_not_reached_is_refused_and_not_waited_for(
+    store: Store, session: Session
+) -> None:
+    await session.append(user("a"), user("b"))
+    with pytest.raises(WrongArgument, match=r"after is 2, and the newest entry of 's' is 1: "):
+        await asyncio.wait_for(anext(session.watch(after=2)), DEADLINE_S)
+    draft = await store.create(id="d", lazy=True)
+    with pytest.raises(WrongArgument, match="or -1 to begin with the first"):
+        await asyncio.wait_for(anext(draft.watch(after=0)), DEADLINE_S)
+
+
+async def test_a_place_that_another_handle_has_reached_is_waited_at(
+    store: Store, session: Session
+) -> None:
+    entry = await (await store.open("s")).append(user("not seen"))
+    assert (session.head, entry.seq) == (-1, 0)
+    watch = session.watch(after=0)
+    following = asyncio.ensure_future(take(watch, 1))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    await session.append(user("later"))
+    assert seqs(await following) == [1]
+
+
 async def test_a_long_log_is_read_page_by_page(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,6 +302,23 @@ async def test_a_store_is_watched_from_now_on_by_default(store: Store, session: 
     assert watch.cursor.after == 1
     await session.append(user("after"))
     assert seqs(await following) == [1]
+
+
+async def test_a_position_that_the_store_has_not_reached_is_waited_for_and_logged(
+    store: Store, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    await session.append(user("a"))
+    at = store.watch(after=1)
+    past = store.watch(after=2)
+    firsts = [asyncio.ensure_future(take(watch, 1)) for watch in (at, past)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    (logged,) = caplog.records
+    assert logged.getMessage().startswith(
+        "a store is watched after position 2, and its newest is 1: nothing is told until that is"
+    )
+    await session.append(user("b"), user("c"))
+    assert [seqs(await first) for first in firsts] == [[1], [2]]
 
 
 # ---------------------------------------------------------------- live events

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from perdure.client.amounts import amount
 from perdure.client.flows.feeds import RoleFeed
 from perdure.client.flows.place import shelf_of
 from perdure.client.inbox.granting import change_consent
@@ -25,6 +26,7 @@ from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
 from perdure.stores.draft import Stored
+from perdure.stores.protocol import EMPTY
 
 Run = Callable[[Journal], Awaitable[FlowState]]
 
@@ -192,7 +194,9 @@ class Flow:
         """The flow's own events after seq `after` (default: all), and then those that follow.
 
         What its roles say is in the events of their sessions.
+        Raises: as `Session.watch`.
         """
+        amount("after", after, least=EMPTY)
         return watch_session(Stored(self._store.backend), self._store.bus, self.id, after)
 
     async def _asked(self, state: FlowState) -> list[Waiting]:

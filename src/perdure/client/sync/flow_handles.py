@@ -184,6 +184,7 @@ class Flow(Handle[AsyncFlow]):
         """The flow's own events after seq `after` (default: all), and then those that follow.
 
         What its roles say is in the events of their sessions.
+        Raises: as `Session.watch`.
         """
         return Watch(self.portal, self.portal.run(lambda: self.asynchronous.watch(after)))
 

@@ -129,7 +129,8 @@ class Session(Handle[AsyncSession]):
 
         Shape: durable events without gap or repetition, whoever appends; live ones, and snapshots
         of calls that are open, of what runs in this process. Ends when the store is closed.
-        Raises: ValueError when `after` is less than -1.
+        Raises: ValueError when `after` is less than -1; at the first step WrongArgument, which is
+        one, when no entry has got that far: the place is in another log, or in a later state of it.
         """
         return Watch(self.portal, self.portal.run(lambda: self.asynchronous.watch(after)))
 
@@ -457,7 +458,8 @@ class Store(Handle[AsyncStore]):
     def watch(self, after: int | None = None) -> Watch:
         """The events of every session after position `after` (default: from now on; 0: all).
 
-        Shape: as `Session.watch`; ``Watch.cursor`` is the position to go on from.
+        Shape: as `Session.watch`; ``Watch.cursor`` is the position to go on from. A position past
+        the newest is waited for, with a warning in the log: what had it may have been removed.
         Raises: ValueError when `after` is negative.
         """
         return Watch(self.portal, self.portal.run(lambda: self.asynchronous.watch(after)))
