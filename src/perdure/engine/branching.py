@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from perdure.context.branch_summary import branch_summary_request
 from perdure.context.summary import is_usable_summary
+from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.performing.calling import streaming
 from perdure.errors import MalformedResponse
@@ -13,6 +17,9 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Message
 from perdure.stores.protocol import LogReading
 
+BRANCH_TOKENS = 32_000
+"""How much of a branch is shown for its summary where the model's window is not known."""
+
 
 async def entries_left(
     log: LogReading, stream: StreamId, leaf: EntryId | None, target: EntryId | None
@@ -20,6 +27,17 @@ async def entries_left(
     """The entries of the branch to `leaf` that the branch to `target` does not have, in order."""
     kept = {entry.id for entry in await log.branch(stream, target)}
     return [entry for entry in await log.branch(stream, leaf) if entry.id not in kept]
+
+
+def branch_request(
+    environment: Environment, entries: Sequence[Entry], config: TurnConfig, focus: str | None
+) -> ModelRequest | None:
+    """The request for a summary of `entries`; None where nothing was said in them."""
+    scale = environment.scales.of(config.model)
+    budget = BRANCH_TOKENS if config.window_tokens is None else config.window_tokens // 2
+    return branch_summary_request(
+        entries, config.model, budget_tokens=budget, scale=scale, focus=focus
+    )
 
 
 async def branch_told(environment: Environment, request: ModelRequest) -> Message:

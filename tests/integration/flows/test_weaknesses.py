@@ -11,6 +11,7 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.workspace import Workspace
 from perdure.client.flows.flow import Flow
+from perdure.engine.summaries import compact
 from perdure.errors import FlowRefusal, LeaseHeld, TurnOpen
 from perdure.models.scenario import CallTools, Hang, Reply, Say, Scenario, ScriptedCall, When
 from perdure.models.scripted import ScriptedModel
@@ -212,6 +213,6 @@ async def test_18_nobody_compacts_a_session_whose_turn_runs(tmp_path: Path) -> N
     place, agent = Workspace(working_dir=str(tmp_path)), Agent("owner", model="scripted:flow")
     compacting = other.host.running(session, agent, place, prompt=None)
     with pytest.raises((LeaseHeld, TurnOpen)):
-        await compacting.compact(None)
+        await compact(compacting.environment, compacting.terms, focus=None)
     running.cancel()
     await asyncio.wait((running,))

@@ -6,8 +6,10 @@ import msgspec
 
 from perdure.client.agents.resting import Resting
 from perdure.client.agents.saying import Said, message_of
-from perdure.client.agents.turn import Signals, Turn
+from perdure.client.agents.standing import note_if_idle
+from perdure.client.agents.turn import Turn
 from perdure.client.conversation.appending import settled
+from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition
 from perdure.session.codec import encode, new_side
@@ -103,7 +105,7 @@ class Chat(Resting):
             self.turn.cancel()
             await self.turn.settled()
         if self.turn is None or not self.turn.is_cancelled:
-            await self._running.note(SessionCancelled())
+            await note_if_idle(self._running.environment, SessionCancelled())
 
     async def suspend(self) -> None:
         """Stop performing the running turn; it stays open and `Runtime.resume` goes on with it."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.invoking import Invoking, told_of
 from perdure.client.agents.providers import default_models
-from perdure.client.agents.running import Running, Terms
 from perdure.client.agents.servers import Servers
+from perdure.client.agents.terms import Caps, terms_of
 from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.hooking import with_hooks
 from perdure.client.looking.scratch import scratch_dir_of
@@ -29,6 +29,7 @@ from perdure.engine.turns.environment import (
     RenewCredentials,
     Scales,
 )
+from perdure.engine.turns.session_turns import SessionTurns
 from perdure.errors import ConfigError
 from perdure.models.prices import Costing, Price
 from perdure.models.protocol import ModelClient
@@ -107,7 +108,7 @@ class Host:
         caps: Agent | None = None,
         judge: Judge | None = None,
         budget: Budget | None = None,
-    ) -> Running:
+    ) -> SessionTurns:
         """What runs the turns of session `stream` under `agent`.
 
         `caps` is the agent whose limits count, if not its own; `judge` rules on tool calls in
@@ -140,11 +141,11 @@ class Host:
             delegation=Invoking(self, stream, agent, workspace, budget),
             scratch_dir=scratch_dir_of(self.store.backend, stream),
         )
+        environment = with_hooks(environment, Hooks(self.store.hooks, agent.hooks))
         judge = judge or judge_of(tools, agent.permissions)
         limits = self._limits or caps.limits
-        terms = Terms(limits=limits, budget=budget, cost=self._cost, judge=judge)
-        hooks = Hooks(self.store.hooks, agent.hooks)
-        return Running(agent, with_hooks(environment, hooks), prompt, terms)
+        today = Caps(limits=limits, budget=budget, cost=self._cost, judge=judge)
+        return SessionTurns(environment, terms_of(agent, environment, prompt, today))
 
     async def aclose(self) -> None:
         """Let go of the models that were made here, and end the MCP servers."""

@@ -6,11 +6,13 @@ from typing import Literal
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.asking import asked_below
-from perdure.client.agents.running import Running
 from perdure.client.agents.turn import Turn
 from perdure.client.agents.workspace import Workspace
 from perdure.client.reading import EntryRef, OpenQuestion
 from perdure.client.session import Session
+from perdure.engine.summaries import compact, summarise_branch
+from perdure.engine.turns.recovery import spent_in
+from perdure.engine.turns.session_turns import SessionTurns
 from perdure.errors import InvalidTransition
 from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ThinkingLevel
@@ -32,7 +34,7 @@ class Resting:
         session: Session,
         agent: Agent,
         workspace: Workspace,
-        running: Running,
+        running: SessionTurns,
         turns: set[Turn],
     ) -> None:
         self.session = session
@@ -60,7 +62,7 @@ class Resting:
 
     async def spent(self) -> Spending:
         """What the session has spent on models so far, by the calls in its own log."""
-        return await self._running.spent()
+        return await spent_in(self._running.environment.store, self.id)
 
     async def questions(self) -> list[OpenQuestion]:
         """What the chat waits for, oldest first: also what agents ask whom it has invoked.
@@ -92,7 +94,7 @@ class Resting:
         summary came.
         """
         self._require_idle("compact")
-        return await self._running.compact(focus)
+        return await compact(self._running.environment, self._running.terms, focus)
 
     async def branch(self, entry: EntryRef | None, focus: str | None = None) -> Entry | None:
         """Go on from `entry` (None: from before the root), told what the left branch was.
@@ -107,7 +109,8 @@ class Resting:
         await self.session.info()  # the handle looks where the conversation stands
         if self.session.leaf == target:
             return None
-        summary = await self._running.summarise_branch(target, focus)
+        running = self._running
+        summary = await summarise_branch(running.environment, running.terms, target, focus)
         if summary is None:
             return await self.session.branch(target)
         return await self.session.branch_with_summary(target, summary)

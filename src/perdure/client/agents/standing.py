@@ -6,6 +6,7 @@ import msgspec
 
 from perdure.client.looking.naming import named
 from perdure.client.store import Store
+from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.recovery import carried
 from perdure.errors import HeadConflict
 from perdure.session.codec import new_side
@@ -71,6 +72,21 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
     except HeadConflict:  # somebody is not idle
         return False
     return True
+
+
+async def note_if_idle(environment: Environment, body: SideBody) -> None:
+    """Write `body` down in the session of `environment`, unless somebody has a turn open there."""
+    store, stream = environment.store, environment.stream
+    while True:
+        state = await store.state(stream)
+        if state.open_turn is not None:
+            return
+        write = Write(stream=stream, entries=(new_side(body),), expected_head=state.head)
+        try:
+            await store.commit(Commit(writes=(write,), at=environment.clock.now_ms()))
+        except HeadConflict:
+            continue
+        return
 
 
 async def _written(

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure.client.watching import Watch
-from perdure.engine.turns.companion import Companion
-from perdure.engine.turns.runner import Stopping
+from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import TurnFailed
 from perdure.events.types import AnyEvent, Event
@@ -38,23 +37,6 @@ class Reply(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The text of the answer, "" without one."""
         return self.message.text if self.message is not None else ""
-
-
-class Signals:
-    """What a turn and the work behind it tell each other. Made inside a running event loop.
-
-    `begun` gives the seq after which the turn's events begin, once it leads its session; `stopping`
-    is asked when the turn is to end. `companion` is what the turn is committed together with.
-    """
-
-    def __init__(self, companion: Companion | None = None) -> None:
-        self.companion = companion
-        self.begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.stopping = Stopping()
-
-    def begins_after(self, seq: int) -> None:
-        """The turn leads its session; its events are those after `seq`."""
-        self.begun.set_result(seq)
 
 
 Work = Callable[[Signals], Coroutine[Any, Any, TurnState]]

@@ -15,8 +15,6 @@ import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.client.agents.hosting import Host
-from perdure.client.agents.running import Running
-from perdure.client.agents.turn import Signals
 from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.equipping import skills_of, unconfigured, undecided_for
@@ -38,6 +36,7 @@ from perdure.engine.flows.telling.entry import Reading, entry_message
 from perdure.engine.flows.telling.reflection import read_findings, reflection_message
 from perdure.engine.turns.companion import Companion
 from perdure.engine.turns.recovery import give_up
+from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.errors import (
     ConfigError,
     InvalidTransition,
@@ -56,7 +55,7 @@ from perdure.session.messages import MESSAGE, user
 from perdure.session.notes import SessionStarted
 from perdure.stores.protocol import Commit, Write
 
-Terms = tuple[str, RoleConfiguration | None]
+Setup = tuple[str, RoleConfiguration | None]
 """What the turns of a role depend on besides its session's beginning: place, and configuration."""
 
 LATEST = 8
@@ -68,10 +67,10 @@ MOST_TURNS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """What runs the turns of a session, and remembers it from one to the next; under `terms`."""
+    """What runs the turns of a session, set up so, and remembers it from one to the next."""
 
-    terms: Terms
-    running: Running
+    setup: Setup
+    running: SessionTurns
 
 
 class RoleTurns:
@@ -251,24 +250,24 @@ class RoleTurns:
         except McpUnavailable as error:
             raise ConfigError(str(error)) from error
 
-    async def _running(self, session: StreamId) -> Running:
+    async def _running(self, session: StreamId) -> SessionTurns:
         """What runs the turns of `session`, as its role is configured now.
 
         Raises: ConfigError for what it is configured with and does not have.
         """
         state = await self._journal.remembered()
         role = session.rpartition("__")[2]
-        terms = (state.run.workspace_root, state.roles.get(role))
+        setup = (state.run.workspace_root, state.roles.get(role))
         ready = self._ready.get(session)
-        if ready is not None and ready.terms == terms:
+        if ready is not None and ready.setup == setup:
             return ready.running
         running = await self._made_ready(session, role, state)
         # What MCP servers offer may change from one turn to the next.
         if not self._agent(role).mcp_servers:
-            self._ready[session] = _Ready(terms, running)
+            self._ready[session] = _Ready(setup, running)
         return running
 
-    async def _made_ready(self, session: StreamId, role: str, state: FlowState) -> Running:
+    async def _made_ready(self, session: StreamId, role: str, state: FlowState) -> SessionTurns:
         agent, place, prompt = await self._as_begun(session, role, state)
         judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
         judge = guarded(judge, lambda: self._journal.known)

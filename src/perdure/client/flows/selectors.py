@@ -14,8 +14,6 @@ import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.hosting import Host
-from perdure.client.agents.running import Running
-from perdure.client.agents.turn import Signals
 from perdure.client.agents.workspace import Workspace
 from perdure.client.flows.equipping import unconfigured
 from perdure.engine.flows.journal import Journal
@@ -23,6 +21,7 @@ from perdure.engine.flows.saying import Said
 from perdure.engine.flows.selecting import MOST_ATTEMPTS, Undecided, opening, selected
 from perdure.engine.flows.telling.selection import INSTRUCTIONS, selection_message
 from perdure.engine.turns.config import Limits
+from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.errors import (
     ConfigError,
     HeadConflict,
@@ -175,7 +174,7 @@ class Selectors:
         if session in self._at_work:
             self._at_work[session].stopping.ask()
 
-    async def _running(self, opened: SelectorOpened, about: About) -> Running:
+    async def _running(self, opened: SelectorOpened, about: About) -> SessionTurns:
         """What runs the turn of a selector. Raises: InvalidEntry where it was erased."""
         notes = await self._store.notes(opened.session, (SessionStarted.kind,))
         started = body_of(notes[0]) if notes and not notes[0].is_erased else None

@@ -15,13 +15,14 @@ from perdure.engine.turns.leading import Claim, leading
 from perdure.engine.turns.machine import step
 from perdure.engine.turns.state import Phase, TurnState, fold
 from perdure.engine.windows import FollowedWindow
+from perdure.errors import TurnOpen
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.ledger import TurnStarted
+from perdure.session.ledger import Spending, TurnStarted
 from perdure.session.messages import Message, decode_message
 from perdure.session.notes import AgentBound, SessionStarted
-from perdure.stores.protocol import Commit, LogReading, Write
+from perdure.stores.protocol import Commit, LogReading, StreamState, Write
 
 _PAGE = 64
 """Entries that are looked at first; most turns are shorter."""
@@ -66,6 +67,26 @@ async def carried(store: LogReading, stream: StreamId, head: int) -> TurnState:
         last, size = first - 1, size * 4
     before = tail[0].seq - 1 if tail else head
     return fold(TurnState(stream=stream, head=before), tail)
+
+
+async def spent_in(store: LogReading, stream: StreamId) -> Spending:
+    """What `stream` has spent by the calls in its own log.
+
+    Raises: SessionNotFound.
+    """
+    state = await store.state(stream)
+    return (await carried(store, stream, state.head)).spent
+
+
+async def idle_state(store: LogReading, stream: StreamId) -> StreamState:
+    """Where `stream` stands, in which no turn is open.
+
+    Raises: SessionNotFound; TurnOpen.
+    """
+    state = await store.state(stream)
+    if state.open_turn is not None:
+        raise TurnOpen(stream, state.open_turn)
+    return state
 
 
 class Standing(msgspec.Struct, frozen=True):

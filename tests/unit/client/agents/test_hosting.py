@@ -6,9 +6,9 @@ import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.hosting import Host
-from perdure.client.agents.turn import Signals
 from perdure.client.agents.workspace import Workspace
 from perdure.engine.turns.config import Runs
+from perdure.engine.turns.session_turns import Signals
 from perdure.errors import ConfigError
 from perdure.session.ids import StreamId
 from perdure.session.messages import ToolCallPart, user

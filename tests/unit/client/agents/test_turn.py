@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from perdure.client.agents.turn import Signals, Turn
+from perdure.client.agents.turn import Turn
 from perdure.client.watching import Watch
+from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import LeaseHeld, StoreUnavailable
 from perdure.session.ids import StreamId

@@ -8,8 +8,8 @@ import pytest
 
 from perdure.client.agents.chat import Chat
 from perdure.engine.turns.companion import Beside
-from perdure.engine.turns.state import TurnState
 from perdure.engine.turns.session_turns import Signals
+from perdure.engine.turns.state import TurnState
 from perdure.errors import LeaseHeld
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry, NewEntry

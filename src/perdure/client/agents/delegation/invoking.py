@@ -22,13 +22,12 @@ from perdure.client.agents.delegation.lineage import (
     started_in,
 )
 from perdure.client.agents.delegation.narrowing import carved, narrowed_child
-from perdure.client.agents.running import Running
 from perdure.client.agents.saying import message_of
-from perdure.client.agents.turn import Signals
 from perdure.client.agents.workspace import Workspace
 from perdure.client.store import Store
 from perdure.engine.turns.config import Budget
 from perdure.engine.turns.recovery import carried
+from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import (
     ConfigError,
@@ -66,7 +65,7 @@ class Hosting(Protocol):
         *,
         prompt: str | None,
         budget: Budget | None = None,
-    ) -> Running:
+    ) -> SessionTurns:
         """What runs the turns of a session."""
         ...
 
@@ -175,7 +174,7 @@ class Invoking:
                 await clock.sleep(_WAIT_S)
         return ended
 
-    async def _running(self, child: StreamId, tool: str) -> Running:
+    async def _running(self, child: StreamId, tool: str) -> SessionTurns:
         started = await started_in(self._store, child)
         if started is None or started.agent is None:
             raise ToolError(tool, "the session of the agent it invoked cannot be read")

@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of, tool_names
-from perdure.client.agents.running import Running
 from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.documents.beginning import file_reader
@@ -23,6 +22,7 @@ from perdure.engine.flows.documents.mapping import node_of, workflow_of
 from perdure.engine.flows.documents.settling import digest_of
 from perdure.engine.flows.documents.telling import nodes_named, task_message
 from perdure.engine.flows.rules.runnable import Work, runnable
+from perdure.engine.turns.session_turns import SessionTurns
 from perdure.session.flows.graph import base_role
 from perdure.session.flows.kinds import DocumentBound
 from perdure.session.flows.run import FlowState
@@ -71,7 +71,7 @@ class DocumentTurns(RoleTurns):
             read_file=file_reader(Path(state.run.workspace_root)),
         )
 
-    async def _running(self, session: StreamId) -> Running:
+    async def _running(self, session: StreamId) -> SessionTurns:
         """What runs the turns of `session`, with the tools of the node that works in it."""
         state = await self._journal.state()
         role = session.rpartition("__")[2]

@@ -1,4 +1,4 @@
-"""What a turn runs under: the branch's settings before the agent's."""
+"""The turns of one session: what they run under, where they begin, and what they read for it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,74 @@
+"""What the turns of a session run under, as its agent, its caps and its environment say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perdure.client.agents.agent import Agent
+from perdure.context.tokens import unscaled_around
+from perdure.engine.turns.config import Budget, Judge, Limits, Link, ToolFacts, TurnConfig
+from perdure.engine.turns.environment import Environment, RequestSettings
+from perdure.engine.turns.session_turns import Terms
+from perdure.models.prices import Cost
+from perdure.models.protocol import ToolDeclaration
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What a session's turns run under besides its agent: caps of today, prices, permissions."""
+
+    limits: Limits
+    budget: Budget
+    cost: Cost
+    judge: Judge
+
+
+def terms_of(agent: Agent, environment: Environment, system: str | None, caps: Caps) -> Terms:
+    """The terms of a session of `agent` that is told `system`."""
+
+    def config_of(model: str) -> TurnConfig:
+        return _config(agent, environment, caps, model)
+
+    return Terms(agent.model, config_of, _settings(agent, environment, system), agent.history)
+
+
+def _settings(agent: Agent, environment: Environment, system: str | None) -> RequestSettings:
+    declared = tuple(ToolDeclaration(*tool) for tool in environment.tools.declarations())
+    return RequestSettings(
+        system=system,
+        tools=declared,
+        size=unscaled_around(system, declared),
+        thinking_level=agent.thinking_level,
+        max_output_tokens=agent.max_output_tokens,
+        temperature=agent.temperature,
+        max_messages=agent.compaction.max_messages,
+    )
+
+
+def _config(agent: Agent, environment: Environment, caps: Caps, model: str) -> TurnConfig:
+    def window_tokens(model: str) -> int | None:
+        return environment.models.info(model).context_window
+
+    return TurnConfig(
+        agent=agent.id,
+        model=model,
+        tools={
+            spec.name: ToolFacts(spec.effect, spec.on_unknown) for spec in environment.tools.tools
+        },
+        limits=caps.limits,
+        retry=agent.own_retry,
+        compaction=agent.compaction,
+        on_interrupt=agent.on_interrupt,
+        queue_mode=agent.queue_mode,
+        window_tokens=window_tokens(model),
+        fallbacks=tuple(
+            Link(link.model, link.retry, window_tokens(link.model))
+            for link in agent.chain[1:]
+            if link.model != model
+        ),
+        restart_on_cut=agent.restart_on_cut,
+        budget=caps.budget,
+        max_output_tokens=agent.max_output_tokens,
+        cost=caps.cost,
+        judge=caps.judge,
+    )

@@ -1,0 +1,164 @@
+"""Summaries that somebody asks for between two turns: of the context, of a branch that is left.
+
+Each is one model call under a lease of its own, whose intent and outcome are in the log as those of
+a turn are.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.context.branch_summary import branch_files, branch_summary_text
+from perdure.context.growing.conversation import conversation_of
+from perdure.context.tokens import estimate_request
+from perdure.engine.branching import branch_request, branch_told, entries_left
+from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
+from perdure.engine.turns.leading import Leadership, leading
+from perdure.engine.turns.performing.summarising import summarised, tell_compacted
+from perdure.engine.turns.recovery import idle_state, spent_in
+from perdure.engine.turns.rules.spending import (
+    SummaryOutcome,
+    answer_usage,
+    overrun_of,
+    overrun_text,
+    summary_counted,
+)
+from perdure.engine.turns.session_turns import Terms
+from perdure.engine.windows import pinned_window
+from perdure.errors import ModelError, TurnFailed
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import Entry, NewEntry
+from perdure.session.fold import ContextWindow
+from perdure.session.ids import EntryId
+from perdure.session.kinds import BranchSummary
+from perdure.session.ledger import CompactingReason, ModelCalled, ModelFinished, Spending
+from perdure.session.notes import SessionReopened
+from perdure.stores.protocol import Commit, Lease, StreamState, Write
+
+
+async def compact(environment: Environment, terms: Terms, focus: str | None) -> Entry | None:
+    """Summarise what can leave the context now; None when nothing can.
+
+    Raises: LeaseHeld; TurnOpen; TurnFailed when no usable summary came.
+    """
+    async with leading(environment.claim) as leadership:
+        window = await _window(environment, await _ready(environment, leadership))
+        config = terms.config_on(window.state)
+        tokens = terms.tokens_of(conversation_of(window, terms.history), environment.scales)
+        intent, spent = await _called(environment, leadership, config, tokens, "manual")
+        outcome = await summarised(environment, config.model, config.compaction, "manual", focus)
+        outcome = summary_counted(outcome, config.model, tokens, config)
+        closing = _closing(outcome, config, spent)
+        added = [new_tree(outcome.compaction)] if isinstance(outcome, Summarised) else []
+        appended = await _append(
+            environment, leadership.lease, *added, new_side(closing, intent.id)
+        )
+    if isinstance(outcome, CallFailed):
+        raise TurnFailed(str(outcome.error), outcome.error.code) from outcome.error
+    await tell_compacted(environment, outcome)
+    return appended[0] if added else None
+
+
+async def summarise_branch(
+    environment: Environment, terms: Terms, target: EntryId | None, focus: str | None
+) -> BranchSummary | None:
+    """What was said on the branch that is left for `target`; None when nothing was.
+
+    Raises: LeaseHeld; TurnOpen; TurnFailed when no usable summary came.
+    """
+    async with leading(environment.claim) as leadership:
+        state = await _ready(environment, leadership)
+        config = terms.config_on((await _window(environment, state)).state)
+        entries = await entries_left(environment.store, environment.stream, state.leaf, target)
+        request = branch_request(environment, entries, config, focus)
+        if request is None:
+            return None
+        tokens = estimate_request(request)
+        intent, spent = await _called(environment, leadership, config, tokens)
+        try:
+            reply = await branch_told(environment, request)
+        except ModelError as error:
+            closing = _closing(CallFailed(error), config, spent)
+            await _append(environment, leadership.lease, new_side(closing, intent.id))
+            raise TurnFailed(str(error), error.code) from error
+        usage, is_estimated = answer_usage(config.model, tokens, reply, config)
+        after = spent.plus(usage)
+        closing = ModelFinished(
+            "stop",
+            usage,
+            model=config.model,
+            is_estimated=is_estimated,
+            spent=after,
+            agent=config.agent,
+        )
+        await _append(environment, leadership.lease, new_side(closing, intent.id))
+    files = branch_files(entries)
+    text = branch_summary_text(entries, reply.text)
+    return BranchSummary(text, target, tuple(files.read), tuple(files.modified), usage)
+
+
+# ---------------------------------------------------------------- the log
+
+
+async def _ready(environment: Environment, leadership: Leadership) -> StreamState:
+    """The session's state, open for a summary; one that had ended is opened again."""
+    state = await idle_state(environment.store, environment.stream)
+    if state.info.status == "active":
+        return state
+    await _append(environment, leadership.lease, new_side(SessionReopened()))
+    return await environment.store.state(environment.stream)
+
+
+async def _called(
+    environment: Environment,
+    leadership: Leadership,
+    config: TurnConfig,
+    tokens: int,
+    reason: CompactingReason | None = None,
+) -> tuple[Entry, Spending]:
+    """The intent of a call for a summary, in the log, and what was spent before.
+
+    Raises: TurnFailed where it may cost more than the session is to spend.
+    """
+    spent = await spent_in(environment.store, environment.stream)
+    called = ModelCalled(
+        0,
+        config.model,
+        purpose="summary",
+        tokens_estimated=tokens,
+        agent=config.agent,
+        reason=reason,
+    )
+    overrun = overrun_of(called, config, spent)
+    if overrun is not None and config.budget.on_exceed != "warn":
+        raise TurnFailed(overrun_text(config.model, spent, overrun), "budget_exceeded")
+    return (await _append(environment, leadership.lease, new_side(called)))[0], spent
+
+
+async def _append(environment: Environment, lease: Lease, *entries: NewEntry) -> tuple[Entry, ...]:
+    write = Write(stream=environment.stream, entries=entries, lease=lease)
+    commit = Commit(writes=(write,), at=environment.clock.now_ms())
+    return (await environment.store.commit(commit)).entries[0]
+
+
+async def _window(environment: Environment, state: StreamState) -> ContextWindow:
+    return await pinned_window(environment.store, environment.stream, state.leaf)
+
+
+def _closing(outcome: SummaryOutcome, config: TurnConfig, spent: Spending) -> ModelFinished:
+    if isinstance(outcome, NothingToSummarise):
+        reason = "nothing can leave the context"
+        closing = ModelFinished(error=reason, error_code="nothing_to_compact")
+    elif isinstance(outcome, Summarised):
+        closing = ModelFinished("stop", outcome.usage, is_estimated=outcome.is_estimated)
+    else:
+        closing = ModelFinished(
+            usage=outcome.usage,
+            error=outcome.error.reason,
+            error_code=outcome.error.code,
+            is_estimated=outcome.is_estimated,
+        )
+    after = None if isinstance(outcome, NothingToSummarise) else spent.plus(outcome.usage)
+    return msgspec.structs.replace(closing, model=config.model, spent=after, agent=config.agent)

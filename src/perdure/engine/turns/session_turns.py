@@ -1,0 +1,177 @@
+"""The turns of one session: what they run under, and how each is led from its lease to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import cast, get_args
+
+from perdure.context.build import History
+from perdure.context.growing.conversation import Conversation
+from perdure.context.growing.prompt import prompt_of
+from perdure.engine.turns.companion import Companion
+from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.environment import Environment, RequestSettings, Scales
+from perdure.engine.turns.inputs import Begin
+from perdure.engine.turns.leading import Leadership, leading
+from perdure.engine.turns.recovery import Recollection, Standing, idle_state, lost, open_turn
+from perdure.engine.turns.runner import Stopping, TurnRunner
+from perdure.engine.turns.state import TurnState
+from perdure.errors import HeadConflict, InvalidTransition
+from perdure.models.protocol import ThinkingLevel
+from perdure.session.codec import body_of
+from perdure.session.fold import BranchState
+from perdure.session.kinds import ModelChange, ThinkingChange
+from perdure.session.messages import Message
+
+
+class Signals:
+    """What a turn and the work behind it tell each other. Made inside a running event loop.
+
+    `begun` gives the seq after which the turn's events begin, once it leads its session; `stopping`
+    is asked when the turn is to end. `companion` is what the turn is committed together with.
+    """
+
+    def __init__(self, companion: Companion | None = None) -> None:
+        self.companion = companion
+        self.begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.stopping = Stopping()
+
+    def begins_after(self, seq: int) -> None:
+        """The turn leads its session; its events are those after `seq`."""
+        self.begun.set_result(seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the turns of one session run under, on whichever of its branches.
+
+    `model`, and the thinking level of `settings`, hold where a branch was switched to no others.
+    `config_of` says what a turn runs under whose model is the one given.
+    """
+
+    model: str
+    config_of: Callable[[str], TurnConfig]
+    settings: RequestSettings
+    history: History = "full"
+
+    def model_on(self, branch: BranchState) -> str:
+        """The model the branch was last switched to, else the session's."""
+        change = branch.model_change
+        body = body_of(change) if change is not None else None
+        return body.model if isinstance(body, ModelChange) else self.model
+
+    def config_on(self, branch: BranchState) -> TurnConfig:
+        """What a turn on the branch runs under."""
+        return self.config_of(self.model_on(branch))
+
+    def settings_on(self, branch: BranchState) -> RequestSettings:
+        """What the requests of a turn on the branch have in common."""
+        change = branch.thinking_change
+        body = body_of(change) if change is not None else None
+        if isinstance(body, ThinkingChange) and body.level in get_args(ThinkingLevel):
+            return replace(self.settings, thinking_level=cast("ThinkingLevel", body.level))
+        return self.settings
+
+    def tokens_of(self, conversation: Conversation, scales: Scales) -> int:
+        """About how large a request is that says no more, instructions and tools included."""
+        scale = scales.of(self.model_on(conversation.state))
+        prompt = prompt_of(conversation, scale=scale)
+        if prompt.is_counted:
+            return prompt.tokens  # it was counted with everything around it
+        return prompt.tokens + math.ceil(self.settings.size * scale)
+
+
+class SessionTurns:
+    """Runs the turns of one session, each under a lease of its own."""
+
+    def __init__(self, environment: Environment, terms: Terms) -> None:
+        self.environment = environment
+        self.terms = terms
+        self._stream = environment.stream
+        self._known = Recollection(environment.store, environment.stream, terms.history)
+
+    async def new_turn(
+        self, message: Message, contents: tuple[bytes, ...], signals: Signals
+    ) -> TurnState:
+        """Run the turn that `message`, whose media name `contents`, begins.
+
+        Raises: LeaseHeld; TurnOpen when an interrupted turn has to be resumed first; LeaseLost.
+        """
+        async with leading(self.environment.claim, is_begun=False) as leadership:
+            standing = self._known.standing
+            if standing is None:
+                await leadership.take()
+            while True:
+                # Where it stood after the last turn is right unless somebody else has appended.
+                at = standing or await self._standing()
+                so_far = await self._known.so_far(at.head)
+                settings = await self._known.branch.settings()
+                now = self.environment.clock.now_ms()
+                parked = {**so_far.parked, **self.environment.cooldowns.open_at(now)}
+                begin = Begin(
+                    message,
+                    at.turns + 1,
+                    at.leaf,
+                    await self._tokens_before(so_far),
+                    so_far.spent,
+                    so_far.limit_microcents,
+                    {name: until for name, until in parked.items() if until > now},
+                    tuple(sorted(so_far.granted)),
+                    contents,
+                    is_reopening=at.has_ended,
+                )
+                runner = self._runner(leadership, settings, signals)
+                try:
+                    state = await runner.begin(TurnState(self._stream, at.head), begin)
+                except HeadConflict:
+                    if standing is not None:
+                        standing = None
+                        await leadership.take()
+                    continue
+                signals.begins_after(at.head + at.has_ended)
+                self._known.left = await runner.run(state, begin)
+                return self._known.left
+
+    async def lost_turn(self, signals: Signals) -> TurnState:
+        """Go on with the turn whose process is gone.
+
+        Raises: LeaseHeld while that process is alive; InvalidTransition when no turn is open.
+        """
+        async with leading(self.environment.claim) as leadership:
+            turn = await open_turn(self.environment.store, self._stream)
+            if turn is None:
+                raise InvalidTransition("idle", "recover")
+            signals.begins_after(turn.turn_seq - 1)
+            self._known.forget()
+            settings = await self._known.branch.settings()
+            happened = await lost(self.environment.store, turn)
+            return await self._runner(leadership, settings, signals).run(turn, happened)
+
+    # ------------------------------------------------------------ inside
+
+    async def _standing(self) -> Standing:
+        state = await idle_state(self.environment.store, self._stream)
+        return Standing(
+            state.head, state.leaf, state.info.turns, has_ended=state.info.status != "active"
+        )
+
+    async def _tokens_before(self, so_far: TurnState) -> int:
+        """About how large a request is without the new words; where that is known, unread."""
+        is_known = so_far.finished is not None and self.terms.history == "full"
+        if is_known and so_far.context_tokens is not None:
+            return so_far.context_tokens
+        return self.terms.tokens_of(await self._known.branch.now(), self.environment.scales)
+
+    def _runner(self, leadership: Leadership, branch: BranchState, signals: Signals) -> TurnRunner:
+        return TurnRunner(
+            self.environment,
+            leadership,
+            self.terms.config_on(branch),
+            self.terms.settings_on(branch),
+            signals.stopping,
+            branch=self._known.branch,
+            companion=signals.companion,
+        )

@@ -1,0 +1,40 @@
+"""What the turns of an agent's sessions run under."""
+
+from __future__ import annotations
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.workspace import Workspace
+from perdure.engine.turns.config import Limits
+from perdure.engine.turns.session_turns import Terms
+from perdure.session.ids import StreamId
+from tests.fakes.chats import MODEL, Stage
+
+CHAIN = Agent("helper", model=MODEL, fallbacks=["scripted:echo", "scripted:last"])
+
+
+def terms_for(agent: Agent, caps: Agent | None = None) -> Terms:
+    host = Stage().runtime().host
+    return host.running(StreamId("s"), agent, Workspace(), prompt="Be brief.", caps=caps).terms
+
+
+def test_a_turn_falls_back_along_the_agents_chain_but_never_on_the_model_it_already_calls() -> None:
+    terms = terms_for(CHAIN)
+    own = terms.config_of(terms.model)
+    assert [link.model for link in own.chain] == [MODEL, "scripted:echo", "scripted:last"]
+    switched = terms.config_of("scripted:last")
+    assert [link.model for link in switched.chain] == ["scripted:last", "scripted:echo"]
+
+
+def test_caps_are_of_the_agent_whose_limits_count() -> None:
+    caps = Agent("parent", model=MODEL, limits=Limits(max_turns=2), max_cost_microcents=7)
+    config = terms_for(CHAIN, caps).config_of(MODEL)
+    assert (config.agent, config.limits.max_turns) == ("helper", 2)
+    assert config.budget == caps.budget
+
+
+def test_requests_have_the_agents_settings_in_common() -> None:
+    agent = Agent("helper", model=MODEL, thinking_level="high", temperature=0.5)
+    settings = terms_for(agent).settings
+    assert (settings.system, settings.thinking_level) == ("Be brief.", "high")
+    assert settings.temperature == 0.5
+    assert settings.size > 0

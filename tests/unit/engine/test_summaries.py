@@ -1,0 +1,61 @@
+"""Summaries that somebody asks for between two turns."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.workspace import Workspace
+from perdure.engine.summaries import compact, summarise_branch
+from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.session_turns import Terms
+from perdure.errors import TurnOpen
+from perdure.models.scenario import Hang
+from perdure.session.codec import body_of
+from perdure.session.ids import StreamId
+from perdure.session.ledger import ModelFinished
+from tests.fakes.chats import MODEL, Stage, says
+
+
+def under(stage: Stage) -> tuple[Environment, Terms]:
+    """What turns of the session would run with, and under."""
+    agent = Agent("helper", model=MODEL)
+    turns = stage.runtime().host.running(StreamId("s"), agent, Workspace(), prompt=None)
+    return turns.environment, turns.terms
+
+
+async def test_a_session_that_had_ended_is_opened_again_for_a_summary() -> None:
+    stage = Stage(says("one"))
+    chat = await stage.chat()
+    await chat.send("hi")
+    await chat.end()
+    assert await compact(*under(stage), focus=None) is None
+    log = await stage.memory.entries(StreamId("s"))
+    kinds = [entry.kind for entry in log[-3:]]
+    assert kinds == ["session_reopened", "model_called", "model_finished"]
+    closing = body_of(log[-1])
+    assert isinstance(closing, ModelFinished)
+    assert closing.error_code == "nothing_to_compact"
+    assert log[-1].about == log[-2].id
+    await stage.memory.acquire_lease(StreamId("s"), "another", 1_000)  # it was given back
+
+
+async def test_while_a_turn_is_open_nothing_is_summarised() -> None:
+    stage = Stage(says(Hang()))
+    chat = await stage.chat()
+    await chat.send("go").started()
+    await chat.suspend()
+    with pytest.raises(TurnOpen):
+        await compact(*under(stage), focus=None)
+    with pytest.raises(TurnOpen):
+        await summarise_branch(*under(stage), None, focus=None)
+
+
+async def test_of_a_branch_on_which_nothing_was_said_no_model_is_asked() -> None:
+    stage = Stage(says("one"))
+    chat = await stage.chat()
+    await chat.send("hi")
+    before = await stage.kinds()
+    here = (await stage.memory.state(StreamId("s"))).leaf
+    assert await summarise_branch(*under(stage), here, focus=None) is None
+    assert await stage.kinds() == before
