@@ -348,7 +348,7 @@ class LogReading(Protocol):
 
 @runtime_checkable
 class ReadingAtOnce(Protocol):
-    """What a backend has besides where every question is a way of its own, to another thread."""
+    """What a backend has besides where every read is a way of its own, to another thread."""
 
     async def newest(
         self, stream: StreamId, *, limit: int | None = None, kind: str | None = None
@@ -388,7 +388,7 @@ class NamespaceReading(Protocol):
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         """The side entries of `kinds` in the own logs of all streams, flows included.
 
-        In one question; costs what it returns, and a look at an index for each stream.
+        In one read; costs what it returns, and a look at an index for each stream.
         Shape: those of a stream are in order; streams come in any.
         """
         ...

@@ -6,12 +6,12 @@ import asyncio
 
 from perdure.client.clock import system_random
 from perdure.session.ids import StreamId
-from perdure.stores.postgres.database import Database, Question, conninfo_of
+from perdure.stores.postgres.database import Database, Statement, conninfo_of
 from perdure.stores.postgres.store import PostgresStore
 from tests.conformance.store.building import append, create, said, texts
 
-ME = Question("SELECT pg_backend_pid()")
-A_WHILE = Question("SELECT pg_sleep(0.05)")
+ME = Statement("SELECT pg_backend_pid()")
+A_WHILE = Statement("SELECT pg_sleep(0.05)")
 
 
 async def opened(address: str, max_connections: int) -> Database:

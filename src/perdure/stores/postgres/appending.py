@@ -29,7 +29,7 @@ from perdure.session.messages import MESSAGE
 from perdure.stores.admission import Shared, check_origin, opened
 from perdure.stores.chain import SALT_BYTES, genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
-from perdure.stores.postgres.database import Connected, Database, Question, asked
+from perdure.stores.postgres.database import Connected, Database, Statement, asked
 from perdure.stores.postgres.faults import STALE, TAKEN, is_worth_another, state_of
 from perdure.stores.postgres.growth import Facts, Share, Unknown, share_of
 from perdure.stores.postgres.reading import ask_streams
@@ -67,7 +67,7 @@ _KEEP_BLOB: LiteralString = "SELECT perdure.keep_blob(%s, %s, %s)"
 
 _KEEP_KEY: LiteralString = "SELECT perdure.keep_key(%s, %s, %s, %s, %s, %s)"
 
-_AS_COPY = Question("SELECT set_config('perdure.is_copy', '1', true)")
+_AS_COPY = Statement("SELECT set_config('perdure.is_copy', '1', true)")
 
 LOCK: LiteralString = """
 SELECT id FROM perdure.stream WHERE namespace = %s AND id = ANY(%s) ORDER BY id FOR UPDATE
@@ -207,11 +207,11 @@ class Appender:
             return None
 
     async def _send(self, share: Share, request: Request) -> None:
-        questions = questions_of(self._db.namespace, share, request, request.key)
-        if len(questions) == 1:
-            await self._db.carry_out(questions[0])
+        statements = statements_of(self._db.namespace, share, request, request.key)
+        if len(statements) == 1:
+            await self._db.carry_out(statements[0])
         else:
-            await self._db.ask_once(*questions)
+            await self._db.ask_once(*statements)
 
     async def _creating(self, request: Request, write: Write) -> tuple[Entry, ...] | None:
         """The entries of a new stream; None where that takes more than one look."""
@@ -223,10 +223,10 @@ class Appender:
                 share = share_of(created, write, request.commit.at, request.salts, Facts())
             except (PerdureError, Unknown):
                 return None
-            questions = [_creation(self._db.namespace, created)]
+            statements = [_creation(self._db.namespace, created)]
             if share.entries:
-                questions += questions_of(self._db.namespace, share, request, None)
-            await _asked_for_new(db, self._db.namespace, write.stream, questions)
+                statements += statements_of(self._db.namespace, share, request, None)
+            await _asked_for_new(db, self._db.namespace, write.stream, statements)
         self._remember(share.after)
         return share.entries
 
@@ -255,10 +255,10 @@ class Appender:
     async def _lock(self, db: Connected, request: Request) -> Committed | None:
         """Lock every stream that is written to; the first time's entries if the key is known."""
         ids = sorted(write.stream for write in request.commit.writes if write.create is None)
-        questions = [Question(LOCK, (self._db.namespace, ids))]
+        statements = [Statement(LOCK, (self._db.namespace, ids))]
         if request.key is not None:
-            questions.append(Question(_SAME_KEY, (self._db.namespace, request.key)))
-        answers = await asked(db, self._db.namespace, questions)
+            statements.append(Statement(_SAME_KEY, (self._db.namespace, request.key)))
+        answers = await asked(db, self._db.namespace, statements)
         if request.key is None or not answers[1]:
             return None
         fingerprint, firsts = answers[1][0]
@@ -268,11 +268,11 @@ class Appender:
 
     async def _replayed(self, db: Connected, commit: Commit, firsts: list[int]) -> Committed:
         ns = self._db.namespace
-        questions = [
-            Question(_REPLAYED, (ns, write.stream, first, len(write.entries)))
+        statements = [
+            Statement(_REPLAYED, (ns, write.stream, first, len(write.entries)))
             for write, first in zip(commit.writes, firsts, strict=True)
         ]
-        answers = await asked(db, ns, questions)
+        answers = await asked(db, ns, statements)
         entries = tuple(tuple(entry_of(row) for row in rows) for rows in answers)
         return Committed(entries, is_replay=True)
 
@@ -285,19 +285,19 @@ class Appender:
         share = await self._share(db, request, number, stream)
         if share.entries:
             ns = self._db.namespace
-            await asked(db, ns, questions_of(ns, share, request, None))
+            await asked(db, ns, statements_of(ns, share, request, None))
         return share
 
     async def _keep_rest(self, db: Connected, request: Request, shares: list[Share]) -> None:
         ns = self._db.namespace
-        questions = [keeping(ns, digest, content) for digest, content in request.blobs]
+        statements = [keeping(ns, digest, content) for digest, content in request.blobs]
         if request.key is not None:
             firsts = [share.before.state.head + 1 for share in shares]
             streams = Texts(write.stream for write in request.commit.writes)
             values = (ns, request.key, request.asked, firsts, request.commit.at, streams)
-            questions.append(Question(_KEEP_KEY, values))
-        if questions:
-            await asked(db, ns, questions)
+            statements.append(Statement(_KEEP_KEY, values))
+        if statements:
+            await asked(db, ns, statements)
 
     async def _share(self, db: Connected, request: Request, number: int, stream: Stream) -> Share:
         """The share of write `number`, what it asks for looked up."""
@@ -345,8 +345,8 @@ async def _look_up_nodes(
     db: Connected, namespace: str, stream: Stream, facts: Facts, references: list[EntryId]
 ) -> None:
     facts.nodes.update(dict.fromkeys(references))
-    question = ask_nodes(namespace, stream.state.header.id, references)
-    (rows,) = await asked(db, namespace, [question])
+    statement = ask_nodes(namespace, stream.state.header.id, references)
+    (rows,) = await asked(db, namespace, [statement])
     for node in map(node_of, rows):
         facts.nodes[EntryId(f"{node.stream}/{node.seq}")] = node
 
@@ -382,8 +382,8 @@ async def copy_in(
     if genesis is not None:
         state = msgspec.structs.replace(created.state, hash=genesis)
         created = replace(created, state=state)
-    questions = [_AS_COPY, _creation(namespace, created)]
-    await _asked_for_new(db, namespace, header.id, questions)
+    statements = [_AS_COPY, _creation(namespace, created)]
+    await _asked_for_new(db, namespace, header.id, statements)
     return created
 
 
@@ -396,22 +396,22 @@ async def _born(
     return await _forked(db, namespace, header, header.fork, is_copy=is_copy)
 
 
-def questions_of(
+def statements_of(
     namespace: str, share: Share, request: Request, key: bytes | None
-) -> list[Question]:
+) -> list[Statement]:
     """All that one share is, the append first."""
     ns, id_ = namespace, share.before.state.header.id
-    questions = [Question(_APPEND, _append_values(ns, share, request, key))]
-    questions += [Question(_KEEP_STATE, (ns, id_, seq, *state)) for seq, state in share.states]
+    statements = [Statement(_APPEND, _append_values(ns, share, request, key))]
+    statements += [Statement(_KEEP_STATE, (ns, id_, seq, *state)) for seq, state in share.states]
     if share.aliases:
         names, seqs = [name for name, _ in share.aliases], [seq for _, seq in share.aliases]
-        questions.append(Question(_KEEP_ALIASES, (ns, id_, names, seqs)))
-    return questions
+        statements.append(Statement(_KEEP_ALIASES, (ns, id_, names, seqs)))
+    return statements
 
 
-def keeping(namespace: str, digest: str, content: bytes) -> Question:
+def keeping(namespace: str, digest: str, content: bytes) -> Statement:
     """Keeps a content, unless it is kept already."""
-    return Question(_KEEP_BLOB, (namespace, digest, content))
+    return Statement(_KEEP_BLOB, (namespace, digest, content))
 
 
 async def _forked(
@@ -426,8 +426,8 @@ async def _forked(
         [
             ask_streams(ns, [of]),
             ask_nodes(ns, of, wanted),
-            Question(_HASH_AT, (ns, of, fork.head, fork.head, ns, of)),
-            Question(_MESSAGES_AFTER, (ns, of, fork.head, MESSAGE)),
+            Statement(_HASH_AT, (ns, of, fork.head, fork.head, ns, of)),
+            Statement(_MESSAGES_AFTER, (ns, of, fork.head, MESSAGE)),
         ],
     )
     if not rows:
@@ -448,11 +448,11 @@ async def _forked(
 
 
 async def _asked_for_new(
-    db: Connected, namespace: str, stream: StreamId, questions: list[Question]
+    db: Connected, namespace: str, stream: StreamId, statements: list[Statement]
 ) -> None:
     """Ask what makes `stream`. Raises: SessionExists."""
     try:
-        await asked(db, namespace, questions)
+        await asked(db, namespace, statements)
     except errors.UniqueViolation:
         raise SessionExists(stream) from None
 
@@ -476,7 +476,7 @@ def _or_none(seq: int | None) -> int:
     return -1 if seq is None else seq
 
 
-def _creation(namespace: str, stream: Stream) -> Question:
+def _creation(namespace: str, stream: Stream) -> Statement:
     state, fork = stream.state, stream.state.header.fork
     values = (
         *(namespace, state.header.id, state.header.kind, state.header.origin, state.leaf),
@@ -484,7 +484,7 @@ def _creation(namespace: str, stream: Stream) -> Question:
         *(state.info.messages, fork.stream if fork else None, fork.head if fork else None),
         fork.scope == "path" if fork else None,
     )
-    return Question(_CREATE, values)
+    return Statement(_CREATE, values)
 
 
 def _shared_messages(origin: StreamState, fork: ForkPoint, leaf: Node | None, later: int) -> int:

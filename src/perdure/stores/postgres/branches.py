@@ -1,4 +1,4 @@
-"""What a stream sees, and its branches: questions that functions of the schema answer.
+"""What a stream sees, and its branches: statements that functions of the schema answer.
 
 A branch is a chain of runs (see ``migrations/0001_log.sql``); a run is one range of the key, so
 reading the end of a branch costs what is returned plus two look-ups per run, in one round trip.
@@ -14,7 +14,7 @@ from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, first_kept_by, undone_among
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.notes import CompactionUndone
-from perdure.stores.postgres.database import Database, Question
+from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
     MAX_SEQ,
@@ -147,36 +147,36 @@ WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 """  # noqa: S608 - put together from constants
 
 
-# ---------------------------------------------------------------- questions
+# ---------------------------------------------------------------- statements
 
 
-def ask_nodes(namespace: str, stream: StreamId, references: Iterable[EntryId]) -> Question:
+def ask_nodes(namespace: str, stream: StreamId, references: Iterable[EntryId]) -> Statement:
     """The places on their branches of those tree entries of `references` that `stream` sees."""
     places = [place for reference in references if (place := place_of(reference)) is not None]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     values = (streams, seqs, namespace, stream, namespace, stream, MAX_SEQ)
-    return Question(_NODES_SEEN, values)
+    return Statement(_NODES_SEEN, values)
 
 
-def ask_state(namespace: str, state: EntryId | None) -> Question:
+def ask_state(namespace: str, state: EntryId | None) -> Statement:
     """The row that a node names."""
     stream, seq = _place(state)
-    return Question(_STATE_OF, (namespace, stream, seq))
+    return Statement(_STATE_OF, (namespace, stream, seq))
 
 
-def _ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Question:
+def _ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Statement:
     sql = _FREQUENT_NOTES if _FREQUENT.intersection(kinds) else _NOTES
-    return Question(sql, (namespace, namespace, list(kinds), namespace, stream))
+    return Statement(sql, (namespace, namespace, list(kinds), namespace, stream))
 
 
-def ask_notes_of_all(namespace: str, kinds: Sequence[str]) -> Question:
+def ask_notes_of_all(namespace: str, kinds: Sequence[str]) -> Statement:
     """The side entries of `kinds` in the own logs of all sessions."""
     sql = _FREQUENT_NOTES_OF_ALL if _FREQUENT.intersection(kinds) else _NOTES_OF_ALL
-    return Question(sql, (list(kinds), namespace))
+    return Statement(sql, (list(kinds), namespace))
 
 
-def _ask_branch(namespace: str, leaf: Node) -> Question:
-    return Question(_BRANCH, (namespace, leaf.stream, leaf.seq, 0, None, None))
+def _ask_branch(namespace: str, leaf: Node) -> Statement:
+    return Statement(_BRANCH, (namespace, leaf.stream, leaf.seq, 0, None, None))
 
 
 def _place(reference: EntryId | None) -> tuple[str, int]:
@@ -194,8 +194,8 @@ async def entry_seen(db: Database, stream: StreamId, reference: str) -> tuple[in
     """
     sought, seq = place_of(reference) or ("", -1)
     head, found = await db.ask(
-        Question(HEAD, (db.namespace, stream)),
-        Question(_ENTRY_SEEN, (db.namespace, sought, seq, stream, db.namespace, stream)),
+        Statement(HEAD, (db.namespace, stream)),
+        Statement(_ENTRY_SEEN, (db.namespace, sought, seq, stream, db.namespace, stream)),
     )
     if not head:
         raise SessionNotFound(stream)
@@ -207,7 +207,7 @@ async def lineage(db: Database, stream: StreamId) -> list[Row]:
 
     Raises: SessionNotFound.
     """
-    (rows,) = await db.ask(Question(_LINEAGE, (db.namespace, db.namespace, stream)))
+    (rows,) = await db.ask(Statement(_LINEAGE, (db.namespace, db.namespace, stream)))
     if not rows:
         raise SessionNotFound(stream)
     return rows
@@ -215,17 +215,17 @@ async def lineage(db: Database, stream: StreamId) -> list[Row]:
 
 async def tree(db: Database, stream: StreamId) -> list[Entry]:
     """Every tree entry the stream sees, in log order, a fork's origin first."""
-    questions: list[Question] = []
+    statements: list[Statement] = []
     for near, upto, leaf, is_path in await lineage(db, stream):
-        questions.append(Question(_TREE, (db.namespace, near, upto)))
+        statements.append(Statement(_TREE, (db.namespace, near, upto)))
         if is_path:
-            questions.append(Question(_BRANCH, (db.namespace, *_place(leaf), 0, None, None)))
+            statements.append(Statement(_BRANCH, (db.namespace, *_place(leaf), 0, None, None)))
             if leaf is None:
-                questions.pop()
+                statements.pop()
             break
-    parts = await db.ask(*questions)
+    parts = await db.ask(*statements)
     found = [[entry_of(row) for row in part] for part in parts]
-    if questions[-1].sql is _BRANCH:
+    if statements[-1].sql is _BRANCH:
         found[-1].reverse()
     return [entry for part in reversed(found) for entry in part]
 
@@ -233,7 +233,7 @@ async def tree(db: Database, stream: StreamId) -> list[Entry]:
 async def notes(db: Database, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
     """The side entries of `kinds` the stream sees, in order, a fork's origin first."""
     head, rows = await db.ask(
-        Question(HEAD, (db.namespace, stream)), _ask_notes(db.namespace, stream, kinds)
+        Statement(HEAD, (db.namespace, stream)), _ask_notes(db.namespace, stream, kinds)
     )
     if not head:
         raise SessionNotFound(stream)
@@ -249,9 +249,9 @@ async def branch(
     """The entries root -> `leaf`, of `kind` only, the newest `limit` only."""
     ns, reach = db.namespace, MAX_SEQ if limit is None or kind is not None else limit
     head, nodes, rows = await db.ask(
-        Question(HEAD, (ns, stream)),
+        Statement(HEAD, (ns, stream)),
         ask_nodes(ns, stream, [leaf]),
-        Question(_BRANCH_TO, (ns, reach, kind, limit, ns, *_place(leaf))),
+        Statement(_BRANCH_TO, (ns, reach, kind, limit, ns, *_place(leaf))),
     )
     if not head:
         raise SessionNotFound(stream)
@@ -267,11 +267,11 @@ async def window(db: Database, stream: StreamId, leaf: EntryId) -> ContextWindow
     """
     ns, at = db.namespace, _place(leaf)
     head, nodes, taken_back, named, rows = await db.ask(
-        Question(HEAD, (ns, stream)),
+        Statement(HEAD, (ns, stream)),
         ask_nodes(ns, stream, [leaf]),
         _ask_notes(ns, stream, (CompactionUndone.kind,)),
-        Question(_INHERITED, (ns, *at)),
-        Question(_ALL_IF_NONE_HIDDEN, (ns, ns, *at)),
+        Statement(_INHERITED, (ns, *at)),
+        Statement(_ALL_IF_NONE_HIDDEN, (ns, ns, *at)),
     )
     if not head:
         raise SessionNotFound(stream)
@@ -301,7 +301,7 @@ async def _inherited(db: Database, leaf: Node, undone: frozenset[EntryId]) -> Br
     named = (compaction, state.model, state.thinking)
     if not any(named):
         return BranchState()
-    asked = [Question(_ENTRY_AT, (db.namespace, *_place(id_))) for id_ in named]
+    asked = [Statement(_ENTRY_AT, (db.namespace, *_place(id_))) for id_ in named]
     return BranchState(*(entry_of(rows[0]) if rows else None for rows in await db.ask(*asked)))
 
 
@@ -310,7 +310,7 @@ def _hides_nothing(compaction: Entry, undone: frozenset[EntryId]) -> bool:
 
 
 async def _is_erased(db: Database, entry: EntryId) -> bool:
-    (rows,) = await db.ask(Question(_ENTRY_AT, (db.namespace, *_place(entry))))
+    (rows,) = await db.ask(Statement(_ENTRY_AT, (db.namespace, *_place(entry))))
     return bool(rows) and entry_of(rows[0]).is_erased
 
 
@@ -338,7 +338,7 @@ async def _shown(
         kept = _place(first_kept_by(state.compaction))
         ns, compaction = db.namespace, (state.compaction.stream, state.compaction.seq)
         values = (ns, *kept, ns, ns, *compaction, ns, leaf.stream, leaf.seq)
-        (rows,) = await db.ask(Question(_WINDOW, values))
+        (rows,) = await db.ask(Statement(_WINDOW, values))
         start = int(rows[0][9])
     shown = tuple(entry_of(row[:9]) for row in reversed(rows))
     return ContextWindow(

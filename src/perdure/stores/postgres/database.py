@@ -71,7 +71,7 @@ FROM pg_settings JOIN (VALUES
 """
 
 
-class Question(NamedTuple):
+class Statement(NamedTuple):
     """A statement with its values."""
 
     sql: LiteralString
@@ -167,27 +167,27 @@ class Database:
 
     # -- using it
 
-    async def ask(self, *questions: Question) -> list[list[Row]]:
-        """The answers to `questions`, asked at once; asked again if the connection was lost.
+    async def ask(self, *statements: Statement) -> list[list[Row]]:
+        """The answers to `statements`, asked at once; asked again if the connection was lost.
 
         For reading only, and for what may be done twice.
         """
         try:
-            return await self.ask_once(*questions)
+            return await self.ask_once(*statements)
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, psycopg.Error) or not is_lost(error.__cause__):
                 raise
-        return await self.ask_once(*questions)
+        return await self.ask_once(*statements)
 
-    async def ask_once(self, *questions: Question) -> list[list[Row]]:
-        """The answers to `questions`, asked at once, in a transaction of their own."""
+    async def ask_once(self, *statements: Statement) -> list[list[Row]]:
+        """The answers to `statements`, asked at once, in a transaction of their own."""
         async with self.connection() as db:
-            return await asked(db, self.namespace, questions)
+            return await asked(db, self.namespace, statements)
 
-    async def carry_out(self, question: Question) -> None:
-        """Do what `question` says, in a transaction of its own; it answers nothing."""
+    async def carry_out(self, statement: Statement) -> None:
+        """Do what `statement` says, in a transaction of its own; it answers nothing."""
         async with self._lent() as db:
-            await db.kept.execute(*question)
+            await db.kept.execute(*statement)
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connected]:
@@ -278,14 +278,14 @@ class Database:
                 await self._pool.close()
 
 
-async def asked(db: Connected, namespace: str, questions: Sequence[Question]) -> list[list[Row]]:
-    """The answers to `questions` in `namespace`, asked at once.
+async def asked(db: Connected, namespace: str, statements: Sequence[Statement]) -> list[list[Row]]:
+    """The answers to `statements` in `namespace`, asked at once.
 
     Outside of a transaction they are one by themselves: all of them took effect, or none.
     """
     async with db.pipeline():
         await db.execute(_SET_NAMESPACE, (namespace,))
-        cursors = [await db.execute(*question, binary=True) for question in questions]
+        cursors = [await db.execute(*statement, binary=True) for statement in statements]
     return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 

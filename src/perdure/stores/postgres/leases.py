@@ -9,7 +9,7 @@ from typing import LiteralString
 
 from perdure.errors import Erased, LeaseHeld, LeaseLost, SessionNotFound
 from perdure.session.ids import StreamId
-from perdure.stores.postgres.database import Database, Question
+from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.rows import Row, is_text
 from perdure.stores.protocol import Lease
 
@@ -65,7 +65,7 @@ async def acquire(
     stream, owner, ttl_ms = wanted
     values = (owner, now, ttl_ms, db.namespace, stream, dead_owner, now)
     while True:
-        taken, holder = await _change(db, stream, Question(_ACQUIRE, values))
+        taken, holder = await _change(db, stream, Statement(_ACQUIRE, values))
         if taken:
             return Lease(stream, owner, *taken[0])
         if holder[3]:
@@ -78,7 +78,7 @@ async def acquire(
 async def renew(db: Database, lease: Lease, ttl_ms: int, now: int | None) -> Lease:
     """Hold `lease` for longer. Raises: LeaseLost, SessionNotFound."""
     values = (lease.owner, now, ttl_ms, db.namespace, lease.stream, lease.epoch)
-    renewed, holder = await _change(db, lease.stream, Question(_RENEW, values))
+    renewed, holder = await _change(db, lease.stream, Statement(_RENEW, values))
     if not renewed:
         raise LeaseLost(lease.stream, lease.epoch, holder[2])
     return Lease(lease.stream, lease.owner, lease.epoch, renewed[0][0])
@@ -87,7 +87,7 @@ async def renew(db: Database, lease: Lease, ttl_ms: int, now: int | None) -> Lea
 async def release(db: Database, lease: Lease) -> None:
     """Give `lease` back; nothing happens when it was taken over. Raises: SessionNotFound."""
     values = (db.namespace, lease.stream, lease.epoch)
-    await _change(db, lease.stream, Question(_RELEASE, values))
+    await _change(db, lease.stream, Statement(_RELEASE, values))
 
 
 async def put_partial(db: Database, lease: Lease, seq: int, content: bytes) -> None:
@@ -97,17 +97,17 @@ async def put_partial(db: Database, lease: Lease, seq: int, content: bytes) -> N
     asked for again.
     """
     values = (seq, content, db.namespace, lease.stream, lease.epoch)
-    _, holder = await _change(db, lease.stream, Question(_NORMAL), Question(_PUT_PARTIAL, values))
+    _, holder = await _change(db, lease.stream, Statement(_NORMAL), Statement(_PUT_PARTIAL, values))
     if holder[2] != lease.epoch or lease.epoch <= 0:
         raise LeaseLost(lease.stream, lease.epoch, holder[2])
 
 
-async def _change(db: Database, stream: StreamId, *questions: Question) -> tuple[list[Row], Row]:
-    """The answer to the last of `questions`, and who holds the stream after it."""
+async def _change(db: Database, stream: StreamId, *statements: Statement) -> tuple[list[Row], Row]:
+    """The answer to the last of `statements`, and who holds the stream after it."""
     db.check_usable()
     if not is_text(stream):
         raise SessionNotFound(stream)
-    *_, changed, holder = await db.ask_once(*questions, Question(_HOLDER, (db.namespace, stream)))
+    *_, changed, holder = await db.ask_once(*statements, Statement(_HOLDER, (db.namespace, stream)))
     if not holder:
         raise SessionNotFound(stream)
     return changed, holder[0]

@@ -1,6 +1,6 @@
-"""The reads of the store. Each is one question or a few asked at once; nothing here writes.
+"""The reads of the store. Each is one statement or a few asked at once; nothing here writes.
 
-A log only grows, so what two questions of one read find fits together though each sees a moment of
+A log only grows, so what two statements of one read find fits together though each sees a moment of
 its own: the later one may only see more, and asks for what the earlier one named.
 """
 
@@ -16,7 +16,7 @@ from perdure.session.info import ORIGINS, SessionInfo, is_found
 from perdure.stores.chain import blob_hash
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.branches import HEAD
-from perdure.stores.postgres.database import Database, Question
+from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
     NODE_COLUMNS,
@@ -109,9 +109,9 @@ SELECT (SELECT count(*) FROM perdure.stream WHERE namespace = %s),
 # ---------------------------------------------------------------- one stream
 
 
-def ask_streams(namespace: str, streams: list[StreamId]) -> Question:
+def ask_streams(namespace: str, streams: list[StreamId]) -> Statement:
     """Rows that `stream_of` makes streams of."""
-    return Question(STREAM, (namespace, streams))
+    return Statement(STREAM, (namespace, streams))
 
 
 async def standing(db: Database, stream: StreamId) -> Stream:
@@ -131,7 +131,7 @@ async def state(db: Database, stream: StreamId) -> StreamState:
 
 async def entries(db: Database, stream: StreamId, after: int, limit: int | None) -> list[Entry]:
     """The stream's own log after seq `after`."""
-    rows = await _of_stream(db, stream, Question(_ENTRIES, (db.namespace, stream, after, limit)))
+    rows = await _of_stream(db, stream, Statement(_ENTRIES, (db.namespace, stream, after, limit)))
     return [entry_of(row) for row in rows]
 
 
@@ -185,7 +185,7 @@ async def notes(db: Database, stream: StreamId, kinds: tuple[str, ...]) -> list[
 
 async def partial(db: Database, stream: StreamId) -> tuple[int, bytes] | None:
     """What has arrived of the answer to the open model call."""
-    rows = await _of_stream(db, stream, Question(_PARTIAL, (db.namespace, stream)))
+    rows = await _of_stream(db, stream, Statement(_PARTIAL, (db.namespace, stream)))
     return (rows[0][0], rows[0][1]) if rows else None
 
 
@@ -203,7 +203,7 @@ async def resolve(db: Database, stream: StreamId, reference: str) -> EntryId:
 
 async def aliases(db: Database, stream: StreamId) -> dict[str, EntryId]:
     """Foreign id -> entry of the stream's own log."""
-    rows = await _of_stream(db, stream, Question(_ALIASES, (db.namespace, stream)))
+    rows = await _of_stream(db, stream, Statement(_ALIASES, (db.namespace, stream)))
     return {name.decode(): entry_id(stream, seq) for name, seq in rows}
 
 
@@ -213,10 +213,10 @@ def _check_name(db: Database, stream: StreamId) -> None:
         raise SessionNotFound(stream)
 
 
-async def _of_stream(db: Database, stream: StreamId, *questions: Question) -> list[Row]:
-    """The answer to the last of `questions`. Raises: SessionNotFound when there is no stream."""
+async def _of_stream(db: Database, stream: StreamId, *statements: Statement) -> list[Row]:
+    """The answer to the last of `statements`. Raises: SessionNotFound when there is no stream."""
     _check_name(db, stream)
-    head, *answers = await db.ask(Question(HEAD, (db.namespace, stream)), *questions)
+    head, *answers = await db.ask(Statement(HEAD, (db.namespace, stream)), *statements)
     if not head:
         raise SessionNotFound(stream)
     return answers[-1] if answers else []
@@ -231,7 +231,7 @@ async def _resolved_alias(db: Database, stream: StreamId, reference: str) -> Ent
         raise EntryNotFound(reference, stream)
     ns = db.namespace
     values = (ns, ns, prefix, prefix + b"\xff", ns, stream, ns)
-    (rows,) = await db.ask(Question(_ALIASES_LIKE, values))
+    (rows,) = await db.ask(Statement(_ALIASES_LIKE, values))
     near = {name.decode(): entry_id(of, seq) for name, of, seq in rows}
     if reference in near:
         return near[reference]
@@ -250,8 +250,8 @@ async def find(db: Database, prefix: str) -> StreamId:
     db.check_usable()
     rows: list[Row] = []
     if prefix and is_text(prefix):
-        question = Question(_STREAMS_LIKE, (db.namespace, prefix, prefix + "\U0010ffff"))
-        (rows,) = await db.ask(question)
+        statement = Statement(_STREAMS_LIKE, (db.namespace, prefix, prefix + "\U0010ffff"))
+        (rows,) = await db.ask(statement)
     found = [str(row[0]) for row in rows]
     if not found:
         raise SessionNotFound(prefix)
@@ -288,7 +288,7 @@ async def sessions(
 async def _page_of_sessions(
     db: Database, scope: SessionScope, last: tuple[int, str], page: int
 ) -> list[Row]:
-    asked = [Question(_SESSIONS, (db.namespace, origin, *last, page)) for origin in ORIGINS[scope]]
+    asked = [Statement(_SESSIONS, (db.namespace, origin, *last, page)) for origin in ORIGINS[scope]]
     rows = [row for part in await db.ask(*asked) for row in part]
     rows.sort(key=lambda row: (row[1], row[0]), reverse=True)
     return rows[:page]
@@ -305,14 +305,14 @@ async def notes_of_all(db: Database, kinds: tuple[str, ...]) -> list[Entry]:
 async def feed(db: Database, after: int, limit: int) -> tuple[list[Positioned], bool]:
     """Entries of all streams after position `after`; whether commits under way hid some."""
     settled, rows = await db.ask(
-        Question(_SETTLE, (SETTLE_MS,)), Question(_FEED, (db.namespace, after, limit))
+        Statement(_SETTLE, (SETTLE_MS,)), Statement(_FEED, (db.namespace, after, limit))
     )
     return [Positioned(row[9], entry_of(row[:9])) for row in rows], bool(settled[0][0])
 
 
 async def position(db: Database) -> int:
     """The position of the namespace's newest entry."""
-    _, rows = await db.ask(Question(_SETTLE, (SETTLE_MS,)), Question(_POSITION, (db.namespace,)))
+    _, rows = await db.ask(Statement(_SETTLE, (SETTLE_MS,)), Statement(_POSITION, (db.namespace,)))
     return int(rows[0][0]) if rows else 0
 
 
@@ -321,7 +321,7 @@ async def blob(db: Database, digest: str, namespace: str) -> bytes:
     db.check_usable()
     rows: list[Row] = []
     if is_text(digest):
-        (rows,) = await db.ask(Question(_BLOB, (db.namespace, digest)))
+        (rows,) = await db.ask(Statement(_BLOB, (db.namespace, digest)))
     if not rows:
         raise EntryNotFound(digest, namespace)
     if blob_hash(rows[0][0]) != digest:
@@ -331,5 +331,5 @@ async def blob(db: Database, digest: str, namespace: str) -> bytes:
 
 async def figures(db: Database) -> Row:
     """Counts and bytes of the namespace, bytes of the database, its schema, the server."""
-    (rows,) = await db.ask(Question(_FIGURES, (db.namespace,) * 4))
+    (rows,) = await db.ask(Statement(_FIGURES, (db.namespace,) * 4))
     return rows[0]

@@ -21,7 +21,7 @@ from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.messages import MESSAGE
 from perdure.stores.chain import genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
-from perdure.stores.postgres.database import Database, Question
+from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.faults import is_lost, meaning_of
 from perdure.stores.postgres.growth import left_behind
 from perdure.stores.postgres.reading import ask_streams
@@ -141,7 +141,7 @@ class _Check:
         """Every stream, every blob."""
         problems: list[Problem] = []
         streams = entries = erased = 0
-        for (stream,) in self.rows(Question(_STREAMS, (self.namespace,) * 2)):
+        for (stream,) in self.rows(Statement(_STREAMS, (self.namespace,) * 2)):
             check = _StreamCheck(self, StreamId(stream))
             failed = self.tried(check.look, "it cannot be read")
             problems += check.found
@@ -149,7 +149,7 @@ class _Check:
             streams += 1
             entries += check.count
             erased += check.erased
-        for (stream,) in self.rows(Question(_HOMELESS, (self.namespace,))):
+        for (stream,) in self.rows(Statement(_HOMELESS, (self.namespace,))):
             problems.append(Problem(stream, None, "it has entries, but is not in the list"))
         problems += self.tried(self._contents, "its contents cannot all be read")
         problems += self.tried(self._index, "its search index cannot be read")
@@ -167,7 +167,7 @@ class _Check:
             return 0
 
     def _contents(self) -> Iterator[Problem]:
-        for digest, content in self.streamed(Question(_BLOBS, (self.namespace,)), 1):
+        for digest, content in self.streamed(Statement(_BLOBS, (self.namespace,)), 1):
             yield from blob_problems(digest, content)
 
     def _index(self) -> Iterable[Problem]:
@@ -188,20 +188,20 @@ class _Check:
             found.append(Problem(None, None, f"{failed} ({_said(error)})"))
         return found
 
-    def rows(self, question: Question) -> list[Row]:
-        """The answer to `question`."""
-        return self._db.execute(*question, binary=True).fetchall()
+    def rows(self, statement: Statement) -> list[Row]:
+        """The answer to `statement`."""
+        return self._db.execute(*statement, binary=True).fetchall()
 
     def value(self, sql: LiteralString, *values: object) -> Any:
         """The first column of the first row; None when there is no row."""
-        rows = self.rows(Question(sql, (self.namespace, *values)))
+        rows = self.rows(Statement(sql, (self.namespace, *values)))
         return rows[0][0] if rows else None
 
-    def streamed(self, question: Question, at_once: int = FETCHED) -> Iterator[Row]:
-        """The answer to `question`, a little of it in memory at a time."""
+    def streamed(self, statement: Statement, at_once: int = FETCHED) -> Iterator[Row]:
+        """The answer to `statement`, a little of it in memory at a time."""
         with self._db.cursor(name="verify", binary=True) as cursor:
             cursor.itersize = at_once
-            cursor.execute(*question)
+            cursor.execute(*statement)
             yield from cursor
 
 
@@ -260,15 +260,15 @@ class _StreamCheck:
 
     def _look_at_rest(self, info: SessionInfo) -> None:
         ns = self._check.namespace
-        for (name,) in self._check.rows(Question(_LOST_ALIASES, (ns, self._id))):
+        for (name,) in self._check.rows(Statement(_LOST_ALIASES, (ns, self._id))):
             self._report(None, f"the foreign id {bytes(name)!r} stands for no entry")
-        (columns,) = self._check.rows(Question(_COLUMNS, (ns, self._id)))
+        (columns,) = self._check.rows(Statement(_COLUMNS, (ns, self._id)))
         if columns != (info.kind, info.origin, info.updated_at):
             self._report(None, "the columns it is listed by are not what its info says")
 
     def _entries(self, shape: _Shape) -> Iterator[StoredEntry]:
-        question = Question(_ROWS, (self._check.namespace, self._id))
-        for row in self._check.streamed(question):
+        statement = Statement(_ROWS, (self._check.namespace, self._id))
+        for row in self._check.streamed(statement):
             entry = entry_of(row[:9])
             self.count += 1
             self._check.steps.add()
@@ -280,14 +280,14 @@ class _StreamCheck:
             yield StoredEntry(entry, row[9], row[10])
 
     def _commits(self, stream: str) -> Iterable[StoredCommit]:
-        question = Question(_COMMITS, (self._check.namespace, stream))
-        for first, last, at, epoch, chain in self._check.rows(question):
+        statement = Statement(_COMMITS, (self._check.namespace, stream))
+        for first, last, at, epoch, chain in self._check.rows(statement):
             yield StoredCommit(first, last - first + 1, at, epoch, chain)
 
     def _far_nodes(self) -> dict[EntryId, Node]:
         """Nodes of the tree entries of other streams that this one sees and builds on."""
         ns = self._check.namespace
-        named = {EntryId(row[0]) for row in self._check.rows(Question(_FAR, (ns, self._id)))}
+        named = {EntryId(row[0]) for row in self._check.rows(Statement(_FAR, (ns, self._id)))}
         leaf = self._check.value(
             "SELECT leaf FROM perdure.stream WHERE namespace = %s AND id = %s", self._id
         )
@@ -297,8 +297,8 @@ class _StreamCheck:
         return {id_: node for id_, node in found.items() if node.stream != self._id}
 
     def _birth(self, stream: str) -> Row:
-        question = Question(_BIRTH, (self._check.namespace, stream))
-        rows = self._check.rows(question)
+        statement = Statement(_BIRTH, (self._check.namespace, stream))
+        rows = self._check.rows(statement)
         if not rows:
             raise ValueError(f"session {stream} is gone")
         return rows[0]

@@ -16,7 +16,7 @@ from typing import LiteralString
 import psycopg
 
 from perdure.errors import StoreError
-from perdure.stores.postgres.database import Connected, Database, Question
+from perdure.stores.postgres.database import Connected, Database, Statement
 from perdure.stores.postgres.rows import Row
 from perdure.stores.watching import Changes
 
@@ -96,7 +96,7 @@ class Watcher:
             self._is_owed = False
             # Who waits asks for the newest position too: a notification may be lost.
             with suppress(StoreError):
-                await self._database.carry_out(Question(_NOTIFY, (self._payload,)))
+                await self._database.carry_out(Statement(_NOTIFY, (self._payload,)))
             with suppress(TimeoutError):
                 async with asyncio.timeout(PAUSE_S):
                     await self._is_closing.wait()

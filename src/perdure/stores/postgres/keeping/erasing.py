@@ -34,7 +34,7 @@ from perdure.stores.keeping.erasing import (
 )
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.appending import Appender, Request
-from perdure.stores.postgres.database import Connected, Database, Question, asked
+from perdure.stores.postgres.database import Connected, Database, Statement, asked
 from perdure.stores.postgres.keeping.quotas import LIFT, counting
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import Row, Stream, Texts, info_of_row, stream_of
@@ -173,18 +173,18 @@ _certificate = msgspec.json.Decoder(Certificate)
 
 async def certificates(db: Database) -> list[Certificate]:
     """What ``Erasing.erasures`` promises."""
-    (rows,) = await db.ask(Question(_CERTIFICATES, (db.namespace,)))
+    (rows,) = await db.ask(Statement(_CERTIFICATES, (db.namespace,)))
     return [_certificate.decode(row[0]) for row in rows]
 
 
 async def remember_backup(db: Database, backup: Backup) -> None:
     """What ``Remembering.remember_backup`` promises."""
-    await db.ask(Question(_REMEMBER, (db.namespace, backup.path, backup.at)))
+    await db.ask(Statement(_REMEMBER, (db.namespace, backup.path, backup.at)))
 
 
 async def backups(db: Database) -> list[Backup]:
     """What ``Remembering.backups`` promises."""
-    (rows,) = await db.ask(Question(_BACKUPS, (db.namespace,)))
+    (rows,) = await db.ask(Statement(_BACKUPS, (db.namespace,)))
     return [Backup(*row) for row in rows]
 
 
@@ -220,7 +220,7 @@ class _Erasure:
 
     async def done(self, namespace: str, random: RandomSource) -> Certificate:
         """Do it; the certificate, or that of an earlier one that left nothing to do."""
-        await self._ask(LIFT, Question(_LOCK_MARK, (self._ns,)))
+        await self._ask(LIFT, Statement(_LOCK_MARK, (self._ns,)))
         reach = await self._reach()
         plans = await self._plans(reach)
         if not plans and self._request.scope == "session":
@@ -255,11 +255,11 @@ class _Erasure:
         )
         content = msgspec.json.encode(copies.unnamed(certificate))
         values = (self._ns, certificate.id, certificate.at, content)
-        await self._ask(Question(_KEEP, values))
+        await self._ask(Statement(_KEEP, values))
         return certificate
 
-    async def _ask(self, *questions: Question) -> list[list[Row]]:
-        return await asked(self._connected, self._ns, questions)
+    async def _ask(self, *statements: Statement) -> list[list[Row]]:
+        return await asked(self._connected, self._ns, statements)
 
     # -- what is meant
 
@@ -272,7 +272,7 @@ class _Erasure:
             wanted = {*reach.targets, *reach.forks}
             if wanted <= locked:
                 return reach
-            await self._ask(Question(_LOCK, (self._ns, sorted(wanted))))
+            await self._ask(Statement(_LOCK, (self._ns, sorted(wanted))))
             locked |= wanted
 
     async def _roots(self) -> list[StreamId]:
@@ -282,7 +282,7 @@ class _Erasure:
             if not rows:
                 raise SessionNotFound(name or "")
             return [StreamId(name or "")]
-        (rows,) = await self._ask(Question(_HEADERS, (self._ns,)))
+        (rows,) = await self._ask(Statement(_HEADERS, (self._ns,)))
         headers = [(_header.decode(header), is_erased) for header, is_erased in rows]
         return [
             header.id
@@ -291,7 +291,7 @@ class _Erasure:
         ]
 
     async def _relations(self) -> list[Relation]:
-        (rows,) = await self._ask(Question(_RELATIONS, (self._ns,)))
+        (rows,) = await self._ask(Statement(_RELATIONS, (self._ns,)))
         found: list[Relation] = []
         for id_, kept, is_fork, is_erased in rows:
             info: SessionInfo = info_of_row(id_, kept)
@@ -321,7 +321,7 @@ class _Erasure:
         return [plan for plan in plans if plan.entries or not _was_erased(plan)]
 
     async def _plan(self, stream: Stream, taking: Taking) -> _Plan:
-        sizes = [Question(_SIZE, (*self._place(taking, each), _KEPT)) for each in taking.erased]
+        sizes = [Statement(_SIZE, (*self._place(taking, each), _KEPT)) for each in taking.erased]
         rows = [row[0] for row in await self._ask(*sizes)] if sizes else []
         return _Plan(stream, taking, sum(row[0] for row in rows), sum(row[1] for row in rows))
 
@@ -362,11 +362,13 @@ class _Erasure:
         taking = plan.taking
         for each in taking.erased:
             place = self._place(taking, each)
-            positions, found = await self._ask(Question(_POSITIONS, place), Question(_NAMES, place))
+            positions, found = await self._ask(
+                Statement(_POSITIONS, place), Statement(_NAMES, place)
+            )
             names.update(row[0] for row in found)
             counts = counts.plus(texts=await self._forget(positions))
             _, aliases = await self._ask(
-                Question(_EMPTY, (*place, _KEPT)), Question(_FORGET_NAMES, place)
+                Statement(_EMPTY, (*place, _KEPT)), Statement(_FORGET_NAMES, place)
             )
             counts = counts.plus(foreign_ids=aliases[0][0])
         if not taking.is_whole:
@@ -374,7 +376,7 @@ class _Erasure:
         own = (self._ns, taking.stream)
         more = await forget_session(self._connected, *own)
         header = encode(redacted(plan.stream.state.header))
-        await self._ask(Question(_REDACT, (header, *own)), Question(_CLOSE, own))
+        await self._ask(Statement(_REDACT, (header, *own)), Statement(_CLOSE, own))
         return counts.plus(
             texts=more.texts,
             partial_answers=more.partial_answers,
@@ -406,9 +408,9 @@ def _was_erased(plan: _Plan) -> bool:
 # ---------------------------------------------------------------- for a removal, too
 
 
-def locking_mark(namespace: str) -> Question:
+def locking_mark(namespace: str) -> Statement:
     """Locks the mark of search, before any stream: nothing is indexed until the end of this."""
-    return Question(_LOCK_MARK, (namespace,))
+    return Statement(_LOCK_MARK, (namespace,))
 
 
 async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Counts:
@@ -418,9 +420,9 @@ async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Cou
         db,
         namespace,
         [
-            Question(_BIRTH, own),
-            Question(_FORGET_PARTIAL, own),
-            Question(_FORGET_KEYS, (*own, *own)),
+            Statement(_BIRTH, own),
+            Statement(_FORGET_PARTIAL, own),
+            Statement(_FORGET_KEYS, (*own, *own)),
         ],
     )
     texts = await forget_texts(db, namespace, [row[0] for row in title])
@@ -438,5 +440,5 @@ async def without_contents(db: Connected, namespace: str, names: set[str]) -> tu
         return 0, 0
     ns = namespace
     values = (ns, ns, ns, ns, Texts(sorted(names)))
-    _, (row,) = await asked(db, ns, [Question(LOCK_CONTENTS), Question(_REMOVE_CONTENTS, values)])
+    _, (row,) = await asked(db, ns, [Statement(LOCK_CONTENTS), Statement(_REMOVE_CONTENTS, values)])
     return row[0], row[1]

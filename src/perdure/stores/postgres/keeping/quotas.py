@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import LiteralString
 
 from perdure.stores.keeping.quotas import Quota, Usage
-from perdure.stores.postgres.database import Database, Question, asked
+from perdure.stores.postgres.database import Database, Statement, asked
 
 _KEPT: LiteralString = """
 SELECT max_sessions, max_entries, max_bytes, sessions, entries, bytes FROM perdure.quota
@@ -37,17 +37,17 @@ _KEEP: LiteralString = "INSERT INTO perdure.quota VALUES (%s, %s, %s, %s, %s, %s
 _COUNT: LiteralString = "SELECT perdure.count(%s, %s, %s, %s)"
 
 
-LIFT = Question("SELECT set_config('perdure.is_lifted', '1', true)")
+LIFT = Statement("SELECT set_config('perdure.is_lifted', '1', true)")
 """After it nothing in the transaction is refused for a quota."""
 
 
 async def quota(db: Database) -> tuple[Quota, Usage]:
     """What ``Limiting.quota`` promises."""
-    (rows,) = await db.ask(Question(_KEPT, (db.namespace,)))
+    (rows,) = await db.ask(Statement(_KEPT, (db.namespace,)))
     if rows:
         row = rows[0]
         return Quota(max_sessions=row[0], max_entries=row[1], max_bytes=row[2]), Usage(*row[3:])
-    (rows,) = await db.ask(Question(_USAGE, (db.namespace,) * 4))
+    (rows,) = await db.ask(Statement(_USAGE, (db.namespace,) * 4))
     return Quota(), Usage(*rows[0])
 
 
@@ -60,17 +60,17 @@ async def set_quota(db: Database, quota: Quota) -> None:
             connected,
             ns,
             [
-                Question(_LOCK),
-                Question(_LIMIT, (is_limited, ns, is_limited)),
-                Question(_FORGET, (ns,)),
-                Question(_USAGE, (ns,) * 4),
+                Statement(_LOCK),
+                Statement(_LIMIT, (is_limited, ns, is_limited)),
+                Statement(_FORGET, (ns,)),
+                Statement(_USAGE, (ns,) * 4),
             ],
         )
         if is_limited:
             limits = (quota.max_sessions, quota.max_entries, quota.max_bytes)
-            await asked(connected, ns, [Question(_KEEP, (ns, *limits, *used[0]))])
+            await asked(connected, ns, [Statement(_KEEP, (ns, *limits, *used[0]))])
 
 
-def counting(namespace: str, *, sessions: int = 0, entries: int = 0, size: int = 0) -> Question:
+def counting(namespace: str, *, sessions: int = 0, entries: int = 0, size: int = 0) -> Statement:
     """Counts what is added, or taken away, in bytes `size`, where there is a quota."""
-    return Question(_COUNT, (namespace, sessions, entries, size))
+    return Statement(_COUNT, (namespace, sessions, entries, size))

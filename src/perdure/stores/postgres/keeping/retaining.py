@@ -13,11 +13,10 @@ import psycopg
 
 from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
-from perdure.session.notes import Answer
-from perdure.session.notes import Question as Asked
+from perdure.session.notes import Answer, Question
 from perdure.stores.keeping.retention import KEY_WINDOW_MS, Hold, Holding, Retention
 from perdure.stores.postgres.appending import LOCK
-from perdure.stores.postgres.database import Connected, Database, Question, asked
+from perdure.stores.postgres.database import Connected, Database, Statement, asked
 from perdure.stores.postgres.keeping.erasing import (
     forget_session,
     forget_texts,
@@ -114,23 +113,23 @@ _policy = msgspec.json.Decoder(Retention)
 
 async def policy(db: Database) -> Retention:
     """The policy of the namespace."""
-    (rows,) = await db.ask(Question(_POLICY, (db.namespace,)))
+    (rows,) = await db.ask(Statement(_POLICY, (db.namespace,)))
     return _policy.decode(rows[0][0]) if rows else Retention()
 
 
 async def set_policy(db: Database, policy: Retention) -> None:
     """`policy` is that of the namespace from now on."""
-    await db.ask(Question(_KEEP_POLICY, (db.namespace, msgspec.json.encode(policy))))
+    await db.ask(Statement(_KEEP_POLICY, (db.namespace, msgspec.json.encode(policy))))
 
 
 async def holdings(db: Database, now: int | None) -> list[Holding]:
     """What ``Retaining.holdings`` promises; `now` None is the server's."""
-    (rows,) = await db.ask(Question(_ALL, _values(db, now)))
+    (rows,) = await db.ask(Statement(_ALL, _values(db, now)))
     return [_holding(row) for row in rows]
 
 
 def _values(db: Database, now: int | None) -> tuple[object, ...]:
-    return (now, Asked.kind, Answer.kind, db.namespace)
+    return (now, Question.kind, Answer.kind, db.namespace)
 
 
 def _holding(row: Row) -> Holding:
@@ -151,9 +150,9 @@ async def remove(db: Database, stream: StreamId, now: int | None) -> bool:
     """What ``Retaining.remove`` promises."""
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
-        looking = Question(_ONE, (*_values(db, now), stream))
-        questions = [locking_mark(ns), Question(LOCK, (ns, [stream])), looking]
-        *_, rows = await asked(connected, ns, questions)
+        looking = Statement(_ONE, (*_values(db, now), stream))
+        statements = [locking_mark(ns), Statement(LOCK, (ns, [stream])), looking]
+        *_, rows = await asked(connected, ns, statements)
         if not rows:
             raise SessionNotFound(stream)
         held = _holding(rows[0])
@@ -165,11 +164,11 @@ async def remove(db: Database, stream: StreamId, now: int | None) -> bool:
 
 async def _removed(db: Connected, namespace: str, stream: StreamId) -> None:
     own = (namespace, stream)
-    questions = [Question(sql, own) for sql in (_NAMES, _POSITIONS, _COUNTED)]
-    names, positions, ((entries, size),) = await asked(db, namespace, questions)
+    statements = [Statement(sql, own) for sql in (_NAMES, _POSITIONS, _COUNTED)]
+    names, positions, ((entries, size),) = await asked(db, namespace, statements)
     await forget_texts(db, namespace, [row[0] for row in positions])
     await forget_session(db, namespace, stream)
-    await asked(db, namespace, [Question(_REMOVE, (stream,))])
+    await asked(db, namespace, [Statement(_REMOVE, (stream,))])
     _, content_bytes = await without_contents(db, namespace, {row[0] for row in names})
     less = counting(namespace, sessions=-1, entries=-entries, size=-size - content_bytes)
     await asked(db, namespace, [less])
@@ -177,13 +176,13 @@ async def _removed(db: Connected, namespace: str, stream: StreamId) -> None:
 
 async def forget_keys(db: Database, before: int) -> int:
     """What ``Retaining.forget_keys`` promises."""
-    (rows,) = await db.ask(Question(_FORGET_KEYS, (db.namespace, before)))
+    (rows,) = await db.ask(Statement(_FORGET_KEYS, (db.namespace, before)))
     return int(rows[0][0])
 
 
 async def forget_old_keys(db: Database, now: int | None) -> int:
     """Forget the keys that are older than `KEY_WINDOW_MS`; `now` None is the server's."""
-    (rows,) = await db.ask(Question(_AT, (now,)))
+    (rows,) = await db.ask(Statement(_AT, (now,)))
     return await forget_keys(db, rows[0][0] - KEY_WINDOW_MS)
 
 

@@ -10,7 +10,7 @@ from perdure.session.search.parts.comparing import differing, is_same
 from perdure.session.search.parts.pages import DAMAGE, Page
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.words import VERSION
-from perdure.stores.postgres.database import Question
+from perdure.stores.postgres.database import Statement
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Numbers, Row
 from perdure.stores.postgres.search.indexing import ask_mark, found_in, text_of
 from perdure.stores.postgres.search.parts import PAGES, SAID, loose_text
@@ -68,7 +68,7 @@ WHERE b.namespace = %s AND b.n <= %s AND NOT EXISTS (
 
 _REMEDY = "`perdure store reindex` builds the index anew"
 
-Streamed = Callable[[Question], Iterator[Row]]
+Streamed = Callable[[Statement], Iterator[Row]]
 
 
 def index_problems(streamed: Streamed, namespace: str, steps: Steps) -> Iterator[Problem]:
@@ -89,20 +89,20 @@ class _Check:
 
     def problems(self) -> Iterator[Problem]:
         """Every difference."""
-        for row in list(self._streamed(Question(_PARTS, (self._namespace,)))):
+        for row in list(self._streamed(Statement(_PARTS, (self._namespace,)))):
             yield from self._of_part(row)
         yield from self._of_loose()
         yield from self._missing()
         ns = self._namespace
-        for (position,) in self._streamed(Question(_HOMELESS, (ns, ns))):
+        for (position,) in self._streamed(Statement(_HOMELESS, (ns, ns))):
             yield _stray(position)
 
     def _of_part(self, row: Row) -> Iterator[Problem]:
         number, *head = row
         own = (self._namespace, number)
-        said = tuple([Said(*row[1:]) for row in self._streamed(Question(SAID, own))])
+        said = tuple([Said(*row[1:]) for row in self._streamed(Statement(SAID, own))])
         self._steps.add(len(said))
-        pages = tuple([Page(*row) for row in self._streamed(Question(PAGES, own))])
+        pages = tuple([Page(*row) for row in self._streamed(Statement(PAGES, own))])
         log = self._log(text.position for text in said)
         texts = {position: text_of(found) for position, found in log.items()}
         found = differing(Part(said, pages), texts)
@@ -114,7 +114,7 @@ class _Check:
 
     def _of_loose(self) -> Iterator[Problem]:
         after = -(2**62)
-        while rows := list(self._streamed(Question(_LOOSE, (self._namespace, after, SOME)))):
+        while rows := list(self._streamed(Statement(_LOOSE, (self._namespace, after, SOME)))):
             after = rows[-1][0]
             log = self._log(row[0] for row in rows)
             wrong = {row[0] for row in rows if not _is_as_in(log, row)}
@@ -122,9 +122,9 @@ class _Check:
 
     def _missing(self) -> Iterator[Problem]:
         ns, upto = self._namespace, self._upto
-        entries = Question(_MISSING, (ns, upto, list(KINDS), ns))
-        for question in (entries, Question(_MISSING_TITLES, (ns, upto, ns))):
-            for row in self._streamed(question):
+        entries = Statement(_MISSING, (ns, upto, list(KINDS), ns))
+        for statement in (entries, Statement(_MISSING_TITLES, (ns, upto, ns))):
+            for row in self._streamed(statement):
                 found = found_in(row)
                 if found is not None:
                     yield _difference(found)
@@ -135,8 +135,8 @@ class _Check:
         entries = Numbers(n for n in asked if n > 0)
         births = Numbers(-n for n in asked if n < 0)
         rows = [
-            *self._streamed(Question(_ENTRIES, (self._namespace, entries, list(KINDS)))),
-            *self._streamed(Question(_TITLES, (self._namespace, births))),
+            *self._streamed(Statement(_ENTRIES, (self._namespace, entries, list(KINDS)))),
+            *self._streamed(Statement(_TITLES, (self._namespace, births))),
         ]
         read = (found_in(row) for row in rows)
         return {found.position: found for found in read if found is not None}

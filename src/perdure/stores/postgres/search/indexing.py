@@ -27,7 +27,7 @@ from perdure.session.search.parts.codes import MOST_WORDS
 from perdure.session.search.parts.pages import DAMAGE, FILTER
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.words import VERSION, terms
-from perdure.stores.postgres.database import Connected, Database, Question, asked
+from perdure.stores.postgres.database import Connected, Database, Statement, asked
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, entry_of
 from perdure.stores.postgres.search.parts import (
     add_part,
@@ -146,16 +146,16 @@ def mark_in(rows: Sequence[Row]) -> Mark:
     return mark if mark.version == VERSION else NOTHING
 
 
-def ask_mark(namespace: str) -> Question:
+def ask_mark(namespace: str) -> Statement:
     """The row that `mark_in` makes a mark of."""
-    return Question(_MARK, (namespace,))
+    return Statement(_MARK, (namespace,))
 
 
 async def progress(db: Database) -> Progress:
     """How far the index is behind the log."""
     ns, most = db.namespace, batching.SCANNED + 1
     values = (ns, list(KINDS), most, ns, most, ns, ns, VERSION)
-    _, rows = await db.ask(Question(_SETTLE), Question(BEHIND, values))
+    _, rows = await db.ask(Statement(_SETTLE), Statement(BEHIND, values))
     return Progress(*rows[0])
 
 
@@ -173,7 +173,7 @@ async def index_upto(db: Database, horizon: int, told: OnProgress | None = None)
 async def _behind(db: Database, horizon: int) -> int:
     ns = db.namespace
     (marks,) = await db.ask(ask_mark(ns))
-    (rows,) = await db.ask(Question(_COUNT, (ns, mark_in(marks).upto, horizon)))
+    (rows,) = await db.ask(Statement(_COUNT, (ns, mark_in(marks).upto, horizon)))
     return int(rows[0][0])
 
 
@@ -185,8 +185,8 @@ async def index_some(db: Database, horizon: int) -> tuple[Mark, bool]:
     """
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
-        begin, locked = Question(_BEGIN, (ns, VERSION)), Question(_LOCKED, (ns,))
-        _, _, rows = await asked(connected, ns, [Question(_SOON), begin, locked])
+        begin, locked = Statement(_BEGIN, (ns, VERSION)), Statement(_LOCKED, (ns,))
+        _, _, rows = await asked(connected, ns, [Statement(_SOON), begin, locked])
         mark = mark_in(rows)
         if Mark(*rows[0]).version != VERSION:
             await asked(connected, ns, clearing(ns))
@@ -200,7 +200,7 @@ async def index_some(db: Database, horizon: int) -> tuple[Mark, bool]:
         has_more = upto < horizon
         if not has_more:
             parts, has_more = await _put_together(db, connected, parts)
-        move = Question(_MOVE, (VERSION, upto, parts, ns))
+        move = Statement(_MOVE, (VERSION, upto, parts, ns))
         await asked(connected, ns, [move])
     return Mark(VERSION, upto, parts), not has_more
 
@@ -224,11 +224,11 @@ async def _put_together(of: Database, db: Connected, parts: int) -> tuple[int, b
 
 async def _next(db: Connected, ns: str, mark: Mark) -> tuple[list[Text], int]:
     """What stands next, in order, and the position up to which there is nothing else."""
-    settled = await asked(db, ns, [Question(_SETTLE), Question(_HORIZON)])
+    settled = await asked(db, ns, [Statement(_SETTLE), Statement(_HORIZON)])
     upto: int = settled[1][0][0]
     span = (ns, mark.upto, upto)
-    entries = Question(_NEXT, (*span, list(KINDS), batching.BATCH_ROWS, batching.BATCH_BYTES))
-    rows, titles = await asked(db, ns, [entries, Question(TITLES, (*span, batching.BATCH_ROWS))])
+    entries = Statement(_NEXT, (*span, list(KINDS), batching.BATCH_ROWS, batching.BATCH_BYTES))
+    rows, titles = await asked(db, ns, [entries, Statement(TITLES, (*span, batching.BATCH_ROWS))])
     if rows and (len(rows) == batching.BATCH_ROWS or len(rows) < rows[-1][-2]):
         upto = rows[-1][-1]
     if len(titles) == batching.BATCH_ROWS:
@@ -264,13 +264,13 @@ def found_in(row: Row) -> Found | None:
 async def clear(db: Database) -> None:
     """Empty the index: the next search builds it anew."""
     ns = db.namespace
-    begin, locked = Question(_BEGIN, (ns, VERSION)), Question(_LOCKED, (ns,))
-    await db.ask(begin, locked, *clearing(ns), Question(_MOVE, (VERSION, 0, 0, ns)))
+    begin, locked = Statement(_BEGIN, (ns, VERSION)), Statement(_LOCKED, (ns,))
+    await db.ask(begin, locked, *clearing(ns), Statement(_MOVE, (VERSION, 0, 0, ns)))
 
 
 async def texts(db: Database) -> int:
     """How many texts are indexed."""
-    (rows,) = await db.ask(Question(_TEXTS, (db.namespace,)))
+    (rows,) = await db.ask(Statement(_TEXTS, (db.namespace,)))
     return int(rows[0][0])
 
 

@@ -21,7 +21,7 @@ from perdure.session.search.query import Sought
 from perdure.session.search.ranking import Candidate, ranked
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
-from perdure.stores.postgres.database import Connected, Database, Question, asked
+from perdure.stores.postgres.database import Connected, Database, Statement, asked
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Numbers, Row, Texts, is_text, place_of
 from perdure.stores.postgres.search.indexing import (
     ENTRIES,
@@ -149,8 +149,12 @@ class _Search:
         Raises: SearchIndexDamaged.
         """
         values = (self._namespace, *self._span())
-        questions = [ask_mark(self._namespace), Question(_PARTS, values), Question(_LOOSE, values)]
-        marks, parts, loose = await asked(self._db, self._namespace, questions)
+        statements = [
+            ask_mark(self._namespace),
+            Statement(_PARTS, values),
+            Statement(_LOOSE, values),
+        ]
+        marks, parts, loose = await asked(self._db, self._namespace, statements)
         mark = mark_in(marks)
         found = [each async for page in self._behind(mark) for each in page]
         filters = self._filters()
@@ -174,17 +178,17 @@ class _Search:
         wanted = [each for each in step if isinstance(each, Read)]
         parts, numbers = Numbers(t.part for t in wanted), Numbers(t.number for t in wanted)
         values = (parts, numbers, self._namespace, *self._span())
-        finding.read(Spoken(*row) for row in await self._ask(Question(SAID, values)))
+        finding.read(Spoken(*row) for row in await self._ask(Statement(SAID, values)))
 
     async def _pages(
         self, query: Asked, heads: Sequence[Head]
     ) -> tuple[Iterable[Looked], Iterable[Looked]]:
         ns, parts = self._namespace, Numbers(head.part for head in heads)
         begun = list[Row]()
-        exact = await self._ask(Question(EXACT, (parts, Texts(query.keys), ns)))
+        exact = await self._ask(Statement(EXACT, (parts, Texts(query.keys), ns)))
         if query.prefixes:
             ends = Texts(map(after, query.prefixes))
-            begun = await self._ask(Question(BEGUN, (parts, Texts(query.prefixes), ends, ns, ns)))
+            begun = await self._ask(Statement(BEGUN, (parts, Texts(query.prefixes), ends, ns, ns)))
         return [Looked(*row) for row in exact], [Looked(*row) for row in begun]
 
     def _span(self) -> tuple[int, int]:
@@ -226,8 +230,8 @@ class _Search:
         """What `best` are, read now where they were found by the index."""
         unread = [each.position for _, each in best if each.position not in self._read]
         if unread:
-            entries = Question(_TEXTS, (self._namespace, Numbers(n for n in unread if n > 0)))
-            titles = Question(_TITLES, (self._namespace, Numbers(-n for n in unread if n < 0)))
+            entries = Statement(_TEXTS, (self._namespace, Numbers(n for n in unread if n > 0)))
+            titles = Statement(_TITLES, (self._namespace, Numbers(-n for n in unread if n < 0)))
             for rows in await asked(self._db, self._namespace, [entries, titles]):
                 self._read.update((found.position, found) for found in _found_in(rows))
         texts = [(score, self._read.get(each.position)) for score, each in best]
@@ -239,8 +243,8 @@ class _Search:
             yield self._fitting(page)
         after_n = mark.upto
         while True:
-            question = Question(TITLES, (self._namespace, after_n, NO_END, PAGE))
-            rows = await self._ask(question)
+            statement = Statement(TITLES, (self._namespace, after_n, NO_END, PAGE))
+            rows = await self._ask(statement)
             yield self._fitting(rows)
             if len(rows) < PAGE:
                 return
@@ -256,14 +260,14 @@ class _Search:
         below = NO_END
         while True:
             values = (self._namespace, mark.upto, below - 1, list(KINDS), PAGE)
-            rows = await self._ask(Question(_TAIL, values))
+            rows = await self._ask(Statement(_TAIL, values))
             yield rows
             if len(rows) < PAGE:
                 return
             below = rows[-1][-1]
 
-    async def _ask(self, question: Question) -> list[Row]:
-        (rows,) = await asked(self._db, self._namespace, [question])
+    async def _ask(self, statement: Statement) -> list[Row]:
+        (rows,) = await asked(self._db, self._namespace, [statement])
         return rows
 
 
@@ -282,7 +286,7 @@ async def _on_branch(db: Connected, namespace: str, texts: Sequence[Found]) -> l
     ]
     streams, of, seqs = zip(*asked_for, strict=True) if asked_for else ((), (), ())
     values = (namespace, Texts(streams), Texts(of), Numbers(seqs), namespace, namespace)
-    (rows,) = await asked(db, namespace, [Question(_ON_BRANCH, values)])
+    (rows,) = await asked(db, namespace, [Statement(_ON_BRANCH, values)])
     known = iter([bool(row[0]) for row in rows])
     return [
         target is None or (place is not None and next(known))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import LiteralString
 
-from perdure.stores.postgres.database import Database, Question, asked
+from perdure.stores.postgres.database import Database, Statement, asked
 from perdure.stores.postgres.keeping.erasing import LOCK_CONTENTS
 from perdure.stores.postgres.keeping.quotas import counting
 from perdure.stores.postgres.rows import Texts
@@ -64,9 +64,9 @@ async def _unnamed(db: Database) -> tuple[int, list[str]]:
     """Contents that nothing refers to up to a position, and that position."""
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
-        settle = Question(_SETTLE)
-        _, ((upto,),) = await asked(connected, ns, [settle, Question(_HORIZON)])
-        found = Question(_UNNAMED, (ns, ns, 0, upto, ns, ns))
+        settle = Statement(_SETTLE)
+        _, ((upto,),) = await asked(connected, ns, [settle, Statement(_HORIZON)])
+        found = Statement(_UNNAMED, (ns, ns, 0, upto, ns, ns))
         (rows,) = await asked(connected, ns, [found])
     return upto, [row[0] for row in rows]
 
@@ -74,8 +74,8 @@ async def _unnamed(db: Database) -> tuple[int, list[str]]:
 async def _remove(db: Database, part: Sequence[str], upto: int) -> tuple[int, int]:
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
-        removing = Question(_REMOVE, (ns, Texts(part), ns, upto, _LAST, ns, ns))
-        _, ((count, size),) = await asked(connected, ns, [Question(LOCK_CONTENTS), removing])
+        removing = Statement(_REMOVE, (ns, Texts(part), ns, upto, _LAST, ns, ns))
+        _, ((count, size),) = await asked(connected, ns, [Statement(LOCK_CONTENTS), removing])
         await asked(connected, ns, [counting(ns, size=-size)])
     return count, size
 

@@ -12,7 +12,7 @@ from perdure.stores.operating.figures import (
     StreamSize,
     figures_of,
 )
-from perdure.stores.postgres.database import Database, Question
+from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.rows import info_of_row
 
 _SIZES: LiteralString = """
@@ -46,9 +46,9 @@ async def measured(db: Database, since: int) -> StoreFigures:
     """What ``Measuring.measured`` promises, of the namespace that is open."""
     ns = db.namespace
     streams, days, ((contents, content_bytes),) = await db.ask(
-        Question(_SIZES, (ns,)),
-        Question(_GROWTH, (DAY_MS, ns, since)),
-        Question(_CONTENTS, (ns,)),
+        Statement(_SIZES, (ns,)),
+        Statement(_GROWTH, (DAY_MS, ns, since)),
+        Statement(_CONTENTS, (ns,)),
     )
     sizes = [
         StreamSize(StreamId(row[0]), row[1], info_of_row(row[0], row[2]).name, *row[3:])

@@ -18,7 +18,7 @@ from perdure.session.ids import EntryId, StreamId, entry_id, stream_id
 from perdure.session.info import StreamHeader
 from perdure.stores.operating.mending import Remains
 from perdure.stores.operating.salvaging import Salvaged
-from perdure.stores.postgres.database import Database, Question
+from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.faults import is_lost, meaning_of
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, entry_of
 from perdure.stores.protocol import EMPTY, Problem
@@ -76,22 +76,22 @@ class _Salvage:
         self._losses: list[Problem] = []
 
     def salvaged(self) -> Salvaged:
-        ids = self._rows(Question(_IDS, (self._namespace,) * 3)) or ()
+        ids = self._rows(Statement(_IDS, (self._namespace,) * 3)) or ()
         streams = [self._remains(StreamId(row[0])) for row in ids]
         return Salvaged(streams, self._losses)
 
-    def _rows(self, question: Question) -> Sequence[Row] | None:
+    def _rows(self, statement: Statement) -> Sequence[Row] | None:
         """The rows; None where the server cannot read one of them."""
         try:
             with self._db.transaction():  # a savepoint: what fails takes nothing else along
-                return self._db.execute(*question, binary=True).fetchall()
+                return self._db.execute(*statement, binary=True).fetchall()
         except (psycopg.DatabaseError, UnicodeDecodeError) as error:
             if isinstance(error, psycopg.Error) and is_lost(error):
                 raise
             return None
 
     def _some(self, stream: StreamId, sql: LiteralString, what: str) -> Sequence[Row]:
-        rows = self._rows(Question(sql, (self._namespace, stream)))
+        rows = self._rows(Statement(sql, (self._namespace, stream)))
         if rows is None:
             self._losses.append(Problem(stream, None, f"its {what} cannot be read"))
         return rows or ()
@@ -118,14 +118,14 @@ class _Salvage:
 
     def _entries(self, stream: StreamId, head: int) -> Iterator[Row]:
         """The rows in order of seq, as far as each of them can be read."""
-        rows = self._rows(Question(_ALL, (self._namespace, stream)))
+        rows = self._rows(Statement(_ALL, (self._namespace, stream)))
         if rows is not None:
             yield from rows
             return
-        known = self._rows(Question(_SEQS, (self._namespace, stream)))
+        known = self._rows(Statement(_SEQS, (self._namespace, stream)))
         seqs = range(head + 1) if known is None else [row[0] for row in known]
         for seq in seqs:
-            yield from self._rows(Question(_ONE, (self._namespace, stream, seq))) or ()
+            yield from self._rows(Statement(_ONE, (self._namespace, stream, seq))) or ()
 
     def _aliases(self, stream: StreamId) -> Iterator[tuple[str, int]]:
         for name, seq in self._some(stream, _ALIASES, "aliases"):

@@ -31,10 +31,10 @@ from perdure.stores.postgres.appending import (
     copy_in,
     keeping,
     look_up,
-    questions_of,
+    statements_of,
     stream_in,
 )
-from perdure.stores.postgres.database import Connected, Database, Question, asked
+from perdure.stores.postgres.database import Connected, Database, Statement, asked
 from perdure.stores.postgres.growth import Facts, Unknown, share_placed
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, Stream, entry_of, stream_of
@@ -95,7 +95,7 @@ _born = msgspec.json.Decoder(_Born)
 
 async def standings(db: Database) -> list[Standing]:
     """What ``Sealing.standings`` promises."""
-    (rows,) = await db.ask(Question(_STANDINGS, (db.namespace,)))
+    (rows,) = await db.ask(Statement(_STANDINGS, (db.namespace,)))
     found = {row[0]: Standing(StreamId(row[0]), row[1], row[2], row[3]) for row in rows}
     born = {row[0]: (_born.decode(row[4]).created_at, row[0]) for row in rows}
     ordered: dict[str, Standing] = {}
@@ -119,8 +119,8 @@ async def sealed(db: Database, stream: StreamId, *, after: int, upto: int, limit
     ns = db.namespace
     streams, before, ends = await db.ask(
         ask_streams(ns, [stream]),
-        Question(_BEFORE, (after, ns, stream, after, ns, stream)),
-        Question(_COMMITS, (ns, stream, after, upto, limit)),
+        Statement(_BEFORE, (after, ns, stream, after, ns, stream)),
+        Statement(_COMMITS, (ns, stream, after, upto, limit)),
     )
     if not streams:
         raise SessionNotFound(stream)
@@ -128,7 +128,7 @@ async def sealed(db: Database, stream: StreamId, *, after: int, upto: int, limit
         raise CorruptLog(stream, after, "no commit ends with it")
     last = ends[-1][0] if ends else after
     rows, aliases = await db.ask(
-        Question(_ROWS, (ns, stream, after, last)), Question(_ALIASES, (ns, stream, after, last))
+        Statement(_ROWS, (ns, stream, after, last)), Statement(_ALIASES, (ns, stream, after, last))
     )
     state = stream_of(streams[0]).state
     return Sealed(
@@ -176,12 +176,12 @@ async def receive(
         for commit in share.commits:
             admission = admitted(here.state, commit, share.aliases)
             here = await _placed(connected, db.namespace, here, admission, commit)
-        questions = [keeping(db.namespace, blob_hash(content), content) for content in contents]
+        statements = [keeping(db.namespace, blob_hash(content), content) for content in contents]
         own = (db.namespace, stream)
-        questions.append(Question(_RAISE_EPOCH, (share.epoch, *own)))
+        statements.append(Statement(_RAISE_EPOCH, (share.epoch, *own)))
         if share.is_erased:
-            questions.append(Question(_CLOSE, (*own, db.namespace)))
-        await asked(connected, db.namespace, questions)
+            statements.append(Statement(_CLOSE, (*own, db.namespace)))
+        await asked(connected, db.namespace, statements)
 
 
 async def _stream(
@@ -191,7 +191,7 @@ async def _stream(
 
     Raises: SessionNotFound; for a fork what making one raises.
     """
-    await asked(db, namespace, [Question(LOCK, (namespace, [header.id]))])
+    await asked(db, namespace, [Statement(LOCK, (namespace, [header.id]))])
     try:
         return await stream_in(db, namespace, header.id)
     except SessionNotFound:
@@ -213,5 +213,5 @@ async def _placed(
         except Unknown as unknown:
             await look_up(db, namespace, stream, facts, unknown)
     request = Request(Commit(writes=(), at=commit.at), b"", b"", ())
-    await asked(db, namespace, questions_of(namespace, share, request, None))
+    await asked(db, namespace, statements_of(namespace, share, request, None))
     return share.after
