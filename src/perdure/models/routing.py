@@ -50,11 +50,11 @@ class ModelRouter:
         """The providers there are, in the order of the alphabet."""
         return tuple(sorted({*self._clients, *self._factories}))
 
-    def client_for(self, model: str) -> ModelClient:
-        """The client that serves `model`.
+    def provider_of(self, model: str) -> str:
+        """The provider of `model`, of which nothing is loaded and no key looked for.
 
-        Raises: ConfigError when `model` names no provider, an unknown one, or one that is not set
-        up; it says which there are and what is missing.
+        Raises: ConfigError when `model` names no provider or an unknown one; it says which there
+        are.
         """
         provider, colon, name = model.partition(":")
         if not colon or not provider or not name:
@@ -62,9 +62,22 @@ class ModelRouter:
                 f"{model!r} names no provider; write provider:name, with one of these providers: "
                 f"{', '.join(self.providers)}"
             )
+        if provider not in self._clients and provider not in self._factories:
+            remedy = self._remedies.get(provider)
+            hint = f"; for {provider}: {remedy}" if remedy else ""
+            known = ", ".join(self.providers)
+            raise ConfigError(f"there is no model provider {provider!r}; available: {known}{hint}")
+        return provider
+
+    def client_for(self, model: str) -> ModelClient:
+        """The client that serves `model`.
+
+        Raises: as `provider_of`; ConfigError when its provider is not set up.
+        """
+        provider = self.provider_of(model)
         client = self._clients.get(provider)
         if client is None:
-            client = self._clients[provider] = self._made(provider)
+            client = self._clients[provider] = self._factories[provider]()
         return client
 
     def info(self, model: str) -> ModelInfo:
@@ -102,16 +115,6 @@ class ModelRouter:
         for client in self._clients.values():
             if isinstance(client, Closable):
                 await client.aclose()
-
-    def _made(self, provider: str) -> ModelClient:
-        factory = self._factories.get(provider)
-        if factory is not None:
-            return factory()
-        remedy = self._remedies.get(provider)
-        hint = f"; for {provider}: {remedy}" if remedy else ""
-        raise ConfigError(
-            f"there is no model provider {provider!r}; available: {', '.join(self.providers)}{hint}"
-        )
 
 
 async def _failing(error: ModelError) -> AsyncIterator[Delta]:

@@ -11,6 +11,7 @@ from tests.acceptance.cli.conftest import PATIENCE_S, Ended, World
 from tests.acceptance.flows.test_commands import FIRST, flow, until
 
 ACTED = ("--scenario", "scenario.yaml")
+TOOLS = ("--tool", "read_file", "--tool", "write_file")
 
 
 @pytest.fixture
@@ -76,7 +77,10 @@ def test_a_person_is_asked_what_each_role_works_with(project: World) -> None:
         session = flow(project, "show", "f", "--role", role, "--json").json
         assert ("# Skill careful" in session["systemPrompt"]) == (role == "owner")
     flow(project, "configure", "f", "reviewer", "--skill", "magic", code=2)
-    flow(project, "configure", "f", "reviewer", "--skill", "careful")
+    for words in (("--tool", "raed_file"), ("-m", "opnai:gpt-5"), ("-m", "gpt-5")):
+        for role in ("reviewer", "owner"):  # who has not begun, and who has
+            flow(project, "configure", "f", role, *words, code=2)
+    flow(project, "configure", "f", "reviewer", "--skill", "careful", *TOOLS)
     assert "no question" in answered(project, "f", "default", code=3).err
     ended = flow(project, "resume", "f", *ACTED, "--json", code=1).json
     assert ended["status"] == "awaiting_improvement_choice"

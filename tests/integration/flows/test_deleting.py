@@ -10,7 +10,7 @@ import pytest
 
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
-from perdure.errors import FlowNotFound, FlowRefusal
+from perdure.errors import ConfigError, FlowExists, FlowNotFound, FlowRefusal
 from perdure.models.scenario import Hang, Reply, Say, When
 from tests.fakes.chats import until
 from tests.fakes.flow_log import graph
@@ -38,6 +38,36 @@ async def test_a_flow_goes_with_its_sessions_and_its_files_stay(tmp_path: Path) 
     assert (tmp_path / "record" / "workflow.yaml").exists()
 
 
+@pytest.mark.parametrize("link", [False, True])
+async def test_two_flows_never_share_a_record_folder_though_they_are_of_one_workflow(
+    tmp_path: Path, *, link: bool
+) -> None:
+    flows = FlowStage(tmp_path).flows("owner")
+    await begun(flows, tmp_path)
+    (tmp_path / "other").symlink_to(tmp_path / "record")
+    name = "other" if link else "record"
+    with pytest.raises(ConfigError, match=r"is the record folder of the flow f; name another one"):
+        await begun(flows, tmp_path, "g", name)
+    with pytest.raises(FlowNotFound):
+        await flows.state("g")
+    with pytest.raises(FlowExists):
+        await begun(flows, tmp_path, "f", "elsewhere")
+    assert not (tmp_path / "elsewhere").exists()
+    await flows.delete("f")
+    await begun(flows, tmp_path, "g", name)
+
+
+async def test_of_flows_that_begin_at_once_in_one_record_folder_one_does(tmp_path: Path) -> None:
+    flows = FlowStage(tmp_path).flows("owner")
+    ids = [f"f{n}" for n in range(8)]
+    begins = (begun(flows, tmp_path, id) for id in ids)
+    ends = await asyncio.gather(*begins, return_exceptions=True)
+    (winner,) = (end for end in ends if isinstance(end, Flow))
+    assert all(isinstance(end, ConfigError) for end in ends if end is not winner)
+    assert [state.run.flow_id for state in await flows.list()] == [winner.id]
+    assert (tmp_path / "record" / ".flow").read_text() == winner.id
+
+
 async def test_its_files_go_too_where_that_is_asked_for(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, *hands(AT, "record", "plan.md", "a"))
     flows = stage.flows("owner")
@@ -56,6 +86,7 @@ async def test_a_folder_that_is_not_the_flows_alone_is_not_removed(
     (root / "link").symlink_to(root / "there")
     flows = FlowStage(root).flows("owner")
     await begun(flows, root, record=record)
+    (root / "both" / ".flow").unlink(missing_ok=True)  # as if somebody had wanted it so
     await begun(flows, root, "g", "both")
     with pytest.raises(FlowRefusal, match="cannot be removed"):
         await flows.delete("f", record="remove")

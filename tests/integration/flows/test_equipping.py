@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.runtime import Runtime
 from perdure.client.flows.flows import Flows
-from perdure.errors import ConfigError, FlowRefusal, InvalidEntry
+from perdure.errors import ConfigError, FlowRefusal, InvalidEntry, WrongArgument
+from perdure.models.routing import ModelRouter
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
 from perdure.session.flows.run import RoleConfiguration
-from tests.fakes.flow_stage import FlowStage, ends, hands
+from tests.fakes.flow_stage import MODEL, FlowStage, ends, hands
 
 LINE = Graph(
     "a change",
@@ -89,14 +92,60 @@ async def test_what_was_chosen_goes_before_the_file_and_is_kept(tmp_path: Path) 
     [
         ({"developer": RoleConfiguration(skills=("magic",))}, "there is no skill 'magic'"),
         ({"ghost": RoleConfiguration(model="p:m")}, "no role 'ghost' to configure"),
+        ({"owner": RoleConfiguration(tools=("magic",))}, "owner has no tool magic; it has: read"),
+        ({"owner": RoleConfiguration(model="nobody:x")}, "no model provider 'nobody'; available:"),
+        ({"owner": RoleConfiguration(model="x")}, "'x' names no provider and model"),
     ],
 )
 async def test_what_there_is_not_cannot_be_chosen_for_a_flow(
     tmp_path: Path, roles: dict[str, RoleConfiguration], told: str
 ) -> None:
     stage = FlowStage(project(tmp_path), *RULES)
-    with pytest.raises(ConfigError, match=told):
-        await stage.flows("owner", "developer").start(LINE, workspace=tmp_path, roles=roles)
+    runtime = Runtime(
+        stage.store,
+        [Agent(role, model=MODEL, tools=["read_file"]) for role in ("owner", "developer")],
+        models=ModelRouter({"scripted": stage.models, "p": stage.models}),
+    )
+    with pytest.raises((ConfigError, WrongArgument), match=told):
+        await Flows(runtime).start(LINE, workspace=tmp_path, record_folder="record", roles=roles)
+    assert not (tmp_path / "record").exists()
+    models = [each.model for each in roles.values() if each.model not in {None, "p:m"}]
+    for model in models:
+        with pytest.raises((ConfigError, WrongArgument), match=told):
+            Flows(runtime, offered_models=("scripted:flow", model or ""))
+
+
+async def test_what_a_role_cannot_work_with_is_refused_when_a_person_says_it(
+    tmp_path: Path,
+) -> None:
+    stage = FlowStage(project(tmp_path), *RULES)
+    flow = await stage.flows("owner", "developer", offered=("mine:a", MODEL)).start(
+        LINE,
+        workspace=tmp_path,
+        record_folder="record",
+        consent="full-access",
+        configuring={"model": "ask"},
+    )
+    await flow.run()
+    # Somebody else decides, who has neither the agents nor the models of those who run it.
+    router = ModelRouter({"scripted": stage.models})
+    elsewhere = await Flows(Runtime(stage.store, models=router)).open(flow.id)
+    head = (await elsewhere.state()).head
+    with pytest.raises(WrongArgument, match="'flow' names no provider"):
+        await elsewhere.configure("owner", model="flow")
+    with pytest.raises(ConfigError, match="no model provider 'nobody'"):
+        await elsewhere.configure("owner", model="nobody:x")
+    with pytest.raises(ConfigError, match="no model provider 'mine'"):
+        await elsewhere.configure("developer", model="mine:a")  # which is not asked for it
+    with pytest.raises(ConfigError, match="owner has no tool magic"):
+        await flow.configure("owner", tools=["read_file", "magic"])
+    assert (await elsewhere.state()).head == head
+    await elsewhere.configure("owner", model="mine:a", tools=["write_file", "theirs"])
+    await flow.configure("owner", model=MODEL, tools=["write_file"])
+    await flow.run()
+    with pytest.raises(ConfigError, match="owner has no tool theirs; it has: read_file"):
+        await elsewhere.configure("owner", tools=["theirs"])
+    await elsewhere.configure("owner", tools=["read_file"])
 
 
 async def test_a_role_waits_until_a_person_said_what_it_works_with(tmp_path: Path) -> None:

@@ -73,6 +73,13 @@ def test_an_unknown_provider_is_told_which_there_are() -> None:
         router.client_for("nobody:x")
 
 
+def test_which_provider_a_model_has_is_told_without_loading_it() -> None:
+    def factory() -> NamedClient:
+        raise AssertionError("it is not asked for")
+
+    assert ModelRouter({}, factories={"b": factory}).provider_of("b:vendor/model:tag") == "b"
+
+
 def test_a_provider_that_is_not_set_up_says_what_it_needs() -> None:
     with pytest.raises(ConfigError, match=r"perdure\[openai\].*OPENAI_API_KEY"):
         ModelRouter({"scripted": NamedClient("s")}).client_for("openai:gpt-5")

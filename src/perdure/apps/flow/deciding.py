@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Literal
 
 import typer
@@ -12,9 +12,12 @@ from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, o
 from perdure.apps.flow.options import ByOption, FlowArgument, opened_flow, person
 from perdure.apps.opening import NAMESPACE
 from perdure.apps.terminal.output import show, show_json
+from perdure.client.flows.equipping import no_tool
 from perdure.client.flows.flow import Flow
+from perdure.errors import ConfigError
 from perdure.session.flows.kinds import ConsentMode, ImprovementMode
 from perdure.session.flows.run import FlowState
+from perdure.tools.builtin.catalogue import BUILTIN
 
 Decide = Callable[[Flow], Awaitable[FlowState]]
 
@@ -279,17 +282,24 @@ def configure(  # noqa: PLR0913 - each is an option of the command
         perdure flow configure 20260527T14 reviewer  # as it is, where it waits for that
 
     Exit codes:
-        2  the project has no such skill
+        2  the project has no such skill, the role no such tool, nobody such a model
         4  the workflow has no such role, or it has begun and was told its skills
     """
     taught = None if skills is None else [name for name in skills if name != "none"]
-    return _decided(
-        store,
-        namespace,
-        flow,
-        lambda handle: handle.configure(
+
+    async def decide(handle: Flow) -> FlowState:
+        if tools and role not in (await handle.state()).sessions:
+            _check_tools(role, tools)
+        return await handle.configure(
             role, model=model, tools=tools or None, skills=taught, by=person(by)
-        ),
-        f"{role} is configured",
-        as_json=as_json,
-    )
+        )
+
+    return _decided(store, namespace, flow, decide, f"{role} is configured", as_json=as_json)
+
+
+def _check_tools(role: str, names: Sequence[str]) -> None:
+    """Raises: ConfigError for what no role of a command line begins with."""
+    unknown = [name for name in names if name not in BUILTIN]
+    if unknown:
+        told = no_tool(role, unknown, BUILTIN)
+        raise ConfigError(f"{told}; tools of a program are named in it, with `Flow.configure`")

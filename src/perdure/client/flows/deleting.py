@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from perdure.client.flows.place import let_go
 from perdure.client.processes import is_gone, this_process
 from perdure.client.store import Store
 from perdure.engine.flows.files.drawing import WORKFLOW
@@ -58,6 +59,7 @@ async def deleted(
             SessionNotFound, Erased
         ):  # it was erased before, or by a process that died here
             await store.erase(session, forks="keep", by=by)
+    await asyncio.to_thread(let_go, flow, folder)
     is_left = await asyncio.to_thread(folder.exists)
     return Deleted(flow, tuple(sessions), str(folder), is_left)
 

@@ -1,21 +1,76 @@
 """What a role of a flow is equipped with before it begins: the model it uses, what it is taught.
 
 As its agent and its own files say, or as was chosen for the role; where the flow is one in which
-people or selectors choose, the role waits until somebody did.
+people or selectors choose, the role waits until somebody did. What nobody could be equipped with is
+refused when it is chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from perdure.client.agents.agent import Agent
 from perdure.engine.flows.files.skills import SkillShelf
 from perdure.engine.flows.roles import Unconfigured
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
+from perdure.engine.flows.rules.structure import OWNER
 from perdure.engine.flows.selecting import Undecided, is_configuring, undecided, who_configures
 from perdure.engine.flows.telling.entry import Skill
+from perdure.errors import ConfigError
+from perdure.models.catalogue import require_model_name
+from perdure.models.protocol import ModelClient
+from perdure.models.routing import ModelRouter
 from perdure.session.flows.graph import base_role
 from perdure.session.flows.kinds import Offers
 from perdure.session.flows.run import FlowState, RoleConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class Equipment:
+    """What a program has for roles to work with: its models, and its agents by id."""
+
+    models: ModelClient
+    agents: Mapping[str, Agent]
+
+    def check_models(self, names: Iterable[str], argument: str) -> None:
+        """Refuse models of providers that the program does not know; their keys it may not need.
+
+        Raises: WrongArgument for `argument`, which names no model; ConfigError, which says which
+        providers there are.
+        """
+        for name in names:
+            require_model_name(name, argument)
+            if isinstance(self.models, ModelRouter):
+                self.models.provider_of(name)
+
+    def check_tools(
+        self, role: str, names: Collection[str], begun_with: Collection[str] | None = None
+    ) -> None:
+        """Refuse tools that `role` does not have; those of an agent that is not here may be any.
+
+        `begun_with` are those its session began with, None where it has none yet.
+        Raises: ConfigError, which says which it has.
+        """
+        if begun_with is None:
+            agent = agent_for(self.agents, role)
+            if agent is None or agent.mcp_servers:
+                return
+            begun_with = agent.registry.names
+        unknown = [name for name in names if name not in begun_with]
+        if unknown:
+            raise ConfigError(no_tool(role, unknown, begun_with))
+
+
+def no_tool(role: str, unknown: Iterable[str], known: Iterable[str]) -> str:
+    """Says that `role` has none of the `unknown` tools."""
+    return f"{role} has no tool {', '.join(unknown)}; it has: {', '.join(known) or 'none'}"
+
+
+def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
+    """The agent that a role instance is: its own, else its base role's; of feedback the owner's."""
+    names = (role, base_role(role), *((OWNER,) if role == FEEDBACK_ROLE else ()))
+    return next((agents[name] for name in names if name in agents), None)
 
 
 def undecided_for(

@@ -7,9 +7,11 @@ waits for it, so any number of processes may decide at once, whoever runs the fl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from perdure.client.agents.agent import tool_names
 from perdure.client.amounts import amount
+from perdure.client.flows.equipping import Equipment
 from perdure.client.flows.feeds import RoleFeed
 from perdure.client.flows.place import shelf_of
 from perdure.client.inbox.granting import change_consent
@@ -20,11 +22,12 @@ from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.waiting import Waiting, waits_in
 from perdure.errors import FlowRefusal
+from perdure.session.codec import body_of
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.flows.kinds import ConsentMode, GrantedTool, ImprovementMode
 from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.ids import StreamId
-from perdure.session.notes import SideBody
+from perdure.session.notes import SessionStarted, SideBody
 from perdure.stores.draft import Stored
 from perdure.stores.protocol import EMPTY
 
@@ -38,10 +41,11 @@ class Flow:
     `by` names who decides, and is kept with what was decided.
     """
 
-    def __init__(self, store: Store, journal: Journal, run: Run) -> None:
+    def __init__(self, store: Store, journal: Journal, run: Run, equipment: Equipment) -> None:
         self._store = store
         self._journal = journal
         self._run = run
+        self._equipment = equipment
 
     @property
     def id(self) -> StreamId:
@@ -142,18 +146,32 @@ class Flow:
         """Say what a role instance works with from its next turn on; None: as its agent has it.
 
         Raises: FlowRefusal when the workflow has no such role, and for skills once it has begun;
-        ConfigError for a skill the project does not have.
+        ConfigError for a skill the project does not have, for a tool the role does not have, and
+        for a model of a provider that nobody knows here or offered; WrongArgument.
         """
         chosen = None if skills is None else tuple(skills)
         named = None if tools is None else tuple(tools)
+        state = await self.state()
         if chosen:
-            shelf = shelf_of(await self.state())
+            shelf = shelf_of(state)
             await asyncio.to_thread(lambda: [shelf.skill(name) for name in chosen])
+        if model is not None and model not in _offered(state, role):
+            self._equipment.check_models((model,), "model")
+        if named and role in state.graph.roles and state.document is None:
+            self._equipment.check_tools(role, named, await self._tools_of(state, role))
         return await self._decide(
             lambda state: people.configure(
                 state, role, model=model, skills=chosen, tools=named, by=by
             )
         )
+
+    async def _tools_of(self, state: FlowState, role: str) -> tuple[str, ...] | None:
+        """The names of the tools that `role` began with; None where it has not begun."""
+        if role not in state.sessions:
+            return None
+        notes = await self._store.backend.notes(state.sessions[role], (SessionStarted.kind,))
+        started = body_of(notes[0]) if notes else None
+        return tool_names(started.agent or {}) if isinstance(started, SessionStarted) else None
 
     async def choose_improvement(self, mode: ImprovementMode, *, by: str = "user") -> FlowState:
         """Decide how the roles look back, once the work is closed.
@@ -221,3 +239,10 @@ class Flow:
 
     async def _decide(self, decide: Callable[[FlowState], SideBody]) -> FlowState:
         return await self._journal.append(lambda state: (decide(state),))
+
+
+def _offered(state: FlowState, role: str) -> Iterator[str]:
+    """The models that whoever runs the flow has offered for `role`, where it waits for that."""
+    for waiting in waits_in(state):
+        if waiting.role == role and waiting.offers is not None:
+            yield from waiting.offers.models

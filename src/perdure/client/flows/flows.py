@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -23,8 +24,9 @@ from perdure.client.flows.documents.beginning import (
 )
 from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.documents.turns import DocumentTurns
+from perdure.client.flows.equipping import Equipment
 from perdure.client.flows.flow import Flow
-from perdure.client.flows.place import begun_record, moved, place_of, write_record
+from perdure.client.flows.place import Begun, begun_record, moved, place_of, write_record
 from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waking import Waker
 from perdure.engine.flows.journal import Journal
@@ -32,9 +34,11 @@ from perdure.engine.flows.runner import FlowRunner
 from perdure.errors import (
     AmbiguousId,
     ConfigError,
+    Erased,
     FlowExists,
     FlowNotFound,
     SessionExists,
+    SessionNotFound,
     Unsupported,
 )
 from perdure.session.codec import new_side
@@ -66,7 +70,10 @@ class Flows:
 
     A role instance works under the agent whose id is its own (``developer_2``), else its base
     role's (``developer``). `on_interrupt` is what becomes of an answer that its process died in,
-    where the agent does not say anything but the default. Ends with its ``async with``.
+    where the agent does not say anything but the default. `offered_models` are those that can be
+    chosen for roles. Ends with its ``async with``.
+    Raises: WrongArgument for an offered model that is no ``provider:name``; ConfigError for one
+    whose provider the runtime does not know.
     """
 
     def __init__(
@@ -79,6 +86,8 @@ class Flows:
         self._host = runtime.host
         self._on_interrupt: InterruptPolicy = on_interrupt
         self._offered = tuple(offered_models)
+        self._equipment = Equipment(runtime.host.models, runtime.host.agents)
+        self._equipment.check_models(self._offered, "offered_models")
         self._store = runtime.host.store
         self._waker = Waker(self._store.backend)
 
@@ -110,17 +119,20 @@ class Flows:
         ``{"model": "auto", "skills": "ask"}``, what is left out being "given".
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError when a required reading or an input is missing or
-        cannot be used; SecretPasted for a credential in an input; FlowExists;
-        Unsupported where the store cannot write two logs at once.
+        cannot be used, for a model or a tool in `roles` that there is not, and for a record folder
+        that is another flow's; WrongArgument; SecretPasted for a credential in an input;
+        FlowExists; Unsupported where the store cannot write two logs at once.
         """
         if not self._store.backend.capabilities.multi_stream_commit:
             raise Unsupported("flows", self._store.backend.address.partition(":")[0])
         outside = self._store.outside
         flow = flow_id(outside) if id is None else stream_id(id)
+        if id is not None:
+            await self._is_new(flow)
         root = Path(absolute(workspace) or ".")
         folder = root / (record_folder or Path(".perdure", "records", flow))
         document = await asyncio.to_thread(document_in, workflow)
-        begun = _Begun(flow, root, folder, project or root.name, consent)
+        begun = Begun(flow, root, folder, project or root.name, consent)
         if document is not None:
             if _by_dimension(configuring) != ("given", "given") or roles:
                 raise ConfigError("a workflow document says itself what its agents work with")
@@ -134,19 +146,22 @@ class Flows:
 
     async def _of_roles(
         self,
-        begun: _Begun,
+        begun: Begun,
         workflow: Graph | str | os.PathLike[str],
         feedback: FeedbackContext,
         configuring: Configuring | Mapping[Dimension, Configuring],
         roles: Mapping[str, RoleConfiguration],
     ) -> Flow:
         """A new flow of a workflow of roles."""
-        named = {name for chosen in roles.values() for name in chosen.skills or ()}
-        place = await asyncio.to_thread(
-            begun_record, workflow, begun.root, begun.folder, begun.project, named
-        )
+        for role, each in roles.items():
+            self._equipment.check_models(() if each.model is None else (each.model,), "roles")
+            self._equipment.check_tools(role, each.tools or ())
+        place = await asyncio.to_thread(begun_record, begun, workflow, roles)
         of_model, of_skills = _by_dimension(configuring)
-        chosen = [_chosen(place.graph, role, each) for role, each in roles.items()]
+        chosen = [
+            RoleConfigured(role, each.model, each.skills, each.tools)
+            for role, each in roles.items()
+        ]
         started = FlowStarted(
             project=place.project,
             workspace_root=str(place.workspace),
@@ -164,30 +179,40 @@ class Flows:
         return await self._begin(begun.flow, started, chosen)
 
     async def _of_document(
-        self, begun: _Begun, found: Located, inputs: Mapping[str, object]
+        self, begun: Begun, found: Located, inputs: Mapping[str, object]
     ) -> Flow:
         """A new flow of a workflow document."""
         agents = self._host.agents
 
         def begin() -> Beginning:
-            if not begun.root.is_dir():
-                raise ConfigError(f"there is no folder {begun.root}; name the flow's workspace")
-            bound = checked(found, agents, begun.root)
-            made = beginning(found, bound, workspace=begun.root, flow=begun.flow, inputs=inputs)
-            write_record(begun.folder, document_text(found))
-            made.write_inputs(begun.folder)
+            if not begun.workspace.is_dir():
+                raise ConfigError(
+                    f"there is no folder {begun.workspace}; name the flow's workspace"
+                )
+            bound = checked(found, agents, begun.workspace)
+            made = beginning(
+                found, bound, workspace=begun.workspace, flow=begun.flow, inputs=inputs
+            )
+            write_record(begun.flow, begun.record, document_text(found))
+            made.write_inputs(begun.record)
             return made
 
         made = await asyncio.to_thread(begin)
         started = FlowStarted(
             begun.project,
-            str(begun.root),
-            str(begun.folder),
+            str(begun.workspace),
+            str(begun.record),
             made.graph,
             made.start,
             begun.consent,
         )
         return await self._begin(begun.flow, started, (made.document, *made.passed), made.blobs)
+
+    async def _is_new(self, flow: StreamId) -> None:
+        """Raises: FlowExists; nothing was made in its record folder then."""
+        with suppress(SessionNotFound, Erased):
+            await self._store.backend.state(flow)
+            raise FlowExists(flow)
 
     async def _begin(
         self,
@@ -296,7 +321,7 @@ class Flows:
     def _flow(self, flow: StreamId) -> Flow:
         outside = self._store.outside
         journal = Journal(self._store.backend, flow, outside.clock)
-        return Flow(self._store, journal, self._run)
+        return Flow(self._store, journal, self._run, self._equipment)
 
     async def _run(self, journal: Journal) -> FlowState:
         state = await journal.state()
@@ -312,17 +337,6 @@ class Flows:
         return await runner.run()
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """Which flow begins, and where."""
-
-    flow: StreamId
-    root: Path
-    folder: Path
-    project: str
-    consent: ConsentMode
-
-
 def _by_dimension(
     configuring: Configuring | Mapping[Dimension, Configuring],
 ) -> tuple[Configuring, Configuring]:
@@ -330,14 +344,6 @@ def _by_dimension(
     if isinstance(configuring, str):
         return configuring, configuring
     return configuring.get("model", "given"), configuring.get("skills", "given")
-
-
-def _chosen(graph: Graph, role: str, chosen: RoleConfiguration) -> RoleConfigured:
-    """What was chosen for `role` of a flow that begins. Raises: ConfigError for no role of it."""
-    if role not in graph.roles:
-        known = ", ".join(graph.roles)
-        raise ConfigError(f"the workflow has no role {role!r} to configure; it has: {known}")
-    return RoleConfigured(role, chosen.model, chosen.skills, chosen.tools)
 
 
 def flow_id(outside: Outside) -> StreamId:

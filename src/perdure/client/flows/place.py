@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,13 @@ from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.structure import faults_of
 from perdure.errors import ConfigError, FlowRefusal, InvalidWorkflow
 from perdure.session.flows.graph import Graph, base_role
-from perdure.session.flows.kinds import WorkspaceBound
-from perdure.session.flows.run import FlowState
+from perdure.session.flows.kinds import ConsentMode, WorkspaceBound
+from perdure.session.flows.run import FlowState, RoleConfiguration
+from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
+
+OWNED_BY = ".flow"
+"""The file of a record folder that holds the id of the flow it is of: two never share one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,33 +50,47 @@ class Place:
         return Ground(journal, record, whole, checks, Drawing(self.record, folder)), library
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A flow that begins: its id and its folders, all absolute, its project and its consent."""
+
+    flow: StreamId
+    workspace: Path
+    record: Path
+    project: str
+    consent: ConsentMode
+
+
 def begun_record(
+    begun: Begun,
     workflow: Graph | str | os.PathLike[str],
-    workspace: Path,
-    record: Path,
-    project: str,
-    skills: Collection[str] = (),
+    roles: Mapping[str, RoleConfiguration],
 ) -> Place:
     """The place of a new flow, with its record folder made. Blocks.
 
-    `skills` are those chosen for its roles. Raises: InvalidWorkflow; ConfigError when the workflow
-    cannot be read, when the record folder holds another flow's, or for a reading or a skill that is
-    missing.
+    `roles` is what was chosen for them. Raises: InvalidWorkflow; ConfigError when the workflow
+    cannot be read, when the record folder is another flow's, and for a reading, a role or a skill
+    that there is not.
     """
+    workspace, record, project = begun.workspace, begun.record, begun.project
     if not workspace.is_dir():
         raise ConfigError(f"there is no folder {workspace}; name the workspace of the flow")
     text, name = _text_of(workflow)
     folder = project_folder(workspace, project)
     graph = drawn_graph(text, name, folder / CANONICAL)
+    for role in roles:
+        if role not in graph.roles:
+            known = ", ".join(graph.roles)
+            raise ConfigError(f"the workflow has no role {role!r} to configure; it has: {known}")
     library, shelf = Library(folder), SkillShelf(folder)
     for role in dict.fromkeys(base_role(role) for role in graph.roles):
         library.of_role(role)
         shelf.of_role(role)
-    for name in sorted(skills):
-        shelf.skill(name)
+    for skill in sorted({skill for chosen in roles.values() for skill in chosen.skills or ()}):
+        shelf.skill(skill)
     for node in graph.nodes:
         library.named(node.required_readings, f"{name}, node {node.id!r}")
-    write_record(record, text)
+    write_record(begun.flow, record, text)
     return Place(workspace, record, project, graph)
 
 
@@ -131,13 +149,32 @@ def _text_of(workflow: Graph | str | os.PathLike[str]) -> tuple[str, str]:
         raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
 
 
-def write_record(record: Path, text: str) -> None:
-    """Make the record folder. Its own workflow is left as it is when it is the same. Blocks.
+def write_record(flow: StreamId, record: Path, text: str) -> None:
+    """Make the record folder of `flow`, and write into it whose it is. Blocks.
 
-    Raises: ConfigError when another one is there.
+    Its own workflow is left as it is when it is the same.
+    Raises: ConfigError when another one is there, or the folder is another flow's: what both hand
+    over would be written over.
     """
     (record / "findings").mkdir(parents=True, exist_ok=True)
     target = record / WORKFLOW
     if target.exists() and target.read_text(encoding="utf-8") != text:
         raise ConfigError(f"{target} is another flow's; name another record folder")
+    owner = record / OWNED_BY
+    try:
+        with owner.open("x", encoding="utf-8") as file:
+            file.write(flow)
+    except FileExistsError:
+        theirs = owner.read_text(encoding="utf-8", errors="replace")
+        if theirs != flow:
+            told = f"{record} is the record folder of the flow {theirs}; name another one"
+            raise ConfigError(f"{told}, or delete {owner} if that flow is gone") from None
     target.write_text(text, encoding="utf-8")
+
+
+def let_go(flow: StreamId, record: Path) -> None:
+    """Let other flows have the record folder of `flow`, which is no more. Blocks."""
+    owner = record / OWNED_BY
+    with suppress(OSError):
+        if owner.read_text(encoding="utf-8", errors="replace") == flow:
+            owner.unlink()

@@ -17,7 +17,7 @@ from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.flows.consent import consent_judge
-from perdure.client.flows.equipping import skills_of, unconfigured, undecided_for
+from perdure.client.flows.equipping import agent_for, skills_of, unconfigured, undecided_for
 from perdure.client.flows.guarding import guarded
 from perdure.client.flows.selectors import About, Selectors
 from perdure.engine.flows.files.contracts import contracts
@@ -26,9 +26,8 @@ from perdure.engine.flows.files.record import RecordFolder
 from perdure.engine.flows.files.skills import SkillShelf
 from perdure.engine.flows.joined import ClaimLost
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork
+from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.runnable import Work, runnable
-from perdure.engine.flows.rules.structure import OWNER
 from perdure.engine.flows.saying import Said, said_in
 from perdure.engine.flows.selecting import is_configuring
 from perdure.engine.flows.telling.bundle import context_bundle
@@ -298,10 +297,9 @@ class RoleTurns:
         Raises: ConfigError when there is none.
         """
         agents = self._host.agents
-        names = [role, base_role(role), *([OWNER] if role == FEEDBACK_ROLE else [])]
-        for name in names:
-            if name in agents:
-                return as_role(agents[name], self._on_interrupt)
+        agent = agent_for(agents, role)
+        if agent is not None:
+            return as_role(agent, self._on_interrupt)
         known = ", ".join(sorted(agents)) or "none"
         raise ConfigError(
             f"role {role!r} has no agent: give the runtime one with the id {base_role(role)!r} "

@@ -145,7 +145,8 @@ class Flow(Handle[AsyncFlow]):
         """Say what a role instance works with from its next turn on; None: as its agent has it.
 
         Raises: FlowRefusal when the workflow has no such role, and for skills once it has begun;
-        ConfigError for a skill the project does not have.
+        ConfigError for a skill the project does not have, for a tool the role does not have, and
+        for a model of a provider that nobody knows here or offered; WrongArgument.
         """
         return self.portal.call(
             self.asynchronous.configure(role, model=model, skills=skills, tools=tools, by=by)
@@ -235,8 +236,9 @@ class Flows(Handle[AsyncFlows]):
         ``{"model": "auto", "skills": "ask"}``, what is left out being "given".
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError when a required reading or an input is missing or
-        cannot be used; SecretPasted for a credential in an input; FlowExists;
-        Unsupported where the store cannot write two logs at once.
+        cannot be used, for a model or a tool in `roles` that there is not, and for a record folder
+        that is another flow's; WrongArgument; SecretPasted for a credential in an input;
+        FlowExists; Unsupported where the store cannot write two logs at once.
         """
         return Flow(
             self.portal,
