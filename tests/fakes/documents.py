@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from perdure.workflow.document import (
     AgentNode,
     Edge,
-    Input,
     InputNode,
     OutputNode,
+    RunInput,
     Workflow,
     WorkflowNode,
 )
@@ -73,7 +73,7 @@ def documents(draw: st.DrawFn) -> tuple[Workflow, dict[str, object]]:
         name: draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20)) for name in names
     }
     order = draw(st.permutations(nodes))
-    inputs = tuple(Input(name, required=True) for name in names)
+    inputs = tuple(RunInput(name, required=True) for name in names)
     agents = (HELPER, HELPER | {"id": "other"})
     workflow = Workflow("random", tuple(order), tuple(edges), agents=agents, inputs=inputs)
     return workflow, dict(given)

@@ -13,7 +13,7 @@ from perdure.engine.flows.joined import Ground
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.runnable import Work
-from perdure.engine.flows.saying import Said, said_in
+from perdure.engine.flows.saying import AnswerText, said_in
 from perdure.engine.turns.companion import Companion
 from perdure.errors import ConfigError, HeadConflict, SessionExists
 from perdure.events.scope import scope
@@ -74,7 +74,7 @@ class ScriptedRoles:
         """See ``Roles``."""
         return (await self._store.state(session)).open_turn is not None
 
-    async def last_answer(self, session: StreamId) -> Said:
+    async def last_answer(self, session: StreamId) -> AnswerText:
         """See ``Roles``."""
         state = await self._store.state(session)
         entries = await self._store.branch(session, state.leaf, kind=MESSAGE)

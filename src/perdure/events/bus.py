@@ -26,7 +26,7 @@ PROGRESS_CHARACTERS = 64 * 1024
 """How much of a tool's progress a snapshot holds: its end. Answers are held whole."""
 
 Live = LiveEvent | Snapshot
-Observer = Callable[[LiveEvent], object]
+LiveObserver = Callable[[LiveEvent], object]
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class LiveBus:
         self._capacity = capacity
         self._open: dict[tuple[StreamId, int], _OpenCall] = {}
         self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
-        self._observers: list[Observer] = []
+        self._observers: list[LiveObserver] = []
 
     def publish(self, event: LiveEvent) -> None:
         """Hand `event` to everybody who watches its stream; never waits, never raises."""
@@ -90,7 +90,7 @@ class LiveBus:
         self._subscriptions.add(subscription)
         return subscription
 
-    def observe(self, observer: Observer) -> Callable[[], None]:
+    def observe(self, observer: LiveObserver) -> Callable[[], None]:
         """Call `observer` with every event from now on; what it raises is logged.
 
         Shape: gives the function that ends it.

@@ -27,8 +27,7 @@ from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE
-from perdure.session.notes import ImportSource, LeafMoved
-from perdure.session.notes import Source as SourcePlace
+from perdure.session.notes import ImportSource, LeafMoved, SourcePlace
 from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import Commit, SessionStore, Write
 

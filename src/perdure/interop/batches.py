@@ -29,7 +29,7 @@ Told = Callable[[Path, int], None]
 """Told how many bytes of a file were read so far, from any thread."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class FileOutcome(msgspec.Struct, frozen=True):
     """What became of one file: a report, or why there is none."""
 
     path: Path
@@ -46,7 +46,7 @@ async def import_files(
     format: FormatName = "auto",
     subject: str | None = None,
     told: Told | None = None,
-) -> AsyncIterator[Outcome]:
+) -> AsyncIterator[FileOutcome]:
     """Import the files at `paths`, as `import_source` does.
 
     Shape: one outcome a file, in the order of `paths`. A caller that stops early cancels what is
@@ -114,7 +114,7 @@ class _Importer:
         self._subject = subject
         self._told = told
 
-    async def outcome_of(self, path: Path) -> Outcome:
+    async def outcome_of(self, path: Path) -> FileOutcome:
         """Import one file."""
         told = self._told
         try:
@@ -128,5 +128,5 @@ class _Importer:
                 progress=None if told is None else lambda read, _total: told(path, read),
             )
         except PerdureError as error:
-            return Outcome(path, error=error)
-        return Outcome(path, report)
+            return FileOutcome(path, error=error)
+        return FileOutcome(path, report)

@@ -21,7 +21,7 @@ from perdure.interop.formats.html import page
 from perdure.interop.formats.items import IMPORT
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.operator import records as operator
-from perdure.interop.formats.operator.writing import Base, file_of
+from perdure.interop.formats.operator.writing import SourceFile, file_of
 from perdure.interop.formats.transcript import losses_of, transcript_of
 from perdure.interop.originals import content_of, originals_of
 from perdure.interop.pi_exporting import export_pi, pi_of
@@ -41,7 +41,7 @@ from perdure.stores.protocol import Commit, SessionStore, Write
 ExportFormat = Literal["perdure", "pi", "operator", "workflow", "markdown", "html"]
 
 
-class Selection(msgspec.Struct, frozen=True):
+class ExportSelection(msgspec.Struct, frozen=True):
     """What of a session is exported, and what is replaced in it.
 
     `leaf` alone gives the branch that ends there. With `has_all_branches` everything is exported,
@@ -56,14 +56,14 @@ class Selection(msgspec.Struct, frozen=True):
     dialect: Dialect = "perdure"
 
 
-_EVERYTHING = Selection()
+_EVERYTHING = ExportSelection()
 
 
 async def export_session(
     store: SessionStore,
     stream: StreamId,
     format: ExportFormat = "perdure",
-    selection: Selection = _EVERYTHING,
+    selection: ExportSelection = _EVERYTHING,
 ) -> Exported:
     """The session `stream` as a file in `format`.
 
@@ -96,7 +96,7 @@ async def _exported(
     stream: StreamId,
     bundle: Bundle,
     format: ExportFormat,
-    selection: Selection,
+    selection: ExportSelection,
 ) -> Exported:
     if selection.leaf is not None:
         leaf = await _in_bundle(store, stream, bundle, selection.leaf)
@@ -111,7 +111,7 @@ async def _exported(
 
 
 async def note_export(
-    store: SessionStore, stream: StreamId, path: str, selection: Selection, at: int
+    store: SessionStore, stream: StreamId, path: str, selection: ExportSelection, at: int
 ) -> None:
     """Keep in the log of `stream` that it was written to `path` as a workflow.
 
@@ -137,7 +137,7 @@ async def _in_bundle(
 
 
 def _written(
-    bundle: Bundle, format: ExportFormat, selection: Selection, counts: Mapping[str, int]
+    bundle: Bundle, format: ExportFormat, selection: ExportSelection, counts: Mapping[str, int]
 ) -> Exported:
     stream = bundle.header.id
     match format:
@@ -162,14 +162,14 @@ def _written(
             return Exported(stream, page.FORMAT, content, tuple(losses_of(bundle, is_branch=False)))
 
 
-def _operator_base(bundle: Bundle) -> Base | None:
+def _operator_base(bundle: Bundle) -> SourceFile | None:
     """The Operator file that the session in `bundle` was read from, if it was from one."""
     described = fields_of((bundle.header.metadata or {}).get(IMPORT)) or {}
     if described.get("format") != operator.FORMAT:
         return None
     originals = originals_of(e for e in bundle.entries if e.kind == ImportSource.kind)
     content = content_of(originals, {blob_hash(content): content for content in bundle.blobs})
-    return None if content is None else Base(content, originals[-1].seqs)
+    return None if content is None else SourceFile(content, originals[-1].seqs)
 
 
 def _doubts(clean: Redacted) -> list[str]:

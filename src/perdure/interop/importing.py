@@ -41,7 +41,7 @@ from perdure.interop.formats.sources.content import Content, FileContent, Held, 
 from perdure.interop.formats.sources.draft import Progress
 from perdure.interop.formats.sources.reading import BOUNDS, Bounds, Make, Source, read_source
 from perdure.interop.identities import Traces, foreign_ids, traces_of
-from perdure.interop.originals import Original, Relation, originals_of, relation_of
+from perdure.interop.originals import FileRelation, Original, originals_of, relation_of
 from perdure.interop.placing import session_ids
 from perdure.interop.reports import ImportReport, about
 from perdure.interop.restoring import restore
@@ -294,36 +294,40 @@ async def _update(
     is_of = _is_of(state.header, parsed)
     originals = originals_of(await store.notes(stream, (ImportSource.kind,)))
     relation = await _relation(store, work.source.content, originals)
-    if relation in (Relation.SAME, Relation.OLDER):
+    if relation in (FileRelation.SAME, FileRelation.OLDER):
         return _nothing_new(work, stream, relation)
-    base = await _base(store, work, state, originals[-1] if relation is Relation.GROWN else None)
+    base = await _base(
+        store, work, state, originals[-1] if relation is FileRelation.GROWN else None
+    )
     if base is None:
         return None
     if state.open_turn is not None:
         raise TurnOpen(stream, state.open_turn)
-    has_grown = relation is Relation.GROWN
+    has_grown = relation is FileRelation.GROWN
     adding = Adding(work.source, work.name, base, work.added)
     is_cut_off = bool(originals) and originals[-1].is_cut_off
     if (has_grown or not is_of) and not is_cut_off and adding.has_only_known():
-        return _nothing_new(work, stream, Relation.SAME)
+        return _nothing_new(work, stream, FileRelation.SAME)
     await adding.run(store, clock.now_ms(), work.piece_bytes)
     warning = None if has_grown else "the file was rewritten since it was imported"
     return _report(work, stream, warning)
 
 
-async def _relation(store: SessionStore, content: Content, originals: list[Original]) -> Relation:
+async def _relation(
+    store: SessionStore, content: Content, originals: list[Original]
+) -> FileRelation:
     """How `content` stands to what was imported: to the newest version, unless it is an old one.
 
     Shape: GROWN also when nothing is missing but the end of an import that was cut off.
     """
-    relation = Relation.OTHER
+    relation = FileRelation.OTHER
     for original in originals:
         relation = await asyncio.to_thread(relation_of, content, original)
-        if relation is Relation.OLDER and not await _is_beginning(store, content, original):
-            relation = Relation.OTHER
-        if relation is Relation.SAME and original is originals[-1] and original.is_cut_off:
-            return Relation.GROWN
-        if relation in (Relation.SAME, Relation.OLDER):
+        if relation is FileRelation.OLDER and not await _is_beginning(store, content, original):
+            relation = FileRelation.OTHER
+        if relation is FileRelation.SAME and original is originals[-1] and original.is_cut_off:
+            return FileRelation.GROWN
+        if relation in (FileRelation.SAME, FileRelation.OLDER):
             return relation
     return relation
 
@@ -385,8 +389,8 @@ def _with_bodies(source: Source) -> Iterator[tuple[int, Item]]:
     return enumerate(items)
 
 
-def _nothing_new(work: _Work, stream: StreamId, relation: Relation) -> ImportReport:
-    is_older = relation is Relation.OLDER
+def _nothing_new(work: _Work, stream: StreamId, relation: FileRelation) -> ImportReport:
+    is_older = relation is FileRelation.OLDER
     warnings = ("more of this file was imported before; nothing was added",) if is_older else ()
     return ImportReport(stream, work.parsed.format, 0, 0, 0, (), warnings, is_new=False)
 

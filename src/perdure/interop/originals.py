@@ -17,7 +17,7 @@ from perdure.session.entries import Entry
 from perdure.session.notes import ImportSource
 
 
-class Part(msgspec.Struct, frozen=True):
+class OriginalPart(msgspec.Struct, frozen=True):
     """A part of an original, with the ``import_source`` entry that keeps it."""
 
     entry: Entry
@@ -27,7 +27,7 @@ class Part(msgspec.Struct, frozen=True):
 class Original(msgspec.Struct, frozen=True):
     """One version of a file, in parts that follow each other without a gap."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[OriginalPart, ...]
 
     @property
     def seqs(self) -> frozenset[int]:
@@ -51,7 +51,7 @@ class Original(msgspec.Struct, frozen=True):
         return last.offset + last.length
 
 
-class Relation(Enum):
+class FileRelation(Enum):
     """How a file stands to an original."""
 
     SAME = "same"
@@ -62,14 +62,14 @@ class Relation(Enum):
 
 def originals_of(notes: Iterable[Entry]) -> list[Original]:
     """The versions kept by the ``import_source`` entries among `notes`, oldest first."""
-    versions: list[list[Part]] = []
+    versions: list[list[OriginalPart]] = []
     for entry in notes:
         source = readable(entry)
         if not isinstance(source, ImportSource):
             continue
         if source.offset == 0 or not versions:
             versions.append([])
-        versions[-1].append(Part(entry, source))
+        versions[-1].append(OriginalPart(entry, source))
     return [Original(tuple(parts)) for parts in versions]
 
 
@@ -81,7 +81,7 @@ def content_of(originals: Sequence[Original], blobs: Mapping[str, bytes]) -> byt
     return b"".join(blobs[name] for name in names)
 
 
-def relation_of(content: Content, original: Original) -> Relation:
+def relation_of(content: Content, original: Original) -> FileRelation:
     """How the file `content` stands to `original`, without looking at what is kept of it.
 
     Shape: OLDER only says that it could be; what is kept of the part it ends in tells.
@@ -89,7 +89,7 @@ def relation_of(content: Content, original: Original) -> Relation:
     for part in original.parts:
         begin, end = part.source.offset, part.source.offset + part.source.length
         if end > content.length:
-            return Relation.OLDER
+            return FileRelation.OLDER
         if digest_of(content, begin, end) != part.source.blob:
-            return Relation.OTHER
-    return Relation.SAME if original.byte_length == content.length else Relation.GROWN
+            return FileRelation.OTHER
+    return FileRelation.SAME if original.byte_length == content.length else FileRelation.GROWN

@@ -16,7 +16,7 @@ import msgspec
 from perdure.errors import HeadConflict, SessionExists, SessionNotFound
 from perdure.interop.bundling import bundle_of
 from perdure.interop.formats import native
-from perdure.interop.formats.logs import LogFile, Stretch, as_new
+from perdure.interop.formats.logs import LogFile, LogStretch, as_new
 from perdure.interop.placing import session_ids
 from perdure.interop.reports import ImportReport, about
 from perdure.session.clock import Clock, RandomSource
@@ -165,7 +165,7 @@ class _Restoring:
             self._is_new = True
 
     def _write(
-        self, header: StreamHeader, stretch: Stretch, lease: Lease | None, *, is_new: bool
+        self, header: StreamHeader, stretch: LogStretch, lease: Lease | None, *, is_new: bool
     ) -> Write:
         first = stretch.entries[0].seq
         alias = self._log.alias

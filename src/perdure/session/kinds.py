@@ -1,7 +1,7 @@
 """Bodies of the tree kinds: what a conversation is made of.
 
 Every body class names its ``kind``, its ``version`` and its ``lane``; ``codec`` turns bodies into
-entries and back. A body may carry the field ``source`` besides its own (see ``notes.Source``).
+entries and back. A body may carry the field ``source`` besides its own (see ``notes.SourcePlace``).
 """
 
 from __future__ import annotations

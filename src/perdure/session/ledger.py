@@ -14,7 +14,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Message, StopReason, Usage
 from perdure.session.notes import SideBody
 
-Effect = Literal["read", "write", "external"]
+ToolEffect = Literal["read", "write", "external"]
 UnknownPolicy = Literal["retry", "ask", "never"]
 InterruptPolicy = Literal["retry", "continue", "rollback", "ask"]
 CallPurpose = Literal["answer", "summary"]
@@ -173,7 +173,7 @@ class ToolStarted(SideBody, frozen=True, omit_defaults=True):
     tool: str
     input: dict[str, object]
     called_at: int
-    effect: Effect
+    effect: ToolEffect
     on_unknown: UnknownPolicy
     idempotency_key: str
     attempt: int = 1

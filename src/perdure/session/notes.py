@@ -212,7 +212,7 @@ class Adopted(SideBody, frozen=True):
     as_id: EntryId
 
 
-class Source(msgspec.Struct, frozen=True):
+class SourcePlace(msgspec.Struct, frozen=True):
     """Where in its import original an entry stands: `part` is the seq of its ``import_source``.
 
     Units: bytes; `offset` counts from the beginning of the file, not of the part.

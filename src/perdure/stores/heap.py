@@ -41,7 +41,7 @@ class Node:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldStream:
     """One stream. `owner` and `until` are its lease's; a fork began with `shared_messages`.
 
     Shape: `rows` by seq; `notes` are the side entries by kind, in order.
@@ -59,7 +59,7 @@ class Held:
     partial: tuple[int, bytes] | None = None
 
 
-class Kept(NamedTuple):
+class KeptCommit(NamedTuple):
     """What an idempotency key stands for. Units: `at`, Unix milliseconds, is its commit's."""
 
     asked: bytes
@@ -74,14 +74,14 @@ class Heap:
     Where an entry was removed is None: its position is given to no other.
     """
 
-    streams: dict[StreamId, Held] = field(default_factory=dict[StreamId, Held])
+    streams: dict[StreamId, HeldStream] = field(default_factory=dict[StreamId, HeldStream])
     nodes: dict[EntryId, Node] = field(default_factory=dict[EntryId, Node])
     log: list[Entry | None] = field(default_factory=list["Entry | None"])
-    keys: dict[str, Kept] = field(default_factory=dict[str, Kept])
+    keys: dict[str, KeptCommit] = field(default_factory=dict[str, KeptCommit])
     blobs: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
 
-def held_in(heap: Heap, stream: StreamId) -> Held:
+def held_in(heap: Heap, stream: StreamId) -> HeldStream:
     """The stream of that id.
 
     Raises: SessionNotFound.
@@ -92,7 +92,7 @@ def held_in(heap: Heap, stream: StreamId) -> Held:
     return held
 
 
-def lineage(heap: Heap, held: Held) -> Iterator[tuple[Held, int]]:
+def lineage(heap: Heap, held: HeldStream) -> Iterator[tuple[HeldStream, int]]:
     """The stream with its head, then its origin with the seq it is shared up to, and so on."""
     upto = held.state.head
     while True:
@@ -106,7 +106,7 @@ def lineage(heap: Heap, held: Held) -> Iterator[tuple[Held, int]]:
 # ---------------------------------------------------------------- single entries
 
 
-def entry_in(heap: Heap, held: Held, reference: str) -> Entry | None:
+def entry_in(heap: Heap, held: HeldStream, reference: str) -> Entry | None:
     """The entry of that id if the stream sees it: its own, or one that a fork shares."""
     entry = _anywhere(heap, reference)
     if entry is None:
@@ -120,7 +120,7 @@ def entry_in(heap: Heap, held: Held, reference: str) -> Entry | None:
     return None
 
 
-def tree_entry_in(heap: Heap, held: Held, reference: EntryId) -> Entry:
+def tree_entry_in(heap: Heap, held: HeldStream, reference: EntryId) -> Entry:
     """The tree entry of that id.
 
     Raises: EntryNotFound when the stream sees none.
@@ -131,7 +131,7 @@ def tree_entry_in(heap: Heap, held: Held, reference: EntryId) -> Entry:
     return entry
 
 
-def is_tree_entry(heap: Heap, held: Held, reference: str) -> bool:
+def is_tree_entry(heap: Heap, held: HeldStream, reference: str) -> bool:
     """The stream sees a tree entry of that id."""
     entry = entry_in(heap, held, reference)
     return entry is not None and entry.lane == "tree"
@@ -189,7 +189,7 @@ def branch_in(
     return found
 
 
-def window_in(heap: Heap, held: Held, leaf: EntryId | None) -> ContextWindow:
+def window_in(heap: Heap, held: HeldStream, leaf: EntryId | None) -> ContextWindow:
     """What ``fold.window_of`` gives for the branch to `leaf`, without reading the whole of it."""
     if leaf is None:
         return ContextWindow(None, (), BranchState(), 0)
@@ -233,7 +233,7 @@ def _depth_of_first_kept(heap: Heap, compaction: Entry) -> int:
 # ---------------------------------------------------------------- everything a stream sees
 
 
-def tree_in(heap: Heap, held: Held) -> list[Entry]:
+def tree_in(heap: Heap, held: HeldStream) -> list[Entry]:
     """Every tree entry the stream sees, in log order, a fork's origin first."""
     parts: list[list[Entry]] = []
     for near, upto in lineage(heap, held):
@@ -246,7 +246,7 @@ def tree_in(heap: Heap, held: Held) -> list[Entry]:
     return [entry for part in reversed(parts) for entry in part]
 
 
-def notes_in(heap: Heap, held: Held, kinds: Sequence[str]) -> list[Entry]:
+def notes_in(heap: Heap, held: HeldStream, kinds: Sequence[str]) -> list[Entry]:
     """The side entries of `kinds` the stream sees, in order."""
     parts: list[list[Entry]] = []
     for near, upto in lineage(heap, held):
@@ -255,7 +255,7 @@ def notes_in(heap: Heap, held: Held, kinds: Sequence[str]) -> list[Entry]:
     return [entry for part in reversed(parts) for entry in part]
 
 
-def resolved(heap: Heap, held: Held, reference: str) -> EntryId:
+def resolved(heap: Heap, held: HeldStream, reference: str) -> EntryId:
     """What ``SessionStore.resolve`` promises.
 
     Raises: EntryNotFound, AmbiguousId.
@@ -276,7 +276,7 @@ def resolved(heap: Heap, held: Held, reference: str) -> EntryId:
     return next(iter(near.values()))
 
 
-def _foreign_ids(heap: Heap, held: Held, fits: Callable[[str], bool]) -> dict[str, EntryId]:
+def _foreign_ids(heap: Heap, held: HeldStream, fits: Callable[[str], bool]) -> dict[str, EntryId]:
     """Foreign id -> entry the stream sees; a fork's own count before its origin's."""
     found: dict[str, EntryId] = {}
     for near, _ in reversed(list(lineage(heap, held))):

@@ -36,7 +36,7 @@ from perdure.stores.chain import (
     genesis_hash,
     header_line,
 )
-from perdure.stores.heap import Heap, Held, Kept, Node, held_in, is_tree_entry
+from perdure.stores.heap import Heap, HeldStream, KeptCommit, Node, held_in, is_tree_entry
 from perdure.stores.protocol import Commit, Committed, Lease, Taking, Write
 from perdure.stores.verification import StoredCommit, StoredEntry, origin_hash_of
 
@@ -70,7 +70,7 @@ def append(
     for content in commit.blobs:
         heap.blobs.setdefault(blob_hash(content), content)
     if key is not None:
-        heap.keys[key] = Kept(asked, committed, commit.at)
+        heap.keys[key] = KeptCommit(asked, committed, commit.at)
     return committed
 
 
@@ -102,7 +102,7 @@ def _all_or_none(
         raise
 
 
-def _written_to(heap: Heap, write: Write, undo: Undo) -> Held:
+def _written_to(heap: Heap, write: Write, undo: Undo) -> HeldStream:
     """The stream that `write` is to, and what makes it again what it is now."""
     if write.create is not None:
         if write.create.fork is not None:
@@ -115,7 +115,7 @@ def _written_to(heap: Heap, write: Write, undo: Undo) -> Held:
 
 
 def _append_to_one(
-    heap: Heap, held: Held, write: Write, at: int, random: RandomSource
+    heap: Heap, held: HeldStream, write: Write, at: int, random: RandomSource
 ) -> tuple[Entry, ...]:
     admission = admit(held.state, write, at, lambda id_: is_tree_entry(heap, held, id_))
     if admission.entries:
@@ -125,7 +125,7 @@ def _append_to_one(
     return admission.entries
 
 
-def lead(held: Held, stream: StreamId, wanted: Taking, now: int) -> Lease:
+def lead(held: HeldStream, stream: StreamId, wanted: Taking, now: int) -> Lease:
     """Have `held` led as `wanted`, with the next epoch.
 
     Raises: LeaseHeld.
@@ -138,7 +138,7 @@ def lead(held: Held, stream: StreamId, wanted: Taking, now: int) -> Lease:
     return Lease(stream, held.owner, epoch, held.until)
 
 
-def _way_back(heap: Heap, held: Held) -> Callable[[], None]:
+def _way_back(heap: Heap, held: HeldStream) -> Callable[[], None]:
     """What makes `held` again what it is now."""
     state, partial, leader = held.state, held.partial, (held.owner, held.until)
     commits, aliases = len(held.commits), len(held.aliases)
@@ -153,7 +153,7 @@ def _way_back(heap: Heap, held: Held) -> Callable[[], None]:
     return restore
 
 
-def created(heap: Heap, header: StreamHeader) -> Held:
+def created(heap: Heap, header: StreamHeader) -> HeldStream:
     """A new stream, still empty and not in `heap` yet.
 
     Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent.
@@ -162,7 +162,7 @@ def created(heap: Heap, header: StreamHeader) -> Held:
         raise SessionExists(header.id)
     if header.fork is None:
         genesis = genesis_hash(header)
-        return Held(opened(header, genesis), genesis)
+        return HeldStream(opened(header, genesis), genesis)
     origin = held_in(heap, header.fork.stream)
     shared = Shared(
         info=origin.state.info,
@@ -172,10 +172,10 @@ def created(heap: Heap, header: StreamHeader) -> Held:
     )
     genesis = genesis_hash(header, shared.hash)
     state = opened(header, genesis, shared, lambda id_: is_tree_entry(heap, origin, id_))
-    return Held(state, genesis, shared.messages)
+    return HeldStream(state, genesis, shared.messages)
 
 
-def _shared_messages(heap: Heap, origin: Held, fork: ForkPoint) -> int:
+def _shared_messages(heap: Heap, origin: HeldStream, fork: ForkPoint) -> int:
     if fork.scope == "path":
         node = heap.nodes.get(fork.leaf) if fork.leaf else None
         return node.messages if node else 0
@@ -185,7 +185,9 @@ def _shared_messages(heap: Heap, origin: Held, fork: ForkPoint) -> int:
     return origin.shared_messages + sum(row.entry.kind == MESSAGE for row in own)
 
 
-def _extend(heap: Heap, held: Held, admission: Admission, at: int, random: RandomSource) -> None:
+def _extend(
+    heap: Heap, held: HeldStream, admission: Admission, at: int, random: RandomSource
+) -> None:
     rows = [_sealed(entry, random(SALT_BYTES)) for entry in admission.entries]
     lines = (header_line(row.entry, row.digest) for row in rows)
     chain = commit_hash(held.state.hash, at, admission.epoch, lines)
@@ -194,7 +196,7 @@ def _extend(heap: Heap, held: Held, admission: Admission, at: int, random: Rando
 
 def placed(
     heap: Heap,
-    held: Held,
+    held: HeldStream,
     admission: Admission,
     rows: Sequence[StoredEntry],
     *,
@@ -211,7 +213,7 @@ def placed(
         _index(heap, held, entry)
 
 
-def _index(heap: Heap, held: Held, entry: Entry) -> None:
+def _index(heap: Heap, held: HeldStream, entry: Entry) -> None:
     if entry.lane == "tree":
         heap.nodes[entry.id] = _node_of(entry, _parent_node(heap, entry.parent_id))
         return
@@ -220,7 +222,7 @@ def _index(heap: Heap, held: Held, entry: Entry) -> None:
         held.partial = None
 
 
-def _forget(heap: Heap, held: Held, entry: Entry) -> None:
+def _forget(heap: Heap, held: HeldStream, entry: Entry) -> None:
     if entry.lane == "tree":
         del heap.nodes[entry.id]
     else:

@@ -36,7 +36,7 @@ from perdure.stores.admission import is_current
 from perdure.stores.chain import blob_hash
 from perdure.stores.heap import (
     Heap,
-    Held,
+    HeldStream,
     branch_in,
     entry_in,
     held_in,
@@ -122,7 +122,7 @@ class _Handle:
         self._check_open()
         return self._data
 
-    def _held(self, stream: StreamId) -> Held:
+    def _held(self, stream: StreamId) -> HeldStream:
         return held_in(self._heap, stream)
 
     def _until(self, ttl_ms: int) -> int:
@@ -170,7 +170,7 @@ class _Writing(_Handle):
         if held.state.open_turn is not None:
             held.partial = (seq, content)
 
-    def _held_by(self, lease: Lease) -> Held:
+    def _held_by(self, lease: Lease) -> HeldStream:
         held = self._held(lease.stream)
         if not is_current(lease, held.state):
             raise LeaseLost(lease.stream, lease.epoch, held.state.epoch)
@@ -451,7 +451,7 @@ class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing
             watch.end()
 
 
-def _problems_of(heap: Heap, held: Held) -> list[Problem]:
+def _problems_of(heap: Heap, held: HeldStream) -> list[Problem]:
     lost = [
         content_lost(row.entry, name)
         for row in held.rows

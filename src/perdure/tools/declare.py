@@ -13,7 +13,7 @@ import msgspec
 
 from perdure.errors import ToolError, WrongArgument
 from perdure.session.declared.arguments import takes_declared
-from perdure.session.ledger import Effect, UnknownPolicy
+from perdure.session.ledger import ToolEffect, UnknownPolicy
 from perdure.tools.docstring import described
 from perdure.tools.schema import CALL, Parameters, arguments_of, parameters_of
 from perdure.tools.spec import (
@@ -28,7 +28,11 @@ from perdure.tools.spec import (
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
-POLICY_BY_EFFECT: dict[Effect, UnknownPolicy] = {"read": "retry", "write": "ask", "external": "ask"}
+POLICY_BY_EFFECT: dict[ToolEffect, UnknownPolicy] = {
+    "read": "retry",
+    "write": "ask",
+    "external": "ask",
+}
 """What is done about an outcome nobody knows, where the tool does not say."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what all providers accept
@@ -56,7 +60,7 @@ def tool(function: Callable[P, R_co], /) -> FunctionTool[P, R_co]: ...
 @overload
 def tool(
     *,
-    effect: Effect = "external",
+    effect: ToolEffect = "external",
     on_unknown: UnknownPolicy | None = None,
     name: str | None = None,
     description: str | None = None,
@@ -70,7 +74,7 @@ def tool(
     function: Callable[..., Any] | None = None,
     /,
     *,
-    effect: Effect = "external",
+    effect: ToolEffect = "external",
     on_unknown: UnknownPolicy | None = None,
     name: str | None = None,
     description: str | None = None,

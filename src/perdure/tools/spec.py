@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from perdure.secrets.vault import Taint, Vault
 from perdure.session.declared.arguments import check_fields
-from perdure.session.ledger import Delegated, Effect, UnknownPolicy
+from perdure.session.ledger import Delegated, ToolEffect, UnknownPolicy
 from perdure.session.media.inline import InlineMedia
 from perdure.session.messages import MediaPart
 from perdure.tools.permissions import Permissions
@@ -118,7 +118,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
     description: str
     parameters: Mapping[str, object]
     run: Run
-    effect: Effect = "external"
+    effect: ToolEffect = "external"
     on_unknown: UnknownPolicy = "ask"
     timeout_s: Annotated[float, Meta(gt=0)] = DEFAULT_TIMEOUT_S
     max_output_bytes: Annotated[int, Meta(ge=1)] = DEFAULT_OUTPUT_BYTES

@@ -25,7 +25,7 @@ NAME = re.compile(r"[A-Za-z0-9_-]+")
 """What inputs and entries of the context are called, as a whole."""
 
 
-class Input(msgspec.Struct, frozen=True):
+class RunInput(msgspec.Struct, frozen=True):
     """Something a run is given. Where it is not, `default` is taken, if there is one."""
 
     name: str
@@ -91,5 +91,5 @@ class Workflow(msgspec.Struct, frozen=True):
     name: str | None = None
     agents: tuple[Mapping[str, object], ...] = ()
     metadata: Mapping[str, object] = {}
-    inputs: tuple[Input, ...] = ()
+    inputs: tuple[RunInput, ...] = ()
     context: tuple[ContextEntry, ...] = ()

@@ -16,7 +16,7 @@ ReadFile = Callable[[str], str]
 """The text of a file by its path. Raises: ConfigError when it cannot be read."""
 
 
-class Scope(msgspec.Struct, frozen=True):
+class Fillings(msgspec.Struct, frozen=True):
     """What placeholders can name. `outputs` are the answers of nodes, by their ids."""
 
     inputs: Mapping[str, object] = {}
@@ -25,14 +25,14 @@ class Scope(msgspec.Struct, frozen=True):
     run_id: str = ""
 
 
-def filled(template: Template, scope: Scope, read_file: ReadFile) -> str:
-    """`template` with the values of `scope` in the place of its placeholders.
+def filled(template: Template, fillings: Fillings, read_file: ReadFile) -> str:
+    """`template` with the values of `fillings` in the place of its placeholders.
 
     Shape: texts as they are, all else as JSON.
     Raises: ConfigError for a value that is not there, or that a filter cannot take.
     """
     parts = [
-        part if isinstance(part, str) else text_of(_value(part, scope, read_file))
+        part if isinstance(part, str) else text_of(_value(part, fillings, read_file))
         for part in template.parts
     ]
     return "".join(parts)
@@ -43,8 +43,8 @@ def text_of(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _value(placeholder: Placeholder, scope: Scope, read_file: ReadFile) -> object:
-    value = _named(placeholder, scope)
+def _value(placeholder: Placeholder, fillings: Fillings, read_file: ReadFile) -> object:
+    value = _named(placeholder, fillings)
     for each in placeholder.filters:
         value = _filtered(value, each, read_file)
     if value is None:
@@ -55,16 +55,16 @@ def _value(placeholder: Placeholder, scope: Scope, read_file: ReadFile) -> objec
     return value
 
 
-def _named(placeholder: Placeholder, scope: Scope) -> object:
+def _named(placeholder: Placeholder, fillings: Fillings) -> object:
     match placeholder.root:
         case "inputs":
-            return scope.inputs.get(placeholder.name)
+            return fillings.inputs.get(placeholder.name)
         case "ctx":
-            return scope.context.get(placeholder.name)
+            return fillings.context.get(placeholder.name)
         case "run.outputs":
-            return scope.outputs.get(placeholder.name)
+            return fillings.outputs.get(placeholder.name)
         case "run.id":
-            return scope.run_id
+            return fillings.run_id
 
 
 def _filtered(value: object, each: Filter, read_file: ReadFile) -> object:

@@ -22,10 +22,10 @@ from perdure.workflow.document import (
     AgentNode,
     ContextEntry,
     Edge,
-    Input,
     InputNode,
     InputType,
     OutputNode,
+    RunInput,
     Workflow,
     WorkflowNode,
 )
@@ -191,7 +191,7 @@ class _Reader:
             self._kebab(fields["id"])
         return {key: self.nodes.data(value) for key, value in fields.items()}
 
-    def _input(self, node: Node) -> Input:
+    def _input(self, node: Node) -> RunInput:
         fields = self.nodes.mapping(node, _INPUT_KEYS, ("name",))
         named, type = fields.get("type"), "string"
         if named is not None and named.text == "secret":
@@ -204,7 +204,7 @@ class _Reader:
         if default is not None and default.kind not in _OF_TYPE[type]:
             self.nodes.fault(default, f"the default of a {type} cannot be this")
             default = None
-        return Input(
+        return RunInput(
             name=self._name(fields, "name"),
             type=type,
             required="required" in fields and self.nodes.boolean(fields["required"]),

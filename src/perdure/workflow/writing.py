@@ -15,7 +15,7 @@ from typing import Any, cast
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
-from perdure.workflow.document import SCHEMA_VERSION, AgentNode, Input, Workflow, WorkflowNode
+from perdure.workflow.document import SCHEMA_VERSION, AgentNode, RunInput, Workflow, WorkflowNode
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 _TAKEN = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -57,7 +57,7 @@ def _workflow(workflow: Workflow) -> dict[str, object]:
     return {**{key: value for key, value in written.items() if value}, "edges": edges}
 
 
-def _input(declared: Input) -> dict[str, object]:
+def _input(declared: RunInput) -> dict[str, object]:
     written: dict[str, object] = {"name": declared.name, "type": declared.type}
     if declared.required:
         written["required"] = True

@@ -7,18 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from perdure.interop.exporting import Selection, export_session
+from perdure.interop.exporting import ExportSelection, export_session
 from tests.fakes.browser import Page, browsing
 from tests.fakes.sources import empty_store, imported
 
 SAMPLE = Path(__file__).resolve().parents[3] / "src" / "perdure" / "data" / "sample.jsonl"
 
 
-async def page_of(source: bytes | Path, folder: Path, selection: Selection | None = None) -> Path:
+async def page_of(
+    source: bytes | Path, folder: Path, selection: ExportSelection | None = None
+) -> Path:
     """The HTML export of a recorded session, as a file in `folder`."""
     store = empty_store()
     report = await imported(store, source)
-    exported = await export_session(store, report.session, "html", selection or Selection())
+    exported = await export_session(store, report.session, "html", selection or ExportSelection())
     file = folder / "session.html"
     file.write_bytes(exported.content)
     return file

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.interop.exporting import Selection
+from perdure.interop.exporting import ExportSelection
 from tests.acceptance.export.conftest import SAMPLE, page_of
 from tests.fakes.browser import Page
 
@@ -210,7 +210,7 @@ async def test_a_phone_has_the_tree_in_a_drawer_and_nothing_wider_than_itself(
 
 
 async def test_a_redacted_page_says_what_was_replaced(page: Page, tmp_path: Path) -> None:
-    page.show(await page_of(SAMPLE, tmp_path, Selection(redact=("secrets", "paths"))))
+    page.show(await page_of(SAMPLE, tmp_path, ExportSelection(redact=("secrets", "paths"))))
     about = page.value("document.getElementById('about').innerText")
     assert "[cwd-1]" in about
     assert "1 cwd" in about

@@ -19,7 +19,7 @@ from perdure.models.prices import Price
 from perdure.models.scenario import Fail, Hang, Reply, Say, Step, When
 from perdure.session.flows.graph import FlowNode, Graph
 from perdure.session.flows.run import FeedbackContext, FlowState
-from perdure.workflow.document import AgentNode, ContextEntry, Input, Workflow
+from perdure.workflow.document import AgentNode, ContextEntry, RunInput, Workflow
 from tests.fakes.documents import document
 from tests.fakes.flow_stage import MODEL, FlowStage, says, writes
 
@@ -98,7 +98,7 @@ async def test_what_a_template_said_is_what_a_resumed_run_sees(tmp_path: Path) -
     workflow = document("in>a", "a>out", prompts={"a": "{{inputs.file | read_file}} {{ctx.c}}"})
     workflow = msgspec.structs.replace(
         workflow,
-        inputs=(Input("file", "file_path", required=True),),
+        inputs=(RunInput("file", "file_path", required=True),),
         context=(ContextEntry("c", "{{inputs.file | read_file | length}}"),),
     )
     notes = tmp_path / "notes.md"
@@ -198,7 +198,7 @@ async def test_a_file_that_is_missing_is_told_and_a_reply_stands_in_its_place(
     tmp_path: Path,
 ) -> None:
     workflow = document("in>a", "a>out", prompts={"a": "{{inputs.file | read_file}}"})
-    workflow = msgspec.structs.replace(workflow, inputs=(Input("file", required=True),))
+    workflow = msgspec.structs.replace(workflow, inputs=(RunInput("file", required=True),))
     stage = FlowStage(tmp_path, says("instead", "fine"))
     state, _ = await ended(stage, workflow, file="../gone.md")
     detail = state.run.awaiting_human_nodes["a"].detail or ""
@@ -213,9 +213,9 @@ async def test_a_file_that_is_missing_is_told_and_a_reply_stands_in_its_place(
 
 async def test_what_a_context_reads_has_to_be_there_when_the_flow_begins(tmp_path: Path) -> None:
     entry = ContextEntry("c", "{{inputs.file | read_file}}")
-    workflow = msgspec.structs.replace(LINE, inputs=(Input("file"),), context=(entry,))
+    workflow = msgspec.structs.replace(LINE, inputs=(RunInput("file"),), context=(entry,))
     workflow = msgspec.structs.replace(
-        workflow, inputs=(Input("file", required=True), Input("x", required=True))
+        workflow, inputs=(RunInput("file", required=True), RunInput("x", required=True))
     )
     stage = FlowStage(tmp_path)
     with pytest.raises(ConfigError, match=r"ctx\.c: the file 'gone\.md' cannot be read"):

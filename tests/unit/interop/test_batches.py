@@ -8,7 +8,7 @@ import pytest
 
 from perdure.errors import FormatError
 from perdure.interop import batches
-from perdure.interop.batches import Outcome, Told, import_files, in_order, size_of
+from perdure.interop.batches import FileOutcome, Told, import_files, in_order, size_of
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, SessionStore
 from tests.fakes.clock import ManualClock, SeededRandom
@@ -17,7 +17,7 @@ from tests.fakes.sources import empty_store, every_file, imported
 
 async def outcomes(
     store: SessionStore, paths: list[Path], told: Told | None = None
-) -> list[Outcome]:
+) -> list[FileOutcome]:
     found = import_files(store, paths, clock=ManualClock(), random=SeededRandom(2), told=told)
     return [outcome async for outcome in found]
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from perdure.context.emission import emitted
 from perdure.errors import EntryNotFound, Erased, FormatError
-from perdure.interop.exporting import ExportFormat, Selection, export_session
+from perdure.interop.exporting import ExportFormat, ExportSelection, export_session
 from perdure.interop.redaction.replacing import REDACTIONS, Redaction
 from perdure.session.codec import encode, new_tree
 from perdure.session.entries import NewEntry
@@ -51,7 +51,7 @@ async def test_a_redacted_export_is_never_the_file_that_was_imported(
     store, session = await stored()
     sorts = REDACTIONS if sort is None else (sort,)
     whole = await export_session(store, session, format)
-    exported = await export_session(store, session, format, Selection(redact=sorts))
+    exported = await export_session(store, session, format, ExportSelection(redact=sorts))
     if format in ("perdure", "pi") or "paths" in sorts:
         assert exported.content != whole.content
     assert pi_file("v3.jsonl").splitlines()[1] not in exported.content
@@ -106,7 +106,7 @@ async def test_a_leaf_alone_gives_its_branch(format: ExportFormat) -> None:
     store, session = await stored()
     tree = await store.tree(session)
     first = next(entry for entry in tree if entry.kind == "message")
-    exported = await export_session(store, session, format, Selection(first.id))
+    exported = await export_session(store, session, format, ExportSelection(first.id))
     again = empty_store()
     if format in ("perdure", "pi"):
         report = await imported(again, exported.content)
@@ -126,7 +126,7 @@ async def test_a_leaf_with_all_branches_gives_everything_standing_there(
     store, session = await stored()
     tree = await store.tree(session)
     exported = await export_session(
-        store, session, format, Selection(tree[0].id, has_all_branches=True)
+        store, session, format, ExportSelection(tree[0].id, has_all_branches=True)
     )
     if format == "operator":
         there = operator_reader.read(exported.content)
@@ -145,7 +145,7 @@ async def test_a_leaf_that_is_no_entry_is_not_found() -> None:
     store, session = await stored()
     for leaf in ("nowhere/1", f"{session}/0"):  # the second is a side entry
         with pytest.raises(EntryNotFound):
-            await export_session(store, session, "html", Selection(EntryId(leaf)))
+            await export_session(store, session, "html", ExportSelection(EntryId(leaf)))
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -157,7 +157,7 @@ async def test_a_fork_is_exported_from_an_entry_it_shares(format: ExportFormat) 
     await store.commit(Commit(writes=(Write(stream=header.id, create=header),), at=1))
     shared = next(e for e in await store.tree(session) if e.kind == "message")
     for has_all_branches in (False, True):
-        selection = Selection(shared.id, has_all_branches=has_all_branches, redact=REDACTIONS)
+        selection = ExportSelection(shared.id, has_all_branches=has_all_branches, redact=REDACTIONS)
         exported = await export_session(store, header.id, format, selection)
         if format == "operator":
             path = operator_reader.read(exported.content).branch()
@@ -167,7 +167,9 @@ async def test_a_fork_is_exported_from_an_entry_it_shares(format: ExportFormat) 
 async def test_what_a_format_cannot_hold_is_told() -> None:
     store, session = await stored()
     markdown = await export_session(store, session, "markdown")
-    everything = await export_session(store, session, "markdown", Selection(has_all_branches=True))
+    everything = await export_session(
+        store, session, "markdown", ExportSelection(has_all_branches=True)
+    )
     assert len(everything.content) >= len(markdown.content)
     assert not any("other branches" in warning for warning in everything.warnings)
     state = await store.state(session)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from perdure.interop.formats.items import Item, with_source
 from perdure.interop.formats.sources.content import Held
 from perdure.interop.identities import known_items
-from perdure.interop.originals import Original, Relation, originals_of, relation_of
+from perdure.interop.originals import FileRelation, Original, originals_of, relation_of
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE, Message, user
-from perdure.session.notes import ImportSource, Source
+from perdure.session.notes import ImportSource, SourcePlace
 from perdure.stores.chain import blob_hash
 
 S = StreamId("s")
@@ -35,7 +35,7 @@ def original_of(*contents: bytes) -> Original:
     return original
 
 
-def entry(seq: int, message: Message, source: Source | None, at: int = 0) -> Entry:
+def entry(seq: int, message: Message, source: SourcePlace | None, at: int = 0) -> Entry:
     body = encode(message)
     body = body if source is None else with_source(body, source)
     return Entry(S, seq, "tree", None, None, at, MESSAGE, 1, body)
@@ -55,34 +55,34 @@ def test_a_part_at_the_beginning_begins_a_new_version() -> None:
 @given(st.lists(st.binary(min_size=1, max_size=5), min_size=1, max_size=4), st.binary(max_size=5))
 def test_a_file_is_told_from_its_original_by_hashes(contents: list[bytes], more: bytes) -> None:
     original, whole = original_of(*contents), b"".join(contents)
-    assert relation_of(Held(whole), original) is Relation.SAME
-    assert relation_of(Held(whole[:-1]), original) is Relation.OLDER
+    assert relation_of(Held(whole), original) is FileRelation.SAME
+    assert relation_of(Held(whole[:-1]), original) is FileRelation.OLDER
     if more:
-        assert relation_of(Held(whole + more), original) is Relation.GROWN
+        assert relation_of(Held(whole + more), original) is FileRelation.GROWN
     changed = bytes([whole[0] ^ 1]) + whole[1:]
-    assert relation_of(Held(changed + more), original) is Relation.OTHER
+    assert relation_of(Held(changed + more), original) is FileRelation.OTHER
 
 
 def test_what_was_read_from_the_same_version_is_matched_by_place() -> None:
-    entries = [entry(1, user("a"), Source(0, 0, 1)), entry(2, user("b"), Source(0, 5, 1))]
+    entries = [entry(1, user("a"), SourcePlace(0, 0, 1)), entry(2, user("b"), SourcePlace(0, 5, 1))]
     items = [item("changed", 0), item("b", 5), item("new", 9)]
     assert known_items(items, entries, {}, {0}) == {0: "s/1", 1: "s/2"}
 
 
 def test_several_entries_of_one_line_are_told_apart() -> None:
-    entries = [entry(1, user("a"), Source(0, 0, 1)), entry(2, user("b"), Source(0, 0, 1))]
+    entries = [entry(1, user("a"), SourcePlace(0, 0, 1)), entry(2, user("b"), SourcePlace(0, 0, 1))]
     items = [item("a", 0), msgspec.structs.replace(item("b", 0), ordinal=1)]
     assert known_items(items, entries, {}, {0}) == {0: "s/1", 1: "s/2"}
 
 
 def test_a_place_in_another_version_is_no_match() -> None:
-    entries = [entry(1, user("a"), Source(0, 0, 1), at=5)]
+    entries = [entry(1, user("a"), SourcePlace(0, 0, 1), at=5)]
     assert known_items([item("z", 0, at=5)], entries, {}, {7}) == {}
     assert known_items([item("z", 0, at=5)], entries, {}, ()) == {}
 
 
 def test_a_repeated_line_of_a_file_that_grew_is_new() -> None:
-    entries = [entry(1, user("a"), Source(0, 0, 1))]
+    entries = [entry(1, user("a"), SourcePlace(0, 0, 1))]
     items = [item("a", 0, "x"), item("a", 5, "x")]
     assert known_items(items, entries, {"x": EntryId("s/1")}, {0}) == {0: "s/1"}
 
@@ -105,9 +105,9 @@ def test_what_was_written_here_is_matched_by_the_id_it_got() -> None:
 
 def test_a_rewritten_file_is_matched_by_ids_then_by_what_was_said_when() -> None:
     entries = [
-        entry(1, user("a"), Source(0, 0, 1), at=1),
-        entry(2, user("same"), Source(0, 5, 1), at=2),
-        entry(3, user("same"), Source(0, 9, 1), at=2),
+        entry(1, user("a"), SourcePlace(0, 0, 1), at=1),
+        entry(2, user("same"), SourcePlace(0, 5, 1), at=2),
+        entry(3, user("same"), SourcePlace(0, 9, 1), at=2),
     ]
     items = [
         item("rewritten", 0, "x"),
@@ -126,5 +126,5 @@ def test_what_was_said_here_is_never_matched_by_content() -> None:
 
 @pytest.mark.parametrize("noise", [b"", b"{}"])
 def test_a_place_to_which_an_import_moved_the_leaf_is_no_entry_of_a_line(noise: bytes) -> None:
-    moved = Entry(S, 3, "side", None, None, 0, "leaf", 1, with_source(b"{}", Source(0, 5, 0)))
+    moved = Entry(S, 3, "side", None, None, 0, "leaf", 1, with_source(b"{}", SourcePlace(0, 5, 0)))
     assert known_items([item(noise.decode(), 5)], [moved], {}, {0}) == {}

@@ -84,7 +84,7 @@ def test_no_other_kind_is_described() -> None:
         ("queued", notes.QueueMode),
         ("turn_started", ledger.InterruptPolicy),
         ("model_called", ledger.CallPurpose),
-        ("tool_started", ledger.Effect),
+        ("tool_started", ledger.ToolEffect),
         ("tool_started", ledger.UnknownPolicy),
         ("tool_finished", ledger.ToolOutcome),
         ("turn_finished", ledger.TurnEnd),

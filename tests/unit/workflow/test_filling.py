@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from perdure.errors import ConfigError
 from perdure.workflow.expressions import template_of
-from perdure.workflow.filling import Scope, filled
+from perdure.workflow.filling import Fillings, filled
 
-SCOPE = Scope(
+FILLINGS = Fillings(
     inputs={"topic": "tides", "count": 3, "is_long": True, "file": "notes.md"},
     context={"style": "short"},
     outputs={"plan": 'say "hi"'},
@@ -18,8 +18,8 @@ SCOPE = Scope(
 )
 
 
-def told(text: str, scope: Scope = SCOPE) -> str:
-    return filled(template_of(text), scope, lambda path: f"<{path}>")
+def told(text: str, fillings: Fillings = FILLINGS) -> str:
+    return filled(template_of(text), fillings, lambda path: f"<{path}>")
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_a_file_that_cannot_be_read_is_told() -> None:
         raise ConfigError(f"{path} is gone")
 
     with pytest.raises(ConfigError, match=r"notes\.md is gone"):
-        filled(template_of("{{inputs.file | read_file}}"), SCOPE, fail)
+        filled(template_of("{{inputs.file | read_file}}"), FILLINGS, fail)
 
 
 @given(st.text())
 def test_what_is_filled_in_is_never_filled_in_again(text: str) -> None:
     said = f"{text}{{{{inputs.other}}}} {{{{run.id}}}}"
-    scope = Scope(inputs={"x": said, "other": "no"}, outputs={"n": said}, run_id="no")
-    assert told("{{inputs.x}}|{{run.outputs.n}}", scope) == f"{said}|{said}"
+    fillings = Fillings(inputs={"x": said, "other": "no"}, outputs={"n": said}, run_id="no")
+    assert told("{{inputs.x}}|{{run.outputs.n}}", fillings) == f"{said}|{said}"

@@ -9,9 +9,9 @@ from perdure.workflow.document import (
     AgentNode,
     ContextEntry,
     Edge,
-    Input,
     InputNode,
     OutputNode,
+    RunInput,
     Workflow,
 )
 from perdure.workflow.reading import is_document, located, parse
@@ -117,8 +117,8 @@ WITH_INPUTS = GOOD.replace(
 def test_inputs_and_context_are_read_and_written_as_they_are() -> None:
     workflow = parse(WITH_INPUTS)
     assert workflow.inputs == (
-        Input("topic", required=True, description="What it is about"),
-        Input("count", "number", default=3),
+        RunInput("topic", required=True, description="What it is about"),
+        RunInput("count", "number", default=3),
     )
     assert workflow.context == (ContextEntry("style", "short on {{inputs.topic}}"),)
     assert parse(serialize(workflow)) == workflow

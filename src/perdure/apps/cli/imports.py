@@ -23,7 +23,7 @@ from perdure.apps.terminal.text import safe
 from perdure.apps.terminal.typed import interrupts
 from perdure.client.store import Store
 from perdure.errors import FormatError, PerdureError
-from perdure.interop.batches import Outcome, Told, import_files, size_of
+from perdure.interop.batches import FileOutcome, Told, import_files, size_of
 from perdure.interop.following import SUFFIX, Change, FileId, FolderFollower, histories_in
 from perdure.interop.importing import FormatName
 from perdure.interop.reports import ImportReport
@@ -150,10 +150,10 @@ async def _imported(
     total = _Total()
     for error in closed:
         reason = f"the folder cannot be read ({error.strerror})"
-        outcome = Outcome(Path(error.filename), error=FormatError(str(error.filename), reason))
+        outcome = FileOutcome(Path(error.filename), error=FormatError(str(error.filename), reason))
         total.add(outcome)
         _tell(outcome, as_json=as_json)
-    later: list[Outcome] = []  # a bar and lines in one place would spoil each other
+    later: list[FileOutcome] = []  # a bar and lines in one place would spoil each other
     with _progress(files, is_shown=not as_json) as told:
         outcomes = import_files(
             store.backend,
@@ -188,7 +188,7 @@ class _Total:
         self._sessions: set[str] = set()
         self._entries = 0
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: FileOutcome) -> None:
         """Count one file."""
         if outcome.report is None:
             self.failed += 1
@@ -282,7 +282,7 @@ async def _tell_changes(follower: FolderFollower, *, as_json: bool) -> None:
         if change.what == "gone":
             _tell_gone(change, as_json=as_json)
         else:
-            _tell(Outcome(change.path, change.report, change.error), as_json=as_json)
+            _tell(FileOutcome(change.path, change.report, change.error), as_json=as_json)
 
 
 # -- words
@@ -295,7 +295,7 @@ def _tell_gone(change: Change, *, as_json: bool) -> None:
         show(f"{safe(str(change.path))} is gone; its session stays", is_flushed=True)
 
 
-def _tell(outcome: Outcome, *, as_json: bool) -> None:
+def _tell(outcome: FileOutcome, *, as_json: bool) -> None:
     if outcome.error is not None:
         show_error(outcome.error, as_json=as_json)
     elif outcome.report is not None and as_json:

@@ -29,7 +29,7 @@ from perdure.apps.terminal.text import safe
 from perdure.client.clock import absolute
 from perdure.client.store import Store
 from perdure.errors import PerdureError
-from perdure.interop.exporting import ExportFormat, Selection, export_session, note_export
+from perdure.interop.exporting import ExportFormat, ExportSelection, export_session, note_export
 from perdure.interop.redaction.replacing import REDACTIONS, Redaction
 from perdure.interop.reports import Exported
 from perdure.interop.workflow_export import session as workflow
@@ -111,7 +111,7 @@ def export(  # noqa: PLR0913 - each is an option of the command
         async with existing_store(store, namespace) as opened:
             handle = await opened_session(opened, session)
             at = None if leaf is None else await opened.backend.resolve(handle.id, leaf)
-            selection = Selection(at, has_all_branches, sorts, dialect or "perdure")
+            selection = ExportSelection(at, has_all_branches, sorts, dialect or "perdure")
             exported = await export_session(opened.backend, handle.id, format, selection)
             file = _named(output, exported, selection)
             if file is not None:
@@ -157,14 +157,16 @@ def _require_workflow(
         raise UsageMistake("a workflow is one branch: leave --all-branches out")
 
 
-def _named(output: Path | None, exported: Exported, selection: Selection) -> Path | None:
+def _named(output: Path | None, exported: Exported, selection: ExportSelection) -> Path | None:
     """The file to write; in a folder it is called after the session."""
     if output is None or not output.is_dir():
         return output
     return output / workflow.file_name(exported.session, selection.dialect)
 
 
-async def _noted(store: Store, exported: Exported, file: Path, selection: Selection) -> Exported:
+async def _noted(
+    store: Store, exported: Exported, file: Path, selection: ExportSelection
+) -> Exported:
     """Keep in the log where a workflow was written to; a log that refuses costs a warning."""
     if exported.format != workflow.FORMAT:
         return exported

@@ -28,7 +28,7 @@ from perdure.session.flows.run import FlowRun
 from perdure.workflow.reading import is_document
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class FolderOutcome(msgspec.Struct, frozen=True):
     """What became of a folder; without `error` its flow is in the store."""
 
     folder: Path
@@ -55,15 +55,15 @@ async def imported(
     return exit_code_of(failures[0]) if len(outcomes) == 1 else FAILED
 
 
-async def _one(store: Store, folder: Path) -> Outcome:
+async def _one(store: Store, folder: Path) -> FolderOutcome:
     try:
         read = read_folder(folder)
         graph = _graph(folder, read)
         at, order = store.outside.clock.now_ms(), _order(read, graph)
         flow = await import_flow(store.backend, read, graph, at, order)
     except PerdureError as error:
-        return Outcome(folder, flow_id_in(folder), error=error)
-    return Outcome(folder, flow, len(read.roles))
+        return FolderOutcome(folder, flow_id_in(folder), error=error)
+    return FolderOutcome(folder, flow, len(read.roles))
 
 
 def _order(read: FlowFolder, graph: Graph) -> Graph | None:
@@ -96,7 +96,7 @@ def _records(folder: Path, read: FlowFolder) -> Iterator[Path]:
     yield Path(read.run["recordFolderPath"]) / "workflow.yaml"
 
 
-def _tell(outcome: Outcome, *, as_json: bool) -> None:
+def _tell(outcome: FolderOutcome, *, as_json: bool) -> None:
     error = outcome.error
     if as_json:
         told: dict[str, object] = {

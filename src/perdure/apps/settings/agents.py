@@ -17,7 +17,7 @@ import msgspec
 from perdure.apps.settings.places import agent_folders
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.narrowing import within
-from perdure.client.agents.files.finding import Filed, Place, agent_named, agents_found
+from perdure.client.agents.files.finding import AgentPlace, Filed, agent_named, agents_found
 from perdure.client.agents.files.reading import agent_in
 from perdure.errors import ConfigError
 from perdure.tools.permissions import Permissions
@@ -37,7 +37,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 def agents_here(start: Path, environment: Mapping[str, str]) -> tuple[Filed, ...]:
     """Every agent file of the project around `start` and of the person."""
-    return agents_found(cast("Mapping[Place, Path]", agent_folders(start, environment)))
+    return agents_found(cast("Mapping[AgentPlace, Path]", agent_folders(start, environment)))
 
 
 def chosen_agent(named: str, found: Sequence[Filed], allowed: Permissions) -> Chosen:

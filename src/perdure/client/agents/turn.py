@@ -39,7 +39,7 @@ class Reply(msgspec.Struct, frozen=True):
         return self.message.text if self.message is not None else ""
 
 
-Work = Callable[[Signals], Coroutine[Any, Any, TurnState]]
+TurnWork = Callable[[Signals], Coroutine[Any, Any, TurnState]]
 """Runs the turn."""
 
 
@@ -52,7 +52,7 @@ class Turn:
     """
 
     def __init__(
-        self, work: Work, watch: Callable[[int], Watch], running: set[Turn] | None = None
+        self, work: TurnWork, watch: Callable[[int], Watch], running: set[Turn] | None = None
     ) -> None:
         self._watch = watch
         self._signals = Signals()

@@ -29,7 +29,7 @@ OWNED_BY = ".flow"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FlowPlace:
     """The folders of one flow, all absolute."""
 
     workspace: Path
@@ -65,7 +65,7 @@ def begun_record(
     begun: Begun,
     workflow: Graph | str | os.PathLike[str],
     roles: Mapping[str, RoleConfiguration],
-) -> Place:
+) -> FlowPlace:
     """The place of a new flow, with its record folder made. Blocks.
 
     `roles` is what was chosen for them. Raises: InvalidWorkflow; ConfigError when the workflow
@@ -91,10 +91,10 @@ def begun_record(
     for node in graph.nodes:
         library.named(node.required_readings, f"{name}, node {node.id!r}")
     write_record(begun.flow, record, text)
-    return Place(workspace, record, project, graph)
+    return FlowPlace(workspace, record, project, graph)
 
 
-def place_of(state: FlowState) -> Place:
+def place_of(state: FlowState) -> FlowPlace:
     """The place of a flow.
 
     Raises: FlowRefusal when it is not on this machine.
@@ -108,7 +108,7 @@ def place_of(state: FlowState) -> Place:
                 f"its folder {folder} is not here; open it with `--workspace DIR`, where DIR is "
                 "where its workspace is now",
             )
-    return Place(workspace, record, run.project_namespace, state.graph)
+    return FlowPlace(workspace, record, run.project_namespace, state.graph)
 
 
 def shelf_of(state: FlowState) -> SkillShelf:

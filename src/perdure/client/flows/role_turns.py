@@ -28,7 +28,7 @@ from perdure.engine.flows.joined import ClaimLost
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.runnable import Work, runnable
-from perdure.engine.flows.saying import Said, said_in
+from perdure.engine.flows.saying import AnswerText, said_in
 from perdure.engine.flows.selecting import is_configuring
 from perdure.engine.flows.telling.bundle import context_bundle
 from perdure.engine.flows.telling.entry import Reading, entry_message
@@ -142,7 +142,7 @@ class RoleTurns:
         except SessionNotFound:
             return False
 
-    async def last_answer(self, session: StreamId) -> Said:
+    async def last_answer(self, session: StreamId) -> AnswerText:
         """See ``Roles``."""
         leaf = (await self._store.state(session)).leaf
         entries = await self._store.branch(session, leaf, limit=LATEST, kind=MESSAGE)

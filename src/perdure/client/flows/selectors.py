@@ -17,7 +17,7 @@ from perdure.client.agents.hosting import Host
 from perdure.client.agents.workspace import Workspace
 from perdure.client.flows.equipping import unconfigured
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.saying import Said
+from perdure.engine.flows.saying import AnswerText
 from perdure.engine.flows.selecting import MOST_ATTEMPTS, Undecided, opening, selected
 from perdure.engine.flows.telling.selection import INSTRUCTIONS, selection_message
 from perdure.engine.turns.config import Limits
@@ -206,7 +206,7 @@ def selector_agent(agent: Agent) -> Agent:
 
 def _answer_in(log: list[Entry]) -> str:
     """The answer of the first turn in `log`. Raises: InvalidEntry when it gave none."""
-    said = Said()
+    said = AnswerText()
     for entry in (each for each in log if not each.is_erased):
         if entry.message is not None:
             said = said.then(entry.message)

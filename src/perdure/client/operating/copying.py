@@ -12,10 +12,10 @@ from perdure.errors import Unsupported
 from perdure.interop.bundling import bundle_of
 from perdure.session.ids import StreamId
 from perdure.stores.operating.copying import (
-    Copy,
     Copying,
     CopyReport,
     Progress,
+    StoreCopy,
     Whole,
     with_origins,
 )
@@ -50,14 +50,14 @@ async def copy_sessions(
     return await copy_of(giving, taking, on_progress).run(moment)
 
 
-def copy_of(source: Copying, target: Copying, on_progress: Progress | None = None) -> Copy:
+def copy_of(source: Copying, target: Copying, on_progress: Progress | None = None) -> StoreCopy:
     """A copy from a backend to another."""
 
     async def whole_of(stream: StreamId) -> Whole:
         bundle = await bundle_of(source, stream)
         return Whole(bundle.header, bundle.entries, bundle.aliases)
 
-    return Copy(
+    return StoreCopy(
         source,
         target,
         whole_of=whole_of,

@@ -18,9 +18,9 @@ from perdure.engine.flows.files.drawing import Drawing, Drawn
 from perdure.engine.flows.files.record import Found, RecordFolder
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.finishing import Ended, drawn_wrong
-from perdure.engine.flows.rules.parts import NodePart, Part
+from perdure.engine.flows.rules.parts import NodePart, TurnPart
 from perdure.engine.flows.rules.structure import OWNER
-from perdure.engine.flows.saying import Said
+from perdure.engine.flows.saying import AnswerText
 from perdure.engine.turns.companion import Beside
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry, NewEntry, Sibling
@@ -40,7 +40,7 @@ NOT_APPROVED = "not_approved"
 Checks = Callable[[], Awaitable[tuple[str, ...]]]
 """What is not in order in the project, each in a sentence; asked before a flow is closed."""
 
-LastAnswer = Callable[[], Awaitable[Said]]
+LastAnswer = Callable[[], Awaitable[AnswerText]]
 """What was said last in the session, for a turn that another process began."""
 
 
@@ -65,7 +65,7 @@ class JoinedTurn:
     def __init__(
         self,
         ground: Ground,
-        part: Part,
+        part: TurnPart,
         last_answer: LastAnswer,
         repair: RepairAsked | None = None,
     ) -> None:
@@ -73,9 +73,9 @@ class JoinedTurn:
         self._part = part
         self._last_answer = last_answer
         self._repair = repair
-        self._said: Said | None = None
+        self._said: AnswerText | None = None
         """What was said last, as far as it was appended; None before that was looked for."""
-        self._next_said = Said()
+        self._next_said = AnswerText()
         self._is_denied = False
         self._configured = self._configuration(ground.journal.known)
         self._is_unheard = False
@@ -126,7 +126,7 @@ class JoinedTurn:
         """Remember what the turn's end will be judged by."""
         if self._said is None:
             is_begun = any(entry.kind == TurnStarted.kind for entry in entries)
-            self._said = Said() if is_begun else await self._last_answer()
+            self._said = AnswerText() if is_begun else await self._last_answer()
         said = self._said
         for entry in entries:
             if entry.kind == MESSAGE:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.runnable import Work
-from perdure.engine.flows.saying import Said
+from perdure.engine.flows.saying import AnswerText
 from perdure.engine.turns.companion import Companion
 from perdure.errors import ConfigError
 from perdure.session.flows.kinds import Offers
@@ -47,7 +47,7 @@ class Roles(Protocol):
         """Whether a turn of the session is open, here or in a process that is gone."""
         ...
 
-    async def last_answer(self, session: StreamId) -> Said:
+    async def last_answer(self, session: StreamId) -> AnswerText:
         """What was said last in the session."""
         ...
 

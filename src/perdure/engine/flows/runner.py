@@ -25,7 +25,7 @@ from perdure.engine.flows.rules.improvement import (
     next_step,
     roles_to_look_back,
 )
-from perdure.engine.flows.rules.parts import NodePart, Part, ReflectionPart
+from perdure.engine.flows.rules.parts import NodePart, ReflectionPart, TurnPart
 from perdure.engine.flows.rules.runnable import Work, runnable
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError
 from perdure.events.scope import within
@@ -282,7 +282,7 @@ class FlowRunner:
                 return
             message = repair.message
 
-    def _is_running(self, state: FlowState, part: Part) -> bool:
+    def _is_running(self, state: FlowState, part: TurnPart) -> bool:
         if isinstance(part, NodePart):
             return part.node in state.run.running_nodes
         phase = state.run.improvement_phase

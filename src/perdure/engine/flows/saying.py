@@ -13,24 +13,24 @@ import msgspec
 from perdure.session.messages import Message, TextPart
 
 
-class Said(msgspec.Struct, frozen=True):
+class AnswerText(msgspec.Struct, frozen=True):
     """The text of an answer. `is_cut`: what comes next in the session goes on with it."""
 
     text: str = ""
     is_cut: bool = False
 
-    def then(self, message: Message) -> Said:
+    def then(self, message: Message) -> AnswerText:
         """What was said once `message` was, too."""
         if message.role != "assistant":
-            return self if message.role == "tool" else Said()
+            return self if message.role == "tool" else AnswerText()
         text = "".join(part.text for part in message.parts if isinstance(part, TextPart))
         before = self.text if self.is_cut else ""
-        return Said(before + text, is_cut=message.stop_reason == "aborted")
+        return AnswerText(before + text, is_cut=message.stop_reason == "aborted")
 
 
-def said_in(messages: Iterable[Message]) -> Said:
+def said_in(messages: Iterable[Message]) -> AnswerText:
     """What was said last in `messages`, the end of a session in order."""
-    said = Said()
+    said = AnswerText()
     for message in messages:
         said = said.then(message)
     return said

@@ -11,7 +11,7 @@ from msgspec import Meta
 from perdure.models.prices import Cost, unpriced
 from perdure.models.retry import RetryPolicy
 from perdure.session.declared.arguments import check_fields
-from perdure.session.ledger import Effect, InterruptPolicy, UnknownPolicy
+from perdure.session.ledger import InterruptPolicy, ToolEffect, UnknownPolicy
 from perdure.session.messages import ToolCallPart
 
 QueueModes = Literal["one-at-a-time", "all"]
@@ -169,7 +169,7 @@ def runs_all(call: ToolCallPart, granted: frozenset[str]) -> Ruling:
 class ToolFacts(msgspec.Struct, frozen=True):
     """What the machine must know of a tool: what it does, and what to do about a lost run."""
 
-    effect: Effect
+    effect: ToolEffect
     on_unknown: UnknownPolicy
 
 

@@ -89,7 +89,7 @@ async def idle_state(store: LogReading, stream: StreamId) -> StreamState:
     return state
 
 
-class Standing(msgspec.Struct, frozen=True):
+class IdleStanding(msgspec.Struct, frozen=True):
     """Where a session stands in which no turn is open; one that `has_ended` is to be reopened."""
 
     head: int
@@ -109,12 +109,12 @@ class Recollection:
         self.left: TurnState | None = None
 
     @property
-    def standing(self) -> Standing | None:
+    def standing(self) -> IdleStanding | None:
         """Where the session stands if nobody else has appended; None where that is not known."""
         left, leaf = self.left, self.branch.leaf
         if left is None or left.finished is None or left.ends_session or leaf is None:
             return None
-        return Standing(left.head, leaf, left.number)
+        return IdleStanding(left.head, leaf, left.number)
 
     async def so_far(self, head: int) -> TurnState:
         """The state that the log up to `head`, its last entry, leads to, for a new turn.

@@ -16,7 +16,7 @@ from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings, Scales
 from perdure.engine.turns.inputs import Begin
 from perdure.engine.turns.leading import Leadership, leading
-from perdure.engine.turns.recovery import Recollection, Standing, idle_state, lost, open_turn
+from perdure.engine.turns.recovery import IdleStanding, Recollection, idle_state, lost, open_turn
 from perdure.engine.turns.runner import Stopping, TurnRunner
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition
@@ -152,9 +152,9 @@ class SessionTurns:
 
     # ------------------------------------------------------------ inside
 
-    async def _standing(self) -> Standing:
+    async def _standing(self) -> IdleStanding:
         state = await idle_state(self.environment.store, self._stream)
-        return Standing(
+        return IdleStanding(
             state.head, state.leaf, state.info.turns, has_ended=state.info.status != "active"
         )
 

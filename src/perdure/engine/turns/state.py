@@ -85,7 +85,7 @@ class OpenTool(msgspec.Struct, frozen=True):
     started: ToolStarted
 
 
-class OpenQuestion(msgspec.Struct, frozen=True):
+class PendingQuestion(msgspec.Struct, frozen=True):
     """A question nobody has acted upon; `answer` is there once somebody answered."""
 
     id: EntryId
@@ -117,7 +117,7 @@ class TurnState(msgspec.Struct, frozen=True):
     open_call: OpenCall | None = None
     pending: tuple[ToolCallPart, ...] = ()
     open_tool: OpenTool | None = None
-    question: OpenQuestion | None = None
+    question: PendingQuestion | None = None
     queued: tuple[Entry, ...] = ()
     partial: Message | None = None
     answer: Message | None = None
@@ -347,7 +347,7 @@ def _end_reason(started: ToolStarted | None, body: ToolFinished) -> str | None:
 
 def _question(state: TurnState, entry: Entry, body: Body) -> TurnState:
     assert isinstance(body, Question)
-    question = OpenQuestion(entry.id, body)
+    question = PendingQuestion(entry.id, body)
     return msgspec.structs.replace(state, phase=Phase.ASKING, question=question)
 
 

@@ -32,7 +32,7 @@ _ABOUT_ENTRIES = (Label.kind, CompactionUndone.kind)
 _ABOUT_SESSION = (SessionInfoChanged.kind, SessionStarted.kind, AgentBound.kind)
 
 
-class Standing(msgspec.Struct, frozen=True):
+class FinalStanding(msgspec.Struct, frozen=True):
     """Where a session stands after all of its entries.
 
     Shape: `labels` and `undone` speak of entries of the bundle. `system_prompt` is what its agent
@@ -66,7 +66,7 @@ def leaf_of(entries: Iterable[Entry]) -> EntryId | None:
     return leaf
 
 
-def standing_of(bundle: Bundle) -> Standing:
+def standing_of(bundle: Bundle) -> FinalStanding:
     """Where the session in `bundle` stands."""
     title, cwd, prompt = one_line(bundle.header.title), bundle.header.cwd, None
     for entry in bundle.entries:
@@ -80,7 +80,7 @@ def standing_of(bundle: Bundle) -> Standing:
                 prompt = text or prompt
             case _:
                 pass
-    return Standing(
+    return FinalStanding(
         leaf=leaf_of(bundle.entries),
         title=title,
         cwd=cwd,

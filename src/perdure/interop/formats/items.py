@@ -17,7 +17,7 @@ from perdure.session.entries import Lane, NewEntry, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.kinds import OPAQUE, TreeBody
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
-from perdure.session.notes import SideBody, Source
+from perdure.session.notes import SideBody, SourcePlace
 
 IMPORT = "import"
 """Key in a session's metadata under which its source is described."""
@@ -187,7 +187,7 @@ class _Placing:
         body = body_without_source(item, self.ids)
         if item.kind == OPAQUE:
             return body
-        return with_source(body, Source(self._part, item.offset, item.length))
+        return with_source(body, SourcePlace(self._part, item.offset, item.length))
 
 
 class Ids(Protocol):
@@ -214,7 +214,7 @@ _META_FIELD = b'"meta":'
 _SOURCE_FIELD = b'"source":'
 
 
-def with_source(body: bytes, source: Source) -> bytes:
+def with_source(body: bytes, source: SourcePlace) -> bytes:
     """The JSON object `body` with the field ``source`` as its last."""
     return _with_field(body, _SOURCE_FIELD, source)
 
@@ -233,7 +233,7 @@ def without_source(body: bytes) -> bytes:
 
 
 class _HasSource(msgspec.Struct):
-    source: Source | None = None
+    source: SourcePlace | None = None
 
 
 class _HasMeta(msgspec.Struct):
@@ -254,7 +254,7 @@ def meta_of(body: bytes) -> dict[str, Any]:
         return {}
 
 
-def source_of(body: bytes) -> Source | None:
+def source_of(body: bytes) -> SourcePlace | None:
     """Where the entry with `body` stands in its import original; None if it was not imported."""
     if _SOURCE_FIELD not in body:
         return None

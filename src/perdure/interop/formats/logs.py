@@ -31,7 +31,7 @@ _SOME_BYTES = 64 * 1024
 """Units: bytes of lines whose entries are held against the rules at once."""
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class LogStretch(msgspec.Struct, frozen=True):
     """Entries that follow each other, and the contents that they name and none before them did."""
 
     entries: tuple[Entry, ...]
@@ -114,7 +114,7 @@ class LogFile:
             return entry
         return native.rehomed(entry, stream, seq, _Renaming(self.header.id, stream, len(self)))
 
-    def stretches(self, first: int, stream: StreamId, piece_bytes: int) -> Iterator[Stretch]:
+    def stretches(self, first: int, stream: StreamId, piece_bytes: int) -> Iterator[LogStretch]:
         """The entries from seq `first` on as those of `stream`, about `piece_bytes` at a time."""
         entries: list[Entry] = []
         blobs: list[bytes] = []
@@ -125,14 +125,14 @@ class LogFile:
             named = {*native.blob_names((entry,))} & self._blobs.keys() - passed
             added = self._lengths[seq] + sum(self._blobs[name][1] for name in named)
             if entries and size + added > piece_bytes:
-                yield Stretch(tuple(entries), tuple(blobs))
+                yield LogStretch(tuple(entries), tuple(blobs))
                 entries, blobs, size = [], [], 0
             passed |= named
             entries.append(entry)
             blobs += [self._blob(name) for name in sorted(named)]
             size += added
         if entries:
-            yield Stretch(tuple(entries), tuple(blobs))
+            yield LogStretch(tuple(entries), tuple(blobs))
 
     def _blob(self, name: str) -> bytes:
         try:

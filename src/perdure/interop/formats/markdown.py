@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 
 from perdure.interop.formats.transcript import (
     Called,
-    Line,
     Medium,
     Piece,
     Result,
@@ -21,6 +20,7 @@ from perdure.interop.formats.transcript import (
     Strange,
     Thought,
     Transcript,
+    TranscriptLine,
     brief,
 )
 
@@ -111,7 +111,7 @@ def _other_branches(transcript: Transcript, shown: set[int]) -> Iterator[str]:
         shown.update(line.number for line in lines)
 
 
-def _conversation(transcript: Transcript, lines: Sequence[Line]) -> Iterator[str]:
+def _conversation(transcript: Transcript, lines: Sequence[TranscriptLine]) -> Iterator[str]:
     answers = _answers(lines)
     used = {id(result) for result in answers.values()}
     for line in lines:
@@ -120,7 +120,7 @@ def _conversation(transcript: Transcript, lines: Sequence[Line]) -> Iterator[str
         yield from _entry(transcript, line, answers, used)
 
 
-def _answers(lines: Iterable[Line]) -> dict[int, Result]:
+def _answers(lines: Iterable[TranscriptLine]) -> dict[int, Result]:
     """Call (by identity) -> its result, the first that follows it under its id."""
     waiting: dict[str, Called] = {}
     found: dict[int, Result] = {}
@@ -134,7 +134,7 @@ def _answers(lines: Iterable[Line]) -> dict[int, Result]:
 
 
 def _entry(
-    transcript: Transcript, line: Line, answers: dict[int, Result], used: set[int]
+    transcript: Transcript, line: TranscriptLine, answers: dict[int, Result], used: set[int]
 ) -> Iterator[str]:
     if line.role in _SETTINGS:
         yield f"*{_SETTINGS[line.role]} {plain(line.name or '')}.*"
@@ -154,7 +154,7 @@ def _entry(
         yield "*(nothing said)*"
 
 
-def _note(transcript: Transcript, line: Line) -> str:
+def _note(transcript: Transcript, line: TranscriptLine) -> str:
     if line.role == "compaction":
         if line.is_undone:
             return "Taken back: it hides nothing."
@@ -167,7 +167,7 @@ def _note(transcript: Transcript, line: Line) -> str:
     return ""
 
 
-def _piece(line: Line, piece: Piece, answers: dict[int, Result]) -> str:
+def _piece(line: TranscriptLine, piece: Piece, answers: dict[int, Result]) -> str:
     match piece:
         case Said(text=text):
             return quoted(text) if line.role in ("user", "custom_message") else inert(text)

@@ -99,7 +99,7 @@ class Kept(msgspec.Struct, frozen=True):
     content: bytes
 
 
-Record = Entry | Named | Kept
+NativeRecord = Entry | Named | Kept
 """What a line of a file says, but for its first and its last."""
 
 
@@ -123,7 +123,7 @@ def parse(content: bytes, name: str) -> Bundle:
     return Bundle(header, tuple(entries), aliases, tuple(blobs))
 
 
-def opened(content: Content) -> tuple[StreamHeader, Iterator[tuple[Line, Record]]]:
+def opened(content: Content) -> tuple[StreamHeader, Iterator[tuple[Line, NativeRecord]]]:
     """The header of the file `content`, and what its lines say, read while they are asked for.
 
     Raises: FormatError when a line is damaged or missing, or a newer perdure wrote it: whoever asks
@@ -152,7 +152,7 @@ def _read_header(line: Line, name: str) -> StreamHeader:
 
 def _records(
     lines: Iterator[Line], name: str, header: StreamHeader
-) -> Iterator[tuple[Line, Record]]:
+) -> Iterator[tuple[Line, NativeRecord]]:
     reader = _Reader(header)
     for line in lines:
         try:
@@ -174,7 +174,7 @@ class _Reader:
         self._blobs = 0
         self.is_ended = False
 
-    def read(self, line: bytes) -> Record | None:
+    def read(self, line: bytes) -> NativeRecord | None:
         """What `line` says; None for the end line."""
         if not line.startswith(b'{"type":'):
             return self._entry(entry_of_line(line))

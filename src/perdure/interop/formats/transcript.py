@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from perdure.interop.formats.bundles import Standing, branch_of, readable, standing_of
+from perdure.interop.formats.bundles import FinalStanding, branch_of, readable, standing_of
 from perdure.interop.formats.losses import Losses
 from perdure.interop.formats.native import Bundle
 from perdure.session.codec import Body, Unknown, encode
@@ -118,7 +118,7 @@ class Strange(msgspec.Struct, frozen=True, tag="unknown"):
 Piece = Said | Thought | Medium | Called | Result | Strange
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+class TranscriptLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of the tree.
 
     Shape: `role` is the message's role, else the kind. `first_kept` is the number of the first
@@ -169,12 +169,12 @@ class Transcript(msgspec.Struct, frozen=True):
     """A session for people. `leaf` is the number of the entry the conversation stands at."""
 
     facts: Facts
-    lines: tuple[Line, ...]
+    lines: tuple[TranscriptLine, ...]
     leaf: int | None
 
-    def branch(self, leaf: int | None) -> list[Line]:
+    def branch(self, leaf: int | None) -> list[TranscriptLine]:
         """The lines root -> `leaf`."""
-        path: list[Line] = []
+        path: list[TranscriptLine] = []
         while leaf is not None:
             path.append(self.lines[leaf])
             leaf = path[-1].parent
@@ -218,7 +218,10 @@ def losses_of(bundle: Bundle, *, is_branch: bool) -> list[str]:
 
 
 def _facts(
-    bundle: Bundle, standing: Standing, lines: Iterable[Line], redacted: Mapping[str, int]
+    bundle: Bundle,
+    standing: FinalStanding,
+    lines: Iterable[TranscriptLine],
+    redacted: Mapping[str, int],
 ) -> Facts:
     models: dict[str, None] = {}
     messages, usage = 0, Usage()
@@ -246,7 +249,7 @@ def _facts(
     )
 
 
-def _first_words(lines: Iterable[Line]) -> str | None:
+def _first_words(lines: Iterable[TranscriptLine]) -> str | None:
     for line in lines:
         if line.role == "user":
             text = " ".join(p.text for p in line.pieces if isinstance(p, Said))
@@ -261,18 +264,18 @@ def brief(text: str, width: int = _BRIEF_CHARS) -> str:
 
 
 class _Lines:
-    def __init__(self, bundle: Bundle, standing: Standing) -> None:
+    def __init__(self, bundle: Bundle, standing: FinalStanding) -> None:
         self._tree = [entry for entry in bundle.entries if entry.lane == "tree"]
         self._numbers: dict[EntryId, int] = {e.id: n for n, e in enumerate(self._tree)}
         self._standing = standing
         self._media = {SCHEME + blob_hash(content): content for content in bundle.blobs}
         self._runs = _runs(bundle.entries)
 
-    def lines(self) -> Iterable[Line]:
+    def lines(self) -> Iterable[TranscriptLine]:
         """A line for each tree entry."""
         for number, entry in enumerate(self._tree):
             above = None if entry.parent_id is None else self._numbers.get(entry.parent_id)
-            line = Line(
+            line = TranscriptLine(
                 number=number,
                 id=entry.id,
                 role=entry.kind,
@@ -283,7 +286,7 @@ class _Lines:
             )
             yield self._filled(line, entry, readable(entry))
 
-    def _filled(self, line: Line, entry: Entry, body: Body) -> Line:
+    def _filled(self, line: TranscriptLine, entry: Entry, body: Body) -> TranscriptLine:
         match body:
             case Message():
                 return self._message(line, body)
@@ -307,7 +310,7 @@ class _Lines:
             case _:
                 return line
 
-    def _message(self, line: Line, body: Message) -> Line:
+    def _message(self, line: TranscriptLine, body: Message) -> TranscriptLine:
         usage = body.usage or Usage()
         return _with(
             line,
@@ -320,7 +323,7 @@ class _Lines:
             error=body.error,
         )
 
-    def _compaction(self, line: Line, entry: Entry, body: Compaction) -> Line:
+    def _compaction(self, line: TranscriptLine, entry: Entry, body: Compaction) -> TranscriptLine:
         kept = None if body.first_kept is None else self._numbers.get(body.first_kept)
         return _with(
             line,
@@ -366,7 +369,7 @@ class _Lines:
         )
 
 
-def _with(line: Line, **changes: object) -> Line:
+def _with(line: TranscriptLine, **changes: object) -> TranscriptLine:
     return msgspec.structs.replace(line, **changes)
 
 

@@ -33,7 +33,7 @@ MAX_DEPTH = 30
 _ROLES = {"user": "user", "assistant": "assistant", "tool": "tool"}
 
 
-class Transcript(msgspec.Struct, frozen=True):
+class JsonTranscript(msgspec.Struct, frozen=True):
     """The messages as JSON objects. `unknown` counts the parts that could not be read."""
 
     messages: tuple[Mapping[str, object], ...]
@@ -42,7 +42,7 @@ class Transcript(msgspec.Struct, frozen=True):
 
 def transcript_of(
     branch: Sequence[Entry], session: StreamId, undone: frozenset[EntryId] = frozenset()
-) -> Transcript:
+) -> JsonTranscript:
     """The messages of `branch` (tree entries root -> leaf); compactions in `undone` hide nothing.
 
     Shape: the fields of the agent session specification. A compaction is a ``system`` message that
@@ -76,7 +76,7 @@ def transcript_of(
             if hidden >= 0:
                 message["compaction"] = {"droppedThroughSequence": hidden}
         messages.append(message)
-    return Transcript(tuple(messages), unknown)
+    return JsonTranscript(tuple(messages), unknown)
 
 
 def _said(body: object) -> tuple[str, tuple[Part, ...]] | None:

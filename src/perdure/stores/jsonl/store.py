@@ -185,7 +185,7 @@ class _Writing(_Handle):
                 now = self._clock.now_ms()
                 if held.until > now and held.owner != dead_owner:
                     raise LeaseHeld(stream, held.owner, held.until)
-                taken = sidefiles.Held(owner, held.epoch + 1, now + ttl_ms)
+                taken = sidefiles.HeldLease(owner, held.epoch + 1, now + ttl_ms)
                 sidefiles.put_lease(self._folder, stream, taken)
             return Lease(stream, owner, taken.epoch, taken.until)
 

@@ -13,7 +13,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import redacted
 from perdure.session.notes import KEPT_WHEN_ERASED
-from perdure.stores.heap import Heap, Held, held_in, notes_in, tree_in
+from perdure.stores.heap import Heap, HeldStream, held_in, notes_in, tree_in
 from perdure.stores.heap_append import append
 from perdure.stores.keeping import copies
 from perdure.stores.keeping.cascade import KEPT_NOTES, Reach, Seen, Taking, reach_of, takings
@@ -103,7 +103,7 @@ def _is_worth_it(heap: Heap, taking: Taking) -> bool:
     return is_new or any(_is_left(row) for row in _rows(held, taking))
 
 
-def _rows(held: Held, taking: Taking) -> Iterator[StoredEntry]:
+def _rows(held: HeldStream, taking: Taking) -> Iterator[StoredEntry]:
     for first, last in taking.erased:
         yield from held.rows[first : last + 1]
 
@@ -148,7 +148,7 @@ def _taken(
     return tuple(sessions), counts
 
 
-def _empty(heap: Heap, held: Held, taking: Taking) -> None:
+def _empty(heap: Heap, held: HeldStream, taking: Taking) -> None:
     emptied: dict[int, Entry] = {}
     for row in list(_rows(held, taking)):
         if _is_left(row):
@@ -162,7 +162,7 @@ def _empty(heap: Heap, held: Held, taking: Taking) -> None:
             heap.log[index] = emptied[entry.seq]
 
 
-def _forget_names(held: Held, taking: Taking) -> int:
+def _forget_names(held: HeldStream, taking: Taking) -> int:
     def is_kept(seq: int) -> bool:
         return not any(first <= seq <= last for first, last in taking.erased)
 
@@ -184,7 +184,7 @@ def forget_keys_of(heap: Heap, stream: StreamId) -> int:
     return len(keys)
 
 
-def _close(held: Held) -> None:
+def _close(held: HeldStream) -> None:
     held.partial = None
     held.owner, held.until = "", 0
     state = held.state

@@ -11,7 +11,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.notes import Answer, Question
 from perdure.stores.chain import blob_hash
-from perdure.stores.heap import Heap, Held, held_in
+from perdure.stores.heap import Heap, HeldStream, held_in
 from perdure.stores.keeping.heap_erasing import forget_keys_of, without_contents
 from perdure.stores.keeping.quotas import Quota, Usage
 from perdure.stores.keeping.retention import Hold, Holding, Retention
@@ -90,7 +90,7 @@ def _forks(heap: Heap) -> dict[StreamId, list[StreamId]]:
     return found
 
 
-def _hold(held: Held, now: int) -> Hold | None:
+def _hold(held: HeldStream, now: int) -> Hold | None:
     if held.state.open_turn is not None:
         return "turn"
     if held.until > now:
@@ -98,7 +98,7 @@ def _hold(held: Held, now: int) -> Hold | None:
     return "question" if _asked(held) else None
 
 
-def _asked(held: Held) -> set[EntryId]:
+def _asked(held: HeldStream) -> set[EntryId]:
     """The questions that wait."""
     answered = {note.about for note in held.notes.get(Answer.kind, ())}
     return {note.id for note in held.notes.get(Question.kind, ())} - answered

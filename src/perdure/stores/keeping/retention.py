@@ -61,7 +61,7 @@ class Expiring(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldSession(msgspec.Struct, frozen=True):
     """A session that would go if nothing held it."""
 
     stream: StreamId
@@ -73,7 +73,7 @@ class RetentionPlan(msgspec.Struct, frozen=True):
     """What a policy lets go of, in an order in which it can go (forks first), and what is held."""
 
     expiring: tuple[Expiring, ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldSession, ...] = ()
 
 
 class Removed(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ def expiring(holdings: Iterable[Holding], policy: Retention, now: int) -> Retent
             why = wanted[each.stream]
             going[each.stream] = Expiring(each.stream, why, each.entries, each.bytes)
     held = [
-        Held(id_, why, by_id[id_].hold or "forks")
+        HeldSession(id_, why, by_id[id_].hold or "forks")
         for id_, why in wanted.items()
         if id_ not in going
     ]

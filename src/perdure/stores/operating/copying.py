@@ -36,7 +36,7 @@ SOME_ENTRIES = 500
 NAME_OF_CONTENT = re.compile(rb"sha256-[0-9a-f]{64}")
 """What may be the name of a content, wherever it stands in a body."""
 
-Outcome = Literal["copied", "present", "sealed anew", "erased", "conflict", "damaged"]
+StreamOutcome = Literal["copied", "present", "sealed anew", "erased", "conflict", "damaged"]
 
 
 class CopiedStream(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class CopiedStream(msgspec.Struct, frozen=True):
     """
 
     stream: StreamId
-    outcome: Outcome
+    outcome: StreamOutcome
     added: int = 0
     hash: str = ""
     reason: str | None = None
@@ -90,7 +90,7 @@ Progress = Callable[[int, int], None]
 """Told how many of how many entries are in the target."""
 
 
-class Copy:
+class StoreCopy:
     """One copy from a store to another. `whole_of` gives a stream that is to be sealed anew."""
 
     def __init__(
@@ -251,7 +251,7 @@ class Copy:
             raise CopyConflict(stream, here.head)
         if standing.origin is None and len(whole.entries) <= standing.head:
             raise CorruptLog(stream, len(whole.entries), "it is not there any more")
-        outcome: Outcome = "sealed anew" if share.commits or before is None else "present"
+        outcome: StreamOutcome = "sealed anew" if share.commits or before is None else "present"
         added = len(whole.entries) - len(have)
         return CopiedStream(stream, outcome, added, here.hash.hex(), reason)
 

@@ -9,7 +9,7 @@ import msgspec
 from perdure.errors import CopyConflict, CorruptLog
 from perdure.session.ids import StreamId, entry_place
 from perdure.stores.chain import blob_hash
-from perdure.stores.heap import Heap, Held, held_in
+from perdure.stores.heap import Heap, HeldStream, held_in
 from perdure.stores.heap_append import created, placed
 from perdure.stores.operating.sealed import (
     Sealed,
@@ -77,7 +77,7 @@ def receive(heap: Heap, share: Sealed, contents: Sequence[bytes]) -> None:
         heap.blobs.setdefault(blob_hash(content), content)
 
 
-def _created(heap: Heap, share: Sealed) -> Held:
+def _created(heap: Heap, share: Sealed) -> HeldStream:
     if share.commits and share.first > 0:
         raise CopyConflict(share.header.id, EMPTY)
     held = created(heap, share.header)

@@ -31,7 +31,7 @@ from perdure.stores.chain import SALT_BYTES, genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Connected, Database, Statement, asked
 from perdure.stores.postgres.faults import STALE, TAKEN, is_worth_another, state_of
-from perdure.stores.postgres.growth import Facts, Share, Unknown, share_of
+from perdure.stores.postgres.growth import Facts, NotLookedUp, Share, share_of
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
@@ -196,7 +196,7 @@ class Appender:
         facts = Facts()
         try:
             return share_of(stream, write, request.commit.at, request.salts, facts)
-        except Unknown:
+        except NotLookedUp:
             pass
         except PerdureError:
             return None  # to be refused only by how the stream really stands
@@ -221,7 +221,7 @@ class Appender:
             created = await _born(db, self._db.namespace, write.create)
             try:
                 share = share_of(created, write, request.commit.at, request.salts, Facts())
-            except (PerdureError, Unknown):
+            except (PerdureError, NotLookedUp):
                 return None
             statements = [_creation(self._db.namespace, created)]
             if share.entries:
@@ -308,7 +308,7 @@ class Appender:
         while True:
             try:
                 return share_of(stream, write, request.commit.at, request.salts_of(number), facts)
-            except Unknown as unknown:
+            except NotLookedUp as unknown:
                 await look_up(db, self._db.namespace, stream, facts, unknown)
 
     # -- what is remembered
@@ -331,7 +331,7 @@ class Appender:
 
 
 async def look_up(
-    db: Connected, namespace: str, stream: Stream, facts: Facts, unknown: Unknown
+    db: Connected, namespace: str, stream: Stream, facts: Facts, unknown: NotLookedUp
 ) -> None:
     """Add what is `unknown` to `facts`."""
     if unknown.node is not None:

@@ -1,7 +1,7 @@
 """What a write becomes as rows: pure, given what the rules of an append and of branches ask for.
 
 The rules ask about entries that may be anywhere in the log. What is not known yet is raised as
-`Unknown`; the caller looks it up and begins again, which changes nothing.
+`NotLookedUp`; the caller looks it up and begins again, which changes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NONE = -1
 _ABOVE_ROOT = Node(StreamId(""), _NONE, _NONE, _NONE, 0, None)
 
 
-class Unknown(Exception):
+class NotLookedUp(Exception):
     """Something has to be looked up: the node of an entry, or the state that a node names."""
 
     def __init__(self, *, node: EntryId | None = None, state: EntryId | None = None) -> None:
@@ -48,7 +48,7 @@ class Facts:
         try:
             return self.nodes[reference]
         except KeyError:
-            raise Unknown(node=reference) from None
+            raise NotLookedUp(node=reference) from None
 
     def state(self, name: EntryId | None) -> State:
         """What a branch has inherited. Raises: Unknown."""
@@ -57,7 +57,7 @@ class Facts:
         try:
             return self.states[name]
         except KeyError:
-            raise Unknown(state=name) from None
+            raise NotLookedUp(state=name) from None
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import pytest
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import known_servers, server_named, servers_of
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.files.finding import Filed, Place
+from perdure.client.agents.files.finding import AgentPlace, Filed
 from perdure.errors import ConfigError, InvalidSettings
 from perdure.tools.mcp.servers import McpServer
 
@@ -23,7 +23,7 @@ def configured(folder: Path, text: str) -> Configuration:
     return Configuration(folder, {"XDG_CONFIG_HOME": str(folder), "HOME": str(folder)})
 
 
-def filed(name: str, place: Place = "user", id: str = "helper") -> Filed:
+def filed(name: str, place: AgentPlace = "user", id: str = "helper") -> Filed:
     server = McpServer(name=name, command="true")
     agent = Agent(id, mcp_servers=[server] if name == "git" else [server, "git"])
     return Filed(Path(f"{id}.agent.yaml"), place, agent=agent)

@@ -11,7 +11,7 @@ from perdure.engine.flows.joined import ClaimLost, JoinedTurn
 from perdure.engine.flows.rules.improvement import order_in_parallel
 from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
 from perdure.engine.flows.rules.runnable import runnable
-from perdure.engine.flows.saying import Said
+from perdure.engine.flows.saying import AnswerText
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry
 from perdure.session.flows.graph import Graph
@@ -50,15 +50,15 @@ class Place:
         self.ground = await begun(self.store, self.clock, graph, folder)
         (work,) = runnable(await self.ground.journal.state())
 
-        async def last() -> Said:
-            return Said("what another turn said")
+        async def last() -> AnswerText:
+            return AnswerText("what another turn said")
 
         return JoinedTurn(self.ground, NodePart("owner", work.node.id, FLOW, work), last)
 
-    def taken_up(self, said: Said) -> JoinedTurn:
+    def taken_up(self, said: AnswerText) -> JoinedTurn:
         """The same turn in another process, which finds `said` in the log."""
 
-        async def last() -> Said:
+        async def last() -> AnswerText:
             return said
 
         return JoinedTurn(self.ground, NodePart("owner", "owner-intake", FLOW), last)
@@ -66,8 +66,8 @@ class Place:
     async def repairing(self) -> JoinedTurn:
         """A process that begins with the repair that was asked for."""
 
-        async def last() -> Said:
-            return Said()
+        async def last() -> AnswerText:
+            return AnswerText()
 
         part = NodePart("owner", "owner-intake", FLOW)
         repair = part.repair(await self.ground.journal.state())
@@ -127,7 +127,7 @@ async def test_a_turn_that_another_process_began_is_judged_by_the_log(tmp_path: 
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
-    taken_up = place.taken_up(Said(hand(tmp_path, "end", name="a.md")))
+    taken_up = place.taken_up(AnswerText(hand(tmp_path, "end", name="a.md")))
     assert kinds_of((await taken_up.beside([FINISHED])).writes[0]) == ["handoff_made"]
 
 
@@ -157,8 +157,8 @@ async def test_what_an_owner_made_of_the_graph_counts_with_what_it_hands_over(
     ground = replace(place.ground, drawing=Drawing(tmp_path, tmp_path))
     answer = hand(tmp_path, "a", name="plan.md")
 
-    async def last() -> Said:
-        return Said(answer)
+    async def last() -> AnswerText:
+        return AnswerText(answer)
 
     turn = JoinedTurn(ground, NodePart("owner", "owner-intake", FLOW), last)
     (write,) = (await turn.beside((FINISHED,))).writes
@@ -179,8 +179,8 @@ async def test_an_owner_who_looks_back_draws_the_flow_no_more(tmp_path: Path) ->
     await place.ground.journal.append(lambda _: bodies)
     ground = replace(place.ground, drawing=drawing)
 
-    async def last() -> Said:
-        return Said("done")
+    async def last() -> AnswerText:
+        return AnswerText("done")
 
     turn = JoinedTurn(ground, ReflectionPart("owner", FLOW), last)
     (write,) = (await turn.beside((FINISHED,))).writes
@@ -210,7 +210,7 @@ async def test_an_answer_cut_in_two_by_a_crash_is_judged_as_one(tmp_path: Path) 
     whole = hand(tmp_path, "end", name="a.md")
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
-    taken_up = place.taken_up(Said(whole[:10], is_cut=True))
+    taken_up = place.taken_up(AnswerText(whole[:10], is_cut=True))
     again = Message("assistant", (TextPart(whole[10:20]),), stop_reason="aborted")
     for _ in range(2):  # asked again, because it was refused
         await taken_up.beside([new_tree(again), new_side(ModelCalled(2, "m"))])

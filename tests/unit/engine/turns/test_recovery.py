@@ -9,8 +9,8 @@ import pytest
 from perdure.client.agents.chat import Chat
 from perdure.engine.turns.leading import Claim
 from perdure.engine.turns.recovery import (
+    IdleStanding,
     Recollection,
-    Standing,
     carried,
     give_up,
     lost,
@@ -188,4 +188,4 @@ async def test_where_a_session_stands_is_known_once_a_turn_of_it_is_over() -> No
     known.left = await known.so_far(state.head)
     assert known.standing is None
     await known.branch.now()
-    assert known.standing == Standing(state.head, state.leaf, 1)
+    assert known.standing == IdleStanding(state.head, state.leaf, 1)

@@ -19,7 +19,7 @@ from perdure.session.entries import Sibling
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import OPAQUE, Compaction, Custom
 from perdure.session.messages import decode_message, user
-from perdure.session.notes import CompactionUndone, Label, Source
+from perdure.session.notes import CompactionUndone, Label, SourcePlace
 
 S = StreamId("s")
 
@@ -60,7 +60,7 @@ def test_references_in_a_body_name_the_entries_they_will_be() -> None:
 def test_every_body_but_an_opaque_one_says_where_it_was_read() -> None:
     items = [item(user("a"), 3), item(b"\xff no json", 4)]
     read, opaque = bound(items, S, 5).entries
-    assert source_of(read.body) == Source(5, 30, 5)
+    assert source_of(read.body) == SourcePlace(5, 30, 5)
     assert (opaque.kind, opaque.body) == (OPAQUE, b"\xff no json")
 
 
@@ -68,7 +68,7 @@ def test_every_body_but_an_opaque_one_says_where_it_was_read() -> None:
 def test_a_source_can_be_put_into_a_body_and_taken_out_again(
     data: dict[str, str | int], offset: int
 ) -> None:
-    body, source = encode(Custom("t", {"source": data})), Source(1, offset, 2)
+    body, source = encode(Custom("t", {"source": data})), SourcePlace(1, offset, 2)
     sourced = with_source(body, source)
     assert source_of(sourced) == source
     assert without_source(sourced) == body
@@ -77,7 +77,7 @@ def test_a_source_can_be_put_into_a_body_and_taken_out_again(
 
 def test_an_empty_body_takes_a_source_too() -> None:
     body = encode(CompactionUndone())
-    assert without_source(with_source(body, Source(1, 2, 3))) == body == b"{}"
+    assert without_source(with_source(body, SourcePlace(1, 2, 3))) == body == b"{}"
 
 
 def test_what_is_no_source_is_none() -> None:
@@ -89,7 +89,7 @@ def test_what_a_source_says_of_a_message_stands_beside_what_was_said() -> None:
     told = {"reactions": ["👍"]}
     [entry] = bound([item(user("a"), meta=told)], S, 0).entries
     assert meta_of(entry.body) == told
-    assert source_of(entry.body) == Source(0, 10, 5)
+    assert source_of(entry.body) == SourcePlace(0, 10, 5)
     assert decode_message(entry.body) == user("a")
     assert body_without_source(item(user("a"), meta=told), ()) == without_source(entry.body)
 

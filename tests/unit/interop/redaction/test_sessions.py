@@ -30,7 +30,7 @@ from perdure.session.notes import (
     Label,
     SessionInfoChanged,
     SessionStarted,
-    Source,
+    SourcePlace,
 )
 from perdure.stores.chain import blob_hash
 from tests.fakes.bundles import HEADER, Making, bundle_of_log
@@ -102,7 +102,7 @@ def test_originals_are_never_exported_and_nothing_points_into_them() -> None:
     digest = blob_hash(original)
     making.note(ImportSource("pi", EVERYTHING, digest, 0, len(original), 1, 1))
     making.say(user("harmless"))
-    source = Source(part=0, offset=0, length=9)
+    source = SourcePlace(part=0, offset=0, length=9)
     entry = making.entries[1]
     making.entries[1] = msgspec.structs.replace(entry, body=with_source(entry.body, source))
     after = redacted(making.made(), ("secrets",)).bundle

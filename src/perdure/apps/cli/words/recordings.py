@@ -19,7 +19,7 @@ from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.sources.content import FileContent, first_line
 from perdure.interop.formats.sources.reading import Source
 from perdure.interop.importing import source_of_format
-from perdure.interop.originals import Relation, originals_of, relation_of
+from perdure.interop.originals import FileRelation, originals_of, relation_of
 from perdure.interop.placing import session_ids
 from perdure.session.ids import StreamId
 from perdure.session.notes import ImportSource
@@ -84,5 +84,5 @@ async def _made_of(store: SessionStore, stream: StreamId, source: Source) -> Rec
         return None
     originals = originals_of(await store.notes(stream, (ImportSource.kind,)))
     relations = {relation_of(source.content, original) for original in originals}
-    is_whole = bool(relations & {Relation.SAME, Relation.OLDER})
+    is_whole = bool(relations & {FileRelation.SAME, FileRelation.OLDER})
     return Recorded(stream, is_behind=not is_whole or originals[-1].is_cut_off)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from perdure.apps.flow.picture.standing import COLOURS, SYMBOLS, Standing, along, standing
+from perdure.apps.flow.picture.standing import COLOURS, SYMBOLS, NodeStanding, along, standing
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import clipped, one_line, padded, safe
 from perdure.session.flows.graph import FlowNode, Graph
@@ -15,7 +15,7 @@ from perdure.session.flows.run import FlowState
 
 GraphFormat = Literal["text", "mermaid", "dot"]
 
-_SHADES: dict[Standing, str] = {
+_SHADES: dict[NodeStanding, str] = {
     "pending": "#eeeeee",
     "active": "#ffe08a",
     "awaiting human": "#e0b0ff",

@@ -12,9 +12,9 @@ from perdure.engine.flows.rules.waiting import Waiting
 from perdure.session.flows.graph import FlowNode, edge_key
 from perdure.session.flows.run import AwaitingHuman, FlowState
 
-Standing = Literal["pending", "active", "awaiting human", "backward", "completed"]
+NodeStanding = Literal["pending", "active", "awaiting human", "backward", "completed"]
 
-SYMBOLS: dict[Standing, tuple[str, str]] = {
+SYMBOLS: dict[NodeStanding, tuple[str, str]] = {
     "pending": ("○", "."),
     "active": ("●", "*"),
     "awaiting human": ("?", "?"),
@@ -23,7 +23,7 @@ SYMBOLS: dict[Standing, tuple[str, str]] = {
 }
 """What stands for it, and what does where there is only ASCII."""
 
-COLOURS: dict[Standing, Meaning] = {
+COLOURS: dict[NodeStanding, Meaning] = {
     "pending": "faint",
     "active": "label",
     "awaiting human": "system",
@@ -32,7 +32,7 @@ COLOURS: dict[Standing, Meaning] = {
 }
 
 
-def standing(state: FlowState, node: FlowNode) -> Standing:
+def standing(state: FlowState, node: FlowNode) -> NodeStanding:
     """How `node` stands.
 
     ``backward``: it asked for better work and waits for it, or was asked for it. ``completed``: it

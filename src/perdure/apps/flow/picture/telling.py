@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from perdure.apps.flow.picture.drawing import lines
-from perdure.apps.flow.picture.standing import COLOURS, SYMBOLS, Standing
+from perdure.apps.flow.picture.standing import COLOURS, SYMBOLS, NodeStanding
 from perdure.apps.terminal.style import Meaning, Style
 from perdure.apps.terminal.text import one_line, safe
 from perdure.engine.flows.rules.waiting import Waiting
@@ -75,7 +75,7 @@ def _looking_back(state: FlowState, style: Style) -> Iterator[str]:
 
 def _reflecting(phase: ImprovementPhase, role: str, style: Style) -> str:
     """How far a role has come with looking back."""
-    stands: Standing = "pending"
+    stands: NodeStanding = "pending"
     told = ""
     if role in phase.completed_roles:
         stands, told = "completed", phase.findings_produced[role]

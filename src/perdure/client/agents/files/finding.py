@@ -17,14 +17,14 @@ from perdure.client.agents.files.reading import SUFFIX, agent_in
 from perdure.errors import ConfigError
 from perdure.session.declared.arguments import takes_declared
 
-Place = Literal["project", "user"]
+AgentPlace = Literal["project", "user"]
 
 
 class Filed(msgspec.Struct, frozen=True):
     """An agent file that was found. Shape: one of `agent` and `error` is there."""
 
     file: Path
-    place: Place
+    place: AgentPlace
     agent: Agent | None = None
     error: ConfigError | None = None
 
@@ -34,7 +34,7 @@ class Filed(msgspec.Struct, frozen=True):
         return self.file.name.removesuffix(SUFFIX) if self.agent is None else self.agent.id
 
 
-def agents_found(folders: Mapping[Place, Path]) -> tuple[Filed, ...]:
+def agents_found(folders: Mapping[AgentPlace, Path]) -> tuple[Filed, ...]:
     """Every agent file in `folders`, sorted by name within each; a folder may be missing."""
     found: list[Filed] = []
     for place, folder in folders.items():

@@ -19,7 +19,7 @@ from perdure.engine.flows.documents.admission import admitted, inputs_text, unto
 from perdure.engine.flows.documents.answers import kept_answer
 from perdure.engine.flows.documents.mapping import bound, graph_of
 from perdure.engine.flows.documents.settling import input_path
-from perdure.engine.flows.documents.structure import Fault, faults_of, in_order
+from perdure.engine.flows.documents.structure import DocumentFault, faults_of, in_order
 from perdure.errors import ConfigError, InvalidWorkflow, ToolError
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import DocumentBound, HandoffTarget, NodePassed
@@ -29,7 +29,7 @@ from perdure.tools.builtin.files import text_of
 from perdure.tools.paths.jail import Jail
 from perdure.workflow.document import InputNode, Workflow
 from perdure.workflow.expressions import template_of
-from perdure.workflow.filling import ReadFile, Scope, filled
+from perdure.workflow.filling import Fillings, ReadFile, filled
 from perdure.workflow.reading import Located, is_document, located
 from perdure.workflow.writing import serialize
 
@@ -141,24 +141,26 @@ def beginning(
 
 def _context(
     found: Located, workspace: Path, flow: StreamId, inputs: Mapping[str, object]
-) -> tuple[dict[str, str], list[Fault]]:
+) -> tuple[dict[str, str], list[DocumentFault]]:
     """What ``{{ctx.name}}`` stands for in this flow, for as long as it runs."""
-    scope = Scope(inputs, run_id=flow)
+    fillings = Fillings(inputs, run_id=flow)
     own: dict[str, str] = {}
-    faults: list[Fault] = []
+    faults: list[DocumentFault] = []
     for entry in found.workflow.context:
         try:
-            own[entry.key] = filled(template_of(entry.value), scope, file_reader(workspace))
+            own[entry.key] = filled(template_of(entry.value), fillings, file_reader(workspace))
         except ConfigError as error:
             faults.append((found.lines.context.get(entry.key), f"ctx.{entry.key}: {error}"))
     place = detected(Workspace(working_dir=str(workspace), variables=own))
     return place.names, faults
 
 
-def _unfilled(agents: Mapping[str, Agent], workspace: Path, context: dict[str, str]) -> list[Fault]:
+def _unfilled(
+    agents: Mapping[str, Agent], workspace: Path, context: dict[str, str]
+) -> list[DocumentFault]:
     """The agents whose instructions, or whose tools' descriptions, name what is not there."""
     place = Workspace(working_dir=str(workspace), variables=context)
-    faults: list[Fault] = []
+    faults: list[DocumentFault] = []
     for agent in agents.values():
         try:
             agent.system_prompt(place)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.files.reading import agent_of_text
 from perdure.engine.flows.documents.mapping import agent_refs
-from perdure.engine.flows.documents.structure import Fault
+from perdure.engine.flows.documents.structure import DocumentFault
 from perdure.errors import ConfigError, InvalidAgentFile
 from perdure.workflow.document import AgentNode
 from perdure.workflow.reading import Located
@@ -25,13 +25,13 @@ _PROGRAMS = (
 
 def bound_agents(
     located: Located, given: Mapping[str, Agent]
-) -> tuple[dict[str, Agent], list[Fault]]:
+) -> tuple[dict[str, Agent], list[DocumentFault]]:
     """The agents that nodes refer to, by id, and what is wrong with those that the file defines.
 
     Shape: one of `given` goes before one of the file's; what neither has is left out.
     """
     agents: dict[str, Agent] = {}
-    faults: list[Fault] = []
+    faults: list[DocumentFault] = []
     defined = {str(agent.get("id", "")): agent for agent in located.workflow.agents}
     for ref in agent_refs(located.workflow):
         if ref in given:
@@ -51,7 +51,7 @@ def _agent(definition: Mapping[str, object]) -> Agent:
     return agent_of_text(yaml_of(definition), "")
 
 
-def _faults_of(located: Located, ref: str, error: ConfigError) -> Iterator[Fault]:
+def _faults_of(located: Located, ref: str, error: ConfigError) -> Iterator[DocumentFault]:
     """What is wrong with the definition of `ref`, in the lines of the workflow's file."""
     node = located.lines.agents.get(ref)
     told = error.faults if isinstance(error, InvalidAgentFile) else (str(error),)
@@ -60,7 +60,7 @@ def _faults_of(located: Located, ref: str, error: ConfigError) -> Iterator[Fault
         yield None if node is None else node.line, f"agent {ref!r}: {what}"
 
 
-def _wider(located: Located, agents: Mapping[str, Agent]) -> Iterator[Fault]:
+def _wider(located: Located, agents: Mapping[str, Agent]) -> Iterator[DocumentFault]:
     """Nodes that name tools which their agent does not have; servers' are known only later."""
     for node in located.workflow.nodes:
         if not isinstance(node, AgentNode) or node.agent_ref not in agents:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from perdure.engine.flows.documents.structure import Fault
+from perdure.engine.flows.documents.structure import DocumentFault
 from perdure.errors import SecretPasted
 from perdure.secrets.pasted import pasted
-from perdure.workflow.document import AgentNode, Input, InputNode, InputType, Workflow
+from perdure.workflow.document import AgentNode, InputNode, InputType, RunInput, Workflow
 from perdure.workflow.filling import text_of
 from perdure.workflow.reading import Located
 
@@ -23,7 +23,7 @@ _EXPECTED: Mapping[InputType, str] = {
 
 def admitted(
     located: Located, given: Mapping[str, object]
-) -> tuple[dict[str, object], list[Fault]]:
+) -> tuple[dict[str, object], list[DocumentFault]]:
     """The values of the inputs, defaults included, and why they cannot be used.
 
     Shape: one fault for each input that is missing, unknown or of another type. A workflow that
@@ -33,7 +33,7 @@ def admitted(
     if not workflow.inputs:
         return _undeclared(given)
     values: dict[str, object] = {}
-    faults: list[Fault] = []
+    faults: list[DocumentFault] = []
     for declared in workflow.inputs:
         line = lines.inputs.get(declared.name)
         value = given.get(declared.name, declared.default)
@@ -73,16 +73,16 @@ def _read(text: str, type: InputType) -> object:
     return text
 
 
-def _undeclared(given: Mapping[str, object]) -> tuple[dict[str, object], list[Fault]]:
-    faults: list[Fault] = []
+def _undeclared(given: Mapping[str, object]) -> tuple[dict[str, object], list[DocumentFault]]:
+    faults: list[DocumentFault] = []
     for name, value in given.items():
-        what = _unfit(Input(name), value)
+        what = _unfit(RunInput(name), value)
         if what is not None:
             faults.append((None, what))
     return dict(given), faults
 
 
-def _unfit(declared: Input, value: object) -> str | None:
+def _unfit(declared: RunInput, value: object) -> str | None:
     """Why `value` cannot be that of `declared`; a text with a credential is not told back."""
     if not _fits(declared.type, value):
         return f"the input {declared.name!r} has to be {_EXPECTED[declared.type]}"
@@ -106,11 +106,11 @@ def _fits(type: InputType, value: object) -> bool:
     return isinstance(value, str) and (type != "file_path" or bool(value.strip()))
 
 
-def untold(located: Located, inputs: Mapping[str, object]) -> list[Fault]:
+def untold(located: Located, inputs: Mapping[str, object]) -> list[DocumentFault]:
     """The nodes that would be told nothing: no prompt, and nothing that comes before them."""
     workflow, lines = located.workflow, located.lines
     entries = {node.id for node in workflow.nodes if isinstance(node, InputNode)}
-    faults: list[Fault] = []
+    faults: list[DocumentFault] = []
     for node in workflow.nodes:
         if not isinstance(node, AgentNode) or (node.prompt_template or "").strip():
             continue

@@ -11,23 +11,25 @@ from collections.abc import Collection, Iterator, Mapping
 from perdure.engine.flows.documents.mapping import graph_of
 from perdure.engine.flows.rules.structure import cycle_in
 from perdure.session.flows.graph import ARROW, Graph
-from perdure.workflow.document import AgentNode, Input, InputNode, OutputNode, Workflow
+from perdure.workflow.document import AgentNode, InputNode, OutputNode, RunInput, Workflow
 from perdure.workflow.expressions import Placeholder, template_of
 from perdure.workflow.reading import Located
 
-Fault = tuple[int | None, str]
+DocumentFault = tuple[int | None, str]
 """The line, where it is known, and what is wrong."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
-def in_order(faults: Collection[Fault]) -> tuple[str, ...]:
+def in_order(faults: Collection[DocumentFault]) -> tuple[str, ...]:
     """`faults` as sentences, in the order of their lines."""
     ordered = sorted(faults, key=lambda fault: fault[0] or 0)
     return tuple(what if line is None else f"line {line}: {what}" for line, what in ordered)
 
 
-def faults_of(located: Located, agents: Collection[str], names: Collection[str]) -> list[Fault]:
+def faults_of(
+    located: Located, agents: Collection[str], names: Collection[str]
+) -> list[DocumentFault]:
     """Why the workflow cannot be run; empty when it can.
 
     `agents` are the ids of those there are besides its own, `names` what ``{{ctx.name}}`` can name
@@ -41,7 +43,7 @@ def faults_of(located: Located, agents: Collection[str], names: Collection[str])
     ]
 
 
-def _nodes(located: Located) -> Iterator[Fault]:
+def _nodes(located: Located) -> Iterator[DocumentFault]:
     workflow, lines = located.workflow, located.lines
     for node in workflow.nodes:
         if not _ID.fullmatch(node.id):
@@ -58,7 +60,7 @@ def _nodes(located: Located) -> Iterator[Fault]:
             yield lines.nodes.get(node.id), f"no edge leads to the output {node.id!r}"
 
 
-def _edges(located: Located) -> Iterator[Fault]:
+def _edges(located: Located) -> Iterator[DocumentFault]:
     workflow, lines = located.workflow, located.lines
     kinds = {node.id: type(node) for node in workflow.nodes}
     seen: set[tuple[str, str]] = set()
@@ -76,7 +78,7 @@ def _edges(located: Located) -> Iterator[Fault]:
         yield None, f"the edges go round in a circle: {f' {ARROW} '.join(circle)}"
 
 
-def _agents(located: Located, known: Collection[str]) -> Iterator[Fault]:
+def _agents(located: Located, known: Collection[str]) -> Iterator[DocumentFault]:
     workflow, lines = located.workflow, located.lines
     own = {str(agent.get("id", "")) for agent in workflow.agents}
     told: set[str] = set()
@@ -99,11 +101,11 @@ class _Templates:
     def __init__(self, located: Located, names: Collection[str]) -> None:
         self._workflow = located.workflow
         self._lines = located.lines
-        self._inputs: Mapping[str, Input] = {each.name: each for each in self._workflow.inputs}
+        self._inputs: Mapping[str, RunInput] = {each.name: each for each in self._workflow.inputs}
         self._context = {*names, *(entry.key for entry in self._workflow.context)}
         self._graph = graph_of(self._workflow)
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[DocumentFault]:
         """What is wrong with them."""
         for entry in self._workflow.context:
             line = self._lines.context.get(entry.key)

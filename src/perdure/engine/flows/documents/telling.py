@@ -14,7 +14,7 @@ from perdure.session.flows.kinds import DocumentBound
 from perdure.session.ids import StreamId
 from perdure.workflow.document import AgentNode
 from perdure.workflow.expressions import Template, template_of
-from perdure.workflow.filling import ReadFile, Scope, filled, text_of
+from perdure.workflow.filling import Fillings, ReadFile, filled, text_of
 
 
 def nodes_named(node: AgentNode, graph: Graph) -> tuple[str, ...]:
@@ -37,8 +37,8 @@ def task_message(
     Raises: ConfigError where its prompt cannot be filled in.
     """
     template = _template(node)
-    scope = Scope(document.inputs, document.context, answers, run_id)
-    prompt = filled(template, scope, read_file)
+    fillings = Fillings(document.inputs, document.context, answers, run_id)
+    prompt = filled(template, fillings, read_file)
     if template.placeholders:
         return prompt
     told = _handed(document, graph, node, answers, is_all=not prompt.strip())

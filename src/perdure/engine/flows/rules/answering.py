@@ -27,7 +27,7 @@ NO_NOTE_OF_A_CHOICE = "of this answer no note is kept: answer without one"
 _CHOICES = frozenset({"improvement-choice", "feedback-consent", "role-configuration"})
 
 
-class Settled(msgspec.Struct, frozen=True):
+class WaitEnd(msgspec.Struct, frozen=True):
     """What ended a wait: the entry, and where it was a person their answer and who they are."""
 
     entry: Entry
@@ -142,7 +142,7 @@ def _no_answer(reason: str) -> InvalidEntry:
 # ---------------------------------------------------------------- what came too late
 
 
-def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, object]]) -> Settled:
+def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, object]]) -> WaitEnd:
     """What ended the wait that `question` is; `log` is the flow's, from its beginning.
 
     Raises: QuestionNotFound when the entry of that id began no wait; FlowRefusal when it goes on.
@@ -184,23 +184,23 @@ def _begun(body: object) -> dict[str, str | None]:
             return {}
 
 
-def _ending(target: str, role: str | None, entry: Entry, body: object) -> Settled | None:
+def _ending(target: str, role: str | None, entry: Entry, body: object) -> WaitEnd | None:
     """What `body` says to whom waits as `target`; None when nothing."""
     match body:
         case kinds.HumanReplied() if body.target == target:
-            return Settled(entry, body.text, body.by)
+            return WaitEnd(entry, body.text, body.by)
         case kinds.HandoffMade() if body.node == target:
-            return Settled(entry, "approve", body.approved_by)
+            return WaitEnd(entry, "approve", body.approved_by)
         case kinds.HandoffDeclined() if body.node == target:
-            return Settled(entry, "decline", body.by)
+            return WaitEnd(entry, "decline", body.by)
         case kinds.ImprovementChosen() if target == ITSELF:
-            return Settled(entry, body.mode, body.by)
+            return WaitEnd(entry, body.mode, body.by)
         case kinds.FeedbackDecided() if target == ITSELF:
-            return Settled(entry, "grant" if body.is_granted else "deny", body.by)
+            return WaitEnd(entry, "grant" if body.is_granted else "deny", body.by)
         case kinds.RoleConfigured() if body.role == role:
-            return Settled(entry, _words_of(body), body.by)
+            return WaitEnd(entry, _words_of(body), body.by)
         case kinds.NodeClaimed() if body.node == target:
-            return Settled(entry)
+            return WaitEnd(entry)
         case _:
             return None
 

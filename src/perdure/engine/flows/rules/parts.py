@@ -28,7 +28,7 @@ from perdure.session.notes import SideBody
 Folder = Literal["record", "workspace"]
 
 
-class Part(Protocol):
+class TurnPart(Protocol):
     """What a turn is for its flow."""
 
     @property

@@ -24,7 +24,7 @@ from perdure.engine.turns.rules.progress import (
 )
 from perdure.engine.turns.rules.scribe import Scribe
 from perdure.engine.turns.rules.spending import lost_usage
-from perdure.engine.turns.state import OpenQuestion
+from perdure.engine.turns.state import PendingQuestion
 from perdure.session.kinds import CONTINUE_TEXT, CustomMessage
 from perdure.session.ledger import (
     Interrupted,
@@ -191,7 +191,9 @@ def _spend_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
         call_model(scribe, config)
 
 
-def _run_as_told(scribe: Scribe, asked: OpenQuestion, answer: Answer, config: TurnConfig) -> None:
+def _run_as_told(
+    scribe: Scribe, asked: PendingQuestion, answer: Answer, config: TurnConfig
+) -> None:
     """Start the call that was asked about, and no other; or tell the model that it may not run."""
     call = scribe.state.pending[0]
     is_same = (call.id, args_hash(call.args)) == (

@@ -34,7 +34,7 @@ from perdure.interop.formats.fields import (
 )
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.lines import Line, Reading
-from perdure.interop.formats.sources.draft import Draft, Progress, Record
+from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.linking import Leaf, Linker
 from perdure.interop.formats.sources.reading import Make, parsed_whole
 from perdure.session.kinds import Compaction, CompactionReason, Custom, CustomMessage
@@ -127,7 +127,7 @@ def agent_session(session: str, agent: str) -> str:
 class Reader:
     """Reads a transcript into `draft`; as one chain, if its records name no parents."""
 
-    def __init__(self, draft: Draft, *, is_chain: bool = False) -> None:
+    def __init__(self, draft: SourceDraft, *, is_chain: bool = False) -> None:
         self.draft = draft
         self.linker = Linker(self.draft, self._place)
         self.answers = Answers()

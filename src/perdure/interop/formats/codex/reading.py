@@ -30,7 +30,7 @@ from perdure.interop.formats.fields import (
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.lines import Line, Reading
 from perdure.interop.formats.pi.messages import model_name
-from perdure.interop.formats.sources.draft import Draft, Progress, Record
+from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.reading import Make, parsed_whole
 from perdure.session.kinds import Compaction, Custom, CustomMessage, ModelChange, ThinkingChange
 from perdure.session.messages import Message, TextPart
@@ -62,7 +62,7 @@ def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
 class Reader:
     """Reads a rollout into `draft`."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: SourceDraft) -> None:
         self.draft = draft
         self.leaf: int | None = None
         self.model: str | None = None

@@ -32,7 +32,7 @@ from perdure.interop.formats.opencode.messages import (
     summary_in,
 )
 from perdure.interop.formats.sources.content import Held
-from perdure.interop.formats.sources.draft import Draft, Progress, Record
+from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.session.kinds import Compaction, Custom
 from perdure.session.messages import Message
 from perdure.session.notes import ImportedRecord, SessionInfoChanged
@@ -68,7 +68,7 @@ def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
 
 class _Reader:
     def __init__(self, content: bytes) -> None:
-        self.draft = Draft(FORMAT, Held(content))
+        self.draft = SourceDraft(FORMAT, Held(content))
         self._content = content
         self._info: Fields = {}
         self._leaf: int | None = None

@@ -31,7 +31,7 @@ from perdure.interop.formats.lines import Line, Reading
 from perdure.interop.formats.operator.messages import content_of, message_of, meta_of, usage_of
 from perdure.interop.formats.operator.records import FORMAT, HEADERS, VERSION
 from perdure.interop.formats.pi.messages import model_name
-from perdure.interop.formats.sources.draft import Draft, Progress, Record
+from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.linking import Leaf, Linker
 from perdure.interop.formats.sources.reading import Make, parsed_whole
 from perdure.session.kinds import (
@@ -63,7 +63,7 @@ def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
 class Reader:
     """Reads a Operator session into `draft`."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: SourceDraft) -> None:
         self.draft = draft
         self.linker = Linker(self.draft, self._place)
         self.leaf = Leaf()

@@ -67,7 +67,7 @@ class Written(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-class Base(msgspec.Struct, frozen=True):
+class SourceFile(msgspec.Struct, frozen=True):
     """The file a session was read from: its bytes, and the seqs of the notes that keep them."""
 
     content: bytes
@@ -88,7 +88,7 @@ def is_current(content: bytes) -> bool:
     return False
 
 
-def file_of(bundle: Bundle, base: Base | None = None) -> Written:
+def file_of(bundle: Bundle, base: SourceFile | None = None) -> Written:
     """The session in `bundle` as an Operator file that begins as `base`, if it was read from one.
 
     Shape: the same bundle gives the same bytes.
@@ -102,7 +102,7 @@ def file_of(bundle: Bundle, base: Base | None = None) -> Written:
 
 
 class _Writer:
-    def __init__(self, bundle: Bundle, base: Base | None) -> None:
+    def __init__(self, bundle: Bundle, base: SourceFile | None) -> None:
         self._bundle = bundle
         self._base = base
         self._standing = standing_of(bundle)
@@ -325,7 +325,7 @@ def _is_left_out(entry: Entry) -> bool:
     return entry.lane == "side" and entry.kind not in _HELD_NOTES
 
 
-def _read_from(entries: Sequence[Entry], base: Base | None) -> Mapping[EntryId, None]:
+def _read_from(entries: Sequence[Entry], base: SourceFile | None) -> Mapping[EntryId, None]:
     """The entries that `base` holds; those nobody can read by the line they are."""
     if base is None:
         return {}

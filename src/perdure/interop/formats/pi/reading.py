@@ -38,7 +38,7 @@ from perdure.interop.formats.pi.messages import (
     usage_of,
 )
 from perdure.interop.formats.pi.records import VERSION
-from perdure.interop.formats.sources.draft import Draft, Progress, Record
+from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.linking import Leaf, Linker
 from perdure.interop.formats.sources.reading import Make, parsed_whole
 from perdure.session.kinds import (
@@ -69,7 +69,7 @@ def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
 class Reader:
     """Reads a pi session into `draft`."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: SourceDraft) -> None:
         self.draft = draft
         self.linker = Linker(self.draft, self._place)
         self._header: Fields | None = None

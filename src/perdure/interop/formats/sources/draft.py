@@ -54,7 +54,7 @@ class Record(msgspec.Struct, gc=False):
     shed_bytes: int | None = None
 
 
-class Draft:
+class SourceDraft:
     """What has been read of a source so far; its items go to `items`."""
 
     def __init__(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from perdure.interop.formats.sources.draft import Draft, Record
+from perdure.interop.formats.sources.draft import Record, SourceDraft
 
 Place = Callable[[Record, int | None], int | None]
 """Makes a record an item below the item given; returns what its children hang on."""
@@ -37,7 +37,7 @@ class Leaf:
 class Linker:
     """Places records below their parents, in file order wherever the parents allow it."""
 
-    def __init__(self, draft: Draft, place: Place) -> None:
+    def __init__(self, draft: SourceDraft, place: Place) -> None:
         self.nodes: dict[str, int | None] = {}
         self.links = 0
         self._draft = draft

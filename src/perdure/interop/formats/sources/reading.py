@@ -15,7 +15,7 @@ from perdure.interop.formats.fields import Fields
 from perdure.interop.formats.items import Item, ParsedSource
 from perdure.interop.formats.lines import Line, Reading, plain_fields, read_line
 from perdure.interop.formats.sources.content import Content, Held, batches_in
-from perdure.interop.formats.sources.draft import Draft, Progress
+from perdure.interop.formats.sources.draft import Progress, SourceDraft
 from perdure.interop.formats.sources.outline import Items, Outline, Passing, Whole
 
 
@@ -36,7 +36,7 @@ BOUNDS = Bounds()
 class Reader(Protocol):
     """What reads a format: takes lines, puts items into its draft."""
 
-    draft: Draft
+    draft: SourceDraft
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int, /) -> bool:
         """Take what most lines of the format are, if the line that says `fields` is one.
@@ -67,7 +67,7 @@ class Reader(Protocol):
         ...
 
 
-Make = Callable[[Draft], Reader]
+Make = Callable[[SourceDraft], Reader]
 """Makes the reader of a format."""
 
 
@@ -135,12 +135,12 @@ def _parsed(
     items: Callable[[], Items],
     progress: Progress | None,
 ) -> tuple[ParsedSource, Make]:
-    reader = make(Draft(format, content, items()))
+    reader = make(SourceDraft(format, content, items()))
     _read_all(reader, progress)
     other = reader.instead()
     if other is not None:
         make = other
-        reader = make(Draft(format, content, items()))
+        reader = make(SourceDraft(format, content, items()))
         _read_all(reader, None)
     return reader.finished(), make
 
@@ -155,7 +155,7 @@ def _stretches(
 ) -> Iterator[Stretch]:
     assert isinstance(parsed.items, Outline)
     items = Passing(parsed.items, content.name)
-    reader = make(Draft(parsed.format, content, items))
+    reader = make(SourceDraft(parsed.format, content, items))
     media, ended = reader.draft.media, begin
     for end in _ends(reader):
         if end - ended >= piece_bytes or items.waiting_bytes >= piece_bytes:

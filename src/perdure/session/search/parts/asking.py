@@ -43,12 +43,12 @@ class Asked:
 
     def answer(
         self, size: int, kept: Mapping[str, Kept], begun: Mapping[str, Sequence[Kept]]
-    ) -> Answer:
+    ) -> PartAnswer:
         """What a part of `size` texts says, given what it keeps of keys and of prefixes."""
-        return Answer(self, size, kept, begun)
+        return PartAnswer(self, size, kept, begun)
 
 
-class Answer:
+class PartAnswer:
     """What a part says to a query. `texts` are the numbers of those that may fit, ascending."""
 
     def __init__(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from perdure.session.search.parts.asking import Answer, Asked
+from perdure.session.search.parts.asking import Asked, PartAnswer
 from perdure.session.search.parts.pages import Kept, beginning, kept_in
 from perdure.session.search.ranking import Candidate
 
@@ -55,7 +55,7 @@ class _Open(NamedTuple):
 
     head: Head
     last: int
-    answer: Answer
+    answer: PartAnswer
     texts: Sequence[int]
 
 

@@ -21,7 +21,7 @@ from perdure.stores.protocol import EMPTY, Lease
 _DIGEST = re.compile(r"sha256-[0-9a-f]{64}")
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldLease(msgspec.Struct, frozen=True):
     """A session's lease. Units: `until` is Unix milliseconds."""
 
     owner: str = ""
@@ -29,18 +29,18 @@ class Held(msgspec.Struct, frozen=True):
     until: int = 0
 
 
-_held = msgspec.json.Decoder(Held)
+_held = msgspec.json.Decoder(HeldLease)
 _place = msgspec.json.Decoder(tuple[int, int])
 
 
-def lease_of(folder: Folder, stream: StreamId) -> Held:
+def lease_of(folder: Folder, stream: StreamId) -> HeldLease:
     """The session's lease; one of epoch 0 while nobody ever had it.
 
     Raises: StoreUnavailable when its file cannot be read, since nobody could be fenced then.
     """
     content = folder.read_side("leases", stream)
     if content is None:
-        return Held()
+        return HeldLease()
     try:
         return _held.decode(content)
     except ValueError as error:
@@ -48,7 +48,7 @@ def lease_of(folder: Folder, stream: StreamId) -> Held:
         raise StoreUnavailable(str(path), "it is no lease; remove it while nobody runs") from error
 
 
-def put_lease(folder: Folder, stream: StreamId, held: Held) -> None:
+def put_lease(folder: Folder, stream: StreamId, held: HeldLease) -> None:
     """`held` is the session's lease from now on.
 
     Durable: as the store's sessions, so that no epoch is given twice.
@@ -57,7 +57,7 @@ def put_lease(folder: Folder, stream: StreamId, held: Held) -> None:
     folder.replace("leases", stream, content, is_synced=folder.is_synced)
 
 
-def check_lease(folder: Folder, lease: Lease) -> Held:
+def check_lease(folder: Folder, lease: Lease) -> HeldLease:
     """The lease, if nobody took it over.
 
     Raises: LeaseLost.
@@ -72,7 +72,7 @@ def renew(folder: Folder, lease: Lease, until: int) -> Lease:
     """The same lease, held until then. Raises: LeaseLost."""
     with folder.locked("stream", lease.stream):
         held = check_lease(folder, lease)
-        put_lease(folder, lease.stream, Held(lease.owner, held.epoch, until))
+        put_lease(folder, lease.stream, HeldLease(lease.owner, held.epoch, until))
     return msgspec.structs.replace(lease, until=until)
 
 

@@ -49,7 +49,7 @@ def _follows(span: Span, end: int) -> bool:
     return span.first == end
 
 
-class Session(msgspec.Struct, frozen=True):
+class SearchedSession(msgspec.Struct, frozen=True):
     """A session to be searched. `number` is its place by age, from 1."""
 
     number: int
@@ -58,7 +58,7 @@ class Session(msgspec.Struct, frozen=True):
     places: Places
 
 
-def sessions_in(shelf: Shelf, feed: Feed) -> list[Session]:
+def sessions_in(shelf: Shelf, feed: Feed) -> list[SearchedSession]:
     """All sessions of the folder, those with the newest entries first."""
     spans: defaultdict[StreamId, list[Span]] = defaultdict(list)
     for span in feed.after(0):
@@ -69,7 +69,7 @@ def sessions_in(shelf: Shelf, feed: Feed) -> list[Session]:
         if standing.header.id in found:
             several.add(standing.header.id)  # which file counts is the shelf's to say
         found[standing.header.id] = (path, standing)
-    sessions: list[Session] = []
+    sessions: list[SearchedSession] = []
     later = feed.position + 1
     for number, (path, standing) in enumerate(sorted(found.values(), key=_age), 1):
         header, head = standing.header, standing.head
@@ -77,7 +77,7 @@ def sessions_in(shelf: Shelf, feed: Feed) -> list[Session]:
             shelf.found(header.id, path)
         if header.kind == "session":
             places = Places(spans[header.id], head, later)
-            sessions.append(Session(number, header, head + 1, places))
+            sessions.append(SearchedSession(number, header, head + 1, places))
         later += head + 1
     return sorted(sessions, key=_newest, reverse=True)
 
@@ -87,5 +87,5 @@ def _age(found: tuple[Path, Standing]) -> tuple[int, StreamId]:
     return header.created_at, header.id
 
 
-def _newest(session: Session) -> int:
+def _newest(session: SearchedSession) -> int:
     return session.places.newest

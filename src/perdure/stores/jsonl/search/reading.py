@@ -25,7 +25,7 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.reading import tree_seq, upwards
 from perdure.stores.jsonl.rows import Row
-from perdure.stores.jsonl.search.places import Session, sessions_in
+from perdure.stores.jsonl.search.places import SearchedSession, sessions_in
 from perdure.stores.jsonl.search.sieve import Looking, Sieve
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.protocol import OnProgress
@@ -99,7 +99,7 @@ class Search:
         titles = (found_title(session.number, session.header) for session in sessions)
         self._take([each for each in titles if each is not None])
 
-    def _of_session(self, session: Session) -> Iterator[int]:
+    def _of_session(self, session: SearchedSession) -> Iterator[int]:
         path = self._shelf.path(session.header.id)
         looking = Looking(self._sieve)
         for lines in () if path is None else _pieces(path):
@@ -108,7 +108,7 @@ class Search:
                 yield from self._of_log(session)
                 return
 
-    def _of_log(self, session: Session) -> Iterator[int]:
+    def _of_log(self, session: SearchedSession) -> Iterator[int]:
         """The entries that may fit, from the newest back."""
         stream, places = session.header.id, session.places
         end = 0

@@ -21,7 +21,7 @@ from perdure.stores.jsonl.appending import (
 )
 from perdure.stores.jsonl.contents import stored_of
 from perdure.stores.jsonl.disk.feed import Feed
-from perdure.stores.jsonl.disk.sidefiles import Held, lease_of, put_blob, put_lease
+from perdure.stores.jsonl.disk.sidefiles import HeldLease, lease_of, put_blob, put_lease
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.collecting import held_for
 from perdure.stores.jsonl.shelf import Shelf
@@ -95,7 +95,7 @@ def receive(shelf: Shelf, feed: Feed, share: Sealed, contents: Sequence[bytes]) 
             _write(shelf, feed, share, commit)
         held = lease_of(shelf.folder, stream)
         if share.epoch > held.epoch:
-            put_lease(shelf.folder, stream, Held(epoch=share.epoch))
+            put_lease(shelf.folder, stream, HeldLease(epoch=share.epoch))
 
 
 def _check_possible(share: Sealed) -> None:

@@ -35,7 +35,7 @@ from perdure.stores.postgres.appending import (
     stream_in,
 )
 from perdure.stores.postgres.database import Connected, Database, Statement, asked
-from perdure.stores.postgres.growth import Facts, Unknown, share_placed
+from perdure.stores.postgres.growth import Facts, NotLookedUp, share_placed
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, Stream, entry_of, stream_of
 from perdure.stores.protocol import EMPTY, Commit
@@ -210,7 +210,7 @@ async def _placed(
         try:
             share = share_placed(stream, admission, rows, facts, commit.hash)
             break
-        except Unknown as unknown:
+        except NotLookedUp as unknown:
             await look_up(db, namespace, stream, facts, unknown)
     request = Request(Commit(writes=(), at=commit.at), b"", b"", ())
     await asked(db, namespace, statements_of(namespace, share, request, None))

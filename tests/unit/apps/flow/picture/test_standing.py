@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.apps.flow.picture.standing import Standing, along, is_blocked, overlaid, standing
+from perdure.apps.flow.picture.standing import NodeStanding, along, is_blocked, overlaid, standing
 from perdure.engine.flows.rules.waiting import Waiting
 from perdure.session.flows.kinds import HandoffAwaited, NodeParked
 from perdure.session.ids import StreamId
@@ -12,7 +12,7 @@ LINE = graph("owner-intake>build", "build>end", **{"owner-intake": "owner", "end
 ASKED = (Waiting("consent", "build", "May it write?", session=StreamId("f__build")),)
 
 
-def stands(log: FlowLog) -> dict[str, Standing]:
+def stands(log: FlowLog) -> dict[str, NodeStanding]:
     return {node.id: standing(log.state, node) for node in log.state.graph.nodes}
 
 

@@ -6,15 +6,15 @@ import pytest
 
 from perdure.engine.flows.documents.admission import admitted, from_texts, inputs_text, untold
 from perdure.engine.flows.documents.structure import in_order
-from perdure.workflow.document import Input, Workflow
+from perdure.workflow.document import RunInput, Workflow
 from perdure.workflow.reading import Lines, Located
 from tests.fakes.documents import document
 
 INPUTS = (
-    Input("topic", required=True),
-    Input("days", "number", default=3),
-    Input("is_long", "boolean"),
-    Input("file", "file_path"),
+    RunInput("topic", required=True),
+    RunInput("days", "number", default=3),
+    RunInput("is_long", "boolean"),
+    RunInput("file", "file_path"),
 )
 LINES = Lines(inputs={"topic": 4, "days": 5, "is_long": 6, "file": 7})
 LOCATED = Located(Workflow("w", (), inputs=INPUTS), LINES)

@@ -15,7 +15,7 @@ from perdure.context.emission import emitted
 from perdure.interop.formats.bundles import readable
 from perdure.interop.formats.items import with_source
 from perdure.interop.formats.operator.records import header_of, line_of
-from perdure.interop.formats.operator.writing import Base, file_of, is_current
+from perdure.interop.formats.operator.writing import SourceFile, file_of, is_current
 from perdure.session.codec import Unknown
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
@@ -34,7 +34,13 @@ from perdure.session.messages import (
     tool_result,
     user,
 )
-from perdure.session.notes import CompactionUndone, Label, LeafMoved, SessionInfoChanged, Source
+from perdure.session.notes import (
+    CompactionUndone,
+    Label,
+    LeafMoved,
+    SessionInfoChanged,
+    SourcePlace,
+)
 from perdure.stores.chain import blob_hash
 from tests.fakes import operator_reader
 from tests.fakes.bundles import BEGUN, Making, bundle_of_log
@@ -196,7 +202,7 @@ def test_an_empty_summary_of_a_branch_is_no_message() -> None:
 # -- a session that was read from an Operator file
 
 
-def imported(*, newline: bytes = b"\n") -> tuple[Making, Base]:
+def imported(*, newline: bytes = b"\n") -> tuple[Making, SourceFile]:
     """A session of two messages and a label, as an import of its file leaves it."""
     said = {
         "contents": [{"type": "text", "content": "hi"}],
@@ -216,11 +222,11 @@ def imported(*, newline: bytes = b"\n") -> tuple[Making, Base]:
     making.aliases["aaaaaaaa"] = first
     making.note(Label("x"), first)
     making.raw("opaque", lines[3])
-    source = Source(part=0, offset=0, length=9)
+    source = SourcePlace(part=0, offset=0, length=9)
     for n in (0, 1):
         entry = making.entries[n]
         making.entries[n] = msgspec.structs.replace(entry, body=with_source(entry.body, source))
-    return making, Base(b"\n".join(lines) + newline, frozenset({0}))
+    return making, SourceFile(b"\n".join(lines) + newline, frozenset({0}))
 
 
 def test_an_unchanged_import_gives_its_own_bytes() -> None:
@@ -251,7 +257,9 @@ def test_a_moved_leaf_is_told_and_a_label_that_was_taken_off_too() -> None:
 
 def test_an_older_form_is_kept_while_nothing_is_added_and_then_written_anew() -> None:
     making, _ = imported()
-    old = Base(b'{"type":"metadata","id":"s"}\n{"role":"user","content":"hi"}\n', frozenset({0}))
+    old = SourceFile(
+        b'{"type":"metadata","id":"s"}\n{"role":"user","content":"hi"}\n', frozenset({0})
+    )
     del making.entries[2:]
     assert not is_current(old.content)
     assert file_of(making.made(), old).content == old.content

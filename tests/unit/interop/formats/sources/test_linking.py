@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from perdure.interop.formats.items import SourceHeader
 from perdure.interop.formats.lines import Line
-from perdure.interop.formats.sources.draft import Draft, Record
+from perdure.interop.formats.sources.draft import Record, SourceDraft
 from perdure.interop.formats.sources.linking import Leaf, Linker
 from perdure.interop.formats.sources.outline import Whole
 from perdure.session.messages import user
@@ -16,7 +16,7 @@ class Linking:
 
     def __init__(self, links: list[tuple[str | None, str | None]]) -> None:
         self.items = Whole()
-        self.draft = Draft("test", items=self.items)
+        self.draft = SourceDraft("test", items=self.items)
         self.linker = Linker(self.draft, self._place)
         self.placed: list[str | None] = []
         for number, (own, parent) in enumerate(links, 1):
