@@ -210,9 +210,8 @@ class Store:
     def watch(self, after: int | None = None) -> Watch:
         """The events of every session after position `after` (default: from now on; 0: all).
 
-        Shape: as `Session.watch`; ``Watch.cursor`` is the position to go on from. A position past
-        the newest is waited for, with a warning in the log: what had it may have been removed.
-        Raises: ValueError when `after` is negative.
+        Shape: as `Session.watch`; ``Watch.cursor`` is the position to go on from. One past the
+        newest is waited for and logged: what had it may be removed. Raises: ValueError below 0.
         """
         amount("after", after)
         return watch_namespace(self.backend, self.bus, after)

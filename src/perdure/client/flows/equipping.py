@@ -33,6 +33,12 @@ class Equipment:
     models: ModelClient
     agents: Mapping[str, Agent]
 
+    def check(self, roles: Mapping[str, RoleConfiguration]) -> None:
+        """Refuse what there is not for role instances to begin with. Raises: as the others."""
+        for role, chosen in roles.items():
+            self.check_models(() if chosen.model is None else (chosen.model,), "roles")
+            self.check_tools(role, chosen.tools or ())
+
     def check_models(self, names: Iterable[str], argument: str) -> None:
         """Refuse models of providers that the program does not know; their keys it may not need.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import Outside, absolute
 from perdure.client.flows.deleting import Deleted, deleted
@@ -57,7 +57,7 @@ from perdure.session.ids import StreamId, stream_id
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.notes import SideBody
-from perdure.stores.protocol import Commit, Write
+from perdure.stores.protocol import Commit, SessionStore, Write
 from perdure.workflow.document import Workflow
 from perdure.workflow.reading import Located
 
@@ -118,17 +118,15 @@ class Flows:
         chooses, and a person where it fails thrice. It can be said by dimension:
         ``{"model": "auto", "skills": "ask"}``, what is left out being "given".
         Durable: when this returns.
-        Raises: InvalidWorkflow; ConfigError when a required reading or an input is missing or
-        cannot be used, for a model or a tool in `roles` that there is not, and for a record folder
-        that is another flow's; WrongArgument; SecretPasted for a credential in an input;
-        FlowExists; Unsupported where the store cannot write two logs at once.
+        Raises: InvalidWorkflow; ConfigError for readings and inputs that are missing or cannot be
+        used, what there is not in `roles`, and a record folder of another flow; WrongArgument;
+        SecretPasted; FlowExists; Unsupported where the store cannot write two logs at once.
         """
         if not self._store.backend.capabilities.multi_stream_commit:
             raise Unsupported("flows", self._store.backend.address.partition(":")[0])
-        outside = self._store.outside
-        flow = flow_id(outside) if id is None else stream_id(id)
-        if id is not None:
-            await self._is_new(flow)
+        flow = flow_id(self._store.outside) if id is None else stream_id(id)
+        if id is not None and await _is_there(self._store.backend, flow):
+            raise FlowExists(flow)  # before anything is made in its record folder
         root = Path(absolute(workspace) or ".")
         folder = root / (record_folder or Path(".perdure", "records", flow))
         document = await asyncio.to_thread(document_in, workflow)
@@ -153,9 +151,7 @@ class Flows:
         roles: Mapping[str, RoleConfiguration],
     ) -> Flow:
         """A new flow of a workflow of roles."""
-        for role, each in roles.items():
-            self._equipment.check_models(() if each.model is None else (each.model,), "roles")
-            self._equipment.check_tools(role, each.tools or ())
+        self._equipment.check(roles)
         place = await asyncio.to_thread(begun_record, begun, workflow, roles)
         of_model, of_skills = _by_dimension(configuring)
         chosen = [
@@ -182,22 +178,7 @@ class Flows:
         self, begun: Begun, found: Located, inputs: Mapping[str, object]
     ) -> Flow:
         """A new flow of a workflow document."""
-        agents = self._host.agents
-
-        def begin() -> Beginning:
-            if not begun.workspace.is_dir():
-                raise ConfigError(
-                    f"there is no folder {begun.workspace}; name the flow's workspace"
-                )
-            bound = checked(found, agents, begun.workspace)
-            made = beginning(
-                found, bound, workspace=begun.workspace, flow=begun.flow, inputs=inputs
-            )
-            write_record(begun.flow, begun.record, document_text(found))
-            made.write_inputs(begun.record)
-            return made
-
-        made = await asyncio.to_thread(begin)
+        made = await asyncio.to_thread(_begun_document, begun, found, self._host.agents, inputs)
         started = FlowStarted(
             begun.project,
             str(begun.workspace),
@@ -207,12 +188,6 @@ class Flows:
             begun.consent,
         )
         return await self._begin(begun.flow, started, (made.document, *made.passed), made.blobs)
-
-    async def _is_new(self, flow: StreamId) -> None:
-        """Raises: FlowExists; nothing was made in its record folder then."""
-        with suppress(SessionNotFound, Erased):
-            await self._store.backend.state(flow)
-            raise FlowExists(flow)
 
     async def _begin(
         self,
@@ -335,6 +310,28 @@ class Flows:
         clock = self._store.outside.clock
         runner = FlowRunner(ground, roles, clock, lambda: self._waker.wakes(journal.flow))
         return await runner.run()
+
+
+async def _is_there(store: SessionStore, stream: StreamId) -> bool:
+    try:
+        await store.state(stream)
+    except (SessionNotFound, Erased):
+        return False
+    return True
+
+
+def _begun_document(
+    begun: Begun, found: Located, agents: Mapping[str, Agent], inputs: Mapping[str, object]
+) -> Beginning:
+    """How a flow of the workflow document `found` begins, its record folder made. Blocks."""
+    workspace = begun.workspace
+    if not workspace.is_dir():
+        raise ConfigError(f"there is no folder {workspace}; name the flow's workspace")
+    bound = checked(found, agents, workspace)
+    made = beginning(found, bound, workspace=workspace, flow=begun.flow, inputs=inputs)
+    write_record(begun.flow, begun.record, document_text(found))
+    made.write_inputs(begun.record)
+    return made
 
 
 def _by_dimension(

@@ -235,10 +235,9 @@ class Flows(Handle[AsyncFlows]):
         chooses, and a person where it fails thrice. It can be said by dimension:
         ``{"model": "auto", "skills": "ask"}``, what is left out being "given".
         Durable: when this returns.
-        Raises: InvalidWorkflow; ConfigError when a required reading or an input is missing or
-        cannot be used, for a model or a tool in `roles` that there is not, and for a record folder
-        that is another flow's; WrongArgument; SecretPasted for a credential in an input;
-        FlowExists; Unsupported where the store cannot write two logs at once.
+        Raises: InvalidWorkflow; ConfigError for readings and inputs that are missing or cannot be
+        used, what there is not in `roles`, and a record folder of another flow; WrongArgument;
+        SecretPasted; FlowExists; Unsupported where the store cannot write two logs at once.
         """
         return Flow(
             self.portal,

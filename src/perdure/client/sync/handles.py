@@ -458,9 +458,8 @@ class Store(Handle[AsyncStore]):
     def watch(self, after: int | None = None) -> Watch:
         """The events of every session after position `after` (default: from now on; 0: all).
 
-        Shape: as `Session.watch`; ``Watch.cursor`` is the position to go on from. A position past
-        the newest is waited for, with a warning in the log: what had it may have been removed.
-        Raises: ValueError when `after` is negative.
+        Shape: as `Session.watch`; ``Watch.cursor`` is the position to go on from. One past the
+        newest is waited for and logged: what had it may be removed. Raises: ValueError below 0.
         """
         return Watch(self.portal, self.portal.run(lambda: self.asynchronous.watch(after)))
 
