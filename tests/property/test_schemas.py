@@ -23,7 +23,7 @@ from perdure.apps.settings.layers import Configuration
 from perdure.client.agents.files.reading import agent_of_text
 from perdure.errors import ConfigError, FormatError
 from perdure.workflow.reading import parse
-from perdure.workflow.writing import yaml_of
+from perdure.yaml.writing import yaml_of
 from scripts import make_schemas
 
 Schema = Mapping[str, Any]

@@ -28,8 +28,8 @@ from perdure.models.scenario import (
     Wait,
     When,
 )
-from perdure.models.yaml_nodes import Node, NodeReader
 from perdure.session.messages import StopReason, Usage
+from perdure.yaml.nodes import YamlNode, YamlReader
 
 _SCENARIO_KEYS = ("name", "model", "chunk_chars", "chunk_delay_ms", "rules", "sequence")
 _MODEL_KEYS = ("context_window", "max_output_tokens")
@@ -88,15 +88,15 @@ class _Pace(msgspec.Struct, frozen=True):
 
 class _ScenarioReader:
     def __init__(self) -> None:
-        self.nodes = NodeReader()
+        self.nodes = YamlReader()
 
-    def scenario(self, root: Node, name: str) -> Scenario:
+    def scenario(self, root: YamlNode, name: str) -> Scenario:
         nodes = self.nodes
         fields = nodes.mapping(root, _SCENARIO_KEYS)
         if root.kind == "map" and not fields.keys() & {"rules", "sequence"}:
             nodes.fault(root, "there is neither 'sequence' nor 'rules': it would answer nothing")
         pace = self._pace(fields, _Pace())
-        model: Mapping[str, Node] = {}
+        model: Mapping[str, YamlNode] = {}
         if "model" in fields:
             model = nodes.mapping(fields["model"], _MODEL_KEYS)
         rules = nodes.items(fields["rules"]) if "rules" in fields else ()
@@ -108,7 +108,7 @@ class _ScenarioReader:
             **{key: nodes.whole(node, 1) for key, node in model.items()},
         )
 
-    def _pace(self, fields: Mapping[str, Node], default: _Pace) -> _Pace:
+    def _pace(self, fields: Mapping[str, YamlNode], default: _Pace) -> _Pace:
         chars, delay_s = default.chunk_chars, default.chunk_delay_s
         if "chunk_chars" in fields:
             chars = self.nodes.whole(fields["chunk_chars"], 1)
@@ -116,18 +116,18 @@ class _ScenarioReader:
             delay_s = self.nodes.number(fields["chunk_delay_ms"]) / 1000
         return _Pace(chars, delay_s)
 
-    def _rule(self, node: Node, pace: _Pace) -> Reply:
+    def _rule(self, node: YamlNode, pace: _Pace) -> Reply:
         fields = self.nodes.mapping(node, _REPLY_KEYS)
         when = self._when(fields["when"]) if "when" in fields else None
         return msgspec.structs.replace(self._played(node, fields, pace), when=when)
 
-    def _reply(self, node: Node, pace: _Pace) -> Reply:
+    def _reply(self, node: YamlNode, pace: _Pace) -> Reply:
         fields = self.nodes.mapping(node, _REPLY_KEYS)
         if "when" in fields:
             self.nodes.fault(fields["when"], "'when' belongs under 'rules': a sequence has places")
         return self._played(node, fields, pace)
 
-    def _played(self, node: Node, fields: Mapping[str, Node], default: _Pace) -> Reply:
+    def _played(self, node: YamlNode, fields: Mapping[str, YamlNode], default: _Pace) -> Reply:
         nodes, pace = self.nodes, self._pace(fields, default)
         usage, reports_usage = None, True
         if "usage" in fields and fields["usage"].kind == "map":
@@ -147,7 +147,7 @@ class _ScenarioReader:
             chunk_delay_s=pace.chunk_delay_s,
         )
 
-    def _steps(self, node: Node, fields: Mapping[str, Node]) -> tuple[Step, ...]:
+    def _steps(self, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[Step, ...]:
         """The steps in full, or those that the short keys stand for, in the order of those keys."""
         delay = ()
         if "delay_ms" in fields:
@@ -161,7 +161,7 @@ class _ScenarioReader:
             self.nodes.fault(node, f"a reply needs one of {', '.join(_SHORT_KEYS)}, or 'steps'")
         return (*delay, *(self._step_of(key, fields[key]) for key in short))
 
-    def _step(self, node: Node) -> Step:
+    def _step(self, node: YamlNode) -> Step:
         if node.kind == "str" and node.text in ("cut", "hang"):
             return Cut() if node.text == "cut" else Hang()
         fields = self.nodes.mapping(node, _STEP_KEYS)
@@ -171,7 +171,7 @@ class _ScenarioReader:
             return self._step_of(key, value)
         return Wait(0)
 
-    def _step_of(self, key: str, node: Node) -> Step:
+    def _step_of(self, key: str, node: YamlNode) -> Step:
         match key:
             case "text":
                 return Say(self.nodes.text(node))
@@ -188,7 +188,7 @@ class _ScenarioReader:
             case _:
                 return Hang(self._times(node))
 
-    def _call(self, node: Node) -> ScriptedCall:
+    def _call(self, node: YamlNode) -> ScriptedCall:
         nodes = self.nodes
         fields = nodes.mapping(node, _CALL_KEYS, required=("name",))
         json = "{}"
@@ -206,7 +206,7 @@ class _ScenarioReader:
             id=nodes.text(fields["id"]) if "id" in fields else None,
         )
 
-    def _error(self, node: Node) -> Fail:
+    def _error(self, node: YamlNode) -> Fail:
         nodes = self.nodes
         fields = nodes.mapping(node, _ERROR_KEYS, required=("code",))
         code = nodes.choice(fields["code"], _ERROR_CODES) if "code" in fields else _ERROR_CODES[0]
@@ -222,15 +222,15 @@ class _ScenarioReader:
             status=nodes.whole(fields["status"], 100) if "status" in fields else None,
         )
 
-    def _times(self, node: Node) -> int:
+    def _times(self, node: YamlNode) -> int:
         fields = self.nodes.mapping(node, ("times",), required=("times",))
         return self.nodes.whole(fields["times"], 1) if "times" in fields else 1
 
-    def _usage(self, node: Node) -> Usage:
+    def _usage(self, node: YamlNode) -> Usage:
         fields = self.nodes.mapping(node, Usage.__struct_fields__)
         return Usage(**{key: self.nodes.whole(value) for key, value in fields.items()})
 
-    def _when(self, node: Node) -> When:
+    def _when(self, node: YamlNode) -> When:
         nodes = self.nodes
         known = (*_WHEN_NUMBERS, *_WHEN_TEXTS, *_WHEN_FLAGS, "after")
         fields = nodes.mapping(node, known)

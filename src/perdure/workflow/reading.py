@@ -13,7 +13,6 @@ from typing import cast
 import msgspec
 
 from perdure.errors import InvalidWorkflow
-from perdure.models.yaml_nodes import Node, NodeReader
 from perdure.workflow.document import (
     INPUT_TYPES,
     KEBAB,
@@ -29,6 +28,7 @@ from perdure.workflow.document import (
     Workflow,
     WorkflowNode,
 )
+from perdure.yaml.nodes import YamlNode, YamlReader
 
 AGENT_KEYS = (
     *("id", "name", "description", "model", "provider", "system_prompt"),
@@ -68,7 +68,7 @@ class Lines(msgspec.Struct, frozen=True):
     edges: tuple[int, ...] = ()
     inputs: Mapping[str, int] = {}
     context: Mapping[str, int] = {}
-    agents: Mapping[str, Node] = {}
+    agents: Mapping[str, YamlNode] = {}
 
 
 class Located(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ def is_document(text: str) -> bool:
     """Whether `text` is a workflow document, and no workflow of roles. It may have faults."""
     if _AT_THE_ROOT.search(text):
         return True
-    root = NodeReader().root(text) if text.lstrip().startswith("{") else None
+    root = YamlReader().root(text) if text.lstrip().startswith("{") else None
     return root is not None and any(key.text == "schema_version" for key, _ in root.pairs)
 
 
@@ -114,9 +114,9 @@ def located(text: str, name: str = "the workflow") -> Located:
 
 class _Reader:
     def __init__(self) -> None:
-        self.nodes = NodeReader()
+        self.nodes = YamlReader()
 
-    def document(self, root: Node) -> Located:
+    def document(self, root: YamlNode) -> Located:
         """The workflow of the whole file."""
         fields = self.nodes.mapping(root, _ROOT_KEYS, _ROOT_KEYS)
         if "schema_version" in fields:
@@ -125,7 +125,7 @@ class _Reader:
             return Located(Workflow("", ()))
         return self._workflow(fields["workflow"])
 
-    def _workflow(self, node: Node) -> Located:
+    def _workflow(self, node: YamlNode) -> Located:
         fields = self.nodes.mapping(node, _KEYS, ("id", "nodes", "edges"))
         nodes = [self._node(each) for each in self._items(fields, "nodes")]
         if "nodes" in fields and not nodes:
@@ -153,7 +153,7 @@ class _Reader:
         )
         return Located(workflow, _lines(workflow, fields))
 
-    def _node(self, node: Node) -> WorkflowNode:
+    def _node(self, node: YamlNode) -> WorkflowNode:
         loose = {key.text: value for key, value in node.pairs}
         kind = loose["type"].text if "type" in loose else ""
         known = _AGENT_NODE_KEYS if kind == "agent" else ("id", "type")
@@ -177,7 +177,7 @@ class _Reader:
             tools=tuple(self.nodes.text(each) for each in self._items(fields, "tools")),
         )
 
-    def _edge(self, node: Node, known: set[str]) -> Edge:
+    def _edge(self, node: YamlNode, known: set[str]) -> Edge:
         fields = self.nodes.mapping(node, ("from", "to"), ("from", "to"))
         for end in fields.values():
             if self.nodes.text(end) not in known:
@@ -185,13 +185,13 @@ class _Reader:
         ends = [fields[end].text if end in fields else "" for end in ("from", "to")]
         return Edge(*ends)
 
-    def _agent(self, node: Node) -> Mapping[str, object]:
+    def _agent(self, node: YamlNode) -> Mapping[str, object]:
         fields = self.nodes.mapping(node, AGENT_KEYS, ("id",))
         if "id" in fields:
             self._kebab(fields["id"])
         return {key: self.nodes.data(value) for key, value in fields.items()}
 
-    def _input(self, node: Node) -> RunInput:
+    def _input(self, node: YamlNode) -> RunInput:
         fields = self.nodes.mapping(node, _INPUT_KEYS, ("name",))
         named, type = fields.get("type"), "string"
         if named is not None and named.text == "secret":
@@ -212,33 +212,33 @@ class _Reader:
             description=None if told is None else self.nodes.text(told),
         )
 
-    def _entry(self, node: Node) -> ContextEntry:
+    def _entry(self, node: YamlNode) -> ContextEntry:
         fields = self.nodes.mapping(node, ("key", "value"), ("key", "value"))
         value = self.nodes.text(fields["value"]) if "value" in fields else ""
         return ContextEntry(self._name(fields, "key"), value)
 
-    def _name(self, fields: Mapping[str, Node], key: str) -> str:
+    def _name(self, fields: Mapping[str, YamlNode], key: str) -> str:
         text = self.nodes.text(fields[key]) if key in fields else ""
         if key in fields and fields[key].kind == "str" and not NAME.fullmatch(text):
             self.nodes.fault(fields[key], f"{text!r} is no name: use letters, digits, - and _")
         return text
 
-    def _items(self, fields: Mapping[str, Node], key: str) -> Sequence[Node]:
+    def _items(self, fields: Mapping[str, YamlNode], key: str) -> Sequence[YamlNode]:
         return self.nodes.items(fields[key]) if key in fields else ()
 
-    def _object(self, node: Node) -> Mapping[str, object]:
+    def _object(self, node: YamlNode) -> Mapping[str, object]:
         if node.kind != "map":
             self.nodes.fault(node, "expected a mapping")
             return {}
         return cast("dict[str, object]", self.nodes.data(node))
 
-    def _kebab(self, node: Node) -> str:
+    def _kebab(self, node: YamlNode) -> str:
         text = self.nodes.text(node)
         if node.kind == "str" and not KEBAB.fullmatch(text):
             self.nodes.fault(node, f"{text!r} is not an id: use a-z, 0-9 and single hyphens")
         return text
 
-    def _unique(self, nodes: Sequence[Node], ids: Sequence[str], what: str) -> None:
+    def _unique(self, nodes: Sequence[YamlNode], ids: Sequence[str], what: str) -> None:
         seen: set[str] = set()
         for node, id in zip(nodes, ids, strict=True):
             if id in seen:
@@ -246,7 +246,7 @@ class _Reader:
             seen.add(id)
 
 
-def _lines(workflow: Workflow, fields: Mapping[str, Node]) -> Lines:
+def _lines(workflow: Workflow, fields: Mapping[str, YamlNode]) -> Lines:
     """Where what was read stands. Shape: `fields` are those of the workflow's mapping."""
     items = {key: node.items for key, node in fields.items() if node.kind == "seq"}
     below = {key: [dict(_named(item)) for item in found] for key, found in items.items()}
@@ -275,9 +275,9 @@ def _lines(workflow: Workflow, fields: Mapping[str, Node]) -> Lines:
     )
 
 
-def _named(node: Node) -> Iterator[tuple[str, Node]]:
+def _named(node: YamlNode) -> Iterator[tuple[str, YamlNode]]:
     return ((key.text, value) for key, value in node.pairs)
 
 
-def _at(names: Sequence[str], nodes: Sequence[Node]) -> dict[str, int]:
+def _at(names: Sequence[str], nodes: Sequence[YamlNode]) -> dict[str, int]:
     return {name: node.line for name, node in zip(names, nodes, strict=False)}

@@ -1,46 +1,14 @@
-"""A workflow as YAML: the same value gives the same bytes, for ever.
-
-Keys are in alphabetical order, lists as they are. Text is plain where nobody can take it for
-something else, a block where it has lines, and in double quotes otherwise; lines are never folded.
-"""
+"""A workflow as YAML: the same value gives the same bytes, for ever."""
 
 from __future__ import annotations
 
-import io
-import re
-import sys
-from collections.abc import Mapping
-from typing import Any, cast
-
-from ruamel.yaml import YAML
-from ruamel.yaml.representer import SafeRepresenter
-
 from perdure.workflow.document import SCHEMA_VERSION, AgentNode, RunInput, Workflow, WorkflowNode
-
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
-_TAKEN = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-_BLOCK = re.compile(
-    r"(?![\s\S]*[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff])\S(?:[\s\S]*\S)?\n?"
-)
-"""Text that stands in a block as it is: no control character, nothing blank at its ends."""
+from perdure.yaml.writing import yaml_of
 
 
 def serialize(workflow: Workflow) -> str:
     """`workflow` as YAML; ``parse`` reads it as the same value."""
     return yaml_of({"schema_version": SCHEMA_VERSION, "workflow": _workflow(workflow)})
-
-
-def yaml_of(data: Mapping[str, object]) -> str:
-    """The JSON object `data` as YAML."""
-    writer: Any = YAML(typ="safe", pure=True)
-    writer.Representer = _Representer
-    writer.default_flow_style = False
-    writer.allow_unicode = True
-    writer.width = sys.maxsize
-    writer.map_indent, writer.sequence_indent, writer.sequence_dash_offset = 2, 4, 2
-    written = io.StringIO()
-    writer.dump(_ordered(data), written)
-    return written.getvalue()
 
 
 def _workflow(workflow: Workflow) -> dict[str, object]:
@@ -78,35 +46,3 @@ def _node(node: WorkflowNode) -> dict[str, object]:
     if node.tools:
         written["tools"] = list(node.tools)
     return written
-
-
-def _ordered(value: object) -> object:
-    """`value` as dicts and lists, the keys of every dict in order."""
-    if isinstance(value, Mapping):
-        fields = cast("Mapping[str, object]", value)
-        return {key: _ordered(fields[key]) for key in sorted(fields)}
-    if isinstance(value, list | tuple):
-        return [_ordered(item) for item in cast("list[object]", value)]
-    return value
-
-
-class _Representer(SafeRepresenter):
-    """The library's, without anchors: everything is written out where it stands."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Of any value."""
-        return True
-
-
-def _text(representer: Any, text: str) -> Any:
-    return representer.represent_scalar("tag:yaml.org,2002:str", text, style=_style(text))
-
-
-def _style(text: str) -> str | None:
-    if _PLAIN.fullmatch(text) and text.lower() not in _TAKEN:
-        return None
-    is_block = "\n" in text and _BLOCK.fullmatch(text) and " \n" not in text
-    return "|" if is_block else '"'
-
-
-cast("Any", _Representer).add_representer(str, _text)

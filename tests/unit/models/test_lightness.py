@@ -45,8 +45,8 @@ def test_the_seam_and_the_scripted_model_load_nothing_heavy() -> None:
     assert not loaded & {*HEAVY, "ruamel.yaml"}
 
 
-@pytest.mark.parametrize("module", ["scenario_yaml", "yaml_nodes"])
+@pytest.mark.parametrize("module", ["models.scenario_yaml", "yaml.nodes"])
 def test_reading_scenarios_loads_yaml_and_no_more(module: str) -> None:
-    loaded = loaded_by(f"perdure.models.{module}")
+    loaded = loaded_by(f"perdure.{module}")
     assert "ruamel.yaml" in loaded
     assert not loaded & set(HEAVY)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -77,34 +75,3 @@ def test_what_is_written_is_read_and_written_again_as_it_was(workflow: Workflow)
     text = serialize(workflow)
     assert parse(text) == workflow
     assert serialize(parse(text)) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("no", "Yes", "~", "null", "1e3", "0x1F", "2020-01-01", "=", "<<", "- a", "a: b", "# no"),
-        *("a\n b\n", "\na", "a \nb", "a\n\n", "\ttab\n", "a\r\nb", "x" * 5000, "é" * 300 + "\n"),
-        *(
-            "\u2028",
-            "\ufeffx\ny",
-            "\x00",
-            "\x85",
-            "%YAML 1.1",
-            "---",
-            "...\n...",
-            "a\n---\nb",
-            "😀\n!",
-        ),
-    ],
-)
-def test_text_that_looks_like_something_else_stays_text(text: str) -> None:
-    workflow = Workflow("w", (AgentNode("n", "a", text),), (), None, (), {text: [text]})
-    read: Any = parse(serialize(workflow))
-    assert read == workflow
-
-
-def test_no_line_is_folded_and_nothing_is_anchored() -> None:
-    shared: dict[str, object] = {"long": "word " * 2000}
-    text = serialize(Workflow("w", (InputNode("i"),), (), None, (), {"a": shared, "b": shared}))
-    assert "&" not in text
-    assert max(map(len, text.splitlines())) > 9000

@@ -8,8 +8,8 @@ from pathlib import Path
 from perdure.apps.settings.document import OF_PROJECTS, FiledServer, Settings
 from perdure.apps.settings.lines import nodes_of
 from perdure.errors import PerdureError
-from perdure.models.yaml_nodes import Node, NodeReader
-from perdure.workflow.typed import read_as
+from perdure.yaml.nodes import YamlNode, YamlReader
+from perdure.yaml.typed import read_as
 
 
 def faults_in(
@@ -19,11 +19,11 @@ def faults_in(
 
     `person_file` is where a person may set that.
     """
-    nodes = NodeReader()
+    nodes = YamlReader()
     root = nodes_of(data, text)
     read_as(nodes, root, Settings)
     for key, node in _servers(root):
-        filed = read_as(NodeReader(), node, FiledServer)
+        filed = read_as(YamlReader(), node, FiledServer)
         if filed is not None:  # else its faults are told already
             _check_server(nodes, key, node, filed)
     if is_project and not nodes.faults:
@@ -42,7 +42,7 @@ def faulty_servers(data: Mapping[str, object], text: str) -> dict[str, tuple[str
     """The MCP servers of `data`, read from the TOML `text`, that cannot be used, and why not."""
     found: dict[str, tuple[str, ...]] = {}
     for key, node in _servers(nodes_of(data, text)):
-        nodes = NodeReader()
+        nodes = YamlReader()
         filed = read_as(nodes, node, FiledServer)
         if filed is not None:
             _check_server(nodes, key, node, filed)
@@ -51,7 +51,7 @@ def faulty_servers(data: Mapping[str, object], text: str) -> dict[str, tuple[str
     return found
 
 
-def _servers(root: Node) -> Iterator[tuple[Node, Node]]:
+def _servers(root: YamlNode) -> Iterator[tuple[YamlNode, YamlNode]]:
     """The tables ``[mcp.servers.NAME]``, each with the node of its name."""
     for table, fields in root.pairs:
         for key, servers in fields.pairs:
@@ -59,7 +59,7 @@ def _servers(root: Node) -> Iterator[tuple[Node, Node]]:
                 yield from servers.pairs
 
 
-def _check_server(nodes: NodeReader, key: Node, node: Node, filed: FiledServer) -> None:
+def _check_server(nodes: YamlReader, key: YamlNode, node: YamlNode, filed: FiledServer) -> None:
     """Report what keeps the server `filed`, called `key`, from ever working, where it stands."""
     try:
         filed.server(key.text)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time
 from typing import cast
 
-from perdure.models.yaml_nodes import Node
+from perdure.yaml.nodes import YamlNode
 
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|\n|[\[\]{}]',
@@ -80,31 +80,31 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
         yield start_line, statement
 
 
-def nodes_of(data: Mapping[str, object], text: str) -> Node:
+def nodes_of(data: Mapping[str, object], text: str) -> YamlNode:
     """`data`, read from the TOML `text`, as nodes with lines."""
     return _node(data, (), lines_of(text), 1)
 
 
-def _node(value: object, path: Path, lines: Mapping[Path, int], around: int) -> Node:
+def _node(value: object, path: Path, lines: Mapping[Path, int], around: int) -> YamlNode:
     line = lines.get(path, around)
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
         pairs = tuple(
             (
-                Node(lines.get((*path, key), line), "str", key),
+                YamlNode(lines.get((*path, key), line), "str", key),
                 _node(each, (*path, key), lines, line),
             )
             for key, each in fields.items()
         )
-        return Node(line, "map", pairs=pairs)
+        return YamlNode(line, "map", pairs=pairs)
     if isinstance(value, list):
         items = tuple(_node(each, path, lines, line) for each in cast("list[object]", value))
-        return Node(line, "seq", items=items)
+        return YamlNode(line, "seq", items=items)
     if isinstance(value, bool):
-        return Node(line, "bool", str(value).lower())
+        return YamlNode(line, "bool", str(value).lower())
     if isinstance(value, int):
-        return Node(line, "int", str(value))
+        return YamlNode(line, "int", str(value))
     if isinstance(value, float):
-        return Node(line, "float", repr(value))
+        return YamlNode(line, "float", repr(value))
     kind = "timestamp" if isinstance(value, datetime | date | time) else "str"
-    return Node(line, kind, str(value))
+    return YamlNode(line, kind, str(value))

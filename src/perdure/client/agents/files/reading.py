@@ -17,11 +17,11 @@ from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.errors import ConfigError, InvalidAgentFile, WrongArgument
 from perdure.models.catalogue import PROVIDERS, is_model_name
 from perdure.models.retry import RetryPolicy
-from perdure.models.yaml_nodes import Node, NodeReader
 from perdure.secrets.pasted import credentials_in
 from perdure.session.declared.arguments import takes_declared
 from perdure.tools.permissions import Permissions
-from perdure.workflow.typed import read_as
+from perdure.yaml.nodes import YamlNode, YamlReader
+from perdure.yaml.typed import read_as
 
 SUFFIX = ".agent.yaml"
 MAX_BYTES = 1024 * 1024
@@ -68,7 +68,7 @@ def agent_of_text(text: str, name: str = "the agent file") -> Agent:
     secrets = tuple(_secrets(text))
     if secrets:
         raise InvalidAgentFile(name, secrets)
-    nodes = NodeReader()
+    nodes = YamlReader()
     root = nodes.root(text)
     if root is None or root.kind != "map":
         if root is not None:
@@ -90,9 +90,9 @@ def _secrets(text: str) -> Iterator[str]:
         yield f"line {line}: it holds what looks like a credential ({kind}); take it out"
 
 
-def _honoured(nodes: NodeReader, root: Node) -> Node:
+def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
     """`root` without the keys of the format that perdure cannot honour, which are faults."""
-    kept: list[tuple[Node, Node]] = []
+    kept: list[tuple[YamlNode, YamlNode]] = []
     for key, value in root.pairs:
         if key.text in _NOT_YET:
             nodes.fault(key, f"{key.text!r}: {_NOT_YET[key.text]}")
@@ -104,27 +104,27 @@ def _honoured(nodes: NodeReader, root: Node) -> Node:
             )
         elif key.text == "mcp_servers" and value.kind == "seq":
             named = tuple(_named(item) for item in value.items)
-            kept.append((key, Node(value.line, value.kind, items=named)))
+            kept.append((key, YamlNode(value.line, value.kind, items=named)))
         elif key.text == "retry" and value.kind == "map":
             kept.append((key, _without_retry_on(nodes, value)))
         else:
             kept.append((key, value))
-    return Node(root.line, root.kind, pairs=tuple(kept))
+    return YamlNode(root.line, root.kind, pairs=tuple(kept))
 
 
-def _is_window(node: Node) -> bool:
+def _is_window(node: YamlNode) -> bool:
     named = {key.text: value.text for key, value in node.pairs}
     return "window" in (node.text, named.get("type"), named.get("strategy"))
 
 
-def _named(server: Node) -> Node:
+def _named(server: YamlNode) -> YamlNode:
     """The seed's ``{ref: name}`` as the name."""
     if len(server.pairs) == 1 and server.pairs[0][0].text == "ref":
         return server.pairs[0][1]
     return server
 
 
-def _without_retry_on(nodes: NodeReader, node: Node) -> Node:
+def _without_retry_on(nodes: YamlReader, node: YamlNode) -> YamlNode:
     for key, _ in node.pairs:
         if key.text == "retry_on":
             nodes.fault(
@@ -133,13 +133,13 @@ def _without_retry_on(nodes: NodeReader, node: Node) -> Node:
                 "it out",
             )
     left = tuple(pair for pair in node.pairs if pair[0].text != "retry_on")
-    return Node(node.line, node.kind, pairs=left)
+    return YamlNode(node.line, node.kind, pairs=left)
 
 
 class _Binding:
     """An agent file's values as an agent's; faults at the lines of their keys."""
 
-    def __init__(self, nodes: NodeReader, places: Mapping[str, Node]) -> None:
+    def __init__(self, nodes: YamlReader, places: Mapping[str, YamlNode]) -> None:
         self._nodes = nodes
         self._places = places
 
@@ -184,7 +184,7 @@ class _Binding:
             self._fault(_KEYS.get(named, named), str(error))
             return None
 
-    def _model(self, place: Node, name: str, provider: str | None) -> str:
+    def _model(self, place: YamlNode, name: str, provider: str | None) -> str:
         """``provider:name``; a fault where nobody knows the provider."""
         named, colon, _ = name.partition(":")
         known = ("scripted", *PROVIDERS)
@@ -207,7 +207,7 @@ class _Binding:
             self._nodes.fault(place, f"{whole!r} names no model; write provider:name")
         return whole
 
-    def _fallback(self, place: Node, filed: FiledFallback) -> Fallback:
+    def _fallback(self, place: YamlNode, filed: FiledFallback) -> Fallback:
         model = self._model(place, filed.model, filed.provider)
         return Fallback(model if is_model_name(model) else DEFAULT_MODEL, filed.max_attempts)
 
@@ -223,8 +223,8 @@ class _Binding:
     def _fault(self, key: str, what: str) -> None:
         self._nodes.fault(self._place(key), what)
 
-    def _place(self, key: str) -> Node:
-        return self._places.get(key, Node(1, "null"))
+    def _place(self, key: str) -> YamlNode:
+        return self._places.get(key, YamlNode(1, "null"))
 
 
 def _policy(filed: FiledRetry) -> RetryPolicy:

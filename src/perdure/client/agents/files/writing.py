@@ -21,7 +21,7 @@ from perdure.session.declared.arguments import takes_declared
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
-from perdure.workflow.writing import yaml_of
+from perdure.yaml.writing import yaml_of
 
 
 @takes_declared

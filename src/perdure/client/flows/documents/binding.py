@@ -15,7 +15,7 @@ from perdure.engine.flows.documents.structure import DocumentFault
 from perdure.errors import ConfigError, InvalidAgentFile
 from perdure.workflow.document import AgentNode
 from perdure.workflow.reading import Located
-from perdure.workflow.writing import yaml_of
+from perdure.yaml.writing import yaml_of
 
 _PROGRAMS = (
     "an agent of a workflow brings no MCP servers: give the one who runs it an agent of that id, "

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from perdure.engine.flows.telling.entry import Reading
 from perdure.errors import ConfigError
-from perdure.models.yaml_nodes import Node, NodeReader
+from perdure.yaml.nodes import YamlNode, YamlReader
 
 T = TypeVar("T")
 
@@ -119,21 +119,21 @@ class Library:
         return content.decode(errors="replace")
 
 
-def _read(text: str, name: str, key: str, values: Callable[[NodeReader, Node, str], T]) -> T:
+def _read(text: str, name: str, key: str, values: Callable[[YamlReader, YamlNode, str], T]) -> T:
     """What `values` reads below the one `key` of the file `name`.
 
     Raises: ConfigError with every fault and its line.
     """
-    reader = NodeReader()
+    reader = YamlReader()
     root = reader.root(text)
-    outer: Mapping[str, Node] = {} if root is None else reader.mapping(root, (key,), (key,))
+    outer: Mapping[str, YamlNode] = {} if root is None else reader.mapping(root, (key,), (key,))
     found = values(reader, outer[key], name) if key in outer else None
     if reader.faults or found is None:
         raise ConfigError(f"{name}: {'; '.join(reader.faults)}")
     return found
 
 
-def _names(reader: NodeReader, node: Node, name: str) -> list[tuple[str, str]]:
+def _names(reader: YamlReader, node: YamlNode, name: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for item in reader.items(node):
         text = reader.text(item)
@@ -143,7 +143,7 @@ def _names(reader: NodeReader, node: Node, name: str) -> list[tuple[str, str]]:
     return found
 
 
-def _paths(reader: NodeReader, node: Node, name: str) -> dict[str, tuple[str, str]]:
+def _paths(reader: YamlReader, node: YamlNode, name: str) -> dict[str, tuple[str, str]]:
     fields = reader.mapping(node, [key.text for key, _ in node.pairs])
     for key, _ in node.pairs:
         if not _NAME.fullmatch(key.text):

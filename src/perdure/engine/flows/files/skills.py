@@ -15,8 +15,8 @@ from pathlib import Path
 from perdure.engine.flows.files.readings import DOCS
 from perdure.engine.flows.telling.entry import Skill
 from perdure.errors import ConfigError
-from perdure.models.yaml_nodes import Node, NodeReader
 from perdure.secrets.pasted import credentials_in
+from perdure.yaml.nodes import YamlNode, YamlReader
 
 FOLDER = f"{DOCS}/skills"
 FILE = "SKILL.md"
@@ -103,9 +103,9 @@ def _skill(name: str, path: str, text: str) -> Skill:
             "every turn of a role is told its skills"
         )
     head, body = _parted(text, path)
-    reader = NodeReader()
+    reader = YamlReader()
     root = reader.root(head)
-    fields: Mapping[str, Node] = {}
+    fields: Mapping[str, YamlNode] = {}
     if root is not None:
         fields = reader.mapping(root, _KNOWN, ("name", "description"))
     called = _line(reader, fields, "name")
@@ -131,7 +131,7 @@ def _parted(text: str, path: str) -> tuple[str, str]:
     raise ConfigError(f"{path}, line 1: its front matter has no end: write a line `---` after it")
 
 
-def _line(reader: NodeReader, fields: Mapping[str, Node], name: str) -> str:
+def _line(reader: YamlReader, fields: Mapping[str, YamlNode], name: str) -> str:
     if name not in fields:
         return ""
     text = reader.text(fields[name]).strip()
@@ -142,9 +142,9 @@ def _line(reader: NodeReader, fields: Mapping[str, Node], name: str) -> str:
 
 def _listed(path: str, text: str) -> list[tuple[str, str]]:
     """The names in a ``skills.yaml``, each with its place."""
-    reader = NodeReader()
+    reader = YamlReader()
     root = reader.root(text)
-    outer: Mapping[str, Node] = {}
+    outer: Mapping[str, YamlNode] = {}
     if root is not None:
         outer = reader.mapping(root, ("skills",), ("skills",))
     items = reader.items(outer["skills"]) if "skills" in outer else ()

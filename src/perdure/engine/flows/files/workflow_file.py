@@ -14,8 +14,8 @@ import msgspec
 
 from perdure.engine.flows.rules.structure import faults_of
 from perdure.errors import InvalidWorkflow
-from perdure.models.yaml_nodes import Node, NodeReader
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
+from perdure.yaml.nodes import YamlNode, YamlReader
 
 _ROOT = ("workflow",)
 _WORKFLOW = ("name", "summary", "nodes", "edges", "invariants", "escalation")
@@ -86,9 +86,9 @@ def graph_of(record: WorkflowFile, name: str, canonical: WorkflowFile | None = N
 
 class _Reader:
     def __init__(self) -> None:
-        self.nodes = NodeReader()
+        self.nodes = YamlReader()
 
-    def file(self, root: Node) -> WorkflowFile:
+    def file(self, root: YamlNode) -> WorkflowFile:
         """The workflow of the whole file."""
         outer = self.nodes.mapping(root, _ROOT, _ROOT)
         if "workflow" not in outer:
@@ -107,7 +107,7 @@ class _Reader:
             escalation=self._texts(fields, "escalation"),
         )
 
-    def _node(self, node: Node) -> NodeDraft:
+    def _node(self, node: YamlNode) -> NodeDraft:
         fields = self.nodes.mapping(node, _NODE, ("id",))
         found: dict[str, object] = {}
         if "role" in fields:
@@ -126,29 +126,29 @@ class _Reader:
             self.nodes.fault(fields["id"], f"{id!r} cannot be the id of a node")
         return NodeDraft(id, node.line, found)
 
-    def _check_readings(self, fields: Mapping[str, Node]) -> None:
+    def _check_readings(self, fields: Mapping[str, YamlNode]) -> None:
         for each in self._items(fields, "required_readings"):
             if each.kind == "str" and not each.text.startswith("$"):
                 self.nodes.fault(each, f"{each.text!r} is no name of the index: expected $NAME")
 
-    def _edge(self, node: Node) -> FlowEdge:
+    def _edge(self, node: YamlNode) -> FlowEdge:
         fields = self.nodes.mapping(node, ("from", "to"), ("from", "to"))
         ends = [self.nodes.text(fields[end]) if end in fields else "" for end in ("from", "to")]
         return FlowEdge(*ends)
 
-    def _items(self, fields: Mapping[str, Node], name: str) -> tuple[Node, ...]:
+    def _items(self, fields: Mapping[str, YamlNode], name: str) -> tuple[YamlNode, ...]:
         if name not in fields or (fields[name].kind == "str" and name in _LISTS):
             return ()
         return self.nodes.items(fields[name])
 
-    def _texts(self, fields: Mapping[str, Node], name: str) -> tuple[str, ...]:
+    def _texts(self, fields: Mapping[str, YamlNode], name: str) -> tuple[str, ...]:
         """A list of texts; one text is a list of one."""
-        read: Callable[[Node], str] = self.nodes.text
+        read: Callable[[YamlNode], str] = self.nodes.text
         if name in fields and fields[name].kind == "str":
             return (read(fields[name]),)
         return tuple(read(each) for each in self._items(fields, name))
 
-    def _sentence(self, fields: Mapping[str, Node], name: str) -> str | None:
+    def _sentence(self, fields: Mapping[str, YamlNode], name: str) -> str | None:
         if name not in fields:
             return None
         text = self.nodes.text(fields[name])

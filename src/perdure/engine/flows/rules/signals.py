@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeGuard, cast
 import msgspec
 from ruamel.yaml.error import YAMLError
 
-from perdure.models.yaml_nodes import PlainYaml
 from perdure.session.flows.kinds import HandoffTarget, RepairCode
+from perdure.yaml.nodes import PlainYaml
 
 _BLOCK = re.compile(
     r"^(?P<fence>`{3,}|~{3,})[ \t]*handoff[ \t]*\r?\n(?P<yaml>.*?)^(?P=fence)[`~]*[ \t]*$",

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from perdure.errors import PerdureError
-from perdure.models.yaml_nodes import Node, NodeReader
+from perdure.yaml.nodes import YamlNode, YamlReader
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ _EXPECTED: Mapping[type, str] = {
 }
 
 
-def read_as(nodes: NodeReader, node: Node, wanted: type[T]) -> T | None:
+def read_as(nodes: YamlReader, node: YamlNode, wanted: type[T]) -> T | None:
     """`node` as a value of the struct `wanted`; None where `nodes.faults` says what is wrong."""
     before = len(nodes.faults)
     value = _Typed(nodes).value(node, inspect.type_info(wanted))
@@ -52,11 +52,11 @@ def read_as(nodes: NodeReader, node: Node, wanted: type[T]) -> T | None:
 
 
 class _Typed:
-    def __init__(self, nodes: NodeReader) -> None:
+    def __init__(self, nodes: YamlReader) -> None:
         self._nodes = nodes
         self._key = ""
 
-    def value(self, node: Node, wanted: inspect.Type) -> Any:
+    def value(self, node: YamlNode, wanted: inspect.Type) -> Any:
         """`node` as `wanted`, or anything and a fault."""
         wanted = _bare(wanted)
         if isinstance(wanted, inspect.UnionType):
@@ -76,7 +76,7 @@ class _Typed:
             return self._mapping(node, wanted)
         return self._scalar(node, wanted)
 
-    def _one_of(self, node: Node, types: tuple[inspect.Type, ...]) -> Any:
+    def _one_of(self, node: YamlNode, types: tuple[inspect.Type, ...]) -> Any:
         for each in map(_bare, types):
             if isinstance(each, inspect.LiteralType):
                 if node.kind == "str":
@@ -87,7 +87,7 @@ class _Typed:
         self._nodes.fault(node, f"expected {' or '.join(named)}")
         return None
 
-    def _choice(self, node: Node, wanted: inspect.LiteralType) -> Any:
+    def _choice(self, node: YamlNode, wanted: inspect.LiteralType) -> Any:
         if node.kind == "str" and node.text in wanted.values:
             return node.text
         choices = ", ".join(str(value) for value in wanted.values)
@@ -95,7 +95,7 @@ class _Typed:
         self._nodes.fault(node, f"{found} is not one of {choices}")
         return None
 
-    def _struct(self, node: Node, wanted: inspect.StructType) -> Any:
+    def _struct(self, node: YamlNode, wanted: inspect.StructType) -> Any:
         fields = {field.encode_name: field for field in wanted.fields}
         required = [name for name, field in fields.items() if field.required]
         before = len(self._nodes.faults)
@@ -113,18 +113,18 @@ class _Typed:
             self._nodes.fault(given.get(named, node) if named else node, str(error))
             return None
 
-    def _field(self, key: str, node: Node, wanted: inspect.Type) -> Any:
+    def _field(self, key: str, node: YamlNode, wanted: inspect.Type) -> Any:
         outer, self._key = self._key, key
         value = self.value(node, wanted)
         self._key = outer
         return value
 
-    def _mapping(self, node: Node, wanted: inspect.DictType) -> dict[str, Any]:
+    def _mapping(self, node: YamlNode, wanted: inspect.DictType) -> dict[str, Any]:
         keys = tuple(key.text for key, _ in node.pairs)
         given = self._nodes.mapping(node, keys)
         return {key: self.value(value, wanted.value_type) for key, value in given.items()}
 
-    def _scalar(self, node: Node, wanted: inspect.Type) -> Any:
+    def _scalar(self, node: YamlNode, wanted: inspect.Type) -> Any:
         before = len(self._nodes.faults)
         value: Any = self._nodes.data(node)
         if len(self._nodes.faults) > before:

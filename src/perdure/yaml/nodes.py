@@ -39,7 +39,7 @@ class PlainYaml(YAML):
         return []
 
 
-class Node(msgspec.Struct, frozen=True):
+class YamlNode(msgspec.Struct, frozen=True):
     """A value of the document where it stands.
 
     Shape: `kind` is YAML's name for what it is (``str``, ``int``, ``map``, ``seq``, …); `text` is a
@@ -50,11 +50,11 @@ class Node(msgspec.Struct, frozen=True):
     line: int
     kind: str
     text: str = ""
-    items: tuple[Node, ...] = ()
-    pairs: tuple[tuple[Node, Node], ...] = ()
+    items: tuple[YamlNode, ...] = ()
+    pairs: tuple[tuple[YamlNode, YamlNode], ...] = ()
 
 
-class NodeReader:
+class YamlReader:
     """Reads nodes as values; what does not fit goes to `faults`."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class NodeReader:
         ordered = sorted(self._found, key=lambda found: found[0])
         return tuple(f"line {line}: {what}" for line, what in ordered)
 
-    def root(self, text: str) -> Node | None:
+    def root(self, text: str) -> YamlNode | None:
         """The node of the whole document; None when there is none or `text` is not YAML."""
         parser: Any = PlainYaml(typ="safe", pure=True)
         try:
@@ -92,18 +92,18 @@ class NodeReader:
             return None
         return self._own(composed, 0)
 
-    def fault(self, node: Node, what: str) -> None:
+    def fault(self, node: YamlNode, what: str) -> None:
         """Report that `what` is wrong at `node`."""
         self._found.append((node.line, what))
 
     def mapping(
-        self, node: Node, known: Collection[str], required: Collection[str] = ()
-    ) -> Mapping[str, Node]:
+        self, node: YamlNode, known: Collection[str], required: Collection[str] = ()
+    ) -> Mapping[str, YamlNode]:
         """The entries of a mapping that may have the keys `known` and no others."""
         if node.kind != "map":
             self._unexpected(node, f"a mapping with {', '.join(known)}")
             return {}
-        found: dict[str, Node] = {}
+        found: dict[str, YamlNode] = {}
         for key_node, value in node.pairs:
             key = self._key(key_node, found)
             if key in known:
@@ -115,27 +115,27 @@ class NodeReader:
                 self.fault(node, f"{key!r} is missing")
         return found
 
-    def items(self, node: Node) -> tuple[Node, ...]:
+    def items(self, node: YamlNode) -> tuple[YamlNode, ...]:
         """The items of a list."""
         if node.kind != "seq":
             self._unexpected(node, "a list")
         return node.items
 
-    def text(self, node: Node) -> str:
+    def text(self, node: YamlNode) -> str:
         """A text."""
         if node.kind == "str":
             return node.text
         self._unexpected(node, "text (in quotes, if it looks like something else)")
         return ""
 
-    def choice(self, node: Node, choices: Collection[str]) -> str:
+    def choice(self, node: YamlNode, choices: Collection[str]) -> str:
         """One of `choices`; the first of them when it is none."""
         if node.kind == "str" and node.text in choices:
             return node.text
         self.fault(node, f"{node.text or node.kind!r} is not one of {', '.join(choices)}")
         return next(iter(choices))
 
-    def whole(self, node: Node, least: int = 0) -> int:
+    def whole(self, node: YamlNode, least: int = 0) -> int:
         """A whole number that is not less than `least`."""
         value = self._plain(node)
         if node.kind == "int" and isinstance(value, int) and value >= least:
@@ -143,7 +143,7 @@ class NodeReader:
         self._unexpected(node, f"a whole number from {least} up")
         return least
 
-    def number(self, node: Node) -> float:
+    def number(self, node: YamlNode) -> float:
         """A number that is not negative."""
         value = self._plain(node)
         if node.kind in ("int", "float") and isinstance(value, int | float) and value >= 0:
@@ -151,7 +151,7 @@ class NodeReader:
         self._unexpected(node, "a number that is not negative")
         return 0.0
 
-    def boolean(self, node: Node) -> bool:
+    def boolean(self, node: YamlNode) -> bool:
         """True or false."""
         if node.kind != "bool":
             self._unexpected(node, "true or false")
@@ -159,7 +159,7 @@ class NodeReader:
             self.fault(node, f"{node.text!r:.40} is neither true nor false")
         return node.text.lower() == "true"
 
-    def data(self, node: Node) -> object:
+    def data(self, node: YamlNode) -> object:
         """Any plain data, as JSON has it."""
         if node.kind == "seq":
             return [self.data(item) for item in node.items]
@@ -170,14 +170,14 @@ class NodeReader:
             found[self._key(key_node, found)] = self.data(value)
         return found
 
-    def _key(self, node: Node, found: Mapping[str, object]) -> str:
+    def _key(self, node: YamlNode, found: Mapping[str, object]) -> str:
         if node.kind != "str":
             self._unexpected(node, "text as a key")
         if node.text in found:
             self.fault(node, f"{node.text!r} stands here twice")
         return node.text
 
-    def _plain(self, node: Node) -> object:
+    def _plain(self, node: YamlNode) -> object:
         """A scalar as a value of its kind; its text where JSON has no such kind (dates)."""
         digits = node.text.replace("_", "")
         match node.kind:
@@ -192,14 +192,14 @@ class NodeReader:
             case _:
                 return node.text
 
-    def _int(self, node: Node, digits: str) -> int:
+    def _int(self, node: YamlNode, digits: str) -> int:
         try:
             return int(digits, 10) if digits.lstrip("+-").isdecimal() else int(digits, 0)
         except ValueError:  # a tag says so, or there are thousands of digits
             self.fault(node, f"{node.text!r:.40} is no whole number that can be read")
             return 0
 
-    def _float(self, node: Node, digits: str) -> float:
+    def _float(self, node: YamlNode, digits: str) -> float:
         name = digits.lstrip("+-").lower()
         try:
             value = math.inf if name in (".inf", ".nan") else float(digits)
@@ -211,7 +211,7 @@ class NodeReader:
         self.fault(node, f"{node.text:.40} cannot be written as JSON")
         return 0.0
 
-    def _unexpected(self, node: Node, expected: str) -> None:
+    def _unexpected(self, node: YamlNode, expected: str) -> None:
         self.fault(node, f"expected {expected}, found {_NAMES.get(node.kind, node.kind)}")
 
     def _is_too_much(self, composed: Any) -> bool:
@@ -221,30 +221,30 @@ class NodeReader:
         self._repeated += 1
         return self._repeated > MAX_REPEATED
 
-    def _own(self, composed: Any, depth: int) -> Node:
+    def _own(self, composed: Any, depth: int) -> YamlNode:
         """The library's untyped node as one of ours. An alias that holds itself ends at a depth."""
         line: int = composed.start_mark.line + 1
         kind = str(composed.tag).removeprefix(_TAG)
         if depth > MAX_DEPTH:
             self._found.append((line, "nested too deep"))
-            return Node(line, "null")
+            return YamlNode(line, "null")
         if self._is_too_much(composed):
             if self._repeated == MAX_REPEATED + 1:
                 self._found.append((line, f"aliases repeat more than {MAX_REPEATED} values"))
-            return Node(line, "null")
+            return YamlNode(line, "null")
         if composed.id == "mapping":
             pairs = [self._pair(key, value, depth + 1) for key, value in composed.value]
-            return Node(line, kind, pairs=tuple(pairs))
+            return YamlNode(line, kind, pairs=tuple(pairs))
         if composed.id == "sequence":
             items = [self._own(item, depth + 1) for item in composed.value]
-            return Node(line, kind, items=tuple(items))
+            return YamlNode(line, kind, items=tuple(items))
         text = str(composed.value)
         if not _is_utf8(text):
             self._found.append((line, "half of a character pair cannot be written as UTF-8"))
             text = ""
-        return Node(line, kind, text)
+        return YamlNode(line, kind, text)
 
-    def _pair(self, key: Any, value: Any, depth: int) -> tuple[Node, Node]:
+    def _pair(self, key: Any, value: Any, depth: int) -> tuple[YamlNode, YamlNode]:
         own, below = self._own(key, depth), self._own(value, depth)
         if below.kind == "null" and not below.text:  # the library finds it after the line's end
             below = msgspec.structs.replace(below, line=own.line)

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from perdure.models.yaml_nodes import NodeReader
-from perdure.workflow.typed import read_as, schema_of
+from perdure.yaml.nodes import YamlReader
+from perdure.yaml.typed import read_as, schema_of
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 def read(text: str) -> tuple[Whole | None, tuple[str, ...]]:
-    nodes = NodeReader()
+    nodes = YamlReader()
     root = nodes.root(text)
     assert root is not None
     return read_as(nodes, root, Whole), nodes.faults

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.yaml_nodes import Node, NodeReader
+from perdure.yaml.nodes import YamlNode, YamlReader
 
 
-def node_of(text: str) -> tuple[NodeReader, Node]:
-    reader = NodeReader()
+def node_of(text: str) -> tuple[YamlReader, YamlNode]:
+    reader = YamlReader()
     root = reader.root(text)
     assert root is not None, reader.faults
     return reader, root
@@ -48,7 +48,7 @@ def test_an_alias_is_the_value_it_names() -> None:
     ],
 )
 def test_what_is_no_single_document_is_a_fault(text: str, fault: str) -> None:
-    reader = NodeReader()
+    reader = YamlReader()
     assert reader.root(text) is None
     assert len(reader.faults) == 1
     assert reader.faults[0].startswith(fault)
@@ -142,7 +142,7 @@ def test_what_only_says_what_it_is_is_a_fault_with_its_line(text: str, told: str
     ],
 )
 def test_a_fault_stands_where_a_person_sees_it(text: str, told: str) -> None:
-    reader = NodeReader()
+    reader = YamlReader()
     root = reader.root(text)
     if root is not None:
         reader.text(reader.mapping(root, ("a", "b", "c"))["b"])
@@ -161,7 +161,7 @@ def test_aliases_of_aliases_do_not_fill_the_memory() -> None:
 
 @given(st.text(max_size=60))
 def test_no_text_makes_the_reader_fail(text: str) -> None:
-    reader = NodeReader()
+    reader = YamlReader()
     root = reader.root(text)
     if root is None:
         assert reader.faults
