@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from pathlib import Path
@@ -137,3 +138,31 @@ async def test_while_a_session_is_damaged_no_content_goes(store: JsonlStore, fol
     assert (await store.vacuum()).blobs == 0
     path.write_bytes(whole)
     assert await store.blob(blob_hash(content)) == content
+
+
+async def test_beside_a_session_of_a_newer_perdure_others_go_and_no_content_does(
+    open_store: Opener, folder: Path
+) -> None:
+    store, content = await open_store(), b"\x89PNG"
+    for stream in ("s", "t"):
+        await store.commit(showing(stream, content))
+    path = file_of(folder, "t")
+    path.write_bytes(path.read_bytes().replace(b'"perdure":{', b'"perdure":{"format":99,'))
+
+    store = await open_store()
+    assert (await store.vacuum()).blobs == 0
+    request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name="s")
+    assert (await store.erase(request)).is_complete
+    assert await store.blob(blob_hash(content)) == content
+
+
+async def test_two_vacuums_at_once_remove_each_content_once(open_store: Opener) -> None:
+    store, other = await open_store(), await open_store()
+    contents = tuple(b"%d" % number for number in range(300))
+    left = Write(stream=S, create=header("s"))
+    await store.commit(Commit(writes=(left,), at=START_MS, blobs=contents))
+
+    done = await asyncio.gather(store.vacuum(), other.vacuum())
+
+    assert sum(each.blobs for each in done) == 300
+    assert (await store.verify()).problems == ()

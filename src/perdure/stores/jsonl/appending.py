@@ -48,7 +48,7 @@ from perdure.stores.jsonl.disk.folder import hashed
 from perdure.stores.jsonl.disk.sidefiles import blob_of, lease_of, put_blob
 from perdure.stores.jsonl.forking import Copied, copied
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.keeping.collecting import held_for
+from perdure.stores.jsonl.keeping.collecting import all_held, held_for
 from perdure.stores.jsonl.keeping.limits import Limits
 from perdure.stores.jsonl.lines import Batch, Fields, Ours, written
 from perdure.stores.jsonl.rows import Key
@@ -74,10 +74,11 @@ class Appender:
         with ExitStack() as locks:
             if key is not None:
                 locks.enter_context(self._folder.locked("key", key))
+            origin = None
             if write.create is not None and write.create.fork is not None:
+                # What the copies show stays until they are written, also if the origin goes.
+                locks.enter_context(all_held(self._folder))
                 origin = self._shelf.log(write.create.fork.stream)
-            else:
-                origin = None
             locks.enter_context(self._folder.locked("stream", write.stream))
             log = self._shelf.log(write.stream, is_thorough=write.create is None)
             if key is not None:

@@ -7,11 +7,12 @@ left, so that everything else stays readable; ``verify`` names it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import BinaryIO
 
 import msgspec
 
-from perdure.errors import StoreUnavailable
+from perdure.errors import SessionNotFound, StoreUnavailable
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry
 from perdure.session.kinds import OPAQUE, TreeBody
@@ -30,7 +31,10 @@ from perdure.stores.verification import StoredEntry
 def entries_of(
     log: Log, seqs: Iterable[int], is_wanted: Callable[[bytes], bool] | None = None
 ) -> list[Entry]:
-    """The entries `seqs` of `log`, in that order; those only whose lines are wanted."""
+    """The entries `seqs` of `log`, in that order; those only whose lines are wanted.
+
+    Raises: SessionNotFound when the file is gone by now.
+    """
     return [
         _entry(log, seq, content)
         for seq, content in _contents(log, seqs)
@@ -41,7 +45,7 @@ def entries_of(
 def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEntry]:
     """Every entry with its salt and digest, the tool's own with what the chain hashed of them.
 
-    With `seqs`, only those.
+    With `seqs`, only those. Raises: SessionNotFound when the file is gone by now.
     """
     for seq, content in _contents(log, range(len(log.rows)) if seqs is None else seqs):
         entry, ours = _entry(log, seq, content), _ours(content)
@@ -58,9 +62,10 @@ def media_of(log: Log, digest: str) -> bytes | None:
     seq = log.media.get(digest)
     if seq is None or seq >= len(log.rows):
         return None
-    for _, content in _contents(log, (seq,)):
-        said = _said(log, content)
-        return next((each for each in said.media if blob_hash(each) == digest), None)
+    with suppress(SessionNotFound):
+        for _, content in _contents(log, (seq,)):
+            said = _said(log, content)
+            return next((each for each in said.media if blob_hash(each) == digest), None)
     return None
 
 
@@ -69,6 +74,8 @@ def _contents(log: Log, seqs: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         with log.path.open("rb") as file:
             for seq in seqs:
                 yield seq, _content(log, seq, file)
+    except FileNotFoundError:  # erased by another process, after its index was brought up to date
+        raise SessionNotFound(log.header.id) from None
     except OSError as error:
         raise StoreUnavailable(str(log.path), str(error)) from error
 

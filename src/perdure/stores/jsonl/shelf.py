@@ -73,6 +73,8 @@ class Shelf:
         tail = Tail(path, self.dialect)
         try:
             return tail if header is not None and tail.read(header) else None
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise StoreUnavailable(str(path), str(error)) from error
 
@@ -89,6 +91,8 @@ class Shelf:
             return None if log is None else _standing_of(log)
         try:
             return self._standing(path, Stamp.of(path.stat()))
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise StoreUnavailable(str(path), str(error)) from error
 
@@ -199,6 +203,8 @@ def peek(path: Path, dialect: Dialect) -> Standing | None:
         with path.open("rb") as file:
             header = _header(file.readline(), dialect)
             batch = None if header is None else _batch(_last_line(file), header)
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise StoreUnavailable(str(path), str(error)) from error
     if header is None or batch is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -313,8 +313,11 @@ class _Namespace(_Handle):
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         def work() -> list[Entry]:
             ids = dict.fromkeys(standing.header.id for _, standing in self._shelf.standings())
-            logs = [log for id_ in ids if (log := self._shelf.log(id_)) is not None]
-            return [entry for log in logs for entry in reading.notes(log, kinds)]
+            found: list[Entry] = []
+            for log in filter(None, map(self._shelf.log, ids)):
+                with suppress(SessionNotFound):  # erased meanwhile
+                    found += reading.notes(log, kinds)
+            return found
 
         return await self._run(work)
 
@@ -327,7 +330,9 @@ class _Namespace(_Handle):
                 head = EMPTY if log is None else log.head
                 end = min(span.first + min(span.length, limit - len(found)), head + 1)
                 seqs = range(span.first, end)
-                entries = [] if log is None else entries_of(log, seqs)
+                entries: list[Entry] = []
+                with suppress(SessionNotFound):  # erased meanwhile
+                    entries = [] if log is None else entries_of(log, seqs)
                 found += [
                     Positioned(span.position + number, entry)
                     for number, entry in enumerate(entries)

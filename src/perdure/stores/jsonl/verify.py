@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from perdure.errors import CorruptLog, StoreError
+from perdure.errors import CorruptLog, SessionNotFound, StoreError
 from perdure.session.ids import StreamId
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.appending import state_of
@@ -42,6 +42,8 @@ def verification(shelf: Shelf, feed: Feed, told: OnProgress | None = None) -> Ve
         try:
             found = list(_file_problems(log, seen, feed))
             found += _contents_missed(shelf, log) if log.is_session else []
+        except SessionNotFound:  # erased meanwhile
+            continue
         except StoreError as error:
             found = [Problem(None, None, f"{path.name} cannot be read ({error})")]
         problems += found
@@ -56,7 +58,8 @@ def verification(shelf: Shelf, feed: Feed, told: OnProgress | None = None) -> Ve
 def _file_problems(log: Log, seen: dict[StreamId, Path], feed: Feed) -> Iterator[Problem]:
     name = log.path.name
     if not log.refresh():
-        yield Problem(None, None, f"{name} does not begin as a session file does")
+        if log.path.exists():  # else it was erased meanwhile
+            yield Problem(None, None, f"{name} does not begin as a session file does")
         return
     stream = log.header.id
     if stream in seen:
@@ -106,5 +109,7 @@ def _content_problems(folder: Folder) -> Iterator[Problem]:
     for path in blobs_in(folder):
         try:
             yield from blob_problems(path.name, path.read_bytes())
+        except FileNotFoundError:  # a vacuum has removed it meanwhile
+            continue
         except OSError as error:
             yield Problem(None, None, f"the content {path.name} cannot be read ({error})")

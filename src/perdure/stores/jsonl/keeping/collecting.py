@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
+from perdure.errors import SessionNotFound, StoreError
 from perdure.session.entries import Entry
 from perdure.stores.jsonl.contents import entries_of
 from perdure.stores.jsonl.disk.feed import Feed
@@ -27,11 +28,16 @@ NAME = re.compile(rb"sha256-[0-9a-f]{64}")
 """What a content is called wherever something refers to it."""
 
 
+def all_held(folder: Folder) -> AbstractContextManager[None]:
+    """Let no content be removed."""
+    return folder.locked(LOCK, "", is_shared=True)
+
+
 @contextmanager
 def held_for(folder: Folder, entries: Iterable[Entry]) -> Generator[None]:
     """Let no content be removed that `entries` name, until their lines are written."""
     if any(NAME.search(entry.body) for entry in entries):
-        with folder.locked(LOCK, "", is_shared=True):
+        with all_held(folder):
             yield
     else:
         yield
@@ -52,13 +58,19 @@ def remove_unreferenced(shelf: Shelf, among: Collection[str] | None = None) -> l
         return []
     with folder.locked(LOCK, ""):
         _leave_out(waiting, looking)
-        return [_removed(folder, path) for path in waiting.values()]
+        sizes = sizes_of(waiting.values())  # another vacuum may have removed some of them
+        for name in sizes:
+            folder.remove(waiting[name])
+    return list(sizes.values())
 
 
-def _removed(folder: Folder, path: Path) -> int:
-    size = path.stat().st_size
-    folder.remove(path)
-    return size
+def sizes_of(contents: Iterable[Path]) -> dict[str, int]:
+    """The sizes of those of `contents` that are there, by name."""
+    found: dict[str, int] = {}
+    for path in contents:
+        with suppress(FileNotFoundError):
+            found[path.name] = path.stat().st_size
+    return found
 
 
 def _leave_out(waiting: dict[str, Path], looking: Looking) -> None:
@@ -93,6 +105,15 @@ class Looking:
 
         A record of a dialect may hold a picture itself, so the name is not always written out.
         """
+        try:
+            found = self._found_in(path)
+        except SessionNotFound:  # erased meanwhile
+            return set()
+        except (OSError, StoreError):  # another's, a newer perdure's
+            return None
+        return None if found is None else {name.decode() for name in found}
+
+    def _found_in(self, path: Path) -> set[bytes] | None:
         found: set[bytes] = set()
         with suppress(FileNotFoundError), path.open("rb") as file:
             for line in file:
@@ -106,4 +127,4 @@ class Looking:
                 return None
             for entry in entries_of(log, range(len(log.rows))):
                 found.update(NAME.findall(entry.body))
-        return {name.decode() for name in found}
+        return found

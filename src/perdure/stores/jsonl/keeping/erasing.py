@@ -20,7 +20,7 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.keeping.collecting import Looking, remove_unreferenced
+from perdure.stores.jsonl.keeping.collecting import Looking, remove_unreferenced, sizes_of
 from perdure.stores.jsonl.shelf import Shelf, Standing
 from perdure.stores.keeping import copies
 from perdure.stores.keeping.backups import Backup
@@ -177,7 +177,7 @@ class Eraser:
 
     def _own_contents(self, files: Iterable[str]) -> list[tuple[str, int]]:
         """The contents that only `files` refer to, with their sizes."""
-        kept = {path.name: path.stat().st_size for path in blobs_in(self._folder)}
+        kept = sizes_of(blobs_in(self._folder))
         named = set(kept)
         looking = Looking(self._shelf)
         named &= _union(looking.names_in(self._folder.path / name) for name in files)
@@ -225,7 +225,8 @@ class Eraser:
     def _records(self) -> list[Record]:
         found: list[Record] = []
         for path in sorted((self._folder.inner / KIND).iterdir()):
-            with suppress(ValueError):  # half of one that never was begun
+            # Half of one that never was begun; or gone, with the session that it was to remove.
+            with suppress(ValueError, FileNotFoundError):
                 found.append(_record.decode(path.read_bytes()))
         return found
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import msgspec
@@ -24,9 +24,9 @@ from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.disk.sidefiles import blobs_in, lease_of
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.keeping.collecting import remove_unreferenced
+from perdure.stores.jsonl.keeping.collecting import remove_unreferenced, sizes_of
 from perdure.stores.jsonl.keeping.erasing import Eraser, backups, remember_backup
-from perdure.stores.jsonl.shelf import Shelf
+from perdure.stores.jsonl.shelf import Shelf, Standing
 from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.keeping.quotas import Quota, Usage
@@ -76,7 +76,7 @@ class Limits:
     def usage(self) -> Usage:
         """What the namespace holds."""
         standings = [standing for _, standing in self.shelf.standings()]
-        contents = sum(path.stat().st_size for path in blobs_in(self.folder))
+        contents = sum(sizes_of(blobs_in(self.folder)).values())
         return Usage(
             len(standings),
             sum(standing.head + 1 for standing in standings),
@@ -136,17 +136,19 @@ class Limits:
         for _, standing in list(self.shelf.standings()):
             log = self.shelf.log(standing.header.id)
             if log is not None and standing.header.kind == "session":
-                found.append(
-                    Holding(
-                        stream=standing.header.id,
-                        created_at=standing.header.created_at,
-                        active_at=standing.info.updated_at,
-                        entries=standing.head + 1,
-                        bytes=standing.payload,
-                        hold=self._hold(log, now),
-                    )
-                )
+                with suppress(SessionNotFound):  # erased meanwhile
+                    found.append(self._holding(standing, log, now))
         return found
+
+    def _holding(self, standing: Standing, log: Log, now: int) -> Holding:
+        return Holding(
+            stream=standing.header.id,
+            created_at=standing.header.created_at,
+            active_at=standing.info.updated_at,
+            entries=standing.head + 1,
+            bytes=standing.payload,
+            hold=self._hold(log, now),
+        )
 
     def is_free(self, stream: StreamId, now: int) -> bool:
         """Nothing holds the session. Raises: SessionNotFound."""

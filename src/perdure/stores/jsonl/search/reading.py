@@ -15,7 +15,7 @@ from contextlib import suppress
 from heapq import nlargest
 from pathlib import Path
 
-from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
+from perdure.errors import SessionNotFound, StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.ids import StreamId
 from perdure.session.search.query import sought_in
 from perdure.session.search.searchable import KINDS
@@ -121,7 +121,11 @@ class Search:
                 return
             begin = max(0, end - _ROWS)
             seqs = [seq for seq in reversed(range(begin, end)) if self._is_asked_for(log.rows[seq])]
-            entries = entries_of(log, seqs, self._may_fit)
+            try:
+                entries = entries_of(log, seqs, self._may_fit)
+            except SessionNotFound:  # erased meanwhile
+                self._forget(stream)
+                return
             found = (found_entry(places.of(entry.seq), entry) for entry in entries)
             self._take([each for each in found if each is not None])
             end = begin
@@ -158,7 +162,10 @@ def counted(shelf: Shelf, feed: Feed, catch_up: Callable[[], None]) -> Iterator[
         yield int(found_title(session.number, session.header) is not None)
         begin, log = 0, shelf.log(session.header.id)
         while log is not None and begin < len(log.rows):
-            read = entries_of(log, range(begin, min(begin + _ROWS, len(log.rows))))
+            try:
+                read = entries_of(log, range(begin, min(begin + _ROWS, len(log.rows))))
+            except SessionNotFound:  # erased meanwhile
+                break
             yield sum(1 for entry in read if found_entry(entry.seq, entry) is not None)
             begin += len(read)
             log = shelf.log(session.header.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure.stores.jsonl.appending import BACKEND
 from perdure.stores.jsonl.disk.sidefiles import blobs_in
+from perdure.stores.jsonl.keeping.collecting import sizes_of
 from perdure.stores.jsonl.keeping.limits import Limits
 from perdure.stores.jsonl.lines import FORMAT
 from perdure.stores.jsonl.shelf import Shelf
@@ -15,7 +16,7 @@ def info_of(
 ) -> StoreInfo:
     """What ``SessionStore.info`` promises. Blocks."""
     used = limits.usage()
-    blob_bytes = sum(path.stat().st_size for path in blobs_in(shelf.folder))
+    blob_bytes = sum(sizes_of(blobs_in(shelf.folder)).values())
     file_bytes = sum(stamp.size for _, stamp in shelf.folder.files())
     return StoreInfo(
         address=address,

@@ -1,0 +1,45 @@
+"""What somebody else does to a file while it is being read here, at one moment of choice.
+
+Whoever reads a file looks at its path several times: he asks what it is like, then opens it,
+perhaps more than once. Another process may do something before any of these.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+
+class Looks:
+    """How often a file was looked at."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+@contextmanager
+def meanwhile(path: Path, number: int, act: Callable[[], object]) -> Generator[Looks]:
+    """`act` right before `path` is looked at for the time `number`, from 1."""
+    looks = Looks()
+
+    def looking(real: Callable[..., Any]) -> Callable[..., Any]:
+        def look(at: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(at, str | os.PathLike) and os.fspath(at) == str(path):
+                looks.count += 1
+                if looks.count == number:
+                    act()
+            return real(at, *args, **kwargs)
+
+        return look
+
+    with (
+        mock.patch.object(io, "open", looking(io.open)),
+        mock.patch.object(os, "open", looking(os.open)),
+        mock.patch.object(os, "stat", looking(os.stat)),
+    ):
+        yield looks

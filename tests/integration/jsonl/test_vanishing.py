@@ -1,0 +1,181 @@
+"""Session files that are erased by somebody else while they are read: they are gone, not broken."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import SessionNotFound
+from perdure.session.codec import new_tree
+from perdure.session.ids import StreamId
+from perdure.session.info import ForkPoint
+from perdure.session.messages import MediaPart, user
+from perdure.session.search.values import SearchQuery
+from perdure.stores.chain import blob_hash
+from perdure.stores.jsonl.disk.folder import hashed
+from perdure.stores.jsonl.keeping.collecting import LOCK
+from perdure.stores.jsonl.store import JsonlStore
+from perdure.stores.keeping.erasing import EraseRequest
+from perdure.stores.protocol import Commit, Write
+from tests.conformance.store.building import header, labelled, replied
+from tests.fakes.clock import START_MS
+from tests.fakes.meanwhile import meanwhile
+from tests.fakes.session_files import file_of
+from tests.integration.jsonl.conftest import Opener
+
+GONE, STAYS = StreamId("gone"), StreamId("stays")
+SHARED, OWN = b"\x89PNG of both", b"\x89PNG of one"
+
+Reading = Callable[[JsonlStore], Awaitable[object]]
+
+
+async def verified(store: JsonlStore) -> None:
+    assert (await store.verify()).problems == ()
+
+
+async def searched(store: JsonlStore) -> None:
+    hits = await store.search(SearchQuery(text="word"))
+    assert STAYS in {hit.stream for hit in hits}
+
+
+async def listed(store: JsonlStore) -> None:
+    assert STAYS in {info.id for info in await store.sessions()}
+
+
+async def fed(store: JsonlStore) -> None:
+    assert STAYS in {item.entry.stream for item in await store.feed(0)}
+
+
+async def vacuumed(store: JsonlStore) -> None:
+    await store.vacuum()
+    assert await store.blob(blob_hash(SHARED)) == SHARED
+
+
+async def erased(store: JsonlStore) -> None:
+    request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=STAYS)
+    assert (await store.erase(request)).is_complete
+
+
+async def noted(store: JsonlStore) -> None:
+    assert STAYS in {note.stream for note in await store.notes_of_all(("label",))}
+
+
+ACROSS: dict[str, Reading] = {
+    "verify": verified,
+    "search": searched,
+    "reindex": lambda store: store.reindex(),
+    "sessions": listed,
+    "feed": fed,
+    "notes": noted,
+    "find": lambda store: store.find("st"),
+    "position": lambda store: store.position(),
+    "holdings": lambda store: store.holdings(),
+    "quota": lambda store: store.quota(),
+    "info": lambda store: store.info(),
+    "standings": lambda store: store.standings(),
+    "keys": lambda store: store.forget_keys(START_MS + 1),
+    "vacuum": vacuumed,
+    "erase": erased,
+    "content": lambda store: store.blob(blob_hash(SHARED)),
+}
+"""What looks at every session of a folder."""
+
+OF_ONE: dict[str, Reading] = {
+    "state": lambda store: store.state(GONE),
+    "entries": lambda store: store.entries(GONE),
+    "branch": lambda store: store.branch(GONE, None, limit=5),
+    "tree": lambda store: store.tree(GONE),
+    "window": lambda store: store.context_window(GONE, None),
+    "notes": lambda store: store.notes(GONE, ("label",)),
+    "lease": lambda store: store.acquire_lease(GONE, "me", 1000),
+    "remove": lambda store: store.remove(GONE),
+    "sealed": lambda store: store.sealed(GONE, after=-1, upto=1),
+}
+"""What looks at the one session that is erased meanwhile."""
+
+
+async def fill(store: JsonlStore) -> None:
+    """Two sessions, of which each shows what both show and one what only it shows."""
+    for stream, contents in ((GONE, (SHARED, OWN)), (STAYS, (SHARED,))):
+        shown = (MediaPart("image/png", f"media://{blob_hash(c)}", len(c)) for c in contents)
+        write = Write(
+            stream=stream,
+            create=header(stream),
+            entries=(new_tree(user("a word", *shown)), replied("so"), labelled("here", None)),
+        )
+        await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))
+
+
+async def each_moment(folder: Path, open_store: Opener, read: Reading, *, is_known: bool) -> None:
+    """`read` of a folder of which a session is removed at each moment of the reading.
+
+    `is_known`: who reads has listed the sessions before.
+    """
+    for number in count(1):
+        place = folder / str(number)
+        await fill(await open_store(place))
+        store = await open_store(place)
+        if is_known:
+            await store.sessions()
+        path = file_of(place, GONE)
+        with meanwhile(path, number, path.unlink) as looks, suppress(SessionNotFound):
+            await read(store)
+        if looks.count < number:
+            return
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("name", ACROSS)
+async def test_who_looks_at_all_sessions_passes_over_one_that_goes(
+    folder: Path, open_store: Opener, name: str, *, is_known: bool
+) -> None:
+    async def read(store: JsonlStore) -> None:
+        try:
+            await ACROSS[name](store)
+        except SessionNotFound as missing:
+            pytest.fail(f"{missing}, and nobody asked for it")
+
+    await each_moment(folder, open_store, read, is_known=is_known)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("name", OF_ONE)
+async def test_who_looks_at_a_session_that_goes_is_told_that_it_is_not_there(
+    folder: Path, open_store: Opener, name: str, *, is_known: bool
+) -> None:
+    await each_moment(folder, open_store, OF_ONE[name], is_known=is_known)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_what_a_fork_shows_stays_though_its_origin_is_erased_meanwhile(
+    folder: Path, open_store: Opener, number: int
+) -> None:
+    store, other = await open_store(), await open_store()
+    await fill(store)
+    at = await store.state(GONE)
+    fork = header("fork", fork=ForkPoint(GONE, at.leaf, at.head, "path"))
+    request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=GONE, forks="keep")
+    eraser = threading.Thread(target=lambda: asyncio.run(other.erase(request)))
+
+    def erase() -> None:
+        eraser.start()
+        eraser.join(0.3)  # it may have to wait for the fork
+
+    lock = folder / ".perdure" / "locks" / f"{LOCK}-{hashed('')}"
+    write = Write(stream=fork.id, create=fork)
+    with meanwhile(lock, number, erase):
+        try:
+            await store.commit(Commit(writes=(write,), at=START_MS))
+            is_forked = True
+        except SessionNotFound:
+            is_forked = False
+        await asyncio.to_thread(eraser.join)
+
+    assert is_forked == (number == 2)
+    assert (await store.verify()).problems == ()
