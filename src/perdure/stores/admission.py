@@ -74,8 +74,9 @@ def check_commit(commit: Commit) -> None:
     """Check what can be said about `commit` without looking at a stream.
 
     Raises: InvalidEntry when there is no write, when two are of one stream, when one has nothing
-    to append, to create or to expect, or when a header or the idempotency key holds what nobody
-    could read again. ValueError when a new stream's id is not one.
+    to append, to create or to expect, when it takes a lease under an idempotency key or beside
+    another, or gives back none; when a header or the idempotency key holds what nobody could read
+    again. ValueError when a new stream's id is not one.
     """
     if not commit.writes:
         raise InvalidEntry("the commit holds no write")
@@ -88,6 +89,7 @@ def check_commit(commit: Commit) -> None:
         raise InvalidEntry(reason, told=reason)
     for write in commit.writes:
         _check_write(write)
+        _check_leading(write, commit.idempotency_key)
 
 
 def _check_write(write: Write) -> None:
@@ -99,6 +101,15 @@ def _check_write(write: Write) -> None:
     is_check = write.expected_head is not None or write.expected_leaf is not msgspec.UNSET
     if not write.entries and not is_check:
         raise InvalidEntry(f"the write to {write.stream!r} holds no entry and expects nothing")
+
+
+def _check_leading(write: Write, key: str | None) -> None:
+    if write.taking is not None and write.lease is not None:
+        raise InvalidEntry(f"the write to {write.stream!r} has a lease, and is to take one")
+    if write.taking is not None and key is not None:
+        raise InvalidEntry("a commit with an idempotency key takes no lease: a replay has none")
+    if write.is_releasing and write.taking is None and write.lease is None:
+        raise InvalidEntry(f"the write to {write.stream!r} has no lease that it could give back")
 
 
 def _check_birth(header: StreamHeader) -> None:

@@ -9,6 +9,7 @@ import pytest
 from perdure.errors import (
     Erased,
     HeadConflict,
+    InvalidEntry,
     InvalidParent,
     LeaseHeld,
     LeaseLost,
@@ -45,6 +46,7 @@ async def commit(
     lease: Lease | None = None,
     is_releasing: bool = False,
     expected_head: int | None = None,
+    key: str | None = None,
 ) -> Committed:
     """`entries` appended to "s" as the writer who leads it, or is to."""
     write = Write(
@@ -55,7 +57,7 @@ async def commit(
         is_releasing=is_releasing,
         expected_head=expected_head,
     )
-    return await store.commit(Commit(writes=(write,), at=START_MS))
+    return await store.commit(Commit(writes=(write,), at=START_MS, idempotency_key=key))
 
 
 async def is_free(store: SessionStore) -> bool:
@@ -212,6 +214,30 @@ async def test_a_commit_may_take_the_lease_and_give_it_back(store: SessionStore)
 
     assert done.leases[0].epoch == 1
     assert await is_free(store)
+
+
+@able
+async def test_nobody_gives_back_what_is_not_theirs(store: SessionStore) -> None:
+    await create(store)
+    await store.acquire_lease(S, "you", TTL_MS)
+
+    with pytest.raises(InvalidEntry, match="no lease that it could give back"):
+        await commit(store, said("x"), is_releasing=True)
+
+    assert await store.entries(S) == []
+    assert not await is_free(store)
+
+
+@able
+async def test_a_lease_is_taken_by_who_has_none_and_never_under_a_key(store: SessionStore) -> None:
+    """A replay could not give it."""
+    await create(store)
+    with pytest.raises(InvalidEntry, match="idempotency key"):
+        await commit(store, said("x"), taking=MINE, key="k")
+    lease = await store.acquire_lease(S, "me", TTL_MS)
+    with pytest.raises(InvalidEntry, match="has a lease, and is to take one"):
+        await commit(store, said("x"), taking=MINE, lease=lease)
+    assert await store.entries(S) == []
 
 
 @able
