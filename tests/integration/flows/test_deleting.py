@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import shutil
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from perdure.client.flows.flows import Flows
 from perdure.errors import ConfigError, FlowExists, FlowNotFound, FlowRefusal
 from perdure.models.scenario import Hang, Reply, Say, When
 from tests.fakes.chats import until
+from tests.fakes.faulty_files import failing_at, planned
 from tests.fakes.flow_log import graph
 from tests.fakes.flow_stage import FlowStage, ends, hands
 
@@ -75,6 +79,39 @@ async def test_its_files_go_too_where_that_is_asked_for(tmp_path: Path) -> None:
     gone = await flows.delete("f", record="remove")
     assert not gone.is_record_left
     assert not (tmp_path / "record").exists()
+
+
+async def test_files_of_which_some_could_not_be_removed_go_when_that_is_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    """Whichever it is at that it ends, as a kill would end it."""
+    for number in count(1):
+        root = tmp_path / str(number)
+        root.mkdir()
+        flows = FlowStage(root).flows("owner")
+        flow = await begun(flows, root)
+        folder = Path((await flow.state()).run.record_folder_path)
+        for name in ("a/plan.md", "a/b/more.md", "z.md"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("text")
+        with planned(failing_at(number, errno.EIO, "unlink")):
+            try:
+                await flows.delete("f", record="remove")
+            except FlowRefusal as refusal:
+                assert "cannot be removed" in str(refusal)  # noqa: PT017 - the last one is none
+            else:
+                return
+        gone = await flows.delete("f", record="remove")
+        assert not gone.is_record_left
+
+
+async def test_of_a_folder_that_is_empty_nothing_is_asked(tmp_path: Path) -> None:
+    """What a kill may leave between the last file and the folder itself."""
+    flows = FlowStage(tmp_path).flows("owner")
+    await begun(flows, tmp_path)
+    shutil.rmtree(tmp_path / "record")
+    (tmp_path / "record").mkdir()
+    assert not (await flows.delete("f", record="remove")).is_record_left
 
 
 @pytest.mark.parametrize("record", [".", "..", "both", "both/inner", "link"])

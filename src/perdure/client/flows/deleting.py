@@ -83,12 +83,22 @@ def _removed(folder: Path, state: FlowState, others: list[FlowState]) -> None:
     why = _why_it_stays(folder, state, others)
     try:
         if why is None and folder.is_dir():
-            shutil.rmtree(folder)
+            _remove_all(folder)
     except OSError as error:
         why = str(error)
     if why is not None:
         told = f"its record folder {folder} cannot be removed: {why}; leave out --with-record"
         raise FlowRefusal(state.run.flow_id, told)
+
+
+def _remove_all(folder: Path) -> None:
+    """Remove `folder`, its workflow last: whoever is cut off before that can ask again."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != WORKFLOW:
+            path.unlink()
+    shutil.rmtree(folder)
 
 
 def _why_it_stays(folder: Path, state: FlowState, others: list[FlowState]) -> str | None:
@@ -100,7 +110,7 @@ def _why_it_stays(folder: Path, state: FlowState, others: list[FlowState]) -> st
     place = folder.resolve()
     if Path(state.run.workspace_root).resolve().is_relative_to(place):
         return "the flow's workspace is in it"
-    if not (folder / WORKFLOW).is_file():
+    if not (folder / WORKFLOW).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         return f"there is no {WORKFLOW} in it, so it may be something else by now"
     for other in others:
         theirs = Path(other.run.record_folder_path).resolve()
