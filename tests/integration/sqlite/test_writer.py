@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -55,6 +56,53 @@ async def test_commits_that_wait_together_share_one_fsync(open_store: Opener) ->
         assert 1 <= syncs <= 32
         assert (await store.state(S)).head == 63
         await store.close()
+
+
+async def test_what_several_ask_for_once_they_are_told_shares_the_next_fsync(
+    open_store: Opener,
+) -> None:
+    with faulty_vfs() as layer:
+        store = await open_store(durability="full")
+        await create(store)
+        synced: list[str] = []
+        layer.plan = lambda operation, name, _: synced.append(name) if operation == "sync" else None
+        is_free = threading.Event()
+        database = store._database  # pyright: ignore[reportPrivateUsage] - to keep its thread busy
+        busy = asyncio.ensure_future(database.write(lambda _: is_free.wait(), "normal"))
+
+        async def say_twice(who: int) -> None:
+            await say(store, f"{who} once")
+            time.sleep(0.002)  # noqa: ASYNC251 - the writer's thread could go on meanwhile
+            await say(store, f"{who} twice")
+
+        saying = [asyncio.ensure_future(say_twice(who)) for who in range(8)]
+        await asyncio.sleep(0)
+        is_free.set()
+        await asyncio.gather(busy, *saying)
+
+        assert len(synced) == 2
+        assert (await store.state(S)).head == 15
+        await store.close()
+
+
+async def test_closing_finishes_what_is_asked_for_while_others_are_told(
+    open_store: Opener,
+) -> None:
+    store = await open_store()
+    await create(store)
+
+    async def say_twice(who: int) -> None:
+        await say(store, f"{who} once")
+        await say(store, f"{who} twice")
+
+    async def say_and_close() -> None:
+        await say(store, "the last")
+        await store.close()
+
+    await asyncio.gather(*(say_twice(who) for who in range(8)), say_and_close())
+
+    again = await open_store()
+    assert (await again.state(S)).head == 16
 
 
 async def test_the_durability_of_a_shared_transaction_is_the_highest(

@@ -4,7 +4,8 @@ Everything that waits when the writer is free, and when the file is its to write
 transaction (group commit), so its ``fsync`` is shared. A request that is refused fails alone. When
 something unexpected happens the transaction is rolled back and its requests are carried out one by
 one, so that a request fails only for what it did itself. The loops that wait are woken once per
-transaction.
+transaction; what several ask for as soon as they are told reaches the writer as one group again:
+taken one by one, writer and loop would each stand in the other's way, at Python's lock.
 """
 
 from __future__ import annotations
@@ -131,6 +132,8 @@ class Writer:
         self._log = LogSync(self._tables.db, doubt)
         self._version = -1  # of the data, as the last commit of this connection left it
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._asking = threading.Lock()  # after the end of the queue nothing is put there
+        self._held: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         self._is_closed = False
         self._is_ending = False  # the writer's thread has seen the end of the queue
         self._thread = threading.Thread(target=self._run, name="perdure-writer", daemon=True)
@@ -144,20 +147,55 @@ class Writer:
         is_composite: bool = False,
     ) -> T:
         """Do `work` in a transaction; returns once that is committed."""
-        if self._is_closed:
-            raise StoreUnavailable(str(self._path), "it is closed")
         loop = asyncio.get_running_loop()
         answer: Answer[T] = Answer(loop)
-        self._queue.put(_Job(work, durability, is_composite, loop, answer))
+        job = _Job(work, durability, is_composite, loop, answer)
+        with self._asking:
+            if self._is_closed:
+                raise StoreUnavailable(str(self._path), "it is closed")
+            held = self._held.get(loop)
+            if held is None:
+                self._queue.put(job)
+            else:
+                held.append(job)
         return await answer
 
     def close(self) -> None:
         """Finish what waits, then let go of the file. Blocks."""
-        self._is_closed = True
-        self._queue.put(None)
+        with self._asking:
+            self._is_closed = True
+            for held in self._held.values():
+                self._put_all(held)
+            self._queue.put(None)
         self._thread.join()
         self._checkpointer.close()
         self._tables.db.close()
+
+    # -- on the thread of a loop
+
+    def _hand_over(
+        self, loop: asyncio.AbstractEventLoop, delivered: Sequence[tuple[_Job, Outcome]]
+    ) -> None:
+        """Tell callers their outcomes; what several then ask for is held for a round of the loop."""
+        if len(delivered) > 1 and loop not in self._held:
+            with self._asking:
+                self._held[loop] = []
+            loop.call_soon(self._let_go, loop)
+        for at, (job, (value, error)) in enumerate(delivered, 1):
+            try:
+                job.answer.give(value, error)
+            except BaseException:  # of a task that ends the program; the others learn theirs yet
+                loop.call_soon(self._hand_over, loop, delivered[at:])
+                raise
+
+    def _let_go(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._asking:
+            self._put_all(self._held.pop(loop))
+
+    def _put_all(self, held: list[_Job]) -> None:
+        for job in held:
+            self._queue.put(job)
+        held.clear()
 
     # -- on the writer's thread
 
@@ -267,10 +305,11 @@ class Writer:
         for loop, delivered in by_loop.items():
             self._wake(loop, delivered)
 
-    @staticmethod
-    def _wake(loop: asyncio.AbstractEventLoop, delivered: Sequence[tuple[_Job, Outcome]]) -> None:
+    def _wake(
+        self, loop: asyncio.AbstractEventLoop, delivered: Sequence[tuple[_Job, Outcome]]
+    ) -> None:
         with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            loop.call_soon_threadsafe(_hand_over, delivered)
+            loop.call_soon_threadsafe(self._hand_over, loop, delivered)
 
     def _after_commit(self, _db: Connection, _name: str, pages: int) -> int:
         self._checkpointer.grown(pages)
@@ -279,12 +318,3 @@ class Writer:
 
 class _InDoubt(Exception):
     """The disk failed at the end of a commit: nobody can know whether it landed."""
-
-
-def _hand_over(delivered: Sequence[tuple[_Job, Outcome]]) -> None:
-    for at, (job, (value, error)) in enumerate(delivered, 1):
-        try:
-            job.answer.give(value, error)
-        except BaseException:  # of a task that ends the program; the others learn theirs yet
-            job.loop.call_soon(_hand_over, delivered[at:])
-            raise
