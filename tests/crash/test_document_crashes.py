@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -16,10 +15,10 @@ from perdure.session.codec import body_of
 from perdure.session.flows.kinds import HandoffMade, NodeClaimed, NodePassed
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
+from tests.crash.children import document
+from tests.fakes.forked import forked, run_forked
 from tests.fakes.mortal_documents import FLOW, DocumentPlan, begun, finished
 from tests.fakes.two_tools import Death, Moment
-
-CHILD = Path(__file__).parent / "children" / "document.py"
 
 COMMITS = 18
 """Commits of the whole run, which every kill comes before or after one of."""
@@ -30,20 +29,16 @@ DEATHS: list[tuple[Moment, int]] = [
 ]
 
 
-def child(plan: DocumentPlan) -> list[str]:
-    return [sys.executable, str(CHILD), msgspec.json.encode(plan).decode()]
-
-
 def together_run(plan: DocumentPlan) -> None:
     """Two processes run the flow of `plan` at once, each to its end."""
-    both = [subprocess.Popen(child(plan), stderr=subprocess.PIPE) for _ in range(2)]
-    problems = [running.communicate(timeout=90)[1] for running in both]
-    assert [running.returncode for running in both] == [0, 0], problems
+    with forked(document.run, plan) as one, forked(document.run, plan) as other:
+        both = [one.ended(), other.ended()]
+    assert [done.code for done in both] == [0, 0], [done.err for done in both]
 
 
 def died(plan: DocumentPlan, code: int) -> None:
-    ended = subprocess.run(child(plan), capture_output=True, timeout=90, check=False)
-    assert ended.returncode == code, ended.stderr.decode()
+    done = run_forked(document.run, plan)
+    assert done.code == code, done.err
 
 
 async def ended(store: Store, state: FlowState) -> object:
@@ -75,6 +70,12 @@ async def uninterrupted(folder: Path) -> object:
         return await ended(store, await finished(plan, store))
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """The run as it ends without a kill."""
+    return asyncio.run(uninterrupted(tmp_path_factory.mktemp("whole")))
+
+
 def test_the_deaths_are_at_all_commits_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     died(DocumentPlan(folder=str(tmp_path), death=Death("after_commit", COMMITS + 1)), 0)
@@ -83,31 +84,23 @@ def test_the_deaths_are_at_all_commits_of_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("moment", "n"), DEATHS)
 async def test_a_document_killed_anywhere_ends_as_one_that_was_not(
-    tmp_path: Path, moment: Moment, n: int
+    tmp_path: Path, whole: object, moment: Moment, n: int
 ) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    whole.mkdir()
-    killed.mkdir()
-    plan = DocumentPlan(folder=str(killed), death=Death(moment, n))
+    plan = DocumentPlan(folder=str(tmp_path), death=Death(moment, n))
     died(plan, -9)
-    expected = await uninterrupted(whole)
     async with perdure.open(plan.address) as store:
         state = await finished(msgspec.structs.replace(plan, death=Death()), store)
-        assert await ended(store, state) == expected
+        assert await ended(store, state) == whole
         assert (await store.verify()).is_ok
 
 
 async def test_two_processes_that_run_one_document_have_every_node_work_once(
-    tmp_path: Path,
+    tmp_path: Path, whole: object
 ) -> None:
-    together, alone = tmp_path / "together", tmp_path / "alone"
-    together.mkdir()
-    alone.mkdir()
-    plan = DocumentPlan(folder=str(together))
+    plan = DocumentPlan(folder=str(tmp_path))
     async with perdure.open(plan.address) as store:
         await begun(plan, store)
     together_run(plan)
-    expected = await uninterrupted(alone)
     async with perdure.open(plan.address) as store:
         state = await perdure.Flows(perdure.Runtime(store)).state(FLOW)
-        assert await ended(store, state) == expected
+        assert await ended(store, state) == whole

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import asyncio
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 import pytest
@@ -15,13 +15,16 @@ from perdure.session.codec import body_of
 from perdure.session.flows.kinds import HandoffMade, NodeClaimed, RoleConfigured, SelectorOpened
 from perdure.session.flows.run import FlowRun
 from perdure.session.ids import StreamId
+from tests.crash.children import flow
+from tests.fakes.forked import Forked, forked
 from tests.fakes.mortal_flows import FLOW, GRAPHS, FlowPlan, Kind, finished
 from tests.fakes.two_tools import Death, Moment
 
-CHILD = Path(__file__).parent / "children" / "flow.py"
-
 COMMITS: dict[Kind, int] = {"two": 15, "three": 31, "chosen": 13}
 """Commits of the whole flow, which every kill comes before or after one of."""
+
+Whole: TypeAlias = tuple[FlowRun, list[object], dict[str, list[str]]]
+"""Where a flow ended, its choices, claims and handoffs, and what was said."""
 
 DEATHS: list[tuple[Kind, Moment, int]] = [
     *[("two", "before_commit", n) for n in range(1, COMMITS["two"] + 1)],
@@ -32,16 +35,11 @@ DEATHS: list[tuple[Kind, Moment, int]] = [
 ]
 
 
-def child(plan: FlowPlan) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, str(CHILD), msgspec.json.encode(plan).decode()]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def commits_of(running: subprocess.Popen[bytes], code: int) -> int:
+def commits_of(running: Forked, code: int) -> int:
     """How many commits a child told before it ended, as it should have, with `code`."""
-    out, problem = running.communicate(timeout=90)
-    assert running.returncode == code, problem.decode()
-    return len(out.splitlines())
+    done = running.ended()
+    assert done.code == code, done.err
+    return len(done.out.splitlines())
 
 
 def outcome(run: FlowRun) -> FlowRun:
@@ -67,31 +65,37 @@ async def told(store: Store, kind: Kind) -> dict[str, list[str]]:
     return found
 
 
-async def uninterrupted(folder: Path, kind: Kind) -> tuple[FlowRun, list[object], object]:
+async def uninterrupted(folder: Path, kind: Kind) -> Whole:
     plan = FlowPlan(folder=str(folder), kind=kind)
     async with perdure.open(plan.address) as store:
         run = await finished(plan, store)
         return outcome(run), await story(store), await told(store, kind)
 
 
+@pytest.fixture(scope="module")
+def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Whole]:
+    """Each flow as it ends without a kill."""
+    return {
+        kind: asyncio.run(uninterrupted(tmp_path_factory.mktemp(kind), kind)) for kind in COMMITS
+    }
+
+
 @pytest.mark.parametrize("kind", COMMITS)
 def test_the_deaths_are_at_all_commits_of_a_flow(tmp_path: Path, kind: Kind) -> None:
-    assert commits_of(child(FlowPlan(folder=str(tmp_path), kind=kind)), 0) == COMMITS[kind]
+    with forked(flow.run, FlowPlan(folder=str(tmp_path), kind=kind)) as child:
+        assert commits_of(child, 0) == COMMITS[kind]
 
 
 @pytest.mark.parametrize(("kind", "moment", "n"), DEATHS)
 async def test_a_flow_killed_anywhere_ends_as_one_that_was_not(
-    tmp_path: Path, kind: Kind, moment: Moment, n: int
+    tmp_path: Path, wholes: dict[Kind, Whole], kind: Kind, moment: Moment, n: int
 ) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    whole.mkdir()
-    killed.mkdir()
-    plan = FlowPlan(folder=str(killed), kind=kind, death=Death(moment, n))
-    commits_of(child(plan), -9)
-    expected = await uninterrupted(whole, kind)
+    plan = FlowPlan(folder=str(tmp_path), kind=kind, death=Death(moment, n))
+    with forked(flow.run, plan) as child:
+        commits_of(child, -9)
     async with perdure.open(plan.address) as store:
         run = await finished(msgspec.structs.replace(plan, death=Death()), store)
-        assert (outcome(run), await story(store), await told(store, kind)) == expected
+        assert (outcome(run), await story(store), await told(store, kind)) == wholes[kind]
         assert (await store.verify()).is_ok
         for role in GRAPHS[kind].roles:
             state = await store.backend.state(StreamId(f"{FLOW}__{role}"))
@@ -100,16 +104,12 @@ async def test_a_flow_killed_anywhere_ends_as_one_that_was_not(
 
 @pytest.mark.parametrize("kind", COMMITS)
 async def test_two_processes_that_run_one_flow_deliver_every_handoff_once(
-    tmp_path: Path, kind: Kind
+    tmp_path: Path, wholes: dict[Kind, Whole], kind: Kind
 ) -> None:
-    together, alone = tmp_path / "together", tmp_path / "alone"
-    together.mkdir()
-    alone.mkdir()
-    plan = FlowPlan(folder=str(together), kind=kind)
-    both = [child(plan), child(plan)]
-    assert all(commits_of(each, 0) >= 0 for each in both)
-    expected = await uninterrupted(alone, kind)
+    plan = FlowPlan(folder=str(tmp_path), kind=kind)
+    with forked(flow.run, plan) as one, forked(flow.run, plan) as other:
+        assert all(commits_of(each, 0) >= 0 for each in (one, other))
     async with perdure.open(plan.address) as store:
         run = (await perdure.Flows(perdure.Runtime(store)).state(FLOW)).run
-        assert (outcome(run), await story(store), await told(store, kind)) == expected
+        assert (outcome(run), await story(store), await told(store, kind)) == wholes[kind]
         assert (await store.verify()).is_ok

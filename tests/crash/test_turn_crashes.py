@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -20,10 +18,11 @@ from perdure.session.codec import body_of
 from perdure.session.ledger import InterruptPolicy, Spending, UnknownPolicy
 from perdure.session.ledger import ModelFinished as CallEnd
 from perdure.session.messages import Message, ToolResultPart
+from tests.crash.children import turn
+from tests.fakes.forked import forked, run_forked
 from tests.fakes.provider_rules import all_problems
 from tests.fakes.two_tools import ANSWER, SESSION, Death, Moment, Plan, finished
 
-CHILD = Path(__file__).parent / "children" / "turn.py"
 COMMITS = 6
 """Commits of the whole run: the session, then k + 3 = 5 of its turn with two tool calls."""
 
@@ -41,16 +40,11 @@ INTERRUPT: list[InterruptPolicy] = ["continue", "rollback", "ask"]
 
 def killed(plan: Plan) -> list[tuple[int, str]]:
     """Run `plan` in a child until it dies; what it acknowledged."""
-    done = subprocess.run(
-        [sys.executable, str(CHILD), msgspec.json.encode(plan).decode()],
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    if done.returncode not in (0, -9):
-        pytest.fail(done.stderr.decode())
-    assert (done.returncode == -9) == (plan.death.moment != "never")
-    return [acknowledgement(line) for line in done.stdout.splitlines()]
+    done = run_forked(turn.run, plan)
+    if done.code not in (0, -9):
+        pytest.fail(done.err)
+    assert (done.code == -9) == (plan.death.moment != "never")
+    return [acknowledgement(line) for line in done.out.splitlines()]
 
 
 def acknowledgement(line: bytes) -> tuple[int, str]:
@@ -219,17 +213,16 @@ def test_two_hundred_random_kills_lose_nothing(tmp_path: Path) -> None:
 
 def one_life(plan: Plan, chance: random.Random, acknowledged: list[tuple[int, str]]) -> bool:
     """Let a child run for a random while and kill it; whether it had come to its end before."""
-    arguments = [sys.executable, str(CHILD), msgspec.json.encode(plan).decode()]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
-        first = child.stdout.readline() if child.stdout else b""
+    with forked(turn.run, plan) as child:
+        first = child.line()
         time.sleep(chance.random() ** 2 * 0.12)
         child.kill()
-        out, err = child.communicate()
-    if child.returncode not in (0, -9):
-        pytest.fail(err.decode())
-    lines = (first + out).splitlines()
+        done = child.ended()
+    if done.code not in (0, -9):
+        pytest.fail(done.err)
+    lines = (first + done.out).splitlines()
     acknowledged += [acknowledgement(line) for line in lines if line.endswith(b"]")]
-    return child.returncode == 0 or any(kind == "turn_finished" for _, kind in acknowledged)
+    return done.code == 0 or any(kind == "turn_finished" for _, kind in acknowledged)
 
 
 def check_after(plan: Plan, policy: UnknownPolicy, acknowledged: list[tuple[int, str]]) -> None:

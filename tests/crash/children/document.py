@@ -1,24 +1,18 @@
-"""Runs the document of the plan given as JSON in the first argument, and dies where it says."""
+"""Runs the document of a plan as a process of its own, and dies where it says."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
-
-import msgspec
-
-sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import perdure
 from tests.fakes.mortal_documents import DocumentPlan, finished
 
 
-async def main() -> None:
+def run(plan: DocumentPlan) -> None:
     """Run to the end, or to death."""
-    plan = msgspec.json.decode(sys.argv[1], type=DocumentPlan)
+    asyncio.run(_run(plan))
+
+
+async def _run(plan: DocumentPlan) -> None:
     async with perdure.open(plan.address) as store:
         await finished(plan, store)
-
-
-asyncio.run(main())

@@ -1,0 +1,105 @@
+"""Child processes that are forked from one that has loaded what they use.
+
+Loading takes most of the time of a short process, and the crash tests start hundreds. The one they
+are forked from opens no store and starts no thread, so that each is as good as new.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from typing import TypeAlias
+
+END_S = 90
+
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(
+    [
+        "perdure.client.agents.runtime",
+        "perdure.client.flows.flows",
+        "perdure.client.open",
+        "perdure.stores.sqlite.store",
+        "tests.crash.children.document",
+        "tests.crash.children.flow",
+        "tests.crash.children.turn",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended: its exit code, negative for a signal, and what it wrote."""
+
+    code: int
+    out: bytes
+    err: str
+
+
+class Forked:
+    """A process that runs."""
+
+    def __init__(self, process: ForkServerProcess, out: int, err: int) -> None:
+        self._process = process
+        self._out = FileIO(out, closefd=False)
+        self._err = FileIO(err, closefd=False)
+
+    def line(self) -> bytes:
+        """The next line it writes; empty once it has ended."""
+        return self._out.readline()
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        self._process.kill()
+
+    def ended(self) -> Ended:
+        """Wait until it ends."""
+        out = self._out.readall()
+        err = self._err.readall().decode()
+        self._process.join(END_S)
+        assert self._process.exitcode is not None, "it closed its output and did not end"
+        return Ended(self._process.exitcode, out, err)
+
+
+@contextmanager
+def forked(work: Callable[..., None], *arguments: object) -> Generator[Forked]:
+    """A process that does `work`; killed at the end, should it not have ended itself.
+
+    `work` is a function of a module: it is loaded by its name there.
+    """
+    out, its_out = _SERVER.Pipe(duplex=False)
+    err, its_err = _SERVER.Pipe(duplex=False)
+    with out, err:
+        with its_out, its_err:
+            process = _SERVER.Process(
+                target=_become, args=(its_out, its_err, work, *arguments), daemon=True
+            )
+            process.start()
+        try:
+            yield Forked(process, out.fileno(), err.fileno())
+        finally:
+            process.kill()
+            process.join()
+            process.close()
+
+
+def run_forked(work: Callable[..., None], *arguments: object) -> Ended:
+    """How a process that does `work` ended."""
+    with forked(work, *arguments) as process:
+        return process.ended()
+
+
+Pipe: TypeAlias = "Connection[object, object]"
+
+
+def _become(out: Pipe, err: Pipe, work: Callable[..., None], *arguments: object) -> None:
+    os.dup2(out.fileno(), 1)
+    os.dup2(err.fileno(), 2)
+    out.close()
+    err.close()
+    work(*arguments)
