@@ -72,11 +72,15 @@ async def test_a_secret_of_the_configuration_is_given_and_scrubbed(tmp_path: Pat
 
 async def test_the_whole_group_is_killed_when_time_is_up(tmp_path: Path) -> None:
     script = "trap '' TERM; sleep 100 & echo $! > child; sleep 100 & wait"
-    run = await tools(tmp_path, command_timeout_s=0.3).run(
-        run_command, command="sh", args=["-c", script]
-    )
-    assert "killed: no end within 0.3 s" in run.output.text
-    child = int((tmp_path / "child").read_text())
+    place = tmp_path / "child"
+    for limit_s in (0.3, 3, 30):
+        run = await tools(tmp_path, command_timeout_s=limit_s).run(
+            run_command, command="sh", args=["-c", script]
+        )
+        assert f"killed: no end within {limit_s:g} s" in run.output.text
+        if place.exists() and place.read_text():
+            break  # on a busy machine it may be killed before it has begun
+    child = int(place.read_text())
 
     async def is_gone() -> bool:
         return not is_alive(child)

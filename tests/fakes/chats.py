@@ -74,7 +74,7 @@ def calls(*names: str, json: str = "{}") -> CallTools:
     )
 
 
-async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = 10.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = 60.0) -> None:
     """Wait until `condition` holds.
 
     Raises: AssertionError when it does not in time.

@@ -68,7 +68,7 @@ async def _queried(port: int, host: str, kind: int) -> list[str]:
         sock.setblocking(False)
         sock.connect(("127.0.0.1", port))
         await loop.sock_sendall(sock, query)
-        data = await asyncio.wait_for(loop.sock_recv(sock, 4096), 5)
+        data = await asyncio.wait_for(loop.sock_recv(sock, 4096), 60)
     (count,) = struct.unpack_from(">H", data, 6)
     at = 12 + len(name) + 4
     found: list[str] = []

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from perdure.tools.mcp.servers import McpServer
 
 PROGRAM = str(Path(__file__).parent / "mcp_server.py")
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 Listening = tuple[str, subprocess.Popen[bytes]]
 """Where a server listens, and its process."""
@@ -30,35 +30,39 @@ def local(deeds: Path, name: str = "fake", **settings: Any) -> McpServer:
 
 @contextmanager
 def listening(deeds: Path, port: int | None = None) -> Generator[Listening]:
-    """The server on loopback: its address, and its process."""
-    chosen = port or free_port()
-    process = subprocess.Popen(
-        [sys.executable, PROGRAM, "--http", str(chosen)],
-        env={**os.environ, "MCP_DEEDS": str(deeds)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _wait_until_open(chosen)
-        yield f"http://127.0.0.1:{chosen}/mcp", process
-    finally:
-        process.kill()
-        process.wait()
+    """The server on loopback, at `port` where that was reserved: its address, and its process."""
+    with ExitStack() as stack:
+        chosen = port or stack.enter_context(reserved_port())
+        process = subprocess.Popen(
+            [sys.executable, PROGRAM, "--http", str(chosen)],
+            env={**os.environ, "MCP_DEEDS": str(deeds)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            _wait_until_open(chosen, process)
+            yield f"http://127.0.0.1:{chosen}/mcp", process
+        finally:
+            process.kill()
+            process.wait()
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def reserved_port() -> Generator[int]:
+    """A port that nobody listens on, and nobody is given meanwhile who asks for any."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # who asks for it gets it
+        held.bind(("127.0.0.1", 0))
+        yield int(held.getsockname()[1])
 
 
-def _wait_until_open(port: int) -> None:
+def _wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while True:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
+        assert process.poll() is None, "the server has ended"
         assert time.monotonic() < deadline, "the server does not listen"
         time.sleep(0.02)
 

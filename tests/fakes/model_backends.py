@@ -158,7 +158,7 @@ class HttpBackend:
         return self.asking
 
     async def all_ended(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.server.is_idle.wait()
 
     def events(self, plan: Plan) -> Sequence[Chunk | str]:
@@ -203,7 +203,7 @@ async def scripted_backend() -> AsyncGenerator[Backend]:
     yield ScriptedBackend()
 
 
-PATIENT_S = 30.0
+PATIENT_S = 600.0
 """How long the servers of the suite may be silent, where a test is not about silence."""
 
 

@@ -143,9 +143,10 @@ class PostgresServer:
         """``kill -9`` of every process of the server, and wait until they are gone."""
         assert self._engine is not None
         postmaster = self._engine.get_postmaster_info().process
-        children = postmaster.children(recursive=True)
-        # The postmaster first, and stopped before that: it must not see its children die.
+        # The postmaster first, and stopped before that: it must not see its children die, nor have
+        # one more than are killed, which would keep the next server from starting.
         os.kill(postmaster.pid, signal.SIGSTOP)
+        children = postmaster.children(recursive=True)
         for process in (postmaster, *children):
             process.kill()
         for process in (postmaster, *children):

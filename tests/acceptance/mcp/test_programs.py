@@ -211,20 +211,18 @@ async def test_a_name_nobody_knows_is_an_error_that_says_which_there_are(deeds: 
 
 
 @pytest.mark.parametrize(
-    ("command", "args", "told"),
+    ("command", "args", "patience_s", "told"),
     [
-        ("no-such-program-here", (), "no such program"),
-        (sys.executable, (PROGRAM, "--die-at-start"), "settings.toml"),
-        (sys.executable, ("-c", "print('hello')"), "cannot be used"),
-        (sys.executable, ("-c", "import time; time.sleep(600)"), "not ready within 0.5 s"),
+        ("no-such-program-here", (), 60, "no such program"),
+        (sys.executable, (PROGRAM, "--die-at-start"), 60, "settings.toml"),
+        (sys.executable, ("-c", "print('hello')"), 60, "cannot be used"),
+        (sys.executable, ("-c", "import time; time.sleep(600)"), 0.5, "not ready within 0.5 s"),
     ],
 )
 async def test_a_server_that_cannot_be_used_stops_the_start_and_says_why(
-    command: str, args: tuple[str, ...], told: str
+    command: str, args: tuple[str, ...], patience_s: float, told: str
 ) -> None:
-    bad = McpServer(name="bad", command=command, args=args, connect_timeout_s=0.5)
-    if told == "settings.toml":
-        bad = McpServer(name="bad", command=command, args=args)
+    bad = McpServer(name="bad", command=command, args=args, connect_timeout_s=patience_s)
     stage, me = Stage(), agent(bad)
     async with stage.runtime(me) as runtime:
         with pytest.raises(McpUnavailable, match=told):

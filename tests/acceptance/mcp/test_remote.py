@@ -18,7 +18,7 @@ from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall
 from tests.fakes.chats import MODEL, Stage, says
-from tests.fakes.mcp_servers import free_port, listening, pids, until
+from tests.fakes.mcp_servers import listening, pids, reserved_port, until
 
 HOME = Path(__file__).parent
 
@@ -53,7 +53,11 @@ async def test_a_remote_servers_tools_are_an_agents_like_any_other(tmp_path: Pat
 async def test_a_server_killed_in_a_call_is_lost_and_used_again_when_it_is_back(
     tmp_path: Path,
 ) -> None:
-    deeds, port = tmp_path / "deeds", free_port()
+    with reserved_port() as port:
+        await killed_in_a_call(tmp_path / "deeds", port)
+
+
+async def killed_in_a_call(deeds: Path, port: int) -> None:
     connection = connected(at(f"http://127.0.0.1:{port}/mcp"))
     with listening(deeds, port) as (_, process):
         tools = {spec.name: spec for spec in (await offered(connection)).tools}
@@ -74,8 +78,9 @@ async def test_a_server_killed_in_a_call_is_lost_and_used_again_when_it_is_back(
 
 
 async def test_nobody_there_is_told_without_an_address() -> None:
-    connection = connected(at(f"http://127.0.0.1:{free_port()}/mcp"))
-    with pytest.raises(McpUnavailable, match="no connection could be made") as told:
-        await offered(connection)
+    with reserved_port() as port:
+        connection = connected(at(f"http://127.0.0.1:{port}/mcp"))
+        with pytest.raises(McpUnavailable, match="no connection could be made") as told:
+            await offered(connection)
     assert "127.0.0.1" not in str(told.value)
     await connection.close()

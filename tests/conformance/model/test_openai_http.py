@@ -86,7 +86,7 @@ class Wire:
 @pytest.fixture
 async def wire() -> AsyncIterator[Wire]:
     async with openai_server() as server:
-        client = OpenAICompatible(base_url=server.url, api_key=KEY, idle_timeout_s=5)
+        client = OpenAICompatible(base_url=server.url, api_key=KEY, idle_timeout_s=600)
         yield Wire(client, server)
         await client.aclose()
 
@@ -370,16 +370,19 @@ async def test_a_local_server_gets_what_it_can_take(provider: str) -> None:
 # Time --------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_falls_silent_is_given_up() -> None:
+@pytest.mark.parametrize("words", [0, 2])
+async def test_a_server_that_falls_silent_is_given_up(words: int) -> None:
     async with openai_server() as server:
-        client = OpenAICompatible(base_url=server.url, idle_timeout_s=0.1)
-        wire = Wire(client, server)
+        server.will(hanging(ANSWER.chunks()[:words]))
         builder = AnswerBuilder(MODEL)
-        server.will(hanging(ANSWER.chunks()[:2]))
-        with pytest.raises(ModelUnavailable, match="did not answer in time"):
-            await wire.fill(builder)
-        assert builder.partial().text == ANSWER.text[:7]
-        await client.aclose()
+        for idle_s in (0.1, 1, 10):
+            client = OpenAICompatible(base_url=server.url, idle_timeout_s=idle_s)
+            with pytest.raises(ModelUnavailable, match="did not answer in time"):
+                await Wire(client, server).fill(builder)
+            await client.aclose()
+            if not words or builder.partial().text:
+                break  # on a busy machine the first words may come too late, too
+        assert builder.partial().text == ANSWER.text[: 7 if words else 0]
 
 
 async def test_a_server_that_is_slow_but_never_silent_is_waited_for() -> None:
@@ -403,13 +406,13 @@ async def test_nobody_listening_is_unavailability_that_names_the_address() -> No
 async def test_a_cancelled_call_is_cancelled_and_no_error(wire: Wire) -> None:
     wire.server.will(hanging())
     task = asyncio.create_task(wire.answer())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not wire.server.requests:  # noqa: ASYNC110 - the server sets no event for it
             await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await wire.server.is_idle.wait()
 
 

@@ -171,7 +171,7 @@ async def test_a_call_cancelled_before_its_first_word_ends_at_once(backend: Http
         await anext(stream)
 
     task = asyncio.create_task(first())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not backend.calls:  # noqa: ASYNC110 - the server sets no event for it
             await asyncio.sleep(0.01)
     task.cancel()

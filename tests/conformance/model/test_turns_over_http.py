@@ -81,7 +81,7 @@ async def test_a_turn_cut_off_between_its_rounds_goes_on_in_another_process(name
         here.server.will(here.handler(CALLS), hanging())
         chat = await Runtime(stage.store, [agent_of(here)], models=first, owner="here").start("a")
         chat.send("What is there?")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while here.calls < 2:  # noqa: ASYNC110 - the server sets no event for it
                 await asyncio.sleep(0.01)
         await chat.suspend()

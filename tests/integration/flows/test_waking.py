@@ -13,7 +13,7 @@ from perdure.stores.protocol import Commit, Write
 from tests.fakes.clock import ManualClock, SeededRandom
 
 FLOW = StreamId("f")
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 async def commit(store: MemoryStore, stream: str) -> None:

@@ -112,8 +112,6 @@ def kinds_of_pages(path: Path) -> dict[str, list[int]]:
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
 async def test_a_content_that_is_gone_costs_no_entry(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with open_store(address(path)) as store:
@@ -131,6 +129,8 @@ async def test_a_content_that_is_gone_costs_no_entry(tmp_path: Path) -> None:
         assert await bodies(store) == before
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 async def test_a_flipped_bit_on_every_kind_of_page(store_file: Path, tmp_path: Path) -> None:
     before = await content(store_file)
     chance = random.Random(1)

@@ -54,7 +54,7 @@ def touch(path: Path) -> None:
 
 async def until_asked(statements: Statements) -> None:
     """Until the writer has asked for the file."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while "BEGIN IMMEDIATE" not in statements:  # noqa: ASYNC110 - said by another thread
             await asyncio.sleep(0)
 

@@ -17,7 +17,7 @@ from perdure.stores.watching import Changes
 from tests.fakes.streams import S, create, say
 from tests.integration.sqlite.conftest import Opener
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 
 
 async def woken(changes: Changes) -> None:

@@ -186,7 +186,7 @@ async def test_a_feed_is_followed_until_its_flow_is_completed(tmp_path: Path) ->
     await asyncio.sleep(0)
     write = Write(stream=flow, entries=(new_side(FlowCompleted()),))
     await store.commit(Commit(writes=(write,), at=2_000_000_000_000))
-    items = await asyncio.wait_for(followed, 5)
+    items = await asyncio.wait_for(followed, 60)
     assert tuple(items) == await RoleFeed(store, flow, "owner").read()
 
 

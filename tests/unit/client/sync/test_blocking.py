@@ -104,7 +104,7 @@ def test_a_closed_store_says_so() -> None:
 
 
 def test_a_store_that_cannot_be_opened_leaves_no_thread() -> None:
-    before = threading.active_count()
+    before = {*threading.enumerate()}  # some of earlier tests may end meanwhile
     with pytest.raises(ConfigError):
         blocking.open("nonsense")
-    assert threading.active_count() == before
+    assert {*threading.enumerate()} <= before
