@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -253,8 +254,22 @@ class Store:
         return await erasing(self.backend).erasures()
 
     async def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
-        """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps)."""
-        return await self.backend.verify(on_progress)
+        """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps).
+
+        A check that is given up ends soon, and not when all is checked.
+        """
+        is_given_up = False
+
+        def tell(done: int, steps: int) -> None:  # on the thread that checks
+            if is_given_up:
+                raise asyncio.CancelledError
+            if on_progress is not None:
+                on_progress(done, steps)
+
+        try:
+            return await self.backend.verify(tell)
+        finally:
+            is_given_up = True
 
     async def info(self) -> StoreInfo:
         """Facts and figures."""

@@ -21,6 +21,8 @@ from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.protocol import OnProgress, Problem, Verification
 from perdure.stores.verification import (
+    Steps,
+    StoredEntry,
     blob_problems,
     content_lost,
     contents_shown,
@@ -34,13 +36,11 @@ def verification(shelf: Shelf, feed: Feed, told: OnProgress | None = None) -> Ve
     problems: list[Problem] = []
     seen: dict[StreamId, Path] = {}
     streams = entries = 0
-    files = sorted(shelf.folder.files())
-    for done, (path, _) in enumerate(files):
-        if told is not None:
-            told(done, len(files))
+    steps = Steps(told, _steps(shelf) if told else 0)
+    for path, _ in sorted(shelf.folder.files()):
         log = Log(path, shelf.dialect)  # read anew, whatever is in memory
         try:
-            found = list(_file_problems(log, seen, feed))
+            found = list(_file_problems(log, seen, feed, steps))
             found += _contents_missed(shelf, log) if log.is_session else []
         except SessionNotFound:  # erased meanwhile
             continue
@@ -50,12 +50,21 @@ def verification(shelf: Shelf, feed: Feed, told: OnProgress | None = None) -> Ve
         streams += log.is_session
         entries += len(log.rows)
     problems += _content_problems(shelf.folder)
-    if told is not None:
-        told(len(files), len(files))
+    steps.end()
     return Verification(streams, entries, tuple(problems))
 
 
-def _file_problems(log: Log, seen: dict[StreamId, Path], feed: Feed) -> Iterator[Problem]:
+def _steps(shelf: Shelf) -> int:
+    """How many entries there are to look at; 0 where nobody can tell."""
+    try:
+        return sum(standing.head + 1 for _, standing in shelf.standings())
+    except StoreError:
+        return 0
+
+
+def _file_problems(
+    log: Log, seen: dict[StreamId, Path], feed: Feed, steps: Steps
+) -> Iterator[Problem]:
     name = log.path.name
     if not log.refresh():
         if log.path.exists():  # else it was erased meanwhile
@@ -71,9 +80,15 @@ def _file_problems(log: Log, seen: dict[StreamId, Path], feed: Feed) -> Iterator
     yield from stream_problems(
         state_of(log, max((commit.epoch for commit in log.commits), default=0)),
         log.all_commits(),
-        list(stored_of(log)),
+        _counted(stored_of(log), steps),
         lambda id_: reading.tree_seq(log, id_) is not None,
     )
+
+
+def _counted(entries: Iterator[StoredEntry], steps: Steps) -> Iterator[StoredEntry]:
+    for entry in entries:
+        yield entry
+        steps.add()
 
 
 def _line_problems(log: Log) -> Iterator[Problem]:
