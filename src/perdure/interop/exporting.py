@@ -12,11 +12,11 @@ from typing import Literal
 
 import msgspec
 
+from perdure.dialects.fields import fields_of
 from perdure.errors import EntryNotFound, Erased
 from perdure.interop.bundling import bundle_of
 from perdure.interop.formats import markdown, native
 from perdure.interop.formats.bundles import cut_to, leaf_of, moved_to
-from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.html import page
 from perdure.interop.formats.items import IMPORT
 from perdure.interop.formats.native import Bundle

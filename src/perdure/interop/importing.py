@@ -17,6 +17,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.dialects.fields import fields_of
 from perdure.errors import (
     FormatError,
     HeadConflict,
@@ -30,7 +31,6 @@ from perdure.interop.adding import Added, Adding, Base
 from perdure.interop.formats import native, recognise
 from perdure.interop.formats.claude_code import reading as claude_code
 from perdure.interop.formats.codex import reading as codex
-from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.items import IMPORT, Item, ParsedSource
 from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.opencode import reading as opencode

@@ -12,15 +12,17 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from perdure.dialects.alike import ROOT
+from perdure.dialects.fields import Fields, fields_of
+from perdure.dialects.pi import BASH, VERSION, custom
 from perdure.errors import EntryNotFound
 from perdure.interop.formats.bundles import models_in_force, readable, standing_of
-from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.items import IMPORT, source_of
 from perdure.interop.formats.losses import DEEP, HALF, MEDIUM, OUTSIDE, Losses
 from perdure.interop.formats.native import Bundle, blob_names
 from perdure.interop.formats.pi import migration, reading, records
 from perdure.interop.formats.pi.ids import written_id, written_ids
-from perdure.interop.formats.pi.messages import BASH
+from perdure.interop.formats.pi.javascript import written
 from perdure.interop.formats.spelling import shallow
 from perdure.interop.identities import foreign_ids, known_items
 from perdure.interop.originals import content_of, originals_of
@@ -230,8 +232,8 @@ class _Writer:
             version = migration.version_of(base)
             self._lost.add(
                 f"version {version:g} of the file; with what was added it is of version "
-                f"{records.VERSION}, in which its lines may mean something else",
-                version > records.VERSION,
+                f"{VERSION}, in which its lines may mean something else",
+                version > VERSION,
             )
             base = migration.migrated(base, self._base.unidentified)
         if base and not base.endswith(b"\n"):
@@ -273,13 +275,13 @@ class _Writer:
             parent = self._last[entry.id] = name
         return lines
 
-    def _line(self, record: records.RecordFields, name: str, parent: str | None, at: int) -> bytes:
+    def _line(self, record: Fields, name: str, parent: str | None, at: int) -> bytes:
         line = records.line_of(record, name, parent, at)
         flat = shallow(line)
         if flat is None:
             return line
         self._lost.add(DEEP)
-        return records.written(flat)
+        return written(flat)
 
     def _original_line(self, entry: Entry) -> bytes | None:
         """The record of a pi file that `entry` was read from, if it was from one."""
@@ -300,7 +302,7 @@ class _Writer:
             changes["firstKeptEntryId"] = kept or own
         if isinstance(body, BranchSummary):
             origin = None if body.from_id is None else self._last.get(body.from_id)
-            changes["fromId"] = origin or records.ROOT
+            changes["fromId"] = origin or ROOT
         return migration.replaced(line, changes, "firstKeptEntryIndex")
 
     # -- what stands at the end: labels, the title, the leaf
@@ -318,7 +320,7 @@ class _Writer:
             return lines
         moves = [entry.id for entry in self._session.own if entry.kind == LeafMoved.kind]
         note = moves[-1] if moves else entry_id(self._session.stream, -1)
-        marker: records.RecordFields = {"type": "custom", "customType": reading.LEAF_MARKER}
+        marker = custom(reading.LEAF_MARKER, None)
         return [records.line_of(marker, written_id(note), parent, self._at(note))]
 
     def _is_held(self, note: Entry) -> bool:
@@ -327,7 +329,7 @@ class _Writer:
     def _at(self, note: EntryId) -> int:
         return self._times.get(note, self._session.state.header.created_at)
 
-    def _labels(self) -> list[tuple[EntryId, records.RecordFields]]:
+    def _labels(self) -> list[tuple[EntryId, Fields]]:
         """A record for every label that the file does not say yet, or says otherwise."""
         notes = [note for note in self._session.notes if note.kind == Label.kind]
         said = labels_of(note for note in notes if self._is_held(note))
@@ -337,17 +339,17 @@ class _Writer:
             if note.about is not None:
                 newest.pop(note.about, None)
                 newest[note.about] = note.id
-        lines: list[tuple[EntryId, records.RecordFields]] = []
+        lines: list[tuple[EntryId, Fields]] = []
         for target, note in newest.items():
             if now.get(target) == said.get(target) or target not in self._last:
                 continue
-            record: records.RecordFields = {"type": "label", "targetId": self._last[target]}
+            record: Fields = {"type": "label", "targetId": self._last[target]}
             if target in now:
                 record["label"] = now[target]
             lines.append((note, record))
         return lines
 
-    def _title(self) -> list[tuple[EntryId, records.RecordFields]]:
+    def _title(self) -> list[tuple[EntryId, Fields]]:
         said: str | None = None
         now, source = self._session.state.header.title, entry_id(self._session.stream, -2)
         for note in self._session.notes:

@@ -17,9 +17,8 @@ from msgspec import Meta
 from perdure.errors import WrongArgument
 from perdure.models.catalogue import require_model_name
 from perdure.session.declared.arguments import check_fields, takes_declared
-from perdure.session.messages import Usage
+from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 
-MICROCENTS_PER_DOLLAR = 100_000_000
 _TOKENS = 1_000_000
 
 Cost = Callable[[str, Usage], int | None]

@@ -82,6 +82,9 @@ class UnknownPart(msgspec.Struct, frozen=True, tag="unknown"):
 Part = TextPart | ThinkingPart | MediaPart | ToolCallPart | ToolResultPart | UnknownPart
 
 
+MICROCENTS_PER_DOLLAR = 100_000_000
+
+
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Tokens of one model call as the provider counted them.
 

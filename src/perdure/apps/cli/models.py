@@ -23,14 +23,13 @@ from perdure.client.clock import SystemClock
 from perdure.errors import ModelUnavailable
 from perdure.models.protocol import ModelClient, ModelRequest
 from perdure.models.stream import AnswerBuilder
-from perdure.session.messages import Message, Usage, user
+from perdure.session.messages import MICROCENTS_PER_DOLLAR, Message, Usage, user
 
 PROMPT = "Answer with the one word: ready"
 MAX_OUTPUT_TOKENS = 256
 """Enough for one word of a model that cannot be kept from thinking first."""
 
 PATIENCE_S = 60.0
-MICROCENTS_PER_DOLLAR = 100_000_000
 
 _MEANINGS: dict[Readiness, Meaning] = {
     "configured": "good",

@@ -25,7 +25,7 @@ from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId
 from perdure.session.info import SessionInfo
 from perdure.session.kinds import Compaction
-from perdure.session.messages import Message, Usage
+from perdure.session.messages import MICROCENTS_PER_DOLLAR, Message, Usage
 from perdure.session.notes import AgentBound, Invocation, SessionStarted
 from perdure.session.tree import TreeNode, index_of, nodes_of
 from perdure.stores.protocol import SessionStore
@@ -34,8 +34,6 @@ BRANCH_LINES = 40
 """Lines that the branch is fitted into."""
 
 _TEXT_CELLS = 200
-
-MICROCENTS_PER_DOLLAR = 100_000_000
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from perdure.interop.formats.fields import fields_of
+from perdure.dialects.fields import fields_of
 from perdure.interop.formats.items import IMPORT, REDACTED, meta_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId

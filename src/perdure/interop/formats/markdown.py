@@ -23,6 +23,7 @@ from perdure.interop.formats.transcript import (
     TranscriptLine,
     brief,
 )
+from perdure.session.messages import MICROCENTS_PER_DOLLAR
 
 FORMAT = "markdown"
 
@@ -40,7 +41,6 @@ _NAMES = {
     "opaque": "Unreadable entry",
 }
 _SETTINGS = {"model_change": "The model is now", "thinking_change": "The thinking level is now"}
-_MICROCENTS_PER_DOLLAR = 100_000_000
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r"( {0,3})(#{1,6})(?=\s|$)")
@@ -94,7 +94,7 @@ def _size(transcript: Transcript) -> str:
     if facts.tokens:
         parts.append(f"{facts.tokens:,} tokens")
     if facts.cost_microcents:
-        parts.append(f"${facts.cost_microcents / _MICROCENTS_PER_DOLLAR:.4f}")
+        parts.append(f"${facts.cost_microcents / MICROCENTS_PER_DOLLAR:.4f}")
     return ", ".join(parts)
 
 

@@ -13,7 +13,7 @@ from typing import cast
 
 import msgspec
 
-from perdure.interop.formats.fields import fields_of
+from perdure.dialects.fields import fields_of
 from perdure.session.codec import encode
 from perdure.session.durable.settling import inline_in
 from perdure.session.media.inline import SCHEME, type_of

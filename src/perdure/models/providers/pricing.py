@@ -7,8 +7,7 @@ from decimal import Decimal
 from genai_prices import calc_price
 from pydantic_ai.usage import RequestUsage
 
-from perdure.models.prices import MICROCENTS_PER_DOLLAR
-from perdure.session.messages import Usage
+from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 
 
 def cost_microcents(usage: RequestUsage, model_name: str, base_url: str) -> int | None:

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from perdure.dialects.alike import OURS
+from perdure.dialects.fields import Fields
 from perdure.errors import (
     CorruptLog,
     IdempotencyMismatch,
@@ -42,7 +44,7 @@ from perdure.stores.chain import (
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.bodies import Recorded, recorded
 from perdure.stores.jsonl.contents import entries_of
-from perdure.stores.jsonl.dialects.form import OURS, Writing, record_id
+from perdure.stores.jsonl.dialects.form import Writing, record_id
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import hashed
 from perdure.stores.jsonl.disk.sidefiles import blob_of, lease_of, put_blob
@@ -50,7 +52,7 @@ from perdure.stores.jsonl.forking import Copied, copied
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.collecting import all_held, held_for
 from perdure.stores.jsonl.keeping.limits import Limits
-from perdure.stores.jsonl.lines import Batch, Fields, Ours, written
+from perdure.stores.jsonl.lines import Batch, Ours, written
 from perdure.stores.jsonl.rows import Key
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.protocol import Commit, Committed, StreamState, Write

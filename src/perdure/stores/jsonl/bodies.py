@@ -11,20 +11,20 @@ from collections.abc import Sequence
 
 import msgspec
 
+from perdure.dialects.alike import OURS
+from perdure.dialects.fields import Fields, text_in
 from perdure.errors import CorruptLog, PerdureError, UnsupportedVersion
 from perdure.session.codec import BODIES, Unknown, body_of, encode
 from perdure.session.entries import Entry
 from perdure.session.kinds import OPAQUE, TreeBody
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
 from perdure.session.notes import SideBody
-from perdure.stores.jsonl.dialects.form import OURS, Dialect, Said, Writing, record_id
+from perdure.stores.jsonl.dialects.form import Dialect, Said, Writing, record_id
 from perdure.stores.jsonl.lines import (
-    Fields,
     Ours,
     carried_body,
     fields_of,
     stands_as_json,
-    text_in,
     written,
 )
 

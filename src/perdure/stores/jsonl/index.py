@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from typing import BinaryIO
 
+from perdure.dialects.fields import number_in
 from perdure.errors import StoreTooNew, StoreUnavailable
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry
@@ -34,7 +35,6 @@ from perdure.stores.jsonl.lines import (
     batch_info,
     envelope_of,
     fields_of,
-    number_in,
 )
 from perdure.stores.jsonl.rows import Key, Row, header_of, is_sound, lost_row, place
 from perdure.stores.verification import StoredCommit

@@ -16,10 +16,8 @@ from typing import Any, cast
 
 import msgspec
 
+from perdure.dialects.fields import Fields, name_in, number_in, text_in
 from perdure.session.info import SessionInfo, Status, StreamHeader
-
-Fields = dict[str, Any]
-"""A JSON object as it was read; looked at through this module's functions."""
 
 FORMAT = 1
 KEY = b'"perdure":'
@@ -30,7 +28,6 @@ _LINE_ENDS = (
     (b"\xc2\x85", b"\\u0085"),
 )
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_EXACT = 2**53
 _DEPTH_LIMIT = 900
 
 
@@ -250,46 +247,3 @@ def batch_info(header: StreamHeader, batch: Batch) -> SessionInfo:
         turns=batch.turns,
         status=batch.status,
     )
-
-
-# ---------------------------------------------------------------- fields by type
-
-
-def object_in(fields: Fields, key: str) -> Fields | None:
-    """The JSON object at `key`."""
-    value = fields.get(key)
-    return cast("Fields", value) if isinstance(value, dict) else None
-
-
-def list_in(fields: Fields, key: str) -> list[object] | None:
-    """The JSON array at `key`."""
-    value = fields.get(key)
-    return cast("list[object]", value) if isinstance(value, list) else None
-
-
-def text_in(fields: Fields, key: str) -> str | None:
-    """The string at `key`."""
-    value = fields.get(key)
-    return value if isinstance(value, str) else None
-
-
-def name_in(fields: Fields, key: str) -> str | None:
-    """The string at `key`, if it is not empty."""
-    return text_in(fields, key) or None
-
-
-def number_in(fields: Fields, key: str) -> float | None:
-    """The number at `key`."""
-    value = fields.get(key)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def count_in(fields: Fields, key: str) -> int:
-    """The number at `key` as a count: whole and not negative, 0 where there is none."""
-    number = number_in(fields, key)
-    return max(0, round(number)) if number is not None and -_EXACT < number < _EXACT else 0
-
-
-def texts_in(fields: Fields, key: str) -> tuple[str, ...]:
-    """The strings of the array at `key`."""
-    return tuple(item for item in list_in(fields, key) or () if isinstance(item, str))

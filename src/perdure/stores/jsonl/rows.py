@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from perdure.dialects.fields import Fields, name_in
 from perdure.session.entries import Lane
 from perdure.session.ids import EntryId, StreamId, stream_id
 from perdure.session.info import StreamHeader
@@ -14,7 +15,7 @@ from perdure.session.kinds import OPAQUE, Compaction, ModelChange, ThinkingChang
 from perdure.session.messages import MESSAGE
 from perdure.stores.chain import HASH_BYTES
 from perdure.stores.jsonl.dialects.form import Dialect
-from perdure.stores.jsonl.lines import Batch, Envelope, Fields, name_in
+from perdure.stores.jsonl.lines import Batch, Envelope
 
 HEADERS = ("session", "session_header")
 """Types of a header record: what the tools write, and what Operator's documentation says."""

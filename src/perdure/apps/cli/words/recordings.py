@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from perdure.dialects.fields import fields_of
 from perdure.errors import FormatError, SessionNotFound
 from perdure.interop.formats import native, recognise
-from perdure.interop.formats.fields import fields_of
 from perdure.interop.formats.items import IMPORT
 from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.sources.content import FileContent, first_line

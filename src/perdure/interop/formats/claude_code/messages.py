@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from perdure.interop.formats.fields import (
+from perdure.dialects.fields import (
     Fields,
     counts_in,
     fields_of,

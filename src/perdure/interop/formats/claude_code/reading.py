@@ -15,14 +15,7 @@ from functools import partial
 
 import msgspec
 
-from perdure.interop.formats.claude_code.answers import Answers
-from perdure.interop.formats.claude_code.messages import (
-    assistant_of,
-    content_of,
-    said_by_person,
-    said_by_tools,
-)
-from perdure.interop.formats.fields import (
+from perdure.dialects.fields import (
     Fields,
     count_in,
     fields_of,
@@ -31,6 +24,13 @@ from perdure.interop.formats.fields import (
     object_in,
     text_in,
     time_in,
+)
+from perdure.interop.formats.claude_code.answers import Answers
+from perdure.interop.formats.claude_code.messages import (
+    assistant_of,
+    content_of,
+    said_by_person,
+    said_by_tools,
 )
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.lines import Line, Reading

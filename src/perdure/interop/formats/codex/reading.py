@@ -11,13 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from perdure.interop.formats.codex.messages import (
-    READ_ITEMS,
-    body_of,
-    retained_of,
-    usage_of,
-)
-from perdure.interop.formats.fields import (
+from perdure.dialects.fields import (
     Fields,
     count_in,
     fields_of,
@@ -26,6 +20,12 @@ from perdure.interop.formats.fields import (
     object_in,
     text_in,
     time_in,
+)
+from perdure.interop.formats.codex.messages import (
+    READ_ITEMS,
+    body_of,
+    retained_of,
+    usage_of,
 )
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.lines import Line, Reading

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure.interop.formats.fields import (
+from perdure.dialects.fields import (
     Fields,
     count_in,
     fields_of,
@@ -21,9 +21,10 @@ from perdure.interop.formats.fields import (
     text_in,
 )
 from perdure.interop.formats.parts import Media, unknown_part
-from perdure.interop.formats.pi.messages import MICROCENTS_PER_DOLLAR, model_name
+from perdure.interop.formats.pi.messages import model_name
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
+    MICROCENTS_PER_DOLLAR,
     MediaPart,
     Message,
     Part,

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.interop.formats.fields import (
+from perdure.dialects.fields import (
     Fields,
     fields_of,
     flag_in,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from perdure.interop.formats.fields import (
+from perdure.dialects.fields import (
     Fields,
     counts_in,
     fields_of,
@@ -20,15 +20,15 @@ from perdure.interop.formats.fields import (
     object_in,
     text_in,
 )
+from perdure.dialects.operator import STOP_REASONS, TOKENS
 from perdure.interop.formats.parts import Media, unknown_part
-from perdure.interop.formats.pi.messages import MICROCENTS_PER_DOLLAR
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
+    MICROCENTS_PER_DOLLAR,
     MediaPart,
     Message,
     Part,
     Role,
-    StopReason,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -44,15 +44,6 @@ _ROLES: dict[str | None, Role] = {
     "assistant": "assistant",
     "tool": "tool",
     "system": "system",
-}
-_COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-_STOP_REASONS: dict[str | None, StopReason] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_calls",
-    "content_filter": "content_filter",
-    "abort": "aborted",
-    "error": "error",
 }
 
 
@@ -97,7 +88,7 @@ def usage_of(fields: Fields | None) -> Usage | None:
     """Reported usage; None where nothing was counted."""
     if fields is None:
         return None
-    counts = counts_in(fields, _COUNTED)
+    counts = counts_in(fields, TOKENS)
     if not any(counts):
         return None
     return Usage(*counts, cost_microcents=_microcents(object_in(fields, "cost") or {}))
@@ -114,7 +105,7 @@ def _assistant(fields: Fields, parts: tuple[Part, ...]) -> Message:
     return Message(
         "assistant",
         parts,
-        stop_reason=_STOP_REASONS.get(text_in(fields, "stop_reason")),
+        stop_reason=STOP_REASONS.get(text_in(fields, "stop_reason")),
         usage=usage_of(object_in(fields, "usage")),
         error=name_in(fields, "error"),
     )

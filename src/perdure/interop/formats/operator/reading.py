@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Callable
 
-from perdure.interop.formats.fields import (
+from perdure.dialects.fields import (
     Fields,
     count_in,
     fields_of,
@@ -26,10 +26,11 @@ from perdure.interop.formats.fields import (
     texts_in,
     time_in,
 )
+from perdure.dialects.operator import VERSION
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.lines import Line, Reading
 from perdure.interop.formats.operator.messages import content_of, message_of, meta_of, usage_of
-from perdure.interop.formats.operator.records import FORMAT, HEADERS, VERSION
+from perdure.interop.formats.operator.records import FORMAT, HEADERS
 from perdure.interop.formats.pi.messages import model_name
 from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.linking import Leaf, Linker

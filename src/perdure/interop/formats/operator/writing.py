@@ -13,14 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from perdure.dialects.fields import Fields, fields_of, name_in, number_in
+from perdure.dialects.operator import VERSION
 from perdure.interop.formats.bundles import leaf_of, models_in_force, readable, standing_of
-from perdure.interop.formats.fields import fields_of, name_in, number_in
 from perdure.interop.formats.items import source_of
 from perdure.interop.formats.lines import lines_of, read_line
 from perdure.interop.formats.losses import DEEP, MEDIUM, OUTSIDE, Losses
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.operator import records
-from perdure.interop.formats.operator.records import CONTEXT, RecordFields, Writing
+from perdure.interop.formats.operator.records import CONTEXT, Writing
+from perdure.interop.formats.operator.spelling import written
 from perdure.interop.formats.spelling import shallow
 from perdure.session.codec import Body, Unknown
 from perdure.session.entries import Entry
@@ -84,7 +86,7 @@ def is_current(content: bytes) -> bool:
         if fields is None:
             continue
         is_header = name_in(fields, "type") in records.HEADERS
-        return is_header and number_in(fields, "version") in (records.VERSION, None)
+        return is_header and number_in(fields, "version") in (VERSION, None)
     return False
 
 
@@ -162,13 +164,13 @@ class _Writer:
         name = self._last[entry.id] = self._writing.ids[entry.id]
         return [*lines, self._line(own, name, parent, entry.at)]
 
-    def _line(self, record: RecordFields, name: str, parent: str | None, at: int) -> bytes:
+    def _line(self, record: Fields, name: str, parent: str | None, at: int) -> bytes:
         line = records.line_of(record, name, parent, at)
         flat = shallow(line)
         if flat is None:
             return line
         self._lost.add(DEEP)
-        return records.written(flat)
+        return written(flat)
 
     # -- what stands at the end: labels, the title, the leaf
 
@@ -191,7 +193,7 @@ class _Writer:
         """The record that leads back to `leaf`, below `parent`, the last record before it."""
         moves = [entry for entry in self._bundle.entries if entry.kind == LeafMoved.kind]
         note = moves[-1] if moves else self._tree[-1]
-        record: RecordFields = {"type": "leaf"}
+        record: Fields = {"type": "leaf"}
         if leaf is not None and leaf in self._last:
             record["target_id"] = self._last[leaf]
         return records.line_of(record, self._free_id(note.id), parent, note.at)
@@ -199,23 +201,23 @@ class _Writer:
     def _is_of_base(self, entry: Entry) -> bool:
         return entry.id in self._in_base
 
-    def _labels(self) -> list[tuple[Entry, RecordFields]]:
+    def _labels(self) -> list[tuple[Entry, Fields]]:
         """A record for every label that the file does not say yet, or says otherwise."""
         notes = [entry for entry in self._bundle.entries if entry.kind == Label.kind]
         said = labels_of(note for note in notes if self._is_of_base(note))
         newest = {note.about: note for note in notes if note.about is not None}
-        found: list[tuple[Entry, RecordFields]] = []
+        found: list[tuple[Entry, Fields]] = []
         for target, note in newest.items():
             label = self._standing.labels.get(target)
             if label == said.get(target) or target not in self._last:
                 continue
-            record: RecordFields = {"type": "label"}
+            record: Fields = {"type": "label"}
             if label is not None:
                 record["label"] = label
             found.append((note, {**record, "target_id": self._last[target]}))
         return found
 
-    def _title(self) -> list[tuple[Entry, RecordFields]]:
+    def _title(self) -> list[tuple[Entry, Fields]]:
         changes = [e for e in self._bundle.entries if e.kind == SessionInfoChanged.kind]
         known = [note for note in changes if self._is_of_base(note)]
         bundle = msgspec.structs.replace(self._bundle, entries=tuple(known))
@@ -225,7 +227,7 @@ class _Writer:
         header = self._bundle.header
         stream, at = header.id, header.created_at
         nowhere = Entry(stream, -2, "side", None, None, at, SessionInfoChanged.kind, 1, b"{}")
-        record: RecordFields = {"type": "session_info"}
+        record: Fields = {"type": "session_info"}
         if self._standing.title:
             record["name"] = self._standing.title
         return [(changes[-1] if changes else nowhere, record)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from perdure.interop.formats.fields import (
+from perdure.dialects.fields import (
     Fields,
     counts_in,
     fields_of,
@@ -19,13 +19,14 @@ from perdure.interop.formats.fields import (
     object_in,
     text_in,
 )
+from perdure.dialects.pi import BASH, STOP_REASONS, TOKENS
 from perdure.interop.formats.parts import Media, unknown_part
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
+    MICROCENTS_PER_DOLLAR,
     MediaPart,
     Message,
     Part,
-    StopReason,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -34,20 +35,7 @@ from perdure.session.messages import (
     Usage,
 )
 
-BASH = "bash_execution"
-"""Custom type of a shell command that the person ran."""
-
-MICROCENTS_PER_DOLLAR = 100_000_000
 UNREADABLE_MEDIA = "[an image that could not be read]"
-
-_COUNTED = ("input", "output", "cacheRead", "cacheWrite")
-_STOP_REASONS: dict[str | None, StopReason] = {
-    "stop": "stop",
-    "length": "length",
-    "toolUse": "tool_calls",
-    "error": "error",
-    "aborted": "aborted",
-}
 
 
 def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
@@ -87,7 +75,7 @@ def usage_of(fields: Fields | None) -> Usage | None:
     """Reported usage; None where the provider counted nothing (a call that was cut off)."""
     if fields is None:
         return None
-    counts = counts_in(fields, _COUNTED)
+    counts = counts_in(fields, TOKENS)
     if not any(counts):
         return None
     cost = object_in(fields, "cost")
@@ -127,7 +115,7 @@ def _assistant(fields: Fields, media: Media) -> Message | None:
         "assistant",
         parts,
         model=model_name(name_in(fields, "provider"), name_in(fields, "model")),
-        stop_reason=_STOP_REASONS.get(text_in(fields, "stopReason")),
+        stop_reason=STOP_REASONS.get(text_in(fields, "stopReason")),
         usage=usage_of(object_in(fields, "usage")),
         error=name_in(fields, "errorMessage"),
     )

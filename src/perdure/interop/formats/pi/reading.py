@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable
 from itertools import repeat
 
-from perdure.interop.formats.fields import (
+from perdure.dialects.fields import (
     Fields,
     count_in,
     fields_of,
@@ -26,6 +26,7 @@ from perdure.interop.formats.fields import (
     texts_in,
     time_in,
 )
+from perdure.dialects.pi import VERSION
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.lines import Line, Reading
 from perdure.interop.formats.pi.messages import (
@@ -37,7 +38,6 @@ from perdure.interop.formats.pi.messages import (
     retained_of,
     usage_of,
 )
-from perdure.interop.formats.pi.records import VERSION
 from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.linking import Leaf, Linker
 from perdure.interop.formats.sources.reading import Make, parsed_whole

@@ -8,13 +8,13 @@ which pi keeps and never shows a model.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from perdure.interop.formats.fields import fields_of
+from perdure.dialects import pi
+from perdure.dialects.alike import OURS, ROOT
+from perdure.dialects.fields import Fields, fields_of
 from perdure.interop.formats.pi.javascript import written
-from perdure.interop.formats.pi.messages import BASH, MICROCENTS_PER_DOLLAR
 from perdure.session.codec import Body, Unknown, encode
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
@@ -30,36 +30,9 @@ from perdure.session.messages import (
     MediaPart,
     Message,
     Part,
-    StopReason,
     TextPart,
-    ThinkingPart,
-    ToolCallPart,
     ToolResultPart,
-    Usage,
 )
-
-RecordFields = dict[str, object]
-
-VERSION = 3
-ROOT = "root"
-"""What a branch summary names when it grows from before the root."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_IDS_LAST = ("custom", "custom_message")
-_STOP_REASONS: dict[StopReason | None, str] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "toolUse",
-    "content_filter": "error",
-    "aborted": "aborted",
-    "error": "error",
-}
-_APIS = {
-    "anthropic": "anthropic-messages",
-    "google": "google-generative-ai",
-    "openai": "openai-responses",
-}
-_OTHER_API = "openai-completions"
 
 
 class Writing(msgspec.Struct, frozen=True):
@@ -69,36 +42,14 @@ class Writing(msgspec.Struct, frozen=True):
     media: Mapping[str, bytes]
 
 
-def line_of(record: RecordFields, id: str, parent: str | None, at: int) -> bytes:
+def line_of(record: Fields, id: str, parent: str | None, at: int) -> bytes:
     """`record` as a line of a pi file, without the line's end."""
-    place: RecordFields = {"id": id, "parentId": parent, "timestamp": timestamp(at)}
-    if record["type"] in _IDS_LAST:
-        return written({**record, **place})
-    rest = {key: value for key, value in record.items() if key != "type"}
-    return written({"type": record["type"], **place, **rest})
-
-
-def timestamp(at: int) -> str:
-    """The time `at` as pi writes it. Times outside the years 1 to 9999 become 1970."""
-    try:
-        moment = _EPOCH + timedelta(milliseconds=at)
-    except OverflowError:
-        moment = _EPOCH
-    return moment.strftime("%Y-%m-%dT%H:%M:%S") + f".{moment.microsecond // 1000:03d}Z"
+    return written(pi.placed(record, id, parent, at))
 
 
 def header_of(session: str, at: int, cwd: str | None, parent: str | None) -> bytes:
     """The header line of a pi file."""
-    header: RecordFields = {
-        "type": "session",
-        "version": VERSION,
-        "id": session,
-        "timestamp": timestamp(at),
-        "cwd": cwd or "",
-    }
-    if parent is not None:
-        header["parentSession"] = parent
-    return written(header)
+    return written(pi.header(session, at, cwd, parent))
 
 
 def is_held(body: Body) -> bool:
@@ -112,22 +63,22 @@ def is_held(body: Body) -> bool:
             return True
 
 
-def records_of(entry: Entry, body: Body, writing: Writing) -> list[RecordFields]:
+def records_of(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
     """The records for the tree entry `entry`, each below the one before; one at least."""
     match body:
         case Message(role="tool"):
             found = [_tool_result(part, entry, writing) for part in _results(body)]
-            return found or [_custom("perdure.message", _plain(encode(body)))]
+            return found or [pi.custom(f"{OURS}message", _plain(encode(body)))]
         case Message(role="user") | Message(role="assistant"):
             return [{"type": "message", "message": message_fields(body, entry.at, writing)}]
         case Message():
-            return [_custom("perdure.message", _plain(encode(body)))]
+            return [pi.custom(f"{OURS}message", _plain(encode(body)))]
         case Unknown():
-            return [_custom(f"perdure.{entry.kind}", _plain(entry.body))]
+            return [pi.custom(f"{OURS}{entry.kind}", _plain(entry.body))]
         case _:
             make = _RECORDS.get(entry.kind)
             if make is None:
-                return [_custom(f"perdure.{entry.kind}", _plain(entry.body))]
+                return [pi.custom(f"{OURS}{entry.kind}", _plain(entry.body))]
             return [make(entry, body, writing)]
 
 
@@ -139,182 +90,109 @@ def is_image(part: MediaPart, media: Mapping[str, bytes]) -> bool:
 def is_written(part: Part, role: str) -> bool:
     """Whether there is anything for `part` in a message of `role`."""
     if role == "assistant":
-        return bool(_answer_block(part))
+        return bool(pi.answer_blocks(part))
     if role == "tool":
         return isinstance(part, ToolResultPart)
     return bool(_block(part, Writing({}, {})))
 
 
-def message_fields(message: Message, at: int, writing: Writing) -> RecordFields:
+def message_fields(message: Message, at: int, writing: Writing) -> Fields:
     """A message of the user, the assistant or (its first result) a tool, as pi's."""
     if message.role == "assistant":
-        return _assistant(message, at)
+        return pi.answer(message, at)
     if message.role == "tool" and _results(message):
         return _result_fields(_results(message)[0], at, writing)
-    return {"role": "user", "content": _content(message.parts, writing), "timestamp": at}
+    return pi.user(_content(message.parts, writing), at)
 
 
 def _results(message: Message) -> list[ToolResultPart]:
     return [part for part in message.parts if isinstance(part, ToolResultPart)]
 
 
-def _tool_result(part: ToolResultPart, entry: Entry, writing: Writing) -> RecordFields:
+def _tool_result(part: ToolResultPart, entry: Entry, writing: Writing) -> Fields:
     return {"type": "message", "message": _result_fields(part, entry.at, writing)}
 
 
-def _result_fields(part: ToolResultPart, at: int, writing: Writing) -> RecordFields:
-    return {
-        "role": "toolResult",
-        "toolCallId": part.call_id,
-        "toolName": part.name or "",
-        "content": _content((TextPart(part.text), *part.media), writing),
-        "isError": part.is_error,
-        "timestamp": at,
-    }
+def _result_fields(part: ToolResultPart, at: int, writing: Writing) -> Fields:
+    return pi.result(part, _content((TextPart(part.text), *part.media), writing), at)
 
 
-def _assistant(message: Message, at: int) -> RecordFields:
-    provider, model = _provider_and_model(message.model)
-    default = "toolUse" if message.tool_calls else "stop"
-    fields: RecordFields = {
-        "role": "assistant",
-        "content": [block for part in message.parts for block in _answer_block(part)],
-        "api": _APIS.get(provider, _OTHER_API),
-        "provider": provider,
-        "model": model,
-        "usage": _usage(message.usage or Usage()),
-        "stopReason": _STOP_REASONS.get(message.stop_reason, default),
-        "timestamp": at,
-    }
-    if message.error is not None:
-        fields["errorMessage"] = message.error
-    return fields
-
-
-def _answer_block(part: Part) -> Iterable[RecordFields]:
-    match part:
-        case TextPart():
-            return ({"type": "text", "text": part.text},)
-        case ThinkingPart(is_redacted=False):
-            return ({"type": "thinking", "thinking": part.text},)
-        case ToolCallPart():
-            return ({"type": "toolCall", "id": part.id, "name": part.name, "arguments": part.args},)
-        case _:
-            return ()
-
-
-def _content(parts: Iterable[Part], writing: Writing) -> list[RecordFields]:
+def _content(parts: Iterable[Part], writing: Writing) -> list[Fields]:
     return [block for part in parts for block in _block(part, writing)]
 
 
-def _block(part: Part, writing: Writing) -> Iterable[RecordFields]:
+def _block(part: Part, writing: Writing) -> list[Fields]:
     match part:
         case TextPart():
-            return ({"type": "text", "text": part.text},)
+            return [pi.text_block(part.text)]
         case MediaPart() if is_image(part, writing.media):
             data = msgspec.to_builtins(writing.media[part.handle])  # base64, as in JSON
-            return ({"type": "image", "data": data, "mimeType": part.mime_type},)
+            return [{"type": "image", "data": data, "mimeType": part.mime_type}]
         case MediaPart():
-            return ({"type": "text", "text": f"[{part.mime_type}, not kept]"},)
+            return [pi.text_block(f"[{part.mime_type}, not kept]")]
         case _:
-            return ()
-
-
-def _usage(usage: Usage) -> RecordFields:
-    dollars = (usage.cost_microcents or 0) / MICROCENTS_PER_DOLLAR
-    return {
-        "input": usage.input_tokens,
-        "output": usage.output_tokens,
-        "cacheRead": usage.cache_read_tokens,
-        "cacheWrite": usage.cache_write_tokens,
-        "totalTokens": usage.total_tokens,
-        "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": dollars},
-    }
-
-
-def _provider_and_model(name: str | None) -> tuple[str, str]:
-    provider, colon, model = (name or "").partition(":")
-    return (provider, model) if colon else ("unknown", provider or "unknown")
+            return []
 
 
 # -- the other kinds of the tree
 
 
-def _compaction(entry: Entry, body: Body, writing: Writing) -> RecordFields:
+def _compaction(entry: Entry, body: Body, writing: Writing) -> Fields:
     assert isinstance(body, Compaction)
     # Its own id says "keeps nothing": it is never before itself on the branch.
     kept = writing.ids.get(body.first_kept or entry.id, writing.ids[entry.id])
-    fields: RecordFields = {"type": "compaction", "summary": body.summary}
+    fields: Fields = {"type": "compaction", "summary": body.summary}
     if body.retained is None:
         fields["firstKeptEntryId"] = kept
     fields["tokensBefore"] = body.tokens_before or 0
-    fields |= _details(body.read_files, body.modified_files)
+    fields |= pi.details(body)
     if body.reason == "hook":
         fields["fromHook"] = True
     if body.usage is not None:
-        fields["usage"] = _usage(body.usage)
+        fields["usage"] = pi.usage(body.usage)
     if body.retained is not None:
         tail = [message_fields(message, entry.at, writing) for message in body.retained]
         fields["retainedTail"] = tail
     return fields
 
 
-def _branch_summary(_entry: Entry, body: Body, writing: Writing) -> RecordFields:
+def _branch_summary(_entry: Entry, body: Body, writing: Writing) -> Fields:
     assert isinstance(body, BranchSummary)
     origin = ROOT if body.from_id is None else writing.ids.get(body.from_id, ROOT)
-    fields: RecordFields = {"type": "branch_summary", "fromId": origin, "summary": body.summary}
-    fields |= _details(body.read_files, body.modified_files)
+    fields: Fields = {"type": "branch_summary", "fromId": origin, "summary": body.summary}
+    fields |= pi.details(body)
     if body.usage is not None:
-        fields["usage"] = _usage(body.usage)
+        fields["usage"] = pi.usage(body.usage)
     return fields
 
 
-def _details(read: tuple[str, ...], modified: tuple[str, ...]) -> RecordFields:
-    if not read and not modified:
-        return {}
-    return {"details": {"readFiles": list(read), "modifiedFiles": list(modified)}}
-
-
-def _model_change(_entry: Entry, body: Body, _writing: Writing) -> RecordFields:
+def _model_change(_entry: Entry, body: Body, _writing: Writing) -> Fields:
     assert isinstance(body, ModelChange)
-    provider, model = _provider_and_model(body.model)
-    return {"type": "model_change", "provider": provider, "modelId": model}
+    return pi.model_change(body.model)
 
 
-def _thinking_change(_entry: Entry, body: Body, _writing: Writing) -> RecordFields:
+def _thinking_change(_entry: Entry, body: Body, _writing: Writing) -> Fields:
     assert isinstance(body, ThinkingChange)
-    return {"type": "thinking_level_change", "thinkingLevel": body.level}
+    return pi.thinking_change(body.level)
 
 
-def _custom_entry(_entry: Entry, body: Body, _writing: Writing) -> RecordFields:
+def _custom_entry(_entry: Entry, body: Body, _writing: Writing) -> Fields:
     assert isinstance(body, Custom)
-    return _custom(body.custom_type, body.data)
+    return pi.custom(body.custom_type, body.data)
 
 
-def _custom_message(entry: Entry, body: Body, writing: Writing) -> RecordFields:
+def _custom_message(entry: Entry, body: Body, writing: Writing) -> Fields:
     assert isinstance(body, CustomMessage)
     command = fields_of(body.details)
-    if body.custom_type == BASH and command is not None:
-        message: RecordFields = {"role": "bashExecution", **command, "timestamp": entry.at}
+    if body.custom_type == pi.BASH and command is not None:
+        message: Fields = {"role": "bashExecution", **command, "timestamp": entry.at}
         return {"type": "message", "message": message}
     if not body.in_context:
-        return _custom(body.custom_type, _plain(encode(body)))
-    fields: RecordFields = {
-        "type": "custom_message",
-        "customType": body.custom_type,
-        "content": _content(body.parts, writing),
-        "display": body.is_displayed,
-    }
-    if body.details is not None:
-        fields["details"] = body.details
-    return fields
-
-
-def _custom(custom_type: str, data: object) -> RecordFields:
-    fields: RecordFields = {"type": "custom", "customType": custom_type}
-    if data is not None:
-        fields["data"] = data
-    return fields
+        return pi.custom(body.custom_type, _plain(encode(body)))
+    content, details = _content(body.parts, writing), body.details
+    return pi.custom_message(
+        body.custom_type, content, is_displayed=body.is_displayed, details=details
+    )
 
 
 def _plain(body: bytes) -> object:
@@ -324,7 +202,7 @@ def _plain(body: bytes) -> object:
         return {"base64": msgspec.to_builtins(body)}
 
 
-_RECORDS: dict[str, Callable[[Entry, Body, Writing], RecordFields]] = {
+_RECORDS: dict[str, Callable[[Entry, Body, Writing], Fields]] = {
     Compaction.kind: _compaction,
     BranchSummary.kind: _branch_summary,
     ModelChange.kind: _model_change,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from perdure.interop.formats.fields import Fields, fields_of
+from perdure.dialects.fields import Fields, fields_of
 from perdure.interop.formats.items import (
     Item,
     ItemBody,

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from perdure.interop.formats.fields import Fields
+from perdure.dialects.fields import Fields
 from perdure.interop.formats.items import Item, ParsedSource
 from perdure.interop.formats.lines import Line, Reading, plain_fields, read_line
 from perdure.interop.formats.sources.content import Content, Held, batches_in

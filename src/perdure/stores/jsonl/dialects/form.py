@@ -1,4 +1,4 @@
-"""What every dialect has: the shape of its contract, and what the two tools write alike.
+"""What every dialect has: the shape of its contract, and what of it the two tools have alike.
 
 A dialect turns a body into the records its tool would have written for it, and says what a record
 means. Where it has no record for something, `custom` carries it: both tools keep that and never
@@ -17,23 +17,16 @@ from typing import Protocol
 
 import msgspec
 
+from perdure.dialects.fields import Fields, count_in, number_in, object_in
 from perdure.session.codec import Body
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import TreeBody
 from perdure.session.media.inline import SCHEME
-from perdure.session.messages import MediaPart, Message, UnknownPart, Usage
+from perdure.session.messages import MICROCENTS_PER_DOLLAR, MediaPart, Message, UnknownPart, Usage
 from perdure.session.notes import SideBody
 from perdure.stores.chain import blob_hash
-from perdure.stores.jsonl.lines import Fields, count_in, number_in, object_in
 
-OURS = "perdure."
-"""What the type of a ``custom`` record of ours begins with."""
-
-ROOT = "root"
-"""What a branch summary names when it grows from before the root."""
-
-MICROCENTS_PER_DOLLAR = 100_000_000
 _DATA_URL = re.compile(r"data:([^;,]*);base64,")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -137,26 +130,6 @@ def local_name(at: int, session: str, form: str) -> str:
     return f"{moment.strftime(form)}_{session}.jsonl"
 
 
-def iso_time(at: int) -> str:
-    """`at` as ISO 8601 in UTC with milliseconds. Times outside the years 1 to 9999 become 1970."""
-    try:
-        moment = _EPOCH + timedelta(milliseconds=at)
-    except OverflowError:
-        moment = _EPOCH
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
-
-
-def time_in(text: str) -> int | None:
-    """The time of an ISO 8601 text; one without an offset is taken as UTC."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
-
-
 def base64_of(part: MediaPart, writing: Writing) -> str | None:
     """The content of `part`; None when it is not kept here."""
     content = writing.blob(part.handle.removeprefix(SCHEME))
@@ -196,11 +169,6 @@ def unknown_part(fields: Fields) -> UnknownPart:
     """A part of a type nobody here knows, without a provider's signature."""
     kept = {key: fields[key] for key in fields if not key.lower().endswith("signature")}
     return UnknownPart(msgspec.Raw(msgspec.json.encode(kept)))
-
-
-def dollars_of(usage: Usage) -> Fields:
-    """The cost of `usage` as both tools write it."""
-    return {"total": (usage.cost_microcents or 0) / MICROCENTS_PER_DOLLAR}
 
 
 def usage_from(fields: Fields | None, names: tuple[str, str, str, str]) -> Usage | None:

@@ -1,7 +1,4 @@
-"""Operator's records: floats of seconds, ``parent_id``, one message for a batch of tool results.
-
-Null fields are left out, as Operator's own writer does; a root therefore has no ``parent_id``.
-"""
+"""Operator's session files: what we write into them, and what its records mean here."""
 
 from __future__ import annotations
 
@@ -9,6 +6,18 @@ import hashlib
 import uuid
 from collections.abc import Callable
 
+from perdure.dialects import operator
+from perdure.dialects.alike import OURS
+from perdure.dialects.fields import (
+    Fields,
+    count_in,
+    list_in,
+    name_in,
+    object_in,
+    text_in,
+    texts_in,
+)
+from perdure.dialects.times import time_of
 from perdure.session.codec import Body
 from perdure.session.entries import Entry
 from perdure.session.kinds import (
@@ -24,7 +33,6 @@ from perdure.session.messages import (
     Message,
     Part,
     Role,
-    StopReason,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -33,39 +41,16 @@ from perdure.session.messages import (
 )
 from perdure.session.notes import ImportedRecord, Label, LeafMoved, SessionInfoChanged
 from perdure.stores.jsonl.dialects.form import (
-    OURS,
-    ROOT,
     Said,
     Writing,
     base64_of,
-    dollars_of,
     local_name,
     media_of,
-    time_in,
     unknown_part,
     usage_from,
 )
-from perdure.stores.jsonl.lines import (
-    Fields,
-    count_in,
-    list_in,
-    name_in,
-    object_in,
-    text_in,
-    texts_in,
-)
 
-_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _ROLES: dict[str, Role] = {"user": "user", "system": "system", "assistant": "assistant"}
-_STOPS: dict[StopReason, str] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_calls",
-    "content_filter": "content_filter",
-    "aborted": "abort",
-    "error": "error",
-}
-_REASONS: dict[str | None, StopReason] = {name: reason for reason, name in _STOPS.items()}
 _PLACE = ("id", "timestamp", "parent_id", "type", "perdure")
 
 
@@ -81,16 +66,7 @@ class Operator:
         return local_name(at, session, "%Y-%m-%dT%H-%M-%S-%f")
 
     def header(self, session: str, at: int, cwd: str | None, parent: str | None) -> Fields:
-        header: Fields = {
-            "type": "session",
-            "version": 3,
-            "id": session,
-            "timestamp": at / 1000,
-            "cwd": cwd or "",
-        }
-        if parent is not None:
-            header["parent_session"] = parent
-        return header
+        return operator.header(session, at, cwd, parent)
 
     def records(self, entry: Entry, body: Body, writing: Writing) -> list[Fields]:
         make = _RECORDS.get(entry.kind)
@@ -98,17 +74,14 @@ class Operator:
         return [] if record is None else [record]
 
     def custom(self, custom_type: str, data: Fields) -> Fields:
-        return {"type": "custom", "custom_type": custom_type, "data": data}
+        return operator.custom(custom_type, data)
 
     def placed(self, record: Fields, id: str, parent: str | None, at: int) -> Fields:
-        place: Fields = {"id": id, "timestamp": at / 1000}
-        if parent is not None:
-            place["parent_id"] = parent
-        return {**place, **record}
+        return operator.placed(record, id, parent, at)
 
     def time_of(self, timestamp: float | str | None) -> int | None:
         if isinstance(timestamp, str):
-            return time_in(timestamp)
+            return time_of(timestamp)
         is_time = timestamp is not None and abs(timestamp) < 2**43
         return round(timestamp * 1000) if timestamp is not None and is_time else None
 
@@ -126,96 +99,55 @@ def _message(entry: Entry, body: Body, writing: Writing) -> Fields | None:
         return None
     if body.role == "context":
         return _shown(f"{OURS}context", body.parts, writing, is_displayed=False)
-    message: Fields = {
-        "contents": [block for part in body.parts for block in _blocks(part, writing)],
-        "id": str(uuid.UUID(bytes=hashlib.sha256(writing.own.encode()).digest()[:16], version=4)),
-        "timestamp": entry.at / 1000,
-        "role": body.role,
-    }
+    own = str(uuid.UUID(bytes=hashlib.sha256(writing.own.encode()).digest()[:16], version=4))
+    blocks = [block for part in body.parts for block in _blocks(part, writing)]
+    message = operator.message(body, blocks, own, entry.at)
     if body.role == "assistant":
-        default = "tool_calls" if body.tool_calls else "stop"
-        message["usage"] = _usage(body.usage or Usage())
-        message["stop_reason"] = _STOPS[body.stop_reason] if body.stop_reason else default
-        message["error"] = body.error or ""
+        message["usage"] = operator.usage(body.usage or Usage())
+        message |= operator.ending(body)
     return {"type": "message", "message": message}
 
 
 def _blocks(part: Part, writing: Writing) -> list[Fields]:
     match part:
-        case TextPart():
-            return [{"type": "text", "content": part.text}]
-        case ThinkingPart(is_redacted=False):
-            return [{"type": "thinking", "content": part.text, "signature": ""}]
-        case ToolCallPart():
-            call = {"id": part.id, "name": part.name, "args": part.args, "metadata": {}}
-            return [{"type": "tool_call", **call}]
         case ToolResultPart():
-            return [_result(part)]
+            named = {} if part.name is None else {"name": part.name}
+            return [operator.result_block(part.call_id, part.text, named, is_error=part.is_error)]
         case MediaPart():
             data = base64_of(part, writing)
             if data is None or not part.mime_type.startswith("image/"):
-                return [{"type": "text", "content": f"[{part.mime_type}, not shown]"}]
+                return [operator.text_block(f"[{part.mime_type}, not shown]")]
             return [{"type": "image", "images": [data]}]
         case _:
-            return []
-
-
-def _result(part: ToolResultPart) -> Fields:
-    return {
-        "type": "tool_result",
-        "id": part.call_id,
-        "content": part.text,
-        "is_error": part.is_error,
-        "metadata": {} if part.name is None else {"name": part.name},
-        "terminate": False,
-    }
-
-
-def _usage(usage: Usage) -> Fields:
-    tokens = (getattr(usage, name) for name in _TOKENS)
-    parts = {"input": 0.0, "output": 0.0, "cache_read": 0.0, "cache_write": 0.0}
-    return {**dict(zip(_TOKENS, tokens, strict=True)), "cost": {**parts, **dollars_of(usage)}}
+            return operator.blocks(part)
 
 
 def _shown(
-    custom_type: str, parts: tuple[Part, ...], writing: Writing, *, is_displayed: bool
+    custom_type: str,
+    parts: tuple[Part, ...],
+    writing: Writing,
+    *,
+    is_displayed: bool,
+    details: object = None,
 ) -> Fields:
     content = [block for part in parts for block in _blocks(part, writing)]
-    return {
-        "type": "custom_message",
-        "custom_type": custom_type,
-        "content": [block for block in content if block["type"] in ("text", "image")],
-        "display": is_displayed,
-    }
+    shown = [block for block in content if block["type"] in ("text", "image")]
+    return operator.custom_message(custom_type, shown, is_displayed=is_displayed, details=details)
 
 
 def _compaction(_entry: Entry, body: Body, writing: Writing) -> Fields | None:
     if not isinstance(body, Compaction):
         return None
     kept = None if body.first_kept is None else writing.id(body.first_kept)
-    fields: Fields = {
-        "type": "compaction",
-        "summary": body.summary,
-        # Its own id says "keeps nothing": it is never before itself on the branch.
-        "first_kept_entry_id": kept or writing.own,
-        "tokens_before": body.tokens_before or 0,
-    }
-    return {**fields, **_details(body), "from_hook": body.reason == "hook"}
+    # Its own id says "keeps nothing": it is never before itself on the branch.
+    return operator.compaction(body, kept or writing.own)
 
 
 def _branch_summary(_entry: Entry, body: Body, writing: Writing) -> Fields | None:
     if not isinstance(body, BranchSummary):
         return None
     origin = None if body.from_id is None else writing.id(body.from_id)
-    fields: Fields = {"type": "branch_summary", "from_id": origin or ROOT, "summary": body.summary}
-    return {**fields, **_details(body), "from_hook": False}
-
-
-def _details(body: Compaction | BranchSummary) -> Fields:
-    if not body.read_files and not body.modified_files:
-        return {}
-    files = {"read_files": list(body.read_files), "modified_files": list(body.modified_files)}
-    return {"details": files}
+    return operator.branch_summary(body, origin)
 
 
 def _model_change(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
@@ -227,23 +159,18 @@ def _model_change(_entry: Entry, body: Body, _writing: Writing) -> Fields | None
 
 
 def _thinking_change(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
-    if not isinstance(body, ThinkingChange):
-        return None
-    return {"type": "thinking_level_change", "thinking_level": body.level}
+    return operator.thinking_change(body.level) if isinstance(body, ThinkingChange) else None
 
 
 def _custom_entry(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
-    if not isinstance(body, Custom):
-        return None
-    fields: Fields = {"type": "custom", "custom_type": body.custom_type}
-    return fields if body.data is None else {**fields, "data": body.data}
+    return operator.custom(body.custom_type, body.data) if isinstance(body, Custom) else None
 
 
 def _custom_message(_entry: Entry, body: Body, writing: Writing) -> Fields | None:
     if not isinstance(body, CustomMessage) or not body.in_context:
         return None
-    fields = _shown(body.custom_type, body.parts, writing, is_displayed=body.is_displayed)
-    return fields if body.details is None else {**fields, "details": body.details}
+    shown, details = body.is_displayed, body.details
+    return _shown(body.custom_type, body.parts, writing, is_displayed=shown, details=details)
 
 
 def _leaf(_entry: Entry, body: Body, writing: Writing) -> Fields | None:
@@ -297,8 +224,8 @@ def _read_message(fields: Fields) -> Said | None:
     body = Message(
         "assistant",
         parts,
-        stop_reason=_REASONS.get(text_in(message, "stop_reason")),
-        usage=usage_from(object_in(message, "usage"), _TOKENS),
+        stop_reason=operator.STOP_REASONS.get(text_in(message, "stop_reason")),
+        usage=usage_from(object_in(message, "usage"), operator.TOKENS),
         error=name_in(message, "error"),
     )
     return Said(body, media=media)

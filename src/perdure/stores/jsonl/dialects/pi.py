@@ -6,13 +6,13 @@ beside the conversation hangs on the leaf, and pi finds the way back from there.
 
 from __future__ import annotations
 
+from perdure.dialects import pi
+from perdure.dialects.fields import Fields
+from perdure.dialects.times import iso_time, time_of
 from perdure.session.codec import Body
 from perdure.session.entries import Entry
 from perdure.stores.jsonl.dialects import pi_reading, pi_records
-from perdure.stores.jsonl.dialects.form import Said, Writing, iso_time, time_in
-from perdure.stores.jsonl.lines import Fields
-
-_IDS_LAST = ("custom", "custom_message")
+from perdure.stores.jsonl.dialects.form import Said, Writing
 
 
 class Pi:
@@ -21,38 +21,26 @@ class Pi:
     name = "pi"
     is_escaped = False
     has_leaf_record = False
-    oldest_version = 3
+    oldest_version = pi.VERSION
 
     def file_name(self, at: int, session: str) -> str:
         return iso_time(at).replace(":", "-").replace(".", "-") + f"_{session}.jsonl"
 
     def header(self, session: str, at: int, cwd: str | None, parent: str | None) -> Fields:
-        header: Fields = {
-            "type": "session",
-            "version": 3,
-            "id": session,
-            "timestamp": iso_time(at),
-            "cwd": cwd or "",
-        }
-        if parent is not None:
-            header["parentSession"] = parent
-        return header
+        return pi.header(session, at, cwd, parent)
 
     def records(self, entry: Entry, body: Body, writing: Writing) -> list[Fields]:
         return pi_records.records_of(entry, body, writing)
 
     def custom(self, custom_type: str, data: Fields) -> Fields:
-        return {"type": "custom", "customType": custom_type, "data": data}
+        return pi.custom(custom_type, data)
 
     def placed(self, record: Fields, id: str, parent: str | None, at: int) -> Fields:
-        place: Fields = {"id": id, "parentId": parent, "timestamp": iso_time(at)}
-        if record["type"] in _IDS_LAST:
-            return {**record, **place}
-        return {"type": record["type"], **place, **record}
+        return pi.placed(record, id, parent, at)
 
     def time_of(self, timestamp: float | str | None) -> int | None:
         if isinstance(timestamp, str):
-            return time_in(timestamp)
+            return time_of(timestamp)
         is_time = timestamp is not None and abs(timestamp) < 2**53
         return round(timestamp) if timestamp is not None and is_time else None
 

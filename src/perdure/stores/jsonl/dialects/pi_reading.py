@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from perdure.dialects.alike import OURS
+from perdure.dialects.fields import (
+    Fields,
+    count_in,
+    list_in,
+    name_in,
+    number_in,
+    object_in,
+    text_in,
+    texts_in,
+)
+from perdure.dialects.pi import BASH, NO_MODEL, STOP_REASONS, TOKENS
 from perdure.session.kinds import (
     BranchSummary,
     Compaction,
@@ -16,7 +28,6 @@ from perdure.session.messages import (
     MediaPart,
     Message,
     Part,
-    StopReason,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -24,28 +35,14 @@ from perdure.session.messages import (
 )
 from perdure.session.notes import ImportedRecord, Label, SessionInfoChanged
 from perdure.stores.jsonl.dialects.form import (
-    OURS,
     Said,
     media_of,
     numbered,
     unknown_part,
     usage_from,
 )
-from perdure.stores.jsonl.dialects.pi_records import NO_MODEL, STOPS, TOKENS
-from perdure.stores.jsonl.lines import (
-    Fields,
-    count_in,
-    list_in,
-    name_in,
-    number_in,
-    object_in,
-    text_in,
-    texts_in,
-)
 
-_REASONS: dict[str | None, StopReason] = {name: reason for reason, name in STOPS.items()}
 _PLACE = ("id", "timestamp", "parentId", "type", "perdure")
-_BASH = "bash_execution"
 
 
 def said_by(fields: Fields) -> Said:
@@ -84,7 +81,7 @@ def _answer_of(message: Fields, parts: tuple[Part, ...]) -> Message:
         "assistant",
         parts,
         model=None if model == f"{NO_MODEL}:{NO_MODEL}" else model or None,
-        stop_reason=_REASONS.get(text_in(message, "stopReason")),
+        stop_reason=STOP_REASONS.get(text_in(message, "stopReason")),
         usage=usage_from(object_in(message, "usage"), TOKENS),
         error=name_in(message, "errorMessage"),
     )
@@ -121,7 +118,7 @@ def _bash(message: Fields) -> Said:
     if message.get("truncated") is True:
         text += "\n\nThe output is cut."
     is_private = message.get("excludeFromContext") is True
-    body = CustomMessage(_BASH, (TextPart(text),), in_context=not is_private, details=details)
+    body = CustomMessage(BASH, (TextPart(text),), in_context=not is_private, details=details)
     return Said(body)
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.dialects.fields import Fields
 from perdure.interop.formats.claude_code.messages import (
     UNREADABLE,
     assistant_of,
@@ -14,7 +15,6 @@ from perdure.interop.formats.claude_code.messages import (
     said_by_person,
     said_by_tools,
 )
-from perdure.interop.formats.fields import Fields
 from perdure.interop.formats.parts import Media
 from perdure.session.codec import encode
 from perdure.session.media.inline import SCHEME

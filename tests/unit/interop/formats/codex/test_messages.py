@@ -5,6 +5,7 @@ from base64 import b64encode
 import msgspec
 import pytest
 
+from perdure.dialects.fields import Fields
 from perdure.interop.formats.codex.messages import (
     INJECTED,
     READ_ITEMS,
@@ -12,7 +13,6 @@ from perdure.interop.formats.codex.messages import (
     retained_of,
     usage_of,
 )
-from perdure.interop.formats.fields import Fields
 from perdure.interop.formats.parts import Media
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (

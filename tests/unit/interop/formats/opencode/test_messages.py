@@ -4,7 +4,7 @@ from base64 import b64encode
 
 import pytest
 
-from perdure.interop.formats.fields import Fields
+from perdure.dialects.fields import Fields
 from perdure.interop.formats.opencode.messages import (
     QUIET,
     said_by_person,

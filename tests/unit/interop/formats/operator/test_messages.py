@@ -4,7 +4,7 @@ from base64 import b64encode
 
 import pytest
 
-from perdure.interop.formats.fields import Fields
+from perdure.dialects.fields import Fields
 from perdure.interop.formats.operator.messages import content_of, message_of, meta_of, usage_of
 from perdure.interop.formats.parts import Media
 from perdure.session.kinds import CustomMessage

@@ -6,6 +6,7 @@ import json
 import uuid
 from typing import Any
 
+from perdure.dialects.alike import ROOT
 from perdure.interop.formats.operator import records
 from perdure.interop.formats.operator.records import Writing, header_of, line_of, records_of
 from perdure.interop.formats.pi import ids as pi_ids
@@ -96,7 +97,7 @@ def test_the_other_kinds_have_records_of_their_own() -> None:
     assert summary["details"] == {"read_files": ["r"], "modified_files": []}
     assert summary["from_hook"] is False
     assert line(Compaction("s"))["first_kept_entry_id"] == "77777777"
-    assert line(BranchSummary("s"))["from_id"] == records.ROOT
+    assert line(BranchSummary("s"))["from_id"] == ROOT
     said = line(CustomMessage("n", (TextPart("x"),), is_displayed=False, details=[1]))
     assert (said["content"], said["display"], said["details"]) == (
         [{"type": "text", "content": "x"}], False, [1],

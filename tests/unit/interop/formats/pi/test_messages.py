@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.interop.formats.fields import Fields
+from perdure.dialects.fields import Fields
 from perdure.interop.formats.parts import Media
 from perdure.interop.formats.pi.messages import (
     BASH,

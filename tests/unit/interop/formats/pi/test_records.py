@@ -16,7 +16,6 @@ from perdure.interop.formats.pi.records import (
     is_held,
     line_of,
     records_of,
-    timestamp,
 )
 from perdure.session.codec import body_of, encode, new_tree
 from perdure.session.entries import Entry
@@ -72,13 +71,6 @@ def test_keys_stand_where_pi_puts_them() -> None:
     )
     custom = line_of(record_of(Custom("todo", [1.0])), "11111111", None, AT)
     assert custom.startswith(b'{"type":"custom","customType":"todo","data":[1],"id":"11111111",')
-
-
-def test_times_are_written_as_pi_writes_them() -> None:
-    assert timestamp(0) == "1970-01-01T00:00:00.000Z"
-    assert timestamp(AT) == "2026-03-31T23:33:20.005Z"
-    assert timestamp(-1) == "1969-12-31T23:59:59.999Z"
-    assert timestamp(2**53) == "1970-01-01T00:00:00.000Z"
 
 
 def test_the_header_is_that_of_version_3() -> None:

@@ -1,16 +1,15 @@
-"""Fields of foreign records, read by type: what has another type than expected counts as absent."""
+"""Fields of records, read by type: what has another type than expected counts as absent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any, cast
+
+from perdure.dialects.times import time_of
 
 Fields = dict[str, Any]
 """A JSON object as it was read. Its values are looked at through this module only."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY_MS = 86_400_000
 _EXACT = 2**53
 _NUMBERS = (int, float)
 
@@ -91,7 +90,7 @@ def time_in(fields: Fields, key: str) -> int | None:
     """
     value = fields.get(key)
     if isinstance(value, str):
-        return _time_of_text(value)
+        return time_of(value)
     number = number_in(fields, key)
     return round(number) if number is not None and _is_exact(number) else None
 
@@ -100,17 +99,6 @@ def seconds_in(fields: Fields, key: str) -> int | None:
     """The time at `key`, a number of seconds, as Unix milliseconds."""
     number = number_in(fields, key)
     return round(number * 1000) if number is not None and _is_exact(number * 1000) else None
-
-
-def _time_of_text(text: str) -> int | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    since = moment - _EPOCH  # dividing it would cost as much as all the rest
-    return since.days * _DAY_MS + since.seconds * 1000 + since.microseconds // 1000
 
 
 def _is_exact(number: float) -> bool:

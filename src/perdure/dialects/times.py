@@ -1,0 +1,29 @@
+"""Times as records of other programs have them: ISO 8601 in texts, Unix milliseconds here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_MS = 86_400_000
+
+
+def iso_time(at: int) -> str:
+    """`at` as ISO 8601 in UTC with milliseconds. Times outside the years 1 to 9999 become 1970."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=at)
+    except OverflowError:
+        moment = _EPOCH
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def time_of(text: str) -> int | None:
+    """The time of an ISO 8601 text; one without an offset is taken as UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    since = moment - _EPOCH  # dividing it would cost as much as all the rest
+    return since.days * _DAY_MS + since.seconds * 1000 + since.microseconds // 1000
