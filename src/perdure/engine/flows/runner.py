@@ -48,7 +48,10 @@ seq of the newest one that is known, None where that is not known.
 """
 
 LEAST_WAIT_S = 0.05
-"""Before a session that another process has is tried again."""
+"""Before a session that another process has is tried again, though its lease has run out."""
+
+MOST_WAIT_S = 0.25
+"""Before it is tried again, though its lease lasts longer: whoever has it may have died."""
 
 NO_TURN = "its work was begun, and its session has no turn of it"
 
@@ -64,8 +67,8 @@ class FlowRunner:
         self._wakes = wakes
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """Role instance -> what it is doing; each has one session."""
-        self._elsewhere: dict[str, int] = {}
-        """Role instance -> until when another process has its session at least."""
+        self._elsewhere: dict[str, float] = {}
+        """Role instance whose session another process has -> when it is tried again."""
 
     async def run(self) -> FlowState:
         """Run until nothing is left that can be done now.
@@ -99,16 +102,30 @@ class FlowRunner:
         waiting: list[asyncio.Future[Any]] = [woken, *self._tasks.values()]
         timer: asyncio.Task[None] | None = None
         if self._elsewhere:
-            left_ms = min(self._elsewhere.values()) - self._clock.now_ms()
-            timer = asyncio.ensure_future(self._clock.sleep(max(LEAST_WAIT_S, left_ms / 1000)))
+            left_s = min(self._elsewhere.values()) - self._clock.steady_s()
+            timer = asyncio.ensure_future(self._clock.sleep(left_s))
             waiting.append(timer)
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if timer is not None:
                 timer.cancel()
-        self._elsewhere.clear()  # whoever has it may be done: it is tried again
+        now_s = self._clock.steady_s()
+        # Something has happened to the flow: whoever has the others may be done with them.
+        is_moved = woken.done()
+        for role, due_s in [*self._elsewhere.items()]:
+            if is_moved or due_s <= now_s:
+                del self._elsewhere[role]
         self._collect()
+
+    def _leave_alone(self, role: str, held: LeaseHeld) -> None:
+        """Another process has the session of `role`: leave it alone for a while.
+
+        If they die, their turn is ours to go on with then.
+        """
+        left_s = (held.until - self._clock.now_ms()) / 1000
+        wait_s = min(max(left_s, LEAST_WAIT_S), MOST_WAIT_S)
+        self._elsewhere[role] = self._clock.steady_s() + wait_s
 
     async def _look(self, newest: int | None) -> None:
         """Read what was appended, unless it is known: most of it this process appended itself."""
@@ -164,29 +181,12 @@ class FlowRunner:
 
     async def _moved_on(self, state: FlowState) -> bool:
         """What the flow does by itself once nobody works; False when that is nothing."""
-        bodies = await self._next_bodies(state)
+        bodies = _next_bodies(state)
         if not bodies:
             return False
         head = state.head
         await self._journal.append(lambda now: bodies if now.head == head else ())
         return True
-
-    async def _next_bodies(self, state: FlowState) -> tuple[SideBody, ...]:
-        last = last_bodies(state)
-        if last:
-            return last
-        step = next_step(state)
-        if step == "ask_for_feedback":
-            return (FeedbackAsked(feedback_path(state)),)
-        if step == "complete":
-            return (FlowCompleted(),)
-        why = stall(state)
-        if why is None:
-            return ()
-        # A person has to step in: at a node that waits, else where the work began.
-        node = state.graph.node(next(iter(state.run.awaiting_handoff), state.graph.nodes[0].id))
-        node = node or state.graph.nodes[0]
-        return (NodeParked(node.id, node.role, "autonomous-abort", why),)
 
     async def _stop_asked(self, state: FlowState) -> None:
         is_looking_back = state.run.improvement_phase is not None
@@ -210,7 +210,7 @@ class FlowRunner:
             await self._park(state, wanting)
             return
         except LeaseHeld as error:  # somebody else has it chosen what the role works with
-            self._elsewhere[role] = error.until
+            self._leave_alone(role, error)
             return
         except LeaseLost:
             return
@@ -226,7 +226,7 @@ class FlowRunner:
             session = await self._roles.session(state, work.role)
             message = await self._roles.reflection_message(state, work)
         except LeaseHeld as error:
-            self._elsewhere[work.role] = error.until
+            self._leave_alone(work.role, error)
             return
         except LeaseLost:
             return
@@ -266,18 +266,15 @@ class FlowRunner:
             except (ClaimLost, LeaseLost):
                 return  # somebody else was faster; what is left to do shows in the log
             except LeaseHeld as error:
-                # Somebody else has it; if they die, their turn is ours to go on with then.
-                self._elsewhere[part.role] = error.until
+                self._leave_alone(part.role, error)
                 return
             except StoreError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, it stops this node alone
                 await self._park(await self._journal.state(), _parked(part, _told(error)))
                 return
-            # A turn that was taken up may have been ended by whose it was.
-            is_own = message is not None
-            journal = self._journal
-            repair = part.repair(await (journal.remembered() if is_own else journal.state()))
+            # A turn that was taken up may have been ended by whose it was: the next pass sees that.
+            repair = part.repair(await self._journal.remembered())
             if repair is None:
                 return
             message = repair.message
@@ -301,6 +298,25 @@ class FlowRunner:
             with suppress(asyncio.CancelledError, Exception):
                 await task
         self._tasks.clear()
+
+
+def _next_bodies(state: FlowState) -> tuple[SideBody, ...]:
+    """What the flow does by itself once nobody works; () for nothing."""
+    last = last_bodies(state)
+    if last:
+        return last
+    step = next_step(state)
+    if step == "ask_for_feedback":
+        return (FeedbackAsked(feedback_path(state)),)
+    if step == "complete":
+        return (FlowCompleted(),)
+    why = stall(state)
+    if why is None:
+        return ()
+    # A person has to step in: at a node that waits, else where the work began.
+    node = state.graph.node(next(iter(state.run.awaiting_handoff), state.graph.nodes[0].id))
+    node = node or state.graph.nodes[0]
+    return (NodeParked(node.id, node.role, "autonomous-abort", why),)
 
 
 def _parked(part: NodePart | ReflectionPart, why: str) -> SideBody:

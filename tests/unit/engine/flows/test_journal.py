@@ -104,3 +104,9 @@ async def test_entries_are_taken_in_once_and_in_their_order() -> None:
     await other.state()
     other.follow(entries)
     assert other.known == await log.state()
+    other.follow(entries[:1])  # somebody read further meanwhile
+    assert other.known == await log.state()
+    store, behind = await journal(STARTED)
+    await behind.state()
+    behind.follow(entries[2:])  # before which one is not known
+    assert behind.known == await Journal(store, FLOW, ManualClock()).state()

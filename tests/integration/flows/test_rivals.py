@@ -1,0 +1,487 @@
+"""Several who act on one flow: whatever one of them looked at, another has changed meanwhile.
+
+Each rival is a journal or a runner of its own over the same store, as another process has it. What
+it does falls between the other's look and its commit, or between its commit and its next look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from perdure.client.flows.waking import Waker
+from perdure.engine.flows.joined import Ground
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.rules.people import choose_improvement, reply
+from perdure.engine.flows.runner import LEAST_WAIT_S, MOST_WAIT_S, FlowRunner, Wakes
+from perdure.engine.turns.companion import Companion
+from perdure.errors import FlowRefusal, LeaseHeld
+from perdure.models.scenario import Hang, Reply, Say, When
+from perdure.session.entries import Entry
+from perdure.session.flows.kinds import RoleConfigured
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import Commit, Committed, Lease
+from tests.fakes.chats import until
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.flow_log import FLOW, graph
+from tests.fakes.flow_stage import FlowStage, ends
+from tests.fakes.scripted_roles import ScriptedRoles, begun, ground, hand, signal
+
+PATIENCE_S = 20.0
+OWNERS = {"owner-intake": "owner", "end": "owner"}
+LINE = graph("owner-intake>a", "a>end", **OWNERS, a="dev")
+FAN = graph("owner-intake>a", "owner-intake>b", "a>end", "b>end", **OWNERS, a="dev", b="qa")
+ASK, CLOSE = signal("prompt-human"), signal("forward-pass-closed")
+HANGS = "hangs"
+
+Act = Callable[[], Awaitable[object]]
+
+
+class Roles(ScriptedRoles):
+    """Of whom one who answers that they hang does so in their turn, until `released`."""
+
+    def __init__(
+        self, store: MemoryStore, clock: ManualClock, script: dict[str, list[str]]
+    ) -> None:
+        super().__init__(store, clock, script)
+        self.released = asyncio.Event()
+
+    async def _finish(self, lease: Lease, role: str, companion: Companion) -> None:
+        answers = self.script[role]
+        if answers and answers[0] == HANGS:
+            answers.popleft()
+            await self.released.wait()
+        await super()._finish(lease, role, companion)
+
+
+class Place:
+    """A store, and a flow in it whose roles answer by a script."""
+
+    def __init__(self, folder: Path, **script: list[str]) -> None:
+        self.folder = folder
+        self.clock = ManualClock()
+        self.store = MemoryStore(clock=self.clock, random=SeededRandom(1))
+        self.roles = Roles(self.store, self.clock, script)
+        self.ground: Ground | None = None
+
+    def journal(self) -> Journal:
+        """The flow as somebody else follows it."""
+        return Journal(self.store, FLOW, self.clock)
+
+    async def run(self, wakes: Wakes | None = None, roles: Roles | None = None) -> FlowState:
+        """Run the flow, as a process that knows nothing yet."""
+        self.ground = ground(self.store, self.clock, self.folder)
+        wakes = self.store.changes if wakes is None else wakes
+        run = FlowRunner(self.ground, roles or self.roles, self.clock, wakes).run()
+        return await asyncio.wait_for(run, PATIENCE_S)
+
+    async def kinds(self) -> list[str]:
+        """The kinds of the flow's entries."""
+        return [entry.kind for entry in await self.store.entries(FLOW)]
+
+    async def reply(self, target: str, text: str = "go on") -> None:
+        """A person replies, in another process."""
+        await self.journal().append(lambda now: [reply(now, text, "ana", target)])
+
+
+async def never() -> AsyncIterator[int | None]:
+    """What wakes nobody: somebody who is told very late."""
+    await asyncio.Event().wait()
+    yield None
+
+
+def meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+    store: MemoryStore,
+    kind: str,
+    act: Act,
+    *,
+    is_after: bool = False,
+) -> None:
+    """Have `act` happen once, right before or right after the first commit that holds a `kind`."""
+    commit_as_it_is = store.commit
+    waiting = [act]
+
+    async def commit(commit: Commit) -> Committed:
+        kinds = {entry.kind for write in commit.writes for entry in write.entries}
+        now = waiting.pop() if waiting and kind in kinds else None
+        if now is not None and not is_after:
+            await now()
+        committed = await commit_as_it_is(commit)
+        if now is not None and is_after:
+            await now()
+        return committed
+
+    monkeypatch.setattr(store, "commit", commit)
+
+
+# ---------------------------------------------------------------- what is decided on a look
+
+
+async def test_what_a_flow_does_by_itself_two_processes_do_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(
+        tmp_path,
+        owner=[hand(tmp_path, "a", name="plan.md"), CLOSE],
+        dev=[hand(tmp_path, "end", name="done.md")],
+    )
+    await begun(place.store, place.clock, LINE, tmp_path)
+    await place.run()
+    await place.journal().append(lambda now: [choose_improvement(now, "none", "ana")])
+    meanwhile(monkeypatch, place.store, "flow_completed", place.run)
+    assert (await place.run()).run.status == "completed"
+    assert (await place.kinds()).count("flow_completed") == 1
+
+
+async def test_that_nobody_can_go_on_two_processes_say_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = signal("await-handoff")
+    place = Place(tmp_path, owner=[hand(tmp_path, "a", name="plan.md"), waits], dev=[waits])
+    line = graph("owner-intake>a", "a>b", "b>end", **OWNERS, a="dev", b="owner")
+    await begun(place.store, place.clock, line, tmp_path)
+    meanwhile(monkeypatch, place.store, "node_parked", place.run)
+    assert (await place.run()).run.awaiting_human_nodes
+    assert (await place.kinds()).count("node_parked") == 1
+
+
+async def test_a_graph_that_is_drawn_anew_is_followed_by_two_processes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = FlowStage(tmp_path, ends("Node `owner-intake`", "prompt-human"))
+    flows = stage.flows("owner", "dev")
+    flow = await flows.start(LINE, workspace=tmp_path, record_folder="record", id="f")
+    file = tmp_path / "record" / "workflow.yaml"
+    drawn = file.read_text()
+    file.write_text(drawn.replace('"a flow"', '"first"'))
+
+    async def rival() -> None:
+        file.write_text(drawn.replace('"a flow"', '"second"'))
+        await (await stage.flows("owner", "dev", owner="there").open("f")).run()
+
+    meanwhile(monkeypatch, stage.memory, "flow_workflow", rival)
+    await flow.run()
+    entries = await stage.memory.entries(StreamId("f"))
+    changes = [entry.body for entry in entries if entry.kind == "flow_workflow"]
+    assert ["second" in body.decode() for body in changes] == [True]
+    assert (await flow.state()).graph.name == "second"
+
+
+async def test_a_role_that_was_configured_while_it_was_found_wanting_is_not_parked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, dev=[])
+
+    async def configured() -> None:
+        place.roles.script["owner"] = deque([ASK])
+        await place.journal().append(lambda _: [RoleConfigured("owner", "a:b")])
+
+    await begun(place.store, place.clock, LINE, tmp_path)
+    meanwhile(monkeypatch, place.store, "node_parked", configured)
+    state = await place.run()
+    assert state.run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
+    assert (await place.kinds()).count("node_parked") == 1
+
+
+async def test_a_turn_that_went_wrong_is_parked_though_the_flow_has_moved_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """It was tried, and is not tried again because something else has happened."""
+    place = Place(tmp_path)
+
+    class Failing(Roles):
+        tries = 0
+
+        async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
+            """See `ScriptedRoles`."""
+            self.tries += 1
+            await place.journal().append(lambda _: [RoleConfigured("dev", "a:b")])
+            raise ValueError(f"try {self.tries}")
+
+    roles = Failing(place.store, place.clock, {"owner": []})
+    await begun(place.store, place.clock, LINE, tmp_path)
+    state = await place.run(roles=roles)
+    assert state.run.awaiting_human_nodes["owner-intake"].detail == "ValueError: try 1"
+
+
+async def test_a_node_whose_turn_another_process_ends_just_now_is_not_parked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, owner=[HANGS, hand(tmp_path, "a", name="plan.md")], dev=[ASK])
+    await begun(place.store, place.clock, LINE, tmp_path)
+    first = asyncio.create_task(place.run())
+
+    async def goes_away() -> None:
+        first.cancel()
+
+    meanwhile(monkeypatch, place.store, "handoff_made", goes_away, is_after=True)
+
+    class Second(Roles):
+        async def is_open(self, session: StreamId) -> bool:
+            """See `ScriptedRoles`."""
+            place.roles.released.set()
+            await asyncio.wait((first,))
+            return await super().is_open(session)
+
+    async def is_at_work() -> bool:
+        return "node_claimed" in await place.kinds()
+
+    await until(is_at_work, within_s=PATIENCE_S)
+    await place.run(never, Second(place.store, place.clock, {"owner": [], "dev": [ASK]}))
+    assert "handoff_made" in await place.kinds()
+    parked = [
+        entry.body for entry in await place.store.entries(FLOW) if entry.kind == "node_parked"
+    ]
+    assert [b"prompt-human" in body for body in parked] == [True]
+
+
+async def test_what_a_person_decides_while_the_flow_moves_is_decided_anew_and_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, owner=[ASK])
+    await begun(place.store, place.clock, LINE, tmp_path)
+    await place.run()
+
+    async def configured() -> None:
+        await place.journal().append(lambda _: [RoleConfigured("dev", "a:b")])
+
+    meanwhile(monkeypatch, place.store, "human_replied", configured)
+    await place.reply("owner-intake")
+    assert (await place.kinds())[-2:] == ["role_configured", "human_replied"]
+
+
+async def test_of_two_people_who_reply_at_once_the_second_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, owner=[ASK])
+    await begun(place.store, place.clock, LINE, tmp_path)
+    await place.run()
+
+    async def first() -> None:
+        await place.reply("owner-intake", "the first")
+
+    meanwhile(monkeypatch, place.store, "human_replied", first)
+    with pytest.raises(FlowRefusal):
+        await place.reply("owner-intake", "the second")
+    assert (await place.kinds()).count("human_replied") == 1
+
+
+# ---------------------------------------------------------------- what is known of the newest
+
+
+async def test_a_reply_right_after_the_last_look_is_not_left_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, owner=[ASK, ASK])
+    await begun(place.store, place.clock, LINE, tmp_path)
+
+    async def replied() -> None:
+        await place.reply("owner-intake")
+
+    meanwhile(monkeypatch, place.store, "node_parked", replied, is_after=True)
+    await place.run(never)
+    assert place.roles.told["owner"] == ["owner-intake", "owner-intake  go on"]
+
+
+async def at_work(place: Place, wakes: Wakes | None = None) -> asyncio.Task[FlowState]:
+    """The flow, running: `a` is worked at, and `b` waits for a person."""
+    await begun(place.store, place.clock, FAN, place.folder)
+    running = asyncio.create_task(place.run(wakes))
+
+    async def is_asked() -> bool:
+        return "b" in (await place.journal().state()).run.awaiting_human_nodes
+
+    await until(is_asked, within_s=PATIENCE_S)
+    for _ in range(50):  # and so far nothing is left to be looked at
+        await asyncio.sleep(0)
+    return running
+
+
+async def ended(place: Place, running: asyncio.Task[FlowState]) -> FlowState:
+    """Where the flow stands once `a` is done, too."""
+    place.roles.script["dev"].append(ASK)
+    place.roles.released.set()
+    return await running
+
+
+def fan(folder: Path, *replies: str) -> Place:
+    return Place(
+        folder,
+        owner=[hand(folder, "a", "b", name="plan.md")],
+        dev=[HANGS],
+        qa=[ASK, *replies],
+    )
+
+
+async def test_what_others_append_is_seen_while_a_role_is_at_work(tmp_path: Path) -> None:
+    place = fan(tmp_path, ASK)
+    waker = Waker(place.store)
+    running = await at_work(place, lambda: waker.wakes(FLOW))
+    await place.reply("b")
+
+    async def is_heard() -> bool:
+        return len(place.roles.told["qa"]) == 2
+
+    await until(is_heard, within_s=PATIENCE_S)
+    assert not running.done()
+    await ended(place, running)
+    await waker.close()
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_a_wake_is_looked_at_unless_it_tells_of_what_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_known: bool
+) -> None:
+    """Told of the very entry that it does not have, or that it cannot be told which is the newest;
+    told of its own, it reads nothing.
+    """
+    place = fan(tmp_path, ASK, ASK)
+    told: asyncio.Queue[int | None] = asyncio.Queue()
+
+    async def wakes() -> AsyncIterator[int | None]:
+        while True:
+            yield await told.get()
+
+    running = await at_work(place, wakes)
+    reads = 0
+    entries_as_they_are = place.store.entries
+
+    async def entries(stream: StreamId, after: int = -1, limit: int | None = None) -> list[Entry]:
+        nonlocal reads
+        reads += stream == FLOW
+        return await entries_as_they_are(stream, after, limit)
+
+    async def settled() -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    assert place.ground is not None
+    known = place.ground.journal.known
+    assert known is not None
+    monkeypatch.setattr(place.store, "entries", entries)
+    if is_known:
+        for newest in (known.head, 0, known.head):
+            told.put_nowait(newest)
+            await settled()
+        assert reads == 0
+    else:
+        await place.reply("b", "first")
+        newest = (await place.store.state(FLOW)).head
+        assert newest == known.head + 1
+        told.put_nowait(newest)
+        await settled()
+        await place.reply("b", "second")
+        told.put_nowait(None)
+        await settled()
+        assert [text.split()[-1] for text in place.roles.told["qa"][1:]] == ["first", "second"]
+    await ended(place, running)
+
+
+# ---------------------------------------------------------------- who has a role's session
+
+
+async def settled() -> None:
+    """Give everything that can go on without time the chance to."""
+    for _ in range(500):
+        await asyncio.sleep(0)
+
+
+class Held(ScriptedRoles):
+    """Roles whose sessions another process has, as long as `until` says."""
+
+    until: int | None = None
+    tries = 0
+
+    async def session(self, state: FlowState, role: str) -> StreamId:
+        """See ``Roles``."""
+        self.tries += 1
+        if self.until is not None:
+            raise LeaseHeld(f"{state.run.flow_id}__{role}", "another", self.until)
+        return await super().session(state, role)
+
+
+@pytest.mark.parametrize("left_s", [60.0, 0.1, -60.0])
+async def test_a_session_that_another_process_has_is_tried_again_in_time_and_not_all_the_time(
+    tmp_path: Path, left_s: float
+) -> None:
+    """Also when their lease lasts longer, as they may have died; or is over by our clock only."""
+    place = Place(tmp_path)
+    roles = Held(place.store, place.clock, {"owner": [ASK]})
+    await begun(place.store, place.clock, LINE, tmp_path)
+    flow = ground(place.store, place.clock, tmp_path)
+    roles.until = place.clock.now_ms() + round(left_s * 1000)
+    running = asyncio.create_task(FlowRunner(flow, roles, place.clock, never).run())
+    await settled()
+    assert roles.tries == 1
+    (left,) = place.clock.sleepers
+    assert left == pytest.approx(min(max(left_s, LEAST_WAIT_S), MOST_WAIT_S))
+    place.clock.advance(left)
+    await settled()
+    assert (roles.tries, running.done()) == (2, False)
+    await Journal(place.store, FLOW, place.clock).append(lambda _: [RoleConfigured("dev", "a:b")])
+    roles.until = None
+    place.clock.advance(MOST_WAIT_S)
+    state = await asyncio.wait_for(running, PATIENCE_S)
+    assert state.run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
+
+
+async def test_once_the_flow_moves_a_session_that_another_process_had_is_tried_at_once(
+    tmp_path: Path,
+) -> None:
+    place = Place(tmp_path)
+    roles = Held(place.store, place.clock, {"owner": [ASK]})
+    await begun(place.store, place.clock, LINE, tmp_path)
+    flow = ground(place.store, place.clock, tmp_path)
+    roles.until = place.clock.now_ms() + 60_000
+    changes = place.store.changes
+    running = asyncio.create_task(FlowRunner(flow, roles, place.clock, changes).run())
+    await settled()
+    roles.until = None
+    await Journal(place.store, FLOW, place.clock).append(lambda _: [RoleConfigured("dev", "a:b")])
+    state = await asyncio.wait_for(running, PATIENCE_S)
+    assert state.run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
+
+
+async def test_who_comes_second_waits_for_the_turn_of_the_first_and_takes_it_up_when_that_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = When(user_contains="Node `owner-intake`")
+    stage = FlowStage(tmp_path, Reply(when=at, steps=(Say("Wait."), Hang())))
+    first = await stage.flows("owner", "dev").start(
+        LINE, workspace=tmp_path, record_folder="record", id="f"
+    )
+    dying = asyncio.create_task(first.run())
+
+    async def is_at_work() -> bool:
+        return bool((await first.state()).run.running_nodes)
+
+    await until(is_at_work)
+    tries = 0
+    acquire_as_it_is = stage.memory.acquire_lease
+
+    async def acquire(*words: object, **named: object) -> object:
+        nonlocal tries
+        tries += 1
+        return await acquire_as_it_is(*words, **named)  # pyright: ignore[reportArgumentType] - passed on
+
+    monkeypatch.setattr(stage.memory, "acquire_lease", acquire)
+    stage.models = FlowStage(tmp_path, ends("Node `owner-intake`", "prompt-human")).models
+    second = await stage.flows("owner", "dev", owner="there").open("f")
+    running = asyncio.create_task(second.run())
+    await asyncio.sleep(0.1)  # the store's waker works in real time
+    assert not running.done()
+    assert 1 <= tries <= 5
+    dying.cancel()
+    await asyncio.wait((dying,))
+    for _ in range(5):
+        stage.clock.advance(MOST_WAIT_S)
+        await asyncio.sleep(0.01)
+    run = await asyncio.wait_for(running, PATIENCE_S)
+    assert run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
