@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from perdure.client.clock import Outside, absolute
 from perdure.client.erasing import erase_namespace, erase_session, erase_subject, erasing
 from perdure.client.inbox.finding import FLOW_KINDS, question_named, stream_asking
 from perdure.client.looking.naming import named
+from perdure.client.operating.verifying import verified
 from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
 from perdure.client.session import Session
 from perdure.client.watching import Watch, watch_namespace
@@ -254,22 +254,8 @@ class Store:
         return await erasing(self.backend).erasures()
 
     async def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
-        """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps).
-
-        A check that is given up ends soon, and not when all is checked.
-        """
-        is_given_up = False
-
-        def tell(done: int, steps: int) -> None:  # on the thread that checks
-            if is_given_up:
-                raise asyncio.CancelledError
-            if on_progress is not None:
-                on_progress(done, steps)
-
-        try:
-            return await self.backend.verify(tell)
-        finally:
-            is_given_up = True
+        """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps)."""
+        return await verified(self.backend, on_progress)
 
     async def info(self) -> StoreInfo:
         """Facts and figures."""

@@ -497,10 +497,7 @@ class Store(Handle[AsyncStore]):
         return self.portal.call(self.asynchronous.erasures())
 
     def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
-        """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps).
-
-        A check that is given up ends soon, and not when all is checked.
-        """
+        """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps)."""
         return self.portal.call(self.asynchronous.verify(on_progress))
 
     def info(self) -> StoreInfo:

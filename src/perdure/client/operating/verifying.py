@@ -1,0 +1,23 @@
+"""Checking a store: ended as soon as whoever asked for it gives it up."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure.stores.protocol import OnProgress, SessionStore, Verification
+
+
+async def verified(store: SessionStore, on_progress: OnProgress | None) -> Verification:
+    """What ``SessionStore.verify`` finds; a thread that checks when this is left ends soon."""
+    is_given_up = False
+
+    def tell(done: int, steps: int) -> None:  # on the thread that checks
+        if is_given_up:
+            raise asyncio.CancelledError
+        if on_progress is not None:
+            on_progress(done, steps)
+
+    try:
+        return await store.verify(tell)
+    finally:
+        is_given_up = True
