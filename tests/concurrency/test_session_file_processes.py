@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,15 +9,13 @@ import pytest
 
 from perdure.client.clock import SystemClock, system_random
 from perdure.session.ids import StreamId
-from perdure.session.info import StreamHeader
 from perdure.stores.jsonl.store import DialectName, JsonlStore
-from perdure.stores.protocol import Commit, Write
 from tests.concurrency.children.many_writers import S
-from tests.fakes.processes import child, run_together
+from tests.fakes.crowds import CHILD, all_race, leader_sleeps, make_shared, texts
+from tests.fakes.processes import run_together
 from tests.fakes.session_files import file_of
 from tests.fakes.session_tools import tool
 
-CHILD = Path(__file__).parent / "children" / "many_writers.py"
 PROCESSES = 4
 
 
@@ -33,16 +29,9 @@ async def store(tmp_path: Path, dialect: DialectName) -> AsyncIterator[JsonlStor
     store = await JsonlStore.open(
         tmp_path, dialect=dialect, clock=SystemClock(), random=system_random
     )
-    write = Write(stream=S, create=StreamHeader(S, 1))
-    await store.commit(Commit(writes=(write,), at=1))
+    await make_shared(store)
     yield store
     await store.close()
-
-
-async def texts(store: JsonlStore) -> list[list[str]]:
-    """The words of every message, in log order."""
-    messages = [entry.message for entry in await store.entries(S)]
-    return [message.text.split() for message in messages if message is not None]
 
 
 async def test_processes_append_and_nothing_is_lost_doubled_or_mixed(
@@ -64,12 +53,7 @@ async def test_processes_append_and_nothing_is_lost_doubled_or_mixed(
 
 
 async def test_of_processes_that_expect_the_same_head_one_wins(store: JsonlStore) -> None:
-    count = 80
-    outcomes = run_together(CHILD, "race", store.address, PROCESSES, count)
-
-    won = [int(head) for line in outcomes for head in line.split()]
-    assert sorted(won) == list(range(count))
-    assert (await store.verify()).problems == ()
+    await all_race(store, store.address, PROCESSES, 80)
 
 
 async def test_a_key_that_processes_share_appends_once(store: JsonlStore) -> None:
@@ -94,19 +78,4 @@ async def test_an_id_that_processes_share_is_made_once(store: JsonlStore) -> Non
 
 
 async def test_a_leader_that_slept_past_its_lease_is_refused(store: JsonlStore) -> None:
-    with child(CHILD, "hold", store.address, "sleeper", 100) as sleeper:
-        sleeper.tell()
-        assert sleeper.line() == "held"
-        os.kill(sleeper.pid, signal.SIGSTOP)
-        with child(CHILD, "take", store.address, "successor", 60_000) as successor:
-            successor.tell()
-            assert successor.last_line() == "epoch 2"
-        os.kill(sleeper.pid, signal.SIGCONT)
-        sleeper.tell()
-        assert sleeper.last_line() == "lease_lost"
-
-    assert [words[0] for words in await texts(store)] == ["begun"]
-    kinds = [entry.kind for entry in await store.entries(S)]
-    assert kinds == ["turn_started", "message", "turn_finished"]
-    assert (await store.state(S)).epoch == 2
-    assert (await store.verify()).problems == ()
+    await leader_sleeps(store, store.address)

@@ -1,0 +1,80 @@
+"""Several processes on one store, whatever keeps it: what each of them does, and what must hold."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from perdure.session.info import StreamHeader
+from perdure.stores.protocol import Commit, SessionStore, Write
+from tests.concurrency.children.many_writers import S
+from tests.fakes.processes import child, run_together
+
+CHILD = Path(__file__).parents[1] / "concurrency" / "children" / "many_writers.py"
+
+
+async def make_shared(store: SessionStore) -> None:
+    """Make the session that all processes write in."""
+    write = Write(stream=S, create=StreamHeader(S, 1))
+    await store.commit(Commit(writes=(write,), at=1))
+
+
+async def texts(store: SessionStore) -> list[list[str]]:
+    """The words of every message, in log order."""
+    messages = [entry.message for entry in await store.entries(S)]
+    return [message.text.split() for message in messages if message is not None]
+
+
+async def all_append(store: SessionStore, where: Path | str, processes: int, count: int) -> None:
+    """Processes append `count` times each: all is kept, each one's in its order."""
+    assert run_together(CHILD, "append", where, processes, count) == ["done"] * processes
+
+    entries = await store.entries(S)
+    assert [entry.seq for entry in entries] == list(range(processes * count))
+    said = await texts(store)
+    for number in range(processes):
+        own = [int(index) for name, index in said if name == f"w{number}"]
+        assert own == list(range(count))
+    assert (await store.verify()).problems == ()
+
+
+async def all_race(store: SessionStore, where: Path | str, processes: int, count: int) -> None:
+    """Processes race for `count` heads: one wins each, and its message is the one that is there."""
+    outcomes = run_together(CHILD, "race", where, processes, count)
+
+    won = [int(head) for line in outcomes for head in line.split()]
+    assert sorted(won) == list(range(count))
+    said = await texts(store)
+    for number, line in enumerate(outcomes):
+        own = [index for name, index in said if name == f"w{number}"]
+        assert own == line.split()
+    assert (await store.verify()).problems == ()
+
+
+async def two_read_and_write(store: SessionStore, where: Path | str, count: int) -> None:
+    """Two processes append `count` times each, and read all there is to read in between."""
+    assert run_together(CHILD, "mixed", where, 2, count) == ["done"] * 2
+
+    assert (await store.state(S)).head == 2 * count - 1
+    assert (await store.verify()).problems == ()
+
+
+async def leader_sleeps(store: SessionStore, where: Path | str) -> None:
+    """A leader is stopped for longer than its lease: another takes over, and it is refused."""
+    with child(CHILD, "hold", where, "sleeper", 100) as sleeper:
+        sleeper.tell()
+        assert sleeper.line() == "held"
+        os.kill(sleeper.pid, signal.SIGSTOP)
+        with child(CHILD, "take", where, "successor", 60_000) as successor:
+            successor.tell()
+            assert successor.last_line() == "epoch 2"
+        os.kill(sleeper.pid, signal.SIGCONT)
+        sleeper.tell()
+        assert sleeper.last_line() == "lease_lost"
+
+    assert [words[0] for words in await texts(store)] == ["begun"]
+    kinds = [entry.kind for entry in await store.entries(S)]
+    assert kinds == ["turn_started", "message", "turn_finished"]
+    assert (await store.state(S)).epoch == 2
+    assert (await store.verify()).problems == ()
