@@ -73,8 +73,10 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.scanning import Found, fitting, found_entry, found_title, hits_among
 from perdure.stores.verification import (
+    Steps,
     blob_problems,
     content_lost,
+    content_steps,
     contents_shown,
     origin_hash_of,
     stream_problems,
@@ -419,12 +421,15 @@ class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing
     async def verify(self, on_progress: OnProgress | None = None) -> Verification:
         heap = self._heap
         problems = [each for held in heap.streams.values() for each in _problems_of(heap, held)]
+        entries = [entry for entry in heap.log if entry is not None]
+        sizes = (len(content) for content in heap.blobs.values())
+        steps = Steps(on_progress, len(entries) + sum(map(content_steps, sizes)))
+        steps.add(len(entries))
         for digest, content in heap.blobs.items():
             problems += blob_problems(digest, content)
-        entries = [entry for entry in heap.log if entry is not None]
+            steps.add(content_steps(len(content)))
         erased = sum(entry.is_erased and entry.kind != OPAQUE for entry in entries)
-        if on_progress is not None:
-            on_progress(len(entries), len(entries))
+        steps.end()
         return Verification(len(heap.streams), len(entries), tuple(problems), erased)
 
     async def info(self) -> StoreInfo:

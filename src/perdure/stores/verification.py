@@ -27,6 +27,9 @@ from perdure.stores.protocol import EMPTY, OnProgress, Problem, StreamState
 TOLD_EVERY = 500
 """Steps of a check from one telling to the next."""
 
+STEP_BYTES = 16 * 1024
+"""Of a content: they take about as long to look at as an entry, which is one step, too."""
+
 _NOT_HERE = ", which it shows, is not here"
 _MEDIA = re.compile(rb'"handle":"media://(sha256-[0-9a-f]{64})"')
 
@@ -160,6 +163,11 @@ def blob_problems(digest: str, content: bytes) -> Iterator[Problem]:
     """The fault of a blob that no longer is what its name says."""
     if blob_hash(content) != digest:
         yield Problem(None, None, f"the content {digest} is damaged")
+
+
+def content_steps(size_bytes: int) -> int:
+    """How many steps of a check a content of that size is."""
+    return 1 + size_bytes // STEP_BYTES
 
 
 class Steps:

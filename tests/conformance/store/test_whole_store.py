@@ -71,6 +71,25 @@ async def test_a_check_tells_how_far_it_is_up_to_its_end(store: SessionStore) ->
     assert {steps for _, steps in told} == {told[-1][0]}
 
 
+async def test_contents_are_steps_of_a_check_a_large_one_as_many_as_many_entries(
+    store: SessionStore,
+) -> None:
+    await create(store)
+    contents = [b"content %d" % n for n in range(1200)]
+    write = Write(stream=S, entries=(said("a"),))
+    await store.commit(Commit(writes=(write,), at=START_MS, blobs=tuple(contents)))
+    told: list[tuple[int, int]] = []
+
+    await store.verify(lambda done, steps: told.append((done, steps)))
+
+    total = told[-1][1]
+    assert total >= 1 + len(contents)
+    assert any(total * 0.3 < done < total * 0.9 for done, _ in told)
+    await store.commit(Commit(writes=(write,), at=START_MS, blobs=(b"x" * 4_000_000,)))
+    await store.verify(lambda done, steps: told.append((done, steps)))
+    assert told[-1][1] - total > 200
+
+
 async def test_everything_a_store_can_hold_verifies_and_nothing_changes(
     store: SessionStore,
 ) -> None:

@@ -15,10 +15,12 @@ from perdure.stores.admission import Shared, admit, advanced, opened
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import ErasingWrite, Problem, StreamState, Write
 from perdure.stores.verification import (
+    STEP_BYTES,
     Steps,
     StoredCommit,
     StoredEntry,
     blob_problems,
+    content_steps,
     info_faults,
     origin_hash_of,
     stream_problems,
@@ -345,3 +347,8 @@ def test_a_check_of_nothing_tells_nothing() -> None:
     steps.end()
 
     assert told == []
+
+
+def test_a_content_is_a_step_and_more_by_its_size() -> None:
+    assert [content_steps(size) for size in (0, 1, STEP_BYTES - 1)] == [1, 1, 1]
+    assert [content_steps(size) for size in (STEP_BYTES, 10 * STEP_BYTES)] == [2, 11]

@@ -25,6 +25,7 @@ from perdure.stores.verification import (
     StoredEntry,
     blob_problems,
     content_lost,
+    content_steps,
     contents_shown,
     stream_problems,
 )
@@ -49,16 +50,24 @@ def verification(shelf: Shelf, feed: Feed, told: OnProgress | None = None) -> Ve
         problems += found
         streams += log.is_session
         entries += len(log.rows)
-    problems += _content_problems(shelf.folder)
+    problems += _content_problems(shelf.folder, steps)
     steps.end()
     return Verification(streams, entries, tuple(problems))
 
 
 def _steps(shelf: Shelf) -> int:
-    """How many entries there are to look at; 0 where nobody can tell."""
+    """How many entries and contents there are to look at; 0 where nobody can tell."""
     try:
-        return sum(standing.head + 1 for _, standing in shelf.standings())
-    except StoreError:
+        entries = sum(standing.head + 1 for _, standing in shelf.standings())
+        return entries + sum(content_steps(_size(path)) for path in blobs_in(shelf.folder))
+    except (StoreError, OSError):
+        return 0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # a vacuum has removed it meanwhile
         return 0
 
 
@@ -120,9 +129,10 @@ def _is_kept(shelf: Shelf, log: Log, name: str) -> bool:
         return True  # it is there, and named as damaged
 
 
-def _content_problems(folder: Folder) -> Iterator[Problem]:
+def _content_problems(folder: Folder, steps: Steps) -> Iterator[Problem]:
     for path in blobs_in(folder):
         try:
+            steps.add(content_steps(_size(path)))
             yield from blob_problems(path.name, path.read_bytes())
         except FileNotFoundError:  # a vacuum has removed it meanwhile
             continue

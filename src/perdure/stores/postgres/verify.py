@@ -40,11 +40,13 @@ from perdure.stores.postgres.rows import (
 from perdure.stores.postgres.search.checking import INDEXED_TEXTS, index_problems
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.verification import (
+    STEP_BYTES,
     Steps,
     StoredCommit,
     StoredEntry,
     blob_problems,
     content_lost,
+    content_steps,
     contents_shown,
     info_faults,
     origin_hash_of,
@@ -112,6 +114,11 @@ _HAS_CONTENT: LiteralString = """
 SELECT true FROM perdure.blob WHERE namespace = %s AND digest = %s
 """
 
+_BLOB_STEPS: LiteralString = """
+SELECT coalesce(sum(1 + octet_length(content) / %s), 0)::bigint FROM perdure.blob
+WHERE namespace = %s
+"""
+
 _BLOBS: LiteralString = "SELECT digest, content FROM perdure.blob WHERE namespace = %s"
 
 _UNREADABLE = (StoreError, CorruptLog, UnicodeDecodeError, TypeError, ValueError)
@@ -157,10 +164,11 @@ class _Check:
         return Verification(streams, entries, tuple(problems), erased)
 
     def _steps(self) -> int:
-        """How many entries and indexed texts there are to look at; 0 where nobody can tell."""
+        """How much there is to look at, in entries, contents and texts; 0 where nobody can tell."""
         try:
             with self._db.transaction():
-                return int(self.value(_ENTRIES)) + int(self.value(INDEXED_TEXTS))
+                contents = self.rows(Statement(_BLOB_STEPS, (STEP_BYTES, self.namespace)))[0][0]
+                return int(self.value(_ENTRIES)) + contents + int(self.value(INDEXED_TEXTS))
         except psycopg.DatabaseError as error:
             if is_lost(error):
                 raise
@@ -169,6 +177,7 @@ class _Check:
     def _contents(self) -> Iterator[Problem]:
         for digest, content in self.streamed(Statement(_BLOBS, (self.namespace,)), 1):
             yield from blob_problems(digest, content)
+            self.steps.add(content_steps(len(content)))
 
     def _index(self) -> Iterable[Problem]:
         return index_problems(self.streamed, self.namespace, self.steps)

@@ -26,10 +26,12 @@ from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
 from perdure.stores.sqlite.search.checking import index_problems, indexed_texts
 from perdure.stores.sqlite.strays import stray_problems
 from perdure.stores.verification import (
+    STEP_BYTES,
     Steps,
     StoredCommit,
     StoredEntry,
     content_lost,
+    content_steps,
     contents_shown,
     info_faults,
     origin_hash_of,
@@ -58,6 +60,11 @@ WHERE e.stream = ? ORDER BY e.seq
 
 _BLOBS = """
 SELECT digest, size, packing, content FROM blob
+WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
+"""
+
+_BLOB_STEPS = """
+SELECT coalesce(sum(1 + size / ?), 0) FROM blob
 WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
 """
 
@@ -92,7 +99,7 @@ def verification(tables: Tables, namespace: str, told: OnProgress | None = None)
         streams += 1
         entries += check.count
         erased += check.erased
-    problems += _blob_problems(tables, namespace)
+    problems += _blob_problems(tables, namespace, steps)
     problems += stray_problems(tables, namespace)
     problems += index_problems(tables, namespace, steps)
     steps.end()
@@ -100,9 +107,10 @@ def verification(tables: Tables, namespace: str, told: OnProgress | None = None)
 
 
 def _steps(tables: Tables, namespace: str) -> int:
-    """How many entries and indexed texts there are to look at; 0 where nobody can tell."""
+    """How much there is to look at, in entries, contents and texts; 0 where nobody can tell."""
     try:
-        return int(tables.value(_ENTRIES, namespace)) + indexed_texts(tables)
+        contents = int(tables.value(_BLOB_STEPS, STEP_BYTES, namespace))
+        return int(tables.value(_ENTRIES, namespace)) + contents + indexed_texts(tables)
     except _UNREADABLE:
         return 0
 
@@ -127,13 +135,15 @@ def _streams(
         report(Problem(None, None, f"the list of sessions cannot be read ({error})"))
 
 
-def _blob_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
+def _blob_problems(tables: Tables, namespace: str, steps: Steps) -> Iterator[Problem]:
     try:
         for row in tables.rows(_BLOBS, namespace):
+            packed = Packed(*row)
             try:
-                content_in(Packed(*row))
+                content_in(packed)
             except CorruptLog:
-                yield Problem(None, None, f"the content {row[0]} is damaged")
+                yield Problem(None, None, f"the content {packed.digest} is damaged")
+            steps.add(content_steps(packed.size))
     except _UNREADABLE as error:
         yield Problem(None, None, f"some contents cannot be read ({error})")
 
