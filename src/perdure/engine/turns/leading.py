@@ -158,7 +158,9 @@ class Leadership:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await asyncio.wait((task,))
+            while not task.done():  # he may be cancelled again
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait((task,))
             raise
 
     async def _from_the_dead(self, taken: Callable[[str | None], Coroutine[Any, Any, T]]) -> T:
