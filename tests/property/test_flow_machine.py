@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
-import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +19,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, currently_in_test_context, event, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from perdure.client.flows.consent import RULES
 from perdure.client.flows.feeds import RoleFeed
@@ -49,7 +47,8 @@ from perdure.session.notes import SideBody
 from perdure.stores.in_memory import MemoryStore
 from tests.fakes.clock import SeededRandom
 from tests.fakes.flow_log import FLOW, graph
-from tests.fakes.flow_oracle import FlowOracle, Told
+from tests.fakes.flow_oracle import Told
+from tests.fakes.flow_world import FlowMachine
 from tests.fakes.random_flows import (
     CHOOSY,
     MOODS,
@@ -58,7 +57,6 @@ from tests.fakes.random_flows import (
     TOLD,
     WRONG,
     Answer,
-    AtOnce,
     Desk,
     HastyClock,
     Moment,
@@ -95,22 +93,12 @@ EDITS = ("mended", "broken", "shrunk", "grown", "recast", "cut", "joined", "watc
 ANSWERS = ("go on", "approve", "decline", "parallel", "none", "grant", "default", "")
 
 
-class FlowWorld(RuleBasedStateMachine):
+class FlowWorld(FlowMachine):
     """One flow; each rule is something that happens to it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.loop.set_default_executor(AtOnce())
-        self.folder = Path(tempfile.mkdtemp(prefix="perdure-flow-"))
-        self.clock = HastyClock()
-        self.store = MemoryStore(clock=self.clock, random=SeededRandom(1))
-        self.oracle = FlowOracle()
-        self.dead: set[str] = set()
-        self.processes = 0
         self.turns = 0
-        self.serial = 0
-        self.seen = -1
         self.is_healthy = True
         self.has_stopped = False
         self.breaks = asyncio.Event()
@@ -127,8 +115,7 @@ class FlowWorld(RuleBasedStateMachine):
             if self.seen >= 0 and self.broken is None:
                 self.everybody_does_as_they_should()
         finally:
-            self.loop.close()
-            shutil.rmtree(self.folder)
+            self.let_go()
 
     def done(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives. Raises: AssertionError, before all else for what is broken."""
@@ -202,7 +189,7 @@ class FlowWorld(RuleBasedStateMachine):
         self, chance: random.Random, answer: Answer, *deaths: Death | None, meddled: bool = False
     ) -> None:
         """Until nobody can go on, or all processes died; one that does not, without `deaths`."""
-        processes = [self._process(death) for death in deaths or (None,)]
+        processes = [self.process(*(death or (None, "before"))) for death in deaths or (None,)]
         running = {
             self._running(process, chance, answer, meddled=meddled): process
             for process in processes
@@ -238,11 +225,6 @@ class FlowWorld(RuleBasedStateMachine):
         for each in running:
             if each.done():
                 each.result()
-
-    def _process(self, death: Death | None) -> Process:
-        self.processes += 1
-        at, moment = death or (None, "before")
-        return Process(self.store, f"process {self.processes}", self.dead, at, moment)
 
     def _running(
         self, process: Process, chance: random.Random, answer: Answer, *, meddled: bool
@@ -463,17 +445,14 @@ class FlowWorld(RuleBasedStateMachine):
     async def follow(self) -> FlowState:
         """Hold every new entry of the log against the rules; where the flow then stands."""
         self.holds(True, "")
-        for entry in await self.store.entries(FLOW, after=self.seen):
-            body = body_of(entry)
-            self.seen = entry.seq
-            try:
-                self.oracle.follow(entry.id, body)
-            except AssertionError as error:
-                self.holds(False, f"{FLOW}/{entry.seq} {body}: {error}")
-            if isinstance(body, RepairAsked):
-                noted(f"repair: {body.code}")
-            if isinstance(body, NodeParked) and (body.detail or "").startswith("no node can go on"):
-                noted("stalled")
+        try:
+            async for _, body in self.told():
+                if isinstance(body, RepairAsked):
+                    noted(f"repair: {body.code}")
+                if isinstance(body, NodeParked) and _is_stalled(body):
+                    noted("stalled")
+        except AssertionError as error:
+            self.holds(False, str(error))
         state = await self.state()
         waiting = [each.question for each in waits_in(state) if each.question is not None]
         self.asked += [each for each in waiting if each not in self.asked]
@@ -542,6 +521,10 @@ def _changed(nodes: tuple[FlowNode, ...], kind: str, place: int) -> tuple[FlowNo
         "watched": msgspec.structs.replace(node, has_human=not node.has_human),
     }[kind]
     return tuple(changed if each is node else each for each in nodes)
+
+
+def _is_stalled(parked: NodeParked) -> bool:
+    return (parked.detail or "").startswith("no node can go on")
 
 
 def noted(what: str) -> None:

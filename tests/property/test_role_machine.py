@@ -10,17 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
@@ -51,17 +48,15 @@ from perdure.session.codec import body_of
 from perdure.session.flows import kinds
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.run import FlowState
-from perdure.session.ids import StreamId
-from perdure.stores.in_memory import MemoryStore
 from perdure.tools.permissions import Permissions
 from tests.fakes.clock import SeededRandom
-from tests.fakes.flow_oracle import FlowOracle
+from tests.fakes.flow_log import FLOW
+from tests.fakes.flow_world import FlowMachine
 from tests.fakes.random_flows import (
     MOODS,
     ROLES,
     STRANGER,
     Answer,
-    AtOnce,
     Desk,
     HastyClock,
     Moment,
@@ -74,7 +69,6 @@ from tests.fakes.random_flows import (
 
 T = TypeVar("T")
 
-FLOW = StreamId("f")
 OFFERED = ("scripted:flow", "scripted:other")
 QUIET = 120
 """Turns of the event loop without a commit, after which a flow comes no further alone."""
@@ -112,24 +106,14 @@ class RoleClock(HastyClock):
             await asyncio.sleep(0)
 
 
-class RoleWorld(RuleBasedStateMachine):
+class RoleWorld(FlowMachine):
     """One flow; each rule is something that happens to it."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.loop.set_default_executor(AtOnce())
+        super().__init__(RoleClock())
         self.patched = pytest.MonkeyPatch()
         self.patched.setattr(waking, "LOOK_EVERY_S", 0)
-        self.folder = Path(tempfile.mkdtemp(prefix="perdure-roles-"))
-        self.clock = RoleClock()
-        self.memory = MemoryStore(clock=self.clock, random=SeededRandom(1))
-        self.oracle = FlowOracle()
-        self.dead: set[str] = set()
-        self.processes = 0
-        self.serial = 0
         self.calls = 0
-        self.seen = -1
         self.chance = random.Random(0)
         self.answer: Answer = good_answer
         self.running: dict[asyncio.Task[Any], Process] = {}
@@ -140,9 +124,8 @@ class RoleWorld(RuleBasedStateMachine):
                 self.done(self.everybody_does_as_they_should())
         finally:
             self.done(self._ended(list(self.running)))
-            self.loop.close()
             self.patched.undo()
-            shutil.rmtree(self.folder)
+            self.let_go()
 
     def done(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives."""
@@ -159,7 +142,7 @@ class RoleWorld(RuleBasedStateMachine):
         self, drawn: Graph, configuring: kinds.Configuring, consent: kinds.ConsentMode
     ) -> None:
         async def begun() -> None:
-            flows = self._flows(self._process())
+            flows = self._flows(self.process())
             await flows.start(
                 drawn,
                 workspace=self.folder,
@@ -182,7 +165,7 @@ class RoleWorld(RuleBasedStateMachine):
         """A process runs the flow beside the one that did last."""
         self.done(self._ended([*self.running][:-1]))
         self.chance, self.answer = random.Random(seed), in_mood(mood)
-        self.done(self._run(self._process(dies_at, moment)))
+        self.done(self._run(self.process(dies_at, moment)))
 
     async def _run(self, process: Process) -> None:
         flows = self._flows(process)
@@ -200,7 +183,7 @@ class RoleWorld(RuleBasedStateMachine):
         while self.running and quiet < QUIET:
             await asyncio.sleep(0)
             await self._ended([t for t, p in self.running.items() if p.ends.is_set() or t.done()])
-            before, at = at, await self.memory.position()
+            before, at = at, await self.store.position()
             quiet = quiet + 1 if at == before else 0
         await self.follow()
 
@@ -224,7 +207,7 @@ class RoleWorld(RuleBasedStateMachine):
         self.done(self._answered(place, choice))
 
     async def _answered(self, place: int, choice: int) -> None:
-        store = Store(self.memory, Outside(self.clock, SeededRandom(2)))
+        store = Store(self.store, Outside(self.clock, SeededRandom(2)))
         asked = await store.questions()
         if not asked:
             return
@@ -278,7 +261,7 @@ class RoleWorld(RuleBasedStateMachine):
         state = await self.follow()
         for number in range(MOST_ROUNDS):
             await self._ended(list(self.running))
-            await self._run(self._process())
+            await self._run(self.process())
             state = await self.follow()
             if state.run.status == "completed":
                 break
@@ -287,7 +270,7 @@ class RoleWorld(RuleBasedStateMachine):
             await self.settled()
         has_stranger = STRANGER in state.graph.roles
         assert state.run.status == "completed" or has_stranger, f"it never ends: {state.run}"
-        assert (await self.memory.verify()).problems == ()
+        assert (await self.store.verify()).problems == ()
 
     async def _settled(self, each: Waiting, number: int) -> None:
         flow = self._flow()
@@ -343,13 +326,8 @@ class RoleWorld(RuleBasedStateMachine):
 
     async def follow(self) -> FlowState:
         """Hold every new entry of the flow's log against the rules; where it then stands."""
-        for entry in await self.memory.entries(FLOW, after=self.seen):
-            self.seen = entry.seq
-            body = body_of(entry)
-            try:
-                self.oracle.follow(entry.id, body)
-            except AssertionError as error:
-                raise AssertionError(f"{entry.id} {body}: {error}") from error
+        async for _ in self.told():
+            pass
         return await self._flow().state()
 
     @invariant()
@@ -359,12 +337,12 @@ class RoleWorld(RuleBasedStateMachine):
 
     async def _nothing_is_written_that_nobody_allowed(self) -> None:
         state = await self.follow()
-        modes = [(entry.at, body_of(entry)) for entry in await self.memory.entries(FLOW)]
+        modes = [(entry.at, body_of(entry)) for entry in await self.store.entries(FLOW)]
         for session in state.sessions.values():
             allowed: set[str] = set()
             asked: dict[str, str] = {}
             judged_at = 0
-            for entry in await self.memory.entries(session):
+            for entry in await self.store.entries(session):
                 body = body_of(entry)
                 if isinstance(body, ledger.ModelFinished):
                     judged_at = entry.at
@@ -377,10 +355,6 @@ class RoleWorld(RuleBasedStateMachine):
                     assert free or body.id in allowed, f"{entry.id} ran and nobody allowed it"
 
     # ------------------------------------------------------------ inside
-
-    def _process(self, dies_at: int | None = None, moment: Moment = "before") -> Process:
-        self.processes += 1
-        return Process(self.memory, f"process {self.processes}", self.dead, dies_at, moment)
 
     def _flows(self, process: Process) -> Flows:
         backend: Any = process
@@ -400,7 +374,7 @@ class RoleWorld(RuleBasedStateMachine):
         return Flows(runtime, offered_models=OFFERED)
 
     def _flow_store(self) -> Store:
-        return Store(self.memory, Outside(self.clock, SeededRandom(3)))
+        return Store(self.store, Outside(self.clock, SeededRandom(3)))
 
     def _flow(self) -> Flow:
         """The flow as a person has it."""

@@ -1,0 +1,63 @@
+"""What machines that drive one flow under chance have alike: loop, folder, store, oracle."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from hypothesis.stateful import RuleBasedStateMachine
+
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.stores.in_memory import MemoryStore
+from tests.fakes.clock import SeededRandom
+from tests.fakes.flow_log import FLOW
+from tests.fakes.flow_oracle import FlowOracle
+from tests.fakes.random_flows import AtOnce, HastyClock, Moment, Process
+
+
+class FlowMachine(RuleBasedStateMachine):
+    """A store in memory, processes that work on it, and an oracle that reads the flow's log.
+
+    `seen` is the seq of the last entry that the oracle was told, -1 before there is a flow.
+    """
+
+    def __init__(self, clock: HastyClock | None = None) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(AtOnce())
+        self.folder = Path(tempfile.mkdtemp(prefix="perdure-flow-"))
+        self.clock = clock or HastyClock()
+        self.store = MemoryStore(clock=self.clock, random=SeededRandom(1))
+        self.oracle = FlowOracle()
+        self.dead: set[str] = set()
+        self.processes = 0
+        self.serial = 0
+        self.seen = -1
+
+    def let_go(self) -> None:
+        """Close the loop, and remove the folder."""
+        self.loop.close()
+        shutil.rmtree(self.folder)
+
+    def process(self, dies_at: int | None = None, moment: Moment = "before") -> Process:
+        """The next process that works on the store; it dies at a commit, if at all."""
+        self.processes += 1
+        return Process(self.store, f"process {self.processes}", self.dead, dies_at, moment)
+
+    async def told(self) -> AsyncIterator[tuple[Entry, object]]:
+        """The new entries of the flow's log, each once the oracle was told of it.
+
+        Raises: AssertionError for one that may not stand there.
+        """
+        for entry in await self.store.entries(FLOW, after=self.seen):
+            body = body_of(entry)
+            self.seen = entry.seq
+            try:
+                self.oracle.follow(entry.id, body)
+            except AssertionError as error:
+                raise AssertionError(f"{entry.id} {body}: {error}") from error
+            yield entry, body
