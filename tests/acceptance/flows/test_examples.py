@@ -49,7 +49,7 @@ def test_a_single_owner_works_and_closes(world: World) -> None:
     project.flow("improve", "f", "none")
     project.flow("resume", "f", *ACTING)
     assert project.state()["status"] == "completed"
-    assert project.record() == {"packing.md", "workflow.yaml"}
+    assert project.record() == {"packing.md", "workflow.yaml", ".flow"}
 
 
 def test_a_review_is_rejected_once_and_all_roles_look_back(world: World) -> None:
