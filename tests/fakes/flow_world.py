@@ -37,6 +37,7 @@ class FlowMachine(RuleBasedStateMachine):
         self.processes = 0
         self.serial = 0
         self.seen = -1
+        self._wrong: str | None = None
 
     def let_go(self) -> None:
         """Close the loop, and remove the folder."""
@@ -51,13 +52,16 @@ class FlowMachine(RuleBasedStateMachine):
     async def told(self) -> AsyncIterator[tuple[Entry, object]]:
         """The new entries of the flow's log, each once the oracle was told of it.
 
-        Raises: AssertionError for one that may not stand there.
+        Raises: AssertionError for one that may not stand there, from then on always: whoever is
+        told of it first may be a turn, whose failures are part of what happens.
         """
+        assert self._wrong is None, self._wrong
         for entry in await self.store.entries(FLOW, after=self.seen):
             body = body_of(entry)
             self.seen = entry.seq
             try:
                 self.oracle.follow(entry.id, body)
             except AssertionError as error:
-                raise AssertionError(f"{entry.id} {body}: {error}") from error
+                self._wrong = f"{entry.id} {body}: {error}"
+                raise AssertionError(self._wrong) from error
             yield entry, body
