@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import pytest
+
 from perdure.client.flows.waking import Waker
+from perdure.errors import StoreUnavailable
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.stores.in_memory import MemoryStore
@@ -48,3 +51,16 @@ async def test_those_who_wait_after_nobody_did_share_one_follower() -> None:
     await waker.close()
     assert followers() == []
     await store.close()
+
+
+async def test_of_a_store_that_is_closed_who_waits_is_told() -> None:
+    store = MemoryStore(clock=ManualClock(), random=SeededRandom())
+    waker = Waker(store)
+    woken = waker.wakes(FLOW)
+    await asyncio.wait_for(anext(woken), PATIENCE_S)
+    waiting = asyncio.ensure_future(anext(woken))
+    await asyncio.sleep(0)
+    await store.close()
+    with pytest.raises(StoreUnavailable, match="it was closed"):
+        await asyncio.wait_for(waiting, PATIENCE_S)
+    await waker.close()

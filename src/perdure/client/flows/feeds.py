@@ -94,8 +94,8 @@ class RoleFeed:
     """The feed of one role of a flow, read on from where it was read. Made by `Flow.feed`.
 
     ``await feed.read()`` gives what came or changed since; ``async for item in feed`` gives that
-    and goes on with what follows, until the flow is completed. An item with the id of an earlier
-    one takes its place: more was said, or its outcome is there.
+    and goes on with what follows, until the flow is completed or the store closed. An item with the
+    id of an earlier one takes its place: more was said, or its outcome is there.
     """
 
     def __init__(
@@ -139,7 +139,8 @@ class RoleFeed:
                 if is_over:
                     return
                 await asyncio.wait((changed,))
-                changed.result()
+                if not changed.result():
+                    return
                 changed = asyncio.ensure_future(_next(changes))
         finally:
             changed.cancel()
@@ -147,8 +148,13 @@ class RoleFeed:
                 await changed
 
 
-async def _next(changes: AsyncIterator[None]) -> None:
-    await anext(changes)
+async def _next(changes: AsyncIterator[None]) -> bool:
+    """Whether something has changed; False once the store was closed."""
+    try:
+        await anext(changes)
+    except StopAsyncIteration:
+        return False
+    return True
 
 
 def _point_of(role: str, cursor: str) -> FeedPoint:

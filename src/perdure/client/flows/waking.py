@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 
+from perdure.errors import StoreUnavailable
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import NamespaceReading
+from perdure.stores.protocol import SessionStore
 
 LOOK_EVERY_S = 0.01
 """At the most; a turn is several commits, which are looked at together."""
@@ -39,7 +40,7 @@ class Waker:
     It follows the store for as long as anybody waits.
     """
 
-    def __init__(self, store: NamespaceReading) -> None:
+    def __init__(self, store: SessionStore) -> None:
         self._store = store
         self._waiting: dict[StreamId, set[_Waiting]] = {}
         self._following: asyncio.Task[None] | None = None
@@ -94,7 +95,10 @@ class Waker:
         # What was appended before that is not in the feed from there.
         self._wake(dict.fromkeys(self._waiting))
         while self._waiting:
-            await anext(changes)
+            try:
+                await anext(changes)
+            except StopAsyncIteration:
+                raise StoreUnavailable(self._store.address, "it was closed") from None
             is_more = True
             while is_more:
                 page = await self._store.feed(position, PAGE)

@@ -190,6 +190,16 @@ async def test_a_feed_is_followed_until_its_flow_is_completed(tmp_path: Path) ->
     assert tuple(items) == await RoleFeed(store, flow, "owner").read()
 
 
+async def test_a_feed_that_is_followed_ends_with_its_store(tmp_path: Path) -> None:
+    store = await ran(tmp_path)
+    whole = await RoleFeed(store, FLOW, "owner").read()
+    following = asyncio.create_task(collected(RoleFeed(store, FLOW, "owner")))
+    for _ in range(500):
+        await asyncio.sleep(0)  # it waits for what follows
+    await store.close()
+    assert tuple(await asyncio.wait_for(following, 60)) == whole
+
+
 async def collected(feed: RoleFeed) -> list[FeedItem]:
     return [item async for item in feed]
 
