@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from perdure.dialects.fields import Fields, number_in
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 
 ROOT = "root"
@@ -14,3 +17,19 @@ OURS = "perdure."
 def dollars(usage: Usage) -> float:
     """What `usage` cost, as both write it; 0 also where nobody knows."""
     return (usage.cost_microcents or 0) / MICROCENTS_PER_DOLLAR
+
+
+def microcents_in(cost: Fields) -> int | None:
+    """What the ``cost`` of a record says; None where it is nothing that a call can cost."""
+    total = number_in(cost, "total")
+    if total is None or not 0 <= total < 10**7:
+        return None
+    return round(total * MICROCENTS_PER_DOLLAR)
+
+
+def data_of(body: bytes) -> object:
+    """`body` as the data of a ``custom`` record of ours."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {"base64": msgspec.to_builtins(body)}

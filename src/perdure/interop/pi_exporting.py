@@ -14,6 +14,7 @@ import msgspec
 
 from perdure.dialects.alike import ROOT
 from perdure.dialects.fields import Fields, fields_of
+from perdure.dialects.ids import written_id, written_ids
 from perdure.dialects.pi import BASH, VERSION, custom
 from perdure.errors import EntryNotFound
 from perdure.interop.formats.bundles import models_in_force, readable, standing_of
@@ -21,7 +22,6 @@ from perdure.interop.formats.items import IMPORT, source_of
 from perdure.interop.formats.losses import DEEP, HALF, MEDIUM, OUTSIDE, Losses
 from perdure.interop.formats.native import Bundle, blob_names
 from perdure.interop.formats.pi import migration, reading, records
-from perdure.interop.formats.pi.ids import written_id, written_ids
 from perdure.interop.formats.pi.javascript import written
 from perdure.interop.formats.spelling import shallow
 from perdure.interop.identities import foreign_ids, known_items

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from perdure.dialects.alike import microcents_in
 from perdure.dialects.fields import (
     Fields,
     counts_in,
@@ -16,7 +17,6 @@ from perdure.dialects.fields import (
     flag_in,
     list_in,
     name_in,
-    number_in,
     object_in,
     text_in,
 )
@@ -24,7 +24,6 @@ from perdure.dialects.operator import STOP_REASONS, TOKENS
 from perdure.interop.formats.parts import Media, unknown_part
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
-    MICROCENTS_PER_DOLLAR,
     MediaPart,
     Message,
     Part,
@@ -91,14 +90,7 @@ def usage_of(fields: Fields | None) -> Usage | None:
     counts = counts_in(fields, TOKENS)
     if not any(counts):
         return None
-    return Usage(*counts, cost_microcents=_microcents(object_in(fields, "cost") or {}))
-
-
-def _microcents(cost: Fields) -> int | None:
-    dollars = number_in(cost, "total")
-    if dollars is None or not 0 <= dollars < 10**7:
-        return None
-    return round(dollars * MICROCENTS_PER_DOLLAR)
+    return Usage(*counts, cost_microcents=microcents_in(object_in(fields, "cost") or {}))
 
 
 def _assistant(fields: Fields, parts: tuple[Part, ...]) -> Message:

@@ -156,13 +156,7 @@ class Reader:
         return f"line-{digest}-{number}"
 
     def _link(self, record: Record) -> None:
-        if self._has_gap:
-            record.fallback = self.leaf.node
-        if record.id is None and record.parent is None:
-            self.linker.add_below(record, self.leaf.node)
-        else:
-            self.linker.add(record)
-        self._has_gap = self._has_gap and not record.is_placed
+        self._has_gap = self.linker.link(record, self.leaf.node, has_gap=self._has_gap)
 
     def place_next(self) -> bool:
         """Place one record that waited for its parent."""

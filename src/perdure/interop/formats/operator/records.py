@@ -9,15 +9,15 @@ Source: the form is Operator's of 2026; its header says version 3.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
 import msgspec
 
 from perdure.dialects import operator
-from perdure.dialects.alike import OURS
+from perdure.dialects.alike import OURS, data_of
 from perdure.dialects.fields import Fields
+from perdure.dialects.ids import record_digest, written_id
 from perdure.dialects.operator import HEADER
 from perdure.interop.formats.items import meta_of
 from perdure.interop.formats.operator.spelling import written
@@ -46,7 +46,6 @@ from perdure.session.messages import (
 FORMAT = "operator"
 HEADERS = (HEADER, "session_header")
 """Types of a header line: what Operator writes, and what its documentation says."""
-_ID_DIGITS = 8
 CONTEXT = "context"
 """A role that Operator has not; it is the user's for a model."""
 
@@ -65,15 +64,6 @@ class Writing(msgspec.Struct, frozen=True):
     media: Mapping[str, bytes]
     undone: frozenset[EntryId] = frozenset()
     kept_over: frozenset[EntryId] = frozenset()
-
-
-def written_id(entry: EntryId, ordinal: int = 0, attempt: int = 0) -> str:
-    """The id of a record made of `entry`; other `ordinal`s and `attempt`s give others."""
-    return _digest(entry, ordinal, attempt).hex()[:_ID_DIGITS]
-
-
-def _digest(entry: EntryId, ordinal: int, attempt: int) -> bytes:
-    return hashlib.sha256(f"{entry} {ordinal} {attempt}".encode()).digest()
 
 
 def header_of(session: str, at: int, cwd: str | None) -> bytes:
@@ -101,11 +91,11 @@ def records_of(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
         case Compaction():
             return _compaction(entry, body, writing)
         case Unknown():
-            return [operator.custom(OURS + entry.kind, _plain(entry.body))]
+            return [operator.custom(OURS + entry.kind, data_of(entry.body))]
         case _:
             make = _RECORDS.get(entry.kind)
             if make is None:
-                return [operator.custom(OURS + entry.kind, _plain(entry.body))]
+                return [operator.custom(OURS + entry.kind, data_of(entry.body))]
             return [make(entry, body, writing)]
 
 
@@ -126,7 +116,7 @@ def message_fields(message: Message, entry: Entry, ordinal: int, writing: Writin
     """A message as Operator's. `ordinal` tells the messages made of one entry apart."""
     make = _result_block if message.role == "tool" else _block
     blocks = [block for part in message.parts for block in make(part, writing)]
-    own = str(UUID(bytes=_digest(entry.id, ordinal, 0)[:16], version=4))
+    own = str(UUID(bytes=record_digest(entry.id, ordinal)[:16], version=4))
     fields = operator.message(message, blocks, own, entry.at)
     if message.role == "assistant":
         if message.usage is not None:
@@ -193,7 +183,7 @@ def _compaction(entry: Entry, body: Compaction, writing: Writing) -> list[Fields
     One that was taken back would be in force for Operator, so it is told as a custom record.
     """
     if entry.id in writing.undone:
-        return [operator.custom(OURS + entry.kind, _plain(entry.body))]
+        return [operator.custom(OURS + entry.kind, data_of(entry.body))]
     retained = () if entry.id in writing.kept_over else body.retained or ()
     records = [_message_record(each, entry, n, writing) for n, each in enumerate(retained)]
     kept = written_id(entry.id, 1) if retained else None
@@ -206,7 +196,7 @@ def _compaction(entry: Entry, body: Compaction, writing: Writing) -> list[Fields
 def _branch_summary(entry: Entry, body: Body, writing: Writing) -> Fields:
     assert isinstance(body, BranchSummary)
     if not body.summary.strip():  # Operator would tell a model that there is an empty summary
-        return operator.custom(OURS + entry.kind, _plain(entry.body))
+        return operator.custom(OURS + entry.kind, data_of(entry.body))
     origin = None if body.from_id is None else writing.ids.get(body.from_id)
     return operator.branch_summary(body, origin)
 
@@ -231,18 +221,11 @@ def _custom_entry(_entry: Entry, body: Body, _writing: Writing) -> Fields:
 def _custom_message_entry(entry: Entry, body: Body, writing: Writing) -> Fields:
     assert isinstance(body, CustomMessage)
     if not body.in_context:
-        return operator.custom(OURS + entry.kind, _plain(entry.body))
+        return operator.custom(OURS + entry.kind, data_of(entry.body))
     content = [block for part in body.parts for block in _said(part, writing)]
     return operator.custom_message(
         body.custom_type, content, is_displayed=body.is_displayed, details=body.details
     )
-
-
-def _plain(body: bytes) -> object:
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return {"base64": msgspec.to_builtins(body)}
 
 
 _RECORDS: dict[str, Callable[[Entry, Body, Writing], Fields]] = {

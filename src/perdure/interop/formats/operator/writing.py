@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from perdure.dialects.fields import Fields, fields_of, name_in, number_in
+from perdure.dialects.ids import written_id
 from perdure.dialects.operator import VERSION
 from perdure.interop.formats.bundles import leaf_of, models_in_force, readable, standing_of
 from perdure.interop.formats.items import source_of
@@ -144,10 +145,10 @@ class _Writer:
         return ids
 
     def _free_id(self, entry: EntryId) -> str:
-        own, attempt = records.written_id(entry), 0
+        own, attempt = written_id(entry), 0
         while own in self._taken:
             attempt += 1
-            own = records.written_id(entry, attempt=attempt)
+            own = written_id(entry, attempt=attempt)
         self._taken.add(own)
         return own
 
@@ -158,7 +159,7 @@ class _Writer:
         lines: list[bytes] = []
         *before, own = records.records_of(entry, body, self._writing)
         for ordinal, record in enumerate(before, 1):
-            name = records.written_id(entry.id, ordinal)
+            name = written_id(entry.id, ordinal)
             lines.append(self._line(record, name, parent, entry.at))
             parent = name
         name = self._last[entry.id] = self._writing.ids[entry.id]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import cast
 
+from perdure.dialects.alike import microcents_in
 from perdure.dialects.fields import (
     Fields,
     counts_in,
@@ -23,7 +24,6 @@ from perdure.dialects.pi import BASH, STOP_REASONS, TOKENS
 from perdure.interop.formats.parts import Media, unknown_part
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
-    MICROCENTS_PER_DOLLAR,
     MediaPart,
     Message,
     Part,
@@ -79,7 +79,7 @@ def usage_of(fields: Fields | None) -> Usage | None:
     if not any(counts):
         return None
     cost = object_in(fields, "cost")
-    return Usage(*counts, cost_microcents=None if cost is None else _microcents(cost))
+    return Usage(*counts, cost_microcents=None if cost is None else microcents_in(cost))
 
 
 def nested_usage(message: Fields) -> Fields | None:
@@ -88,13 +88,6 @@ def nested_usage(message: Fields) -> Fields | None:
         return None
     usage = object_in(message, "usage")
     return None if usage is None else {"usage": usage}
-
-
-def _microcents(cost: Fields) -> int | None:
-    dollars = number_in(cost, "total")
-    if dollars is None or not 0 <= dollars < 10**7:
-        return None
-    return round(dollars * MICROCENTS_PER_DOLLAR)
 
 
 def model_name(provider: str | None, model: str | None) -> str | None:

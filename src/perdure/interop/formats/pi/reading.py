@@ -154,13 +154,7 @@ class Reader:
         self.ids.append(id)
 
     def _link(self, record: Record) -> None:
-        if self._has_gap:
-            record.fallback = self._leaf.node
-        if record.id is None and record.parent is None:
-            self.linker.add_below(record, self._leaf.node)
-        else:
-            self.linker.add(record)
-        self._has_gap = self._has_gap and not record.is_placed
+        self._has_gap = self.linker.link(record, self._leaf.node, has_gap=self._has_gap)
 
     def place_next(self) -> bool:
         """Place one record that waited for its parent."""

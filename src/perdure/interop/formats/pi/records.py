@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from perdure.dialects import pi
-from perdure.dialects.alike import OURS, ROOT
+from perdure.dialects.alike import OURS, ROOT, data_of
 from perdure.dialects.fields import Fields, fields_of
 from perdure.interop.formats.pi.javascript import written
 from perdure.session.codec import Body, Unknown, encode
@@ -68,17 +68,17 @@ def records_of(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
     match body:
         case Message(role="tool"):
             found = [_tool_result(part, entry, writing) for part in _results(body)]
-            return found or [pi.custom(f"{OURS}message", _plain(encode(body)))]
+            return found or [pi.custom(f"{OURS}message", data_of(encode(body)))]
         case Message(role="user") | Message(role="assistant"):
             return [{"type": "message", "message": message_fields(body, entry.at, writing)}]
         case Message():
-            return [pi.custom(f"{OURS}message", _plain(encode(body)))]
+            return [pi.custom(f"{OURS}message", data_of(encode(body)))]
         case Unknown():
-            return [pi.custom(f"{OURS}{entry.kind}", _plain(entry.body))]
+            return [pi.custom(f"{OURS}{entry.kind}", data_of(entry.body))]
         case _:
             make = _RECORDS.get(entry.kind)
             if make is None:
-                return [pi.custom(f"{OURS}{entry.kind}", _plain(entry.body))]
+                return [pi.custom(f"{OURS}{entry.kind}", data_of(entry.body))]
             return [make(entry, body, writing)]
 
 
@@ -188,18 +188,11 @@ def _custom_message(entry: Entry, body: Body, writing: Writing) -> Fields:
         message: Fields = {"role": "bashExecution", **command, "timestamp": entry.at}
         return {"type": "message", "message": message}
     if not body.in_context:
-        return pi.custom(body.custom_type, _plain(encode(body)))
+        return pi.custom(body.custom_type, data_of(encode(body)))
     content, details = _content(body.parts, writing), body.details
     return pi.custom_message(
         body.custom_type, content, is_displayed=body.is_displayed, details=details
     )
-
-
-def _plain(body: bytes) -> object:
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return {"base64": msgspec.to_builtins(body)}
 
 
 _RECORDS: dict[str, Callable[[Entry, Body, Writing], Fields]] = {

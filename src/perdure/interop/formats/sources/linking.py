@@ -62,6 +62,19 @@ class Linker:
         self.links += 1
         return self.nodes[parent]
 
+    def link(self, record: Record, leaf: int | None, *, has_gap: bool) -> bool:
+        """Place `record` as `add` does, or below `leaf` where it has no ids.
+
+        Shape: whether the gap still stands that was before it, of lines that could not be read.
+        """
+        if has_gap:
+            record.fallback = leaf
+        if record.id is None and record.parent is None:
+            self.add_below(record, leaf)
+        else:
+            self.add(record)
+        return has_gap and not record.is_placed
+
     def add(self, record: Record) -> None:
         """Place `record`, now or as soon as its parent is placed."""
         if record.parent is None:

@@ -8,7 +8,6 @@ show it to a model. Nothing here decides where a record stands.
 from __future__ import annotations
 
 import binascii
-import hashlib
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Protocol
 import msgspec
 
 from perdure.dialects.fields import Fields, count_in, number_in, object_in
+from perdure.dialects.ids import record_digest
 from perdure.session.codec import Body
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
@@ -113,7 +113,7 @@ def record_id(entry: str, ordinal: int = 0) -> str:
 
     Twice as long as the tools' own, so that no two meet in files of any size.
     """
-    return hashlib.sha256(f"{entry} {ordinal} 0".encode()).hexdigest()[:16]
+    return record_digest(entry, ordinal).hex()[:16]
 
 
 def numbered(index: int) -> str:

@@ -7,9 +7,7 @@ import uuid
 from typing import Any
 
 from perdure.dialects.alike import ROOT
-from perdure.interop.formats.operator import records
 from perdure.interop.formats.operator.records import Writing, header_of, line_of, records_of
-from perdure.interop.formats.pi import ids as pi_ids
 from perdure.session.codec import body_of, new_tree
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
@@ -107,8 +105,3 @@ def test_the_other_kinds_have_records_of_their_own() -> None:
 def test_what_no_model_is_shown_becomes_a_custom_record() -> None:
     for body in (CustomMessage("n", (TextPart("x"),), in_context=False), BranchSummary(" ")):
         assert str(line(body)["custom_type"]).startswith("perdure.")
-
-
-def test_ids_are_those_that_an_import_of_ours_looks_for() -> None:
-    entry = EntryId("s/7")
-    assert records.written_id(entry, 1) == pi_ids.written_id(entry, 1)

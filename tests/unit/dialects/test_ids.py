@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from perdure.interop.formats.pi.ids import written_id, written_ids
+from perdure.dialects.ids import written_id, written_ids
 from perdure.session.codec import new_tree
 from perdure.session.ids import EntryId
 from perdure.session.messages import Message, ToolResultPart, user
