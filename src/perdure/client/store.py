@@ -14,7 +14,7 @@ from perdure.client.clock import Outside, absolute
 from perdure.client.erasing import erase_namespace, erase_session, erase_subject, erasing
 from perdure.client.inbox.finding import FLOW_KINDS, question_named, stream_asking
 from perdure.client.looking.naming import named
-from perdure.client.operating.verifying import verified
+from perdure.client.looking.verifying import verified
 from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
 from perdure.client.session import Session
 from perdure.client.watching import Watch, watch_namespace

@@ -1,1 +1,1 @@
-"""What is found by the name of a session: itself, and its scratch directory."""
+"""What is found by the name of a session: itself, its scratch directory; a look through a store."""

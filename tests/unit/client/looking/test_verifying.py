@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.client.clock import SystemClock, system_random
-from perdure.client.operating.verifying import verified
+from perdure.client.looking.verifying import verified
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
