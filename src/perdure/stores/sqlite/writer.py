@@ -176,7 +176,7 @@ class Writer:
     def _hand_over(
         self, loop: asyncio.AbstractEventLoop, delivered: Sequence[tuple[_Job, Outcome]]
     ) -> None:
-        """Tell callers their outcomes; what several then ask for is held for a round of the loop."""
+        """Tell callers their outcomes; what several then ask for is held for a round of it."""
         if len(delivered) > 1 and loop not in self._held:
             with self._asking:
                 self._held[loop] = []
