@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.dialects.fields import Fields, number_in
+from perdure.dialects.fields import Fields, number_in, text_in
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
+from perdure.session.notes import SessionInfoChanged
 
 ROOT = "root"
 """What a branch summary names when it grows from before the root."""
@@ -33,3 +34,9 @@ def data_of(body: bytes) -> object:
         return msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {"base64": msgspec.to_builtins(body)}
+
+
+def title_in(fields: Fields) -> SessionInfoChanged:
+    """What a ``session_info`` record says: a title, or that there is none any more."""
+    name = (text_in(fields, "name") or "").strip()
+    return SessionInfoChanged(title=name) if name else SessionInfoChanged()

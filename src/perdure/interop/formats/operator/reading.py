@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections.abc import Callable
 
+from perdure.dialects.alike import title_in
 from perdure.dialects.fields import (
     Fields,
     count_in,
@@ -43,7 +44,7 @@ from perdure.session.kinds import (
     ModelChange,
     ThinkingChange,
 )
-from perdure.session.notes import ImportedRecord, Label, LeafMoved, SessionInfoChanged
+from perdure.session.notes import ImportedRecord, Label, LeafMoved
 
 LEGACY_HEADER = "metadata"
 HEADER_TYPES = frozenset({*HEADERS, LEGACY_HEADER})
@@ -327,9 +328,7 @@ def _label(reader: Reader, record: Record, parent: int | None) -> None:
 
 
 def _name(reader: Reader, record: Record, parent: int | None) -> None:
-    name = (text_in(record.fields, "name") or "").strip()
-    body = SessionInfoChanged(title=name) if name else SessionInfoChanged()
-    reader.draft.add(record, body, None)
+    reader.draft.add(record, title_in(record.fields), None)
 
 
 def _second_header(reader: Reader, record: Record, parent: int | None) -> None:

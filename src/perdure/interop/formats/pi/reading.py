@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable
 from itertools import repeat
 
+from perdure.dialects.alike import title_in
 from perdure.dialects.fields import (
     Fields,
     count_in,
@@ -48,7 +49,7 @@ from perdure.session.kinds import (
     ModelChange,
     ThinkingChange,
 )
-from perdure.session.notes import ImportedRecord, Label, LeafMoved, SessionInfoChanged
+from perdure.session.notes import ImportedRecord, Label, LeafMoved
 
 FORMAT = "pi"
 LEAF_MARKER = "perdure.leaf"
@@ -314,9 +315,7 @@ def _label(reader: Reader, record: Record, parent: int | None) -> int | None:
 
 
 def _name(reader: Reader, record: Record, parent: int | None) -> int | None:
-    name = (text_in(record.fields, "name") or "").strip()
-    body = SessionInfoChanged(title=name) if name else SessionInfoChanged()
-    reader.draft.add(record, body, None)
+    reader.draft.add(record, title_in(record.fields), None)
     return parent
 
 

@@ -10,18 +10,19 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import msgspec
 
-from perdure.dialects.fields import Fields, count_in, number_in, object_in
+from perdure.dialects.alike import title_in
+from perdure.dialects.fields import Fields, count_in, name_in, number_in, object_in, text_in
 from perdure.dialects.ids import record_digest
 from perdure.session.codec import Body
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
-from perdure.session.kinds import TreeBody
+from perdure.session.kinds import Custom, TreeBody
 from perdure.session.media.inline import SCHEME
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, MediaPart, Message, UnknownPart, Usage
 from perdure.session.notes import SideBody
@@ -181,3 +182,21 @@ def usage_from(fields: Fields | None, names: tuple[str, str, str, str]) -> Usage
     cost = round(dollars * MICROCENTS_PER_DOLLAR) if dollars is not None and is_known else None
     usage = Usage(read, written, cached, kept, cost)
     return usage if usage.total_tokens else None
+
+
+def reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...]:
+    """The field `name` of a body, if the record names an entry at `key`."""
+    target = name_in(fields, key)
+    return () if target is None else ((name, target),)
+
+
+def titled(fields: Fields) -> Said:
+    """What a ``session_info`` record says."""
+    return Said(title_in(fields))
+
+
+def unknown_record(tool: str, fields: Fields, place: Collection[str]) -> Said:
+    """A record that nobody here knows: a link of its branch, with all but its `place`."""
+    kind = text_in(fields, "type") or "record"
+    data = {key: value for key, value in fields.items() if key not in place}
+    return Said(Custom(f"{tool}:{kind}", data))

@@ -46,7 +46,10 @@ from perdure.stores.jsonl.dialects.form import (
     base64_of,
     local_name,
     media_of,
+    reference,
+    titled,
     unknown_part,
+    unknown_record,
     usage_from,
 )
 
@@ -88,7 +91,7 @@ class Operator:
     def said(self, fields: Fields) -> Said:
         read = _READERS.get(text_in(fields, "type") or "")
         said = None if read is None else read(fields)
-        return _unknown(fields) if said is None else said
+        return unknown_record("operator", fields, _PLACE) if said is None else said
 
 
 # ---------------------------------------------------------------- writing
@@ -285,7 +288,7 @@ def _read_compaction(fields: Fields) -> Said:
         read_files=texts_in(files, "read_files"),
         modified_files=texts_in(files, "modified_files"),
     )
-    return Said(body, references=_reference("first_kept", fields, "first_kept_entry_id"))
+    return Said(body, references=reference("first_kept", fields, "first_kept_entry_id"))
 
 
 def _read_branch_summary(fields: Fields) -> Said:
@@ -295,12 +298,7 @@ def _read_branch_summary(fields: Fields) -> Said:
         read_files=texts_in(files, "read_files"),
         modified_files=texts_in(files, "modified_files"),
     )
-    return Said(body, references=_reference("from_id", fields, "from_id"))
-
-
-def _reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...]:
-    target = name_in(fields, key)
-    return () if target is None else ((name, target),)
+    return Said(body, references=reference("from_id", fields, "from_id"))
 
 
 def _read_model_change(fields: Fields) -> Said | None:
@@ -332,26 +330,15 @@ def _read_custom_message(fields: Fields) -> Said:
 
 
 def _read_leaf(fields: Fields) -> Said:
-    return Said(LeafMoved(None), references=_reference("target", fields, "target_id"))
+    return Said(LeafMoved(None), references=reference("target", fields, "target_id"))
 
 
 def _read_label(fields: Fields) -> Said:
     return Said(Label(name_in(fields, "label")), about=name_in(fields, "target_id"))
 
 
-def _read_name(fields: Fields) -> Said:
-    name = (text_in(fields, "name") or "").strip()
-    return Said(SessionInfoChanged(title=name) if name else SessionInfoChanged())
-
-
 def _read_second_header(_fields: Fields) -> Said:
     return Said(ImportedRecord("operator", "session"))
-
-
-def _unknown(fields: Fields) -> Said:
-    kind = text_in(fields, "type") or "record"
-    data = {key: value for key, value in fields.items() if key not in _PLACE}
-    return Said(Custom(f"operator:{kind}", data))
 
 
 _READERS: dict[str, Callable[[Fields], Said | None]] = {
@@ -364,6 +351,6 @@ _READERS: dict[str, Callable[[Fields], Said | None]] = {
     "custom_message": _read_custom_message,
     "leaf": _read_leaf,
     "label": _read_label,
-    "session_info": _read_name,
+    "session_info": titled,
     "session": _read_second_header,
 }

@@ -33,12 +33,15 @@ from perdure.session.messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from perdure.session.notes import ImportedRecord, Label, SessionInfoChanged
+from perdure.session.notes import ImportedRecord, Label
 from perdure.stores.jsonl.dialects.form import (
     Said,
     media_of,
     numbered,
+    reference,
+    titled,
     unknown_part,
+    unknown_record,
     usage_from,
 )
 
@@ -49,7 +52,7 @@ def said_by(fields: Fields) -> Said:
     """What the record `fields` means; what nobody here knows is a link of its branch."""
     read = _READERS.get(text_in(fields, "type") or "")
     said = None if read is None else read(fields)
-    return _unknown(fields) if said is None else said
+    return unknown_record("pi", fields, _PLACE) if said is None else said
 
 
 def _read_message(fields: Fields) -> Said | None:
@@ -179,7 +182,7 @@ def _kept(fields: Fields) -> tuple[tuple[str, str], ...]:
     index = number_in(fields, "firstKeptEntryIndex")  # version 1 has no ids
     if index is not None and name_in(fields, "firstKeptEntryId") is None:
         return (("first_kept", numbered(int(index))),)
-    return _reference("first_kept", fields, "firstKeptEntryId")
+    return reference("first_kept", fields, "firstKeptEntryId")
 
 
 def _as_messages(said: list[Said]) -> list[Message]:
@@ -199,12 +202,7 @@ def _read_branch_summary(fields: Fields) -> Said:
         read_files=texts_in(files, "readFiles"),
         modified_files=texts_in(files, "modifiedFiles"),
     )
-    return Said(body, references=_reference("from_id", fields, "fromId"))
-
-
-def _reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...]:
-    target = name_in(fields, key)
-    return () if target is None else ((name, target),)
+    return Said(body, references=reference("from_id", fields, "fromId"))
 
 
 def _read_model_change(fields: Fields) -> Said | None:
@@ -242,19 +240,8 @@ def _read_label(fields: Fields) -> Said:
     return Said(Label(name_in(fields, "label")), about=name_in(fields, "targetId"))
 
 
-def _read_name(fields: Fields) -> Said:
-    name = (text_in(fields, "name") or "").strip()
-    return Said(SessionInfoChanged(title=name) if name else SessionInfoChanged())
-
-
 def _read_second_header(_fields: Fields) -> Said:
     return Said(ImportedRecord("pi", "session"))
-
-
-def _unknown(fields: Fields) -> Said:
-    kind = text_in(fields, "type") or "record"
-    data = {key: value for key, value in fields.items() if key not in _PLACE}
-    return Said(Custom(f"pi:{kind}", data))
 
 
 _READERS: dict[str, Callable[[Fields], Said | None]] = {
@@ -266,6 +253,6 @@ _READERS: dict[str, Callable[[Fields], Said | None]] = {
     "custom": _read_custom,
     "custom_message": _read_custom_message,
     "label": _read_label,
-    "session_info": _read_name,
+    "session_info": titled,
     "session": _read_second_header,
 }
