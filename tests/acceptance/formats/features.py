@@ -11,7 +11,7 @@ from typing import cast
 
 import msgspec
 
-from perdure.interop.formats.fields import fields_of
+from perdure.dialects.fields import fields_of
 from perdure.interop.formats.items import IMPORT, meta_of, source_of
 from perdure.session.codec import Body, body_of, encode
 from perdure.session.entries import Entry
