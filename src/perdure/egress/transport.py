@@ -12,6 +12,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from functools import cache
 from typing import Any, cast
 
 import httpcore2
@@ -121,7 +122,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
     ) -> None:
         self._is_local_open = is_local_open
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=trust or httpx2.create_ssl_context(trust_env=False),
+            ssl_context=trust or _usual_trust(),
             network_backend=PinnedBackend(resolve, is_local_open=is_local_open),
             max_keepalive_connections=0,  # every request resolves and checks anew
         )
@@ -151,6 +152,12 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._pool.aclose()
+
+
+@cache
+def _usual_trust() -> ssl.SSLContext:
+    """Whose certificates are believed: read once, since it takes 20 ms and clients are many."""
+    return httpx2.create_ssl_context(trust_env=False)
 
 
 def pinned_client(
