@@ -17,6 +17,7 @@ from perdure.models.scripted import ScriptedModel
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message, decode_message
 from perdure.stores.in_memory import MemoryStore
+from perdure.tools.spec import ToolSpec
 from tests.fakes.clock import ManualClock, SeededRandom
 
 MODEL = "scripted:test"
@@ -38,7 +39,11 @@ class Stage:
         return Runtime(self.store, agents, models=self.models, owner=owner)
 
     async def chat(
-        self, tools: Sequence[str | Callable[..., Any]] = (), *, id: str = "s", **agent: Any
+        self,
+        tools: Sequence[str | ToolSpec | Callable[..., Any]] = (),
+        *,
+        id: str = "s",
+        **agent: Any,
     ) -> Chat:
         """A session under an agent with these tools and settings."""
         made = Agent("helper", model=MODEL, tools=tuple(tools), **agent)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, suppress
 
-from perdure.errors import StoreError
+from perdure.errors import StoreError, StoreUnavailable
 
 POLL_S = (0.020, 0.100)
 _GROWTH = 1.2
@@ -52,6 +52,17 @@ class Changes:
         """Whoever waits stops waiting. Called on the loop's own thread."""
         self._has_ended = True
         self._is_due.set()
+
+
+async def change(changes: AsyncIterator[None], address: str) -> None:
+    """Wait for the next of the `changes` of the store at `address`.
+
+    Raises: StoreUnavailable when it was closed.
+    """
+    try:
+        await anext(changes)
+    except StopAsyncIteration:
+        raise StoreUnavailable(address, "it was closed") from None
 
 
 class Watcher:

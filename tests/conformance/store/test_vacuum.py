@@ -144,6 +144,18 @@ async def test_others_write_while_it_runs(
     assert (await store.verify()).problems == ()
 
 
+async def test_two_at_once_tell_together_what_was_removed(
+    data: Data, store: SessionStore, vacuuming: Vacuuming
+) -> None:
+    other = cast("Vacuuming", await data.open())
+    await leave(store, *(b"%d " % number * 100 for number in range(300)))
+
+    done = await asyncio.gather(vacuuming.vacuum(), other.vacuum())
+
+    assert sum(each.blobs for each in done) == 300
+    assert (await store.verify()).problems == ()
+
+
 async def test_old_keys_are_forgotten_and_a_quota_counts_what_is_gone(
     store: SessionStore, vacuuming: Vacuuming, clock: ManualClock
 ) -> None:

@@ -20,6 +20,7 @@ from perdure.errors import AlreadyAnswered
 from perdure.events.projection import events_of
 from perdure.events.types import AnyEvent, Event
 from perdure.session.ids import entry_place
+from perdure.stores.watching import change
 from perdure.tools.builtin.delegating import INVOKE_AGENT
 
 ELSEWHERE = "it was answered elsewhere"
@@ -94,7 +95,7 @@ class Asking:
                     question = waiting.question
                     asked = Asked(waiting.id, question.text, question.choices, each.asker)
                     await self.ask(asked)
-            await anext(changes)
+            await change(changes, self._store.backend.address)
 
     async def _tell(self, question: str) -> None:
         """Tell whoever is told of events that an invoked agent asks."""
@@ -108,7 +109,7 @@ class Asking:
         session = await self._store.open(entry_place(question)[0])
         changes = self._store.backend.changes()
         while question in {each.id for each in await session.questions()}:
-            await anext(changes)
+            await change(changes, self._store.backend.address)
 
 
 async def pending_questions(chat: Chat) -> tuple[Asked, ...]:

@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 
-from perdure.errors import StoreUnavailable
 from perdure.session.ids import StreamId
 from perdure.stores.protocol import SessionStore
+from perdure.stores.watching import change
 
 LOOK_EVERY_S = 0.01
 """At the most; a turn is several commits, which are looked at together."""
@@ -95,10 +95,7 @@ class Waker:
         # What was appended before that is not in the feed from there.
         self._wake(dict.fromkeys(self._waiting))
         while self._waiting:
-            try:
-                await anext(changes)
-            except StopAsyncIteration:
-                raise StoreUnavailable(self._store.address, "it was closed") from None
+            await change(changes, self._store.address)
             is_more = True
             while is_more:
                 page = await self._store.feed(position, PAGE)

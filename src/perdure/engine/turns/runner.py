@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Coroutine
+import sys
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -45,8 +46,12 @@ from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.watching import change
 
 _log = logging.getLogger(__name__)
+
+# There a TaskGroup whose child fails while it waits leaves its task one cancelling too many.
+_HAS_STRAY_COUNTS = sys.version_info < (3, 13)
 
 
 class Stopping:
@@ -78,7 +83,7 @@ class Stopping:
         """
         task = asyncio.current_task()
         assert task is not None
-        happened = None
+        happened, before = None, task.cancelling()
         self._performing = task
         try:
             happened = await effect
@@ -89,7 +94,7 @@ class Stopping:
             self._performing = None
         if self._cuts:
             await self._survived(task)
-        if task.cancelling():
+        if task.cancelling() > before:
             raise asyncio.CancelledError  # the effect was, and may have its outcome all the same
         return None if self.has_cut else happened
 
@@ -255,9 +260,11 @@ class TurnRunner:
             return None
         return await below.delegated(effect.tool.started.idempotency_key)
 
-    def _perform(self, effect: Effect, state: TurnState) -> Coroutine[Any, Any, Input]:
+    def _perform(self, effect: Effect, state: TurnState) -> Awaitable[Input]:
         if isinstance(effect, CallModel):
-            return self._call(effect.call, state)
+            calling = self._call(effect.call, state)
+            # A client may have such a group. What a tool has runs in a task of its own in any case.
+            return asyncio.ensure_future(calling) if _HAS_STRAY_COUNTS else calling
         if isinstance(effect, RunTool):
             return tool_outcome(self._environment, effect.tool, lambda: self._stopping.is_asked)
         if isinstance(effect, Wait):
@@ -309,7 +316,7 @@ class TurnRunner:
             added = await environment.store.entries(environment.stream, after=state.head)
             if any(entry.about == effect.question for entry in added):
                 return Woken()
-            await anext(changes)
+            await change(changes, environment.store.address)
 
     def _forget_live(self, effect: Effect) -> None:
         seq = None

@@ -239,8 +239,7 @@ class Writer:
             self._roll_back()
             if len(group) > 1 and not isinstance(error, _InDoubt | apsw.BusyError):
                 return None
-            meaning = self._meaning(error)
-            return [(None, meaning) for _ in group]
+            return [(None, self._meaning(error)) for _ in group]  # to each an error of his own
         self._on_commit()
         return outcomes
 

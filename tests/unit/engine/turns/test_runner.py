@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,7 +12,7 @@ from perdure.client.agents.chat import Chat
 from perdure.engine.turns.config import CompactionSettings
 from perdure.engine.turns.inputs import Input, Waited
 from perdure.engine.turns.runner import Stopping
-from perdure.errors import LeaseLost
+from perdure.errors import LeaseLost, StoreUnavailable
 from perdure.models.protocol import (
     Delta,
     Finished,
@@ -27,7 +28,8 @@ from perdure.session.ids import StreamId
 from perdure.session.kinds import Compaction
 from perdure.session.ledger import LateOutcome
 from perdure.session.messages import decode_message, user
-from tests.fakes.chats import Stage, calls, says
+from perdure.tools.spec import Subject, ToolCall, ToolOutput, ToolSpec
+from tests.fakes.chats import Stage, calls, says, until
 
 S = StreamId("s")
 
@@ -303,3 +305,53 @@ async def test_a_turn_that_is_cancelled_is_so_whoever_asks_besides(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert task.cancelled()
+
+
+async def test_a_client_may_have_a_group_of_tasks_of_which_one_fails() -> None:
+    stage = Stage()
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ConnectionError("this mirror is down")
+
+    class Racing:
+        def info(self, model: str) -> ModelInfo:
+            return ModelInfo(model)
+
+        async def stream(self, _: ModelRequest) -> AsyncIterator[Delta]:
+            with contextlib.suppress(BaseExceptionGroup):
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(fails())
+                    group.create_task(asyncio.sleep(1))
+            yield TextDelta("from the other mirror")
+            yield Finished("stop")
+
+    stage.models = Racing()  # type: ignore[assignment] - a client with tasks of its own
+    chat = await stage.chat()
+    assert (await chat.send("go")).text == "from the other mirror"
+
+
+async def test_a_turn_that_waits_for_an_answer_is_told_that_the_store_was_closed() -> None:
+    stage = Stage(says(calls("strike")))
+
+    async def strike(_call: ToolCall) -> ToolOutput:
+        return ToolOutput("struck")
+
+    made = ToolSpec(
+        name="strike",
+        description="Strike.",
+        parameters={"type": "object"},
+        run=strike,
+        action="os",
+        examine=lambda _arguments, _permissions: Subject("it", grant="it"),
+    )
+    chat = await stage.chat([made])
+    turn = chat.send("go")
+
+    async def is_asked() -> bool:
+        return "question" in await stage.kinds()
+
+    await until(is_asked)
+    await stage.store.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await turn

@@ -35,6 +35,8 @@ _PARTIALS = """
 SELECT p.content FROM stream AS s CROSS JOIN partial AS p ON p.stream = s.no WHERE s.namespace = ?
 """
 
+_REMOVE = "DELETE FROM blob WHERE no = ? AND digest = ? RETURNING size"
+
 
 class Blob(NamedTuple):
     """A content: its number, name and size."""
@@ -72,9 +74,8 @@ def remove(found: Found, part: Sequence[Blob], tables: Tables) -> list[int]:
     """Remove those of `part` that are still not referred to; their sizes. Within a transaction."""
     blobs = {blob.digest: blob for blob in part}
     _leave_out(blobs, _texts(tables, found.namespace, after=found.upto))
-    for blob in blobs.values():
-        tables.run("DELETE FROM blob WHERE no = ? AND digest = ?", (blob.no, blob.digest))
-    return [blob.size for blob in blobs.values()]
+    removed = [tables.value(_REMOVE, blob.no, blob.digest) for blob in blobs.values()]
+    return [size for size in removed if size is not None]  # others may have been removed by now
 
 
 def give_back(tables: Tables) -> int:
