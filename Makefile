@@ -57,8 +57,10 @@ install: $(INSTALLED)
 demo: $(RUNNABLE)
 	@$(BIN)/perdure demo $(ARGS)
 
+# Each process has a share of its own and, when that is done, takes from the end of another's: what
+# the tests of a module share is made once, and none waits at the end.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 # Side by side, each in one process: several that share the tests would each collect all of them.
 # One more than there are cores to use, since each waits for the disk and for others now and then.
