@@ -17,8 +17,10 @@ from perdure.session.messages import user
 from perdure.session.search.values import SearchQuery
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.store import SqliteStore
+from tests.crash.children import session_indexer
+from tests.fakes.session_scan import scanned
 
-CHILD = Path(__file__).parent / "children" / "indexer.py"
+CHILDREN = Path(__file__).parent / "children"
 ENTRIES = 700
 """Two steps of indexing: a part, and texts that are in none yet."""
 
@@ -52,9 +54,49 @@ async def check(path: Path) -> None:
 def test_a_kill_at_each_write_and_fsync_of_indexing_leaves_a_right_index(tmp_path: Path) -> None:
     asyncio.run(fill(tmp_path / "original.db"))
 
-    subprocess.run([sys.executable, str(CHILD), str(tmp_path)], check=True, timeout=100)
+    subprocess.run(
+        [sys.executable, str(CHILDREN / "indexer.py"), str(tmp_path)], check=True, timeout=100
+    )
 
     lives = sorted(tmp_path.glob("0*.db"))
     for path in lives:
         asyncio.run(check(path))
     assert len(lives) > 20
+
+
+async def fill_folder(folder: Path) -> None:
+    store = await session_indexer.opened(folder)
+    for stream in (session_indexer.S, session_indexer.OTHER):
+        entries = tuple(new_tree(user(f"word number{each}")) for each in range(60))
+        write = Write(stream=stream, create=StreamHeader(stream, 1, title="word"), entries=entries)
+        await store.commit(Commit(writes=(write,), at=1))
+    await store.close()
+
+
+async def check_folder(folder: Path) -> None:
+    """What is found is what is in the files, and nothing is left that the index does not name."""
+    store = await session_indexer.opened(folder)
+    try:
+        for query in (SearchQuery(text="word", limit=500), SearchQuery(text="more1 OR anew")):
+            assert await store.search(query) == scanned(folder, "operator", query)
+        problems = [each.problem for each in (await store.verify()).problems]
+        assert all("were never committed" in problem for problem in problems)
+        await store.reindex()
+        query = SearchQuery(text="word", limit=500)
+        assert await store.search(query) == scanned(folder, "operator", query)
+        assert not list((folder / ".perdure" / "search").glob("*.new"))
+    finally:
+        await store.close()
+
+
+@pytest.mark.slow
+def test_a_kill_at_each_operation_leaves_a_right_index_of_session_files(tmp_path: Path) -> None:
+    asyncio.run(fill_folder(tmp_path / "original"))
+
+    child = CHILDREN / "session_indexer.py"
+    subprocess.run([sys.executable, str(child), str(tmp_path)], check=True, timeout=100)
+
+    lives = sorted(tmp_path.glob("0*"))
+    for folder in lives:
+        asyncio.run(check_folder(folder))
+    assert len(lives) > 40

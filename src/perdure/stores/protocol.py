@@ -449,10 +449,10 @@ OnProgress = Callable[[int, int], None]
 
 @runtime_checkable
 class Scanning(Searching, Protocol):
-    """A backend whose searches go by no index: the more there is, the longer they take."""
+    """A backend that can search without an index: the more there is, the longer it takes."""
 
     async def scan(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
-        """As ``Searching.search``, told how many of how many entries are done with."""
+        """As ``Searching.search``; without an index, told how many of all entries are done with."""
         ...
 
 

@@ -331,17 +331,36 @@ class Tail(Log):
                 return all(map(self._is_taken, lines[number + 1 :])) and not self.faults
         return False
 
+    def go_on(self, header: StreamHeader, end: int, base: int, leaf: int | None) -> bool:
+        """Read what stands behind `end`, where there are `base` entries and the leaf is `leaf`.
+
+        False when it will not do.
+        """
+        self.header, self.is_session = header, True
+        self.base, self.leaf, self.end = base, leaf, end
+        self.rows = [lost_row(None)] * base
+        self.run = Run(first=base)
+        with self.path.open("rb") as file:
+            file.seek(end)
+            if file.read(1) != b"\n":  # the end of the last line counts to it, or does not
+                file.seek(end)
+            lines = self._lines(file, file.tell())
+        return all(map(self._is_taken, lines)) and not self.faults
+
     def _end(self) -> list[Line | None]:
         """The last lines of the file; None for one that is no record."""
         with self.path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
             offset = file.tell() + len(file.readline())
-            lines: list[Line | None] = []
-            for whole in file:
-                content = whole.rstrip(b"\r\n")
-                envelope = envelope_of(content)
-                lines.append(None if envelope is None else Line(offset, content, envelope))
-                offset += len(whole)
+            return self._lines(file, offset)
+
+    def _lines(self, file: BinaryIO, offset: int) -> list[Line | None]:
+        lines: list[Line | None] = []
+        for whole in file:
+            content = whole.rstrip(b"\r\n")
+            envelope = envelope_of(content)
+            lines.append(None if envelope is None else Line(offset, content, envelope))
+            offset += len(whole)
         return lines
 
     def _is_taken(self, line: Line | None) -> bool:

@@ -152,15 +152,27 @@ class Shelf:
 
     # -- all sessions
 
+    def has_log(self, path: Path) -> bool:
+        """The index of `path` is in memory."""
+        return path in self._logs
+
+    def standing_in(self, path: Path, stamp: Stamp) -> Standing | None:
+        """Where the session in `path` stands, a file that looks like `stamp`; None if it has none.
+
+        None, too, where a newer perdure wrote it, which is said to whoever opens it.
+        Raises: StoreUnavailable.
+        """
+        try:
+            return self._standing(path, stamp)
+        except StoreTooNew:
+            return None
+
     def standings(self) -> Iterator[tuple[Path, Standing]]:
         """Every file that holds a session, and where that stands."""
         found: set[Path] = set()
         for path, stamp in self.folder.files():
             found.add(path)
-            try:
-                standing = self._standing(path, stamp)
-            except StoreTooNew:  # said to whoever opens it
-                continue
+            standing = self.standing_in(path, stamp)
             if standing is not None:
                 yield path, standing
         for gone in self._standings.keys() - found:

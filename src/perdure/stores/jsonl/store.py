@@ -45,7 +45,9 @@ from perdure.stores.jsonl.disk.folder import Folder, namespace_folder
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.erasing import Eraser
 from perdure.stores.jsonl.keeping.limits import Limited, Limits
-from perdure.stores.jsonl.search.reading import Search, counted
+from perdure.stores.jsonl.search.following import Searches
+from perdure.stores.jsonl.search.indexing import Index
+from perdure.stores.jsonl.search.places import catch_up
 from perdure.stores.jsonl.shelf import Shelf, state_at
 from perdure.stores.jsonl.shelf import Standing as Kept
 from perdure.stores.jsonl.upkeep import measuring, salvage, sealing
@@ -105,9 +107,11 @@ class _Handle:
         self._shelf = Shelf(self._folder, dialect)
         self._feed = Feed(self._folder)
         self._limits = Limits(self._shelf)
-        self._eraser = Eraser(self._shelf, self._feed, namespace)
+        self._index = Index(self._shelf, self._feed)
+        self._eraser = Eraser(self._shelf, self._feed, self._index, namespace)
         self._appender = Appender(self._shelf, self._feed, self._limits, random)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="perdure-jsonl")
+        self._searches = Searches(self._index, self._run)
         self._watcher = Watcher(self._looking)
         self._is_closed = False
 
@@ -152,13 +156,7 @@ class _Handle:
 
     def _catch_up(self) -> None:
         """Give positions to what has none: what a tool wrote, or a process that died."""
-        self._feed.refresh()
-        for _, standing in self._shelf.standings():
-            stream, head = standing.header.id, standing.head
-            if self._feed.head(stream) < head:
-                log = self._shelf.log(stream)
-                rows = [] if log is None else log.rows[self._feed.head(stream) + 1 :]
-                self._feed.extend(stream, head, is_lossy=any(row.is_ours for row in rows))
+        catch_up(self._shelf, self._feed)
 
 
 class _Writing(_Handle):
@@ -362,23 +360,19 @@ class _Namespace(_Handle):
 
 
 class _Searching(_Handle):
-    """`Scanning`: in steps between which others may write."""
+    """`Indexing`, and `Scanning` where no index can be made."""
 
     async def search(self, query: SearchQuery) -> list[Hit]:
         return await self.scan(query)
 
     async def scan(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
-        search = Search(self._shelf, self._feed, self._catch_up, query)
-        while await self._run(search.step):
-            search.tell(on_progress)
-        search.tell(on_progress)
-        return await self._run(search.hits)
+        return await self._searches.search(query, on_progress)
 
-    async def reindex(self) -> int:
-        steps, found = counted(self._shelf, self._feed, self._catch_up), 0
-        while (step := await self._run(lambda: next(steps, None))) is not None:
-            found += step
-        return found
+    async def index(self, on_progress: OnProgress | None = None) -> None:
+        await self._searches.index(on_progress)
+
+    async def reindex(self, on_progress: OnProgress | None = None) -> int:
+        return await self._searches.reindex(on_progress)
 
 
 class _Sealing(_Handle):
@@ -415,7 +409,7 @@ class _Erasing(_Handle):
 
 
 class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing, Limited):
-    """A namespace of sessions in a folder of files; implements `SessionStore`, `Scanning`."""
+    """A namespace of sessions in a folder of files; implements `SessionStore`, `Indexing`."""
 
     @classmethod
     async def open(
@@ -448,7 +442,9 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing,
         return store
 
     async def verify(self, on_progress: OnProgress | None = None) -> Verification:
-        return await self._run(lambda: verification(self._shelf, self._feed, on_progress))
+        return await self._run(
+            lambda: verification(self._shelf, self._feed, self._index, on_progress)
+        )
 
     async def info(self) -> StoreInfo:
         return await self._run(

@@ -1,4 +1,4 @@
-"""Checking a folder: every session's lines and hashes, what stands beside them, every content.
+"""Checking a folder: every session's lines and hashes, every content, the search index.
 
 ``stores.verification`` recomputes what every backend has; here is what only files have: lines that
 nobody can read, a write that was cut off, entries that were acknowledged and are gone.
@@ -18,7 +18,9 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.search.indexing import Index
 from perdure.stores.jsonl.shelf import Shelf
+from perdure.stores.jsonl.upkeep.checking import index_problems
 from perdure.stores.protocol import OnProgress, Problem, Verification
 from perdure.stores.verification import (
     Steps,
@@ -31,13 +33,15 @@ from perdure.stores.verification import (
 )
 
 
-def verification(shelf: Shelf, feed: Feed, told: OnProgress | None = None) -> Verification:
+def verification(
+    shelf: Shelf, feed: Feed, index: Index, told: OnProgress | None = None
+) -> Verification:
     """What ``SessionStore.verify`` promises."""
     feed.refresh()
     problems: list[Problem] = []
     seen: dict[StreamId, Path] = {}
     streams = entries = 0
-    steps = Steps(told, _steps(shelf) if told else 0)
+    steps = Steps(told, _steps(shelf) + index.catalogue().indexed if told else 0)
     for path, _ in sorted(shelf.folder.files()):
         log = Log(path, shelf.dialect)  # read anew, whatever is in memory
         try:
@@ -51,6 +55,7 @@ def verification(shelf: Shelf, feed: Feed, told: OnProgress | None = None) -> Ve
         streams += log.is_session
         entries += len(log.rows)
     problems += _content_problems(shelf.folder, steps)
+    problems += index_problems(index, steps)
     steps.end()
     return Verification(streams, entries, tuple(problems))
 

@@ -9,10 +9,15 @@ gap, so that no position that was given out before is given to another entry.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
+from io import RawIOBase
 from typing import NamedTuple
+
+import msgspec
 
 from perdure.session.ids import StreamId
 from perdure.stores.jsonl.disk.folder import Folder, Stamp
@@ -22,6 +27,9 @@ GAP = 2**20
 """How far positions jump after the file may have lost lines."""
 
 
+_TRAIL_BYTES = 256
+
+
 class Span(NamedTuple):
     """Entries of one commit: the position of the first, its stream and seqs."""
 
@@ -29,6 +37,14 @@ class Span(NamedTuple):
     stream: StreamId
     first: int
     length: int
+
+
+class FeedMark(msgspec.Struct, array_like=True, frozen=True):
+    """A feed as far as it was read; `trail` is the hash of the last of that. Units: bytes."""
+
+    inode: int = 0
+    end: int = 0
+    trail: bytes = b""
 
 
 class Feed:
@@ -57,6 +73,25 @@ class Feed:
         except OSError:
             return None
 
+    def mark(self) -> FeedMark:
+        """How far it was read."""
+        try:
+            with self._path.open("rb", buffering=0) as file:
+                inode, end = os.fstat(file.fileno()).st_ino, self._scanned
+                return FeedMark(inode, end, _trail(file, end))
+        except FileNotFoundError:
+            return FeedMark()
+        except OSError as error:
+            self._folder.fail(error)
+
+    def goes_on_from(self, mark: FeedMark) -> bool:
+        """Whether every position that was given up to `mark` is that of the same entry still."""
+        now = self.mark()
+        if now.inode != mark.inode or now.end < mark.end:
+            return mark == FeedMark()
+        with self._path.open("rb", buffering=0) as file:
+            return _trail(file, mark.end) == mark.trail
+
     def after(self, position: int) -> Iterator[Span]:
         """What comes after `position`, a span that it lies in cut."""
         start = max(0, bisect_right(self._spans, position, key=lambda span: span.position) - 1)
@@ -69,6 +104,13 @@ class Feed:
                     span.first + skipped,
                     span.length - skipped,
                 )
+
+    def by_stream(self) -> defaultdict[StreamId, list[Span]]:
+        """What it says of each stream."""
+        found: defaultdict[StreamId, list[Span]] = defaultdict(list)
+        for span in self._spans:
+            found[span.stream].append(span)
+        return found
 
     def refresh(self) -> None:
         """Read what was added."""
@@ -130,3 +172,9 @@ class Feed:
         except OSError as error:
             self._folder.fail(error)
         self.refresh()
+
+
+def _trail(file: RawIOBase, end: int) -> bytes:
+    begin = max(0, end - _TRAIL_BYTES)
+    file.seek(begin)
+    return hashlib.blake2b(file.read(end - begin) or b"", digest_size=8).digest()

@@ -186,6 +186,19 @@ class Folder:
         except OSError as error:
             self.fail(error)
 
+    def put_beside(self, path: Path, content: bytes) -> None:
+        """The file `path`, which can be made again, holds `content` from now on, never half of it.
+
+        What is on its way into it lies beside it, under another name.
+        Raises: StoreReadOnly, StoreFull, StoreUnavailable.
+        """
+        passing = path.with_name(f"{path.name}.new")
+        try:
+            _write_whole(passing, content, is_synced=False)
+            passing.replace(path)
+        except OSError as error:
+            self.fail(error)
+
     def side(self, kind: str, name: str) -> Path:
         """Where the side file of that kind and name is; names differ in letter case, too."""
         return self.inner / kind / hashed(name)
@@ -204,6 +217,25 @@ class Folder:
         with suppress(OSError):  # what is left over has no meaning
             self.side(kind, name).unlink()
 
+    def tried(self, kind: str, name: str) -> int | None:
+        """The lock of that kind and name, held until it is closed; None while another has it."""
+        file = self._lock(kind, name)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(file)
+            if error.errno != errno.EWOULDBLOCK:
+                self.fail(error)
+            return None
+        return file
+
+    def _lock(self, kind: str, name: str) -> int:
+        try:
+            path = self.inner / "locks" / f"{kind}-{hashed(name)}"
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            self.fail(error)
+
     @contextmanager
     def locked(self, kind: str, name: str, *, is_shared: bool = False) -> Generator[None]:
         """Hold the lock of that kind and name, which other processes wait for.
@@ -212,11 +244,7 @@ class Folder:
 
         The system releases it when this process ends, however it ends.
         """
-        try:
-            path = self.inner / "locks" / f"{kind}-{hashed(name)}"
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            self.fail(error)
+        file = self._lock(kind, name)
         try:
             fcntl.flock(file, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
             yield

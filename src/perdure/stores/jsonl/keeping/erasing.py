@@ -1,8 +1,9 @@
 """Erasing session files: they are deleted whole, with what lies beside them.
 
 What is to go is written down first, in ``.perdure/erasures``; killed in between, the next one who
-opens the folder goes on. The record then becomes the certificate. The feed keeps the positions that
-the entries had, so that none is given out again.
+opens the folder goes on. Words leave the search index before their file goes. The record then
+becomes the certificate. The feed keeps the positions that the entries had, so that none is given
+out again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.collecting import Looking, remove_unreferenced, sizes_of
+from perdure.stores.jsonl.search.indexing import Index
 from perdure.stores.jsonl.shelf import Shelf, Standing
 from perdure.stores.keeping import copies
 from perdure.stores.keeping.backups import Backup
@@ -61,10 +63,11 @@ _backups = msgspec.json.Decoder(list[Backup])
 class Eraser:
     """Erases from one folder, on the thread of its handle."""
 
-    def __init__(self, shelf: Shelf, feed: Feed, namespace: str) -> None:
+    def __init__(self, shelf: Shelf, feed: Feed, index: Index, namespace: str) -> None:
         self._shelf = shelf
         self._folder = shelf.folder
         self._feed = feed
+        self._index = index
         self._namespace = namespace
 
     def erase(self, request: EraseRequest) -> Certificate:
@@ -193,6 +196,8 @@ class Eraser:
     # -- doing it
 
     def _finished(self, record: Record, at: int) -> Certificate:
+        if record.files:
+            self._index.remove(frozenset(record.files.values()), lambda: None)  # all at once
         for name, stream in record.files.items():
             with self._folder.locked("stream", stream):
                 self._take_away(name, stream)
@@ -208,8 +213,12 @@ class Eraser:
 
     def _take_away(self, name: str, stream: StreamId) -> None:
         path = self._folder.path / name
-        with suppress(FileNotFoundError):
-            self._folder.remove(path)
+
+        def remove() -> None:
+            with suppress(FileNotFoundError):
+                self._folder.remove(path)
+
+        self._index.remove({stream}, remove)
         self._shelf.forget(path)
         self._feed.forget(stream)
         for kind in ("leases", "partials"):

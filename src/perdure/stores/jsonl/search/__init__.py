@@ -1,1 +1,1 @@
-"""Full text in a folder of session files: no index, every file is read."""
+"""Full text in a folder of session files: by an index beside them; without one, by reading them."""

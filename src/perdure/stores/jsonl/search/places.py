@@ -7,7 +7,6 @@ that has one: by the age of sessions, then by seq.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import msgspec
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.stores.jsonl.disk.feed import Feed, Span
+from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.shelf import Shelf, Standing
 
 
@@ -60,9 +60,7 @@ class SearchedSession(msgspec.Struct, frozen=True):
 
 def sessions_in(shelf: Shelf, feed: Feed) -> list[SearchedSession]:
     """All sessions of the folder, those with the newest entries first."""
-    spans: defaultdict[StreamId, list[Span]] = defaultdict(list)
-    for span in feed.after(0):
-        spans[span.stream].append(span)
+    spans = feed.by_stream()
     found: dict[StreamId, tuple[Path, Standing]] = {}
     several: set[StreamId] = set()
     for path, standing in shelf.standings():
@@ -89,3 +87,30 @@ def _age(found: tuple[Path, Standing]) -> tuple[int, StreamId]:
 
 def _newest(session: SearchedSession) -> int:
     return session.places.newest
+
+
+# ---------------------------------------------------------------- what has no place yet
+
+
+def catch_up(shelf: Shelf, feed: Feed) -> None:
+    """Give positions to whatever in the folder has none.
+
+    Raises: StoreReadOnly, StoreFull, StoreUnavailable.
+    """
+    feed.refresh()
+    for _, standing in shelf.standings():
+        if feed.head(standing.header.id) < standing.head:
+            log = shelf.log(standing.header.id)
+            if log is not None:
+                give_positions(feed, log)
+
+
+def give_positions(feed: Feed, log: Log) -> None:
+    """Give positions to the entries of a session that have none, as far as the feed was read.
+
+    Raises: StoreReadOnly, StoreFull, StoreUnavailable.
+    """
+    stream = log.header.id
+    if feed.head(stream) < log.head:
+        rows = log.rows[feed.head(stream) + 1 :]
+        feed.extend(stream, log.head, is_lossy=any(row.is_ours for row in rows))

@@ -1,11 +1,11 @@
-"""Searching a folder: what can hold nothing of the query is passed over, the rest is read.
+"""Searching a folder without its index: what can hold nothing of the query is passed over.
 
-There is nothing to keep up to date, and nothing beside the files that could say what they do not.
-Sessions are looked at from the newest entries back, until there are as many that fit as a search
-ranks. Of each the bytes are looked through first (``sieve``); only where all words of the query
-are among them the file is indexed, and only lines that may fit are decoded (docs/jsonl.md). It
-goes in steps, so that the handle's thread can write in between; memory holds the candidates, one
-piece of a file or one step, and the index of one more session.
+For where the index cannot be made. Sessions are looked at from the newest entries back, until
+there are as many that fit as a search ranks. Of each the bytes are looked through first
+(``sieve``); only where all words of the query are among them the file is indexed, and only lines
+that may fit are decoded (docs/jsonl.md). It goes in steps, so that the handle's thread can write in
+between; memory holds the candidates, one piece of a file or one step, and the index of one more
+session.
 """
 
 from __future__ import annotations
@@ -152,23 +152,6 @@ class Search:
     def _is_too_old(self, position: int) -> bool:
         """Entries of that position, or before it, are not among the newest that fit."""
         return self._floor is not None and position < self._floor
-
-
-def counted(shelf: Shelf, feed: Feed, catch_up: Callable[[], None]) -> Iterator[int]:
-    """How many texts can be found, a step at a time."""
-    with suppress(StoreReadOnly, StoreFull):
-        catch_up()
-    for session in sessions_in(shelf, feed):
-        yield int(found_title(session.number, session.header) is not None)
-        begin, log = 0, shelf.log(session.header.id)
-        while log is not None and begin < len(log.rows):
-            try:
-                read = entries_of(log, range(begin, min(begin + _ROWS, len(log.rows))))
-            except SessionNotFound:  # erased meanwhile
-                break
-            yield sum(1 for entry in read if found_entry(entry.seq, entry) is not None)
-            begin += len(read)
-            log = shelf.log(session.header.id)
 
 
 def _position(fit: Fit) -> int:

@@ -1,0 +1,129 @@
+"""The entries of a session as they are indexed, and back: a text's words, its keys, its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from perdure.errors import SessionNotFound
+from perdure.session.ids import EntryId
+from perdure.session.info import StreamHeader
+from perdure.session.search.parts.building import Text
+from perdure.session.search.parts.pages import FILTER
+from perdure.session.search.searchable import KINDS
+from perdure.session.search.words import terms
+from perdure.stores.jsonl.contents import entries_of
+from perdure.stores.jsonl.index import Log, Tail
+from perdure.stores.jsonl.reading import tree_seq
+from perdure.stores.jsonl.rows import Row, lost_row
+from perdure.stores.jsonl.search.catalogue import Known, Written
+from perdure.stores.jsonl.search.partfile import EVERYWHERE, NOWHERE, Place
+from perdure.stores.jsonl.search.places import Places
+from perdure.stores.jsonl.shelf import Shelf
+from perdure.stores.scanning import Found, found_entry
+
+_KINDS = frozenset(KINDS)
+
+
+class Placed(NamedTuple):
+    """A text, and where it stands."""
+
+    text: Text
+    place: Place
+
+
+def found_in(log: Log, seqs: Iterable[int], places: Places) -> Iterator[Found]:
+    """Those of the entries `seqs` that can be found.
+
+    Raises: SessionNotFound when the file is gone; StoreUnavailable.
+    """
+    wanted = [seq for seq in seqs if log.rows[seq].kind in _KINDS]
+    for entry in entries_of(log, wanted):
+        found = found_entry(places.of(entry.seq), entry)
+        if found is not None:
+            yield found
+
+
+def is_enough(log: Tail) -> bool:
+    """Whether what stands before `log` need not be known to index what it holds."""
+    rows = log.rows[log.base :]
+    return not any(row.kind in _KINDS and row.about is not None for row in rows)
+
+
+def placed(log: Log, found: Found, number: int) -> Placed:
+    """`found` as it is indexed, of the session that has `number`. Raises: ValueError for titles."""
+    if found.entry is None:
+        raise ValueError("a title stands in no line of its own")
+    filters = [session_key(number), role_key(found.what.role), *map(tool_key, found.what.tools)]
+    text = Text(found.position, found.at, terms(found.what.text), filters)
+    seq = found.entry.seq
+    return Placed(text, _place(number, seq, target_of(log, found), log.rows[seq]))
+
+
+def _place(number: int, seq: int, target: int, row: Row) -> Place:
+    return Place(
+        number,
+        seq,
+        target,
+        row.offset,
+        row.size,
+        row.kind,
+        row.v,
+        row.lane == "side",
+        row.is_ours,
+        row.part,
+        row.about,
+    )
+
+
+def target_of(log: Log, found: Found) -> int:
+    """The entry that has to be on a branch for `found` to be on it, as ``Place`` says it."""
+    if found.target is None:
+        return EVERYWHERE
+    seq = tree_seq(log, found.target)
+    return NOWHERE if seq is None else seq
+
+
+def found_at(shelf: Shelf, known: Known, written: Written) -> Found | None:
+    """What is `written` in the file of a session; None when it is not there any more.
+
+    Only that line is read: of what it refers to nothing is known, and nothing is shown.
+    """
+    place = written.place
+    log = Log(shelf.folder.path / known.name, shelf.dialect)
+    log.header = StreamHeader(known.stream, known.created_at)
+    row = Row(
+        place.offset,
+        place.size,
+        place.kind,
+        place.v,
+        "side" if place.is_side else "tree",
+        written.at,
+        is_ours=place.is_ours,
+        part=place.part,
+        about=None if place.about is None else EntryId(place.about),
+    )
+    log.rows = [lost_row(None)] * place.seq + [row]
+    with suppress(SessionNotFound):  # erased meanwhile
+        for entry in entries_of(log, (place.seq,)):
+            return found_entry(written.position, entry)
+    return None
+
+
+# ---------------------------------------------------------------- what stands for the filters
+
+
+def session_key(number: int) -> str:
+    """What stands for the session that has `number`."""
+    return f"{FILTER}s{number}"
+
+
+def role_key(role: str) -> str:
+    """What stands for a role."""
+    return f"{FILTER}r{role}"
+
+
+def tool_key(tool: str) -> str:
+    """What stands for the name of a tool."""
+    return f"{FILTER}t{tool.encode(errors='surrogatepass').hex()}"

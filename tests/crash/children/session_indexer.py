@@ -1,0 +1,75 @@
+"""Index a folder of session files, and be killed at each operation of it, one after the other.
+
+session_indexer.py FOLDER   FOLDER/original holds sessions that nobody has searched; for each
+                            operation there is a copy of it, whose indexing was killed there
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from perdure.client.clock import SystemClock, system_random
+from perdure.session.codec import new_tree
+from perdure.session.ids import StreamId
+from perdure.session.messages import user
+from perdure.session.search.parts import batching
+from perdure.session.search.values import SearchQuery
+from perdure.stores.jsonl.search import indexing
+from perdure.stores.jsonl.store import JsonlStore
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.faulty_files import killing_at, planned
+from tests.fakes.session_files import file_of
+from tests.fakes.session_tools import tool
+
+MOST_OPERATIONS = 500
+KEPT = (0.0, 0.5, 1.0)
+"""Shares of a killed write that reach the file; each life takes the next."""
+
+S, OTHER = StreamId("s"), StreamId("other")
+
+
+async def opened(folder: Path) -> JsonlStore:
+    return await JsonlStore.open(folder, clock=SystemClock(), random=system_random)
+
+
+async def live_once(folder: Path) -> None:
+    """Index in several steps; what is new; what is left when a tool wrote a session anew."""
+    batching.BATCH_ROWS, batching.MOST_LOOSE, batching.SCANNED = 40, 20, 5
+    indexing.MOST_SMALL = 2
+    store = await opened(folder)
+    await store.index()
+    for number in range(3):
+        new = tuple(new_tree(user(f"word more{number} {each}")) for each in range(9))
+        await store.commit(Commit(writes=(Write(stream=S, entries=new),), at=2))
+        await store.search(SearchQuery(text="word"))
+    path = file_of(folder, OTHER)
+    tool("operator", path).say("user", "word anew")
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content)
+    await store.search(SearchQuery(text="word"))
+    await store.close()
+
+
+def kill_at_each(folder: Path) -> None:
+    for operation in range(1, MOST_OPERATIONS):
+        life = folder / f"{operation:04}"
+        shutil.copytree(folder / "original", life)
+        child = os.fork()
+        if child == 0:
+            with planned(killing_at(operation, KEPT[operation % len(KEPT)])):
+                asyncio.run(live_once(life))
+            os._exit(0)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+            return
+    raise AssertionError("indexing should end")
+
+
+if __name__ == "__main__":
+    kill_at_each(Path(sys.argv[1]))

@@ -1,0 +1,25 @@
+"""A search of a folder of session files that goes by no index: what an index has to find, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.jsonl.dialects.operator import Operator
+from perdure.stores.jsonl.dialects.pi import Pi
+from perdure.stores.jsonl.disk.feed import Feed
+from perdure.stores.jsonl.disk.folder import Folder
+from perdure.stores.jsonl.search.places import catch_up
+from perdure.stores.jsonl.search.reading import Search
+from perdure.stores.jsonl.shelf import Shelf
+
+
+def scanned(folder: Path, dialect: str, query: SearchQuery) -> list[Hit]:
+    """What is found when every file is looked through."""
+    shelf = Shelf(Folder(folder, is_synced=False), Pi() if dialect == "pi" else Operator())
+    feed = Feed(shelf.folder)
+
+    search = Search(shelf, feed, lambda: catch_up(shelf, feed), query)
+    while search.step():
+        pass
+    return search.hits()
