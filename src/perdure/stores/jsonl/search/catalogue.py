@@ -7,6 +7,7 @@ leaves the index as it was.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
@@ -34,11 +35,11 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
     `entries` are indexed; `last` is where the last of these stands. `is_settled`: they keep their
     seqs whatever is appended. `end`: behind all entries; `trail`: the hash of what is before it.
     `title`: the words of the title it was created with, joined. A `stream` that is empty: the file
-    holds no session that can be searched.
+    holds no session that can be searched. `file` is its name as the system has it, in any encoding.
     Units: bytes, Unix milliseconds.
     """
 
-    name: str
+    file: bytes
     stream: StreamId
     number: int
     inode: int
@@ -54,6 +55,11 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
     branching: Branching = Branching()
     end: int = 0
     trail: bytes = b""
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return os.fsdecode(self.file)
 
     def looks_like(self, stamp: Stamp) -> bool:
         """The file looks as it did."""

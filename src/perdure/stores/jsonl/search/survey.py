@@ -7,6 +7,7 @@ indexed of a file that is gone, or that a tool rewrote, is `stale`: nothing of i
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
@@ -201,7 +202,7 @@ class _Surveying:
             self._numbers += 1
         header = standing.header
         return Known(
-            path.name,
+            os.fsencode(path.name),
             header.id,
             number or self._numbers,
             stamp.inode,
@@ -233,7 +234,8 @@ def _length(span: Span, first: int, end: int) -> int:
 
 
 def _other(path: Path, stamp: Stamp) -> Known:
-    return Known(path.name, StreamId(""), 0, stamp.inode, stamp.size, stamp.modified_ns)
+    file = os.fsencode(path.name)
+    return Known(file, StreamId(""), 0, stamp.inode, stamp.size, stamp.modified_ns)
 
 
 def words_of_title(header: StreamHeader) -> str:
