@@ -197,6 +197,8 @@ class Folder:
             _write_whole(passing, content, is_synced=False)
             passing.replace(path)
         except OSError as error:
+            with suppress(OSError):  # on a full disk it takes the room of what cannot be made again
+                passing.unlink()
             self.fail(error)
 
     def side(self, kind: str, name: str) -> Path:

@@ -197,7 +197,7 @@ class Eraser:
 
     def _finished(self, record: Record, at: int) -> Certificate:
         if record.files:
-            self._index.remove(frozenset(record.files.values()), lambda: None)  # all at once
+            self._index.forget(frozenset(record.files.values()))  # all at once
         for name, stream in record.files.items():
             with self._folder.locked("stream", stream):
                 self._take_away(name, stream)

@@ -128,7 +128,8 @@ class IndexFiles:
         if catalogue is not None:
             named.add(CATALOGUE)
         try:
-            found = [path for path in self.path.iterdir() if path.name not in named]
+            beside = (path for path in self.path.iterdir() if path.name not in named)
+            found = [path for path in beside if path.is_symlink() or not path.is_dir()]
         except FileNotFoundError:
             return
         except OSError as error:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
 
-from perdure.errors import SessionNotFound
+from perdure.errors import SessionNotFound, StoreFull
 from perdure.session.ids import StreamId
 from perdure.session.search.parts import batching
 from perdure.session.search.parts.building import built, texts_in
@@ -76,25 +76,43 @@ class Index:
     def remove(self, streams: Collection[StreamId], remove: Callable[[], None]) -> None:
         """Take the sessions out, with every byte of their words, and then `remove` their files.
 
-        Of a damaged index nothing is left, and of one by other rules.
-        Raises: StoreReadOnly, StoreFull, StoreUnavailable.
+        Of a damaged index nothing is left, nor of one by other rules, nor where the disk is too
+        full to write what would be left.
+        Raises: StoreReadOnly, StoreUnavailable.
         """
         with self.files.locked():
             if self.files.path.is_dir():
                 self._forget(streams)
             remove()
 
-    def _forget(self, streams: Collection[StreamId]) -> None:
+    def forget(self, streams: Collection[StreamId]) -> None:
+        """Take the sessions out, and what no file holds any more: a tool's user deleted it.
+
+        Raises: as `remove`.
+        """
+        with self.files.locked():
+            if self.files.path.is_dir():
+                self._forget(streams, is_thorough=True)
+
+    def _lost(self, catalogue: Catalogue) -> set[int]:
+        """The numbers of the sessions that are not in their files as they were indexed."""
+        folder = self.shelf.folder.path
+        indexed = (known for known in catalogue.sessions if known.trail)
+        return {known.number for known in indexed if not known.stands_in(folder / known.name)}
+
+    def _forget(self, streams: Collection[StreamId], *, is_thorough: bool = False) -> None:
         catalogue = self.files.catalogue()
         numbers = set[int]() if catalogue is None else catalogue.of(streams)
         try:
+            if catalogue is not None and is_thorough:
+                numbers |= self._lost(catalogue)
             after = None if catalogue is None else without(self.files, catalogue, numbers)
-        except (*DAMAGE, OSError, PartGone):
-            after = None
-        if after is None or not numbers:
-            self.files.sweep(after)
-        else:
-            self.files.put(after)
+            if after is None or not numbers:
+                self.files.sweep(after)
+            else:
+                self.files.put(after)
+        except (*DAMAGE, OSError, PartGone, StoreFull):
+            self.files.sweep(None)
 
 
 def without(files: IndexFiles, catalogue: Catalogue, numbers: Collection[int]) -> Catalogue:
