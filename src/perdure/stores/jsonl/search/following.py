@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Protocol, TypeVar
 
 from perdure.errors import SearchIndexDamaged, StoreFull, StoreReadOnly, StoreUnavailable
@@ -20,7 +21,7 @@ from perdure.stores.jsonl.search.files import BUILDING
 from perdure.stores.jsonl.search.indexing import Index, Step
 from perdure.stores.jsonl.search.partfile import PartGone
 from perdure.stores.jsonl.search.places import catch_up
-from perdure.stores.jsonl.search.querying import hits_by
+from perdure.stores.jsonl.search.querying import Untrue, hits_by
 from perdure.stores.jsonl.search.reading import Search
 from perdure.stores.protocol import OnProgress
 
@@ -80,12 +81,21 @@ class Searches:
 
     @asynccontextmanager
     async def _building(self) -> AsyncGenerator[None]:
-        while (lock := await self._run(self._tried)) is None:  # noqa: ASYNC110 - nobody says when another process lets go
+        while (lock := await self._lock()) is None:  # noqa: ASYNC110 - nobody says when another process lets go
             await asyncio.sleep(WAIT_S)
         try:
             yield
         finally:
             os.close(lock)
+
+    async def _lock(self) -> int | None:
+        """The lock, if nobody has it. Who is cancelled as it is taken lets go of it."""
+        trying = asyncio.ensure_future(self._run(self._tried))
+        try:
+            return await asyncio.shield(trying)
+        except asyncio.CancelledError:
+            trying.add_done_callback(_let_go)
+            raise
 
     def _tried(self) -> int | None:
         self._index.files.make()  # who cannot is told before anything was read
@@ -133,6 +143,9 @@ class Searches:
             except PartGone:  # another made it anew meanwhile; or it was lost
                 await self._run(self._index.drop_lost)
                 await self.index(None)
+            except Untrue as error:
+                await self._run(partial(self._index.remove, {error.stream}, _nothing))
+                await self.index(None)
             except (*DAMAGE, OSError) as error:
                 raise self._damaged() from error
         return None
@@ -147,3 +160,13 @@ class Searches:
             search.tell(on_progress)
         search.tell(on_progress)
         return await self._run(search.hits)
+
+
+def _let_go(trying: asyncio.Future[int | None]) -> None:
+    lock = None if trying.cancelled() or trying.exception() else trying.result()
+    if lock is not None:
+        os.close(lock)
+
+
+def _nothing() -> None:
+    """Its file stays."""

@@ -117,6 +117,7 @@ class PartFile:
     def _read_head(self, size: int) -> None:
         if os.fstat(self._file).st_size != size:
             raise PartGone("it is cut off")
+        self._bytes = size
         magic, self.size, listed, codes, places = _HEAD.unpack(self._read(0, _HEAD.size))
         if magic != _MAGIC:
             raise ValueError("a part of the search index is none")
@@ -186,7 +187,7 @@ class PartFile:
         return self._read(self._pages_at + begin, self._ends[place] - begin)
 
     def _read(self, offset: int, size: int) -> bytes:
-        if size < 0:
+        if not 0 <= size <= self._bytes:  # what says so is damaged; it is no reason to take memory
             raise ValueError("a part of the search index is damaged")
         content = os.pread(self._file, size, offset)
         if len(content) != size:

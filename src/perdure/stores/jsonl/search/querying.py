@@ -13,12 +13,15 @@ from itertools import islice
 from typing import NamedTuple
 
 from perdure.errors import SessionNotFound
+from perdure.session.ids import StreamId
 from perdure.session.search.joined import counts_in_joined
+from perdure.session.search.matching import counts_in
 from perdure.session.search.parts.asking import Asked
 from perdure.session.search.parts.finding import Finding, Head, Looked, Read, Spoken
 from perdure.session.search.query import sought_in
 from perdure.session.search.ranking import Candidate, ranked
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
+from perdure.session.search.words import terms
 from perdure.stores.jsonl.search.branching import Branch
 from perdure.stores.jsonl.search.catalogue import Catalogue, Known, Written
 from perdure.stores.jsonl.search.files import IndexFiles
@@ -45,13 +48,21 @@ MOST_OPEN = 64
 INFINITE = float("inf")
 
 
+class Untrue(Exception):
+    """What the index says of a session is not in its file, though that looks as if it were."""
+
+    def __init__(self, stream: StreamId) -> None:
+        super().__init__(stream)
+        self.stream = stream
+
+
 def hits_by(index: Index, query: SearchQuery, *, is_best: bool) -> list[Hit] | None:
     """What ``Searching.search`` promises; None where the index cannot tell.
 
     None, too, where it should be brought up to date first, unless it `is_best` that can be.
 
-    Raises: StoreReadOnly, StoreFull, StoreUnavailable; PartGone; where a part is damaged, what
-    ``pages.DAMAGE`` is, and OSError.
+    Raises: StoreReadOnly, StoreFull, StoreUnavailable; PartGone; Untrue; where a part is damaged,
+    what ``pages.DAMAGE`` is, and OSError.
     """
     catalogue, survey = index.survey()
     if survey.stale or not survey.is_placed or survey.count > MOST_BEHIND:
@@ -143,7 +154,11 @@ class _Search:
         if self._query.is_on_branch not in (None, is_on_branch):
             return None  # its line need not be read
         found = self._found_at(Written(position, read.at, place))
-        return None if found is None else self._shown(score, found, is_on_branch=is_on_branch)
+        if found is None:
+            return None
+        if counts_in(terms(found.what.text), self._sought) is None:
+            raise Untrue(found.stream)
+        return self._shown(score, found, is_on_branch=is_on_branch)
 
     def _hit_of_title(self, score: float, position: int) -> Hit | None:
         known = self._titled[position]
