@@ -7,14 +7,17 @@ import errno
 import os
 import random
 import shutil
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from perdure.errors import PerdureError, SearchIndexDamaged
+from perdure.errors import PerdureError, SearchIndexDamaged, StoreFull
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.search.parts import batching
 from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.search import indexing
 from perdure.stores.jsonl.store import DialectName, JsonlStore
@@ -404,3 +407,121 @@ async def test_it_says_how_far_it_is(open_store: Opener, small_parts: None) -> N
     assert told[-1] == (MANY + 1, MANY + 1)
     await store.index(lambda done, all: told.append((done, all)))
     assert told[-1] == (MANY + 1, MANY + 1)
+
+
+# ---------------------------------------------------------------- what strangers do to a folder
+
+
+async def test_a_file_whose_name_is_no_text_is_indexed_or_passed_over(
+    open_store: Opener, folder: Path, dialect: DialectName
+) -> None:
+    store = await open_store()
+    await fill(store, "a", "s")
+    file_of(folder, "s").rename(folder / os.fsdecode(b"x\xff_s.jsonl"))
+    (folder / os.fsdecode(b"\xfe.jsonl")).write_bytes(b"no session\n")
+
+    query = SearchQuery(text="word", limit=5_000)
+    found = await (await open_store()).search(query)
+    assert len(found) == 2 * MANY + 2
+    assert found == scanned(folder, dialect, query)
+    assert parts_of(folder)
+
+
+async def test_who_is_cancelled_as_it_takes_the_lock_lets_go_of_it(
+    open_store: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store()
+    await fill(store, "a")
+    tried, is_tried = Folder.tried, threading.Event()
+
+    def slow(folder: Folder, kind: str, name: str) -> int | None:
+        lock = tried(folder, kind, name)
+        is_tried.set()
+        time.sleep(0.05)
+        return lock
+
+    monkeypatch.setattr(Folder, "tried", slow)
+    searching = asyncio.create_task(search(store, "word"))
+    await asyncio.to_thread(is_tried.wait)
+    searching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await searching
+    async with asyncio.timeout(5):
+        assert len(await search(await open_store(), "word")) == MANY + 1
+
+
+async def test_a_text_that_was_changed_in_its_place_is_not_found_as_it_was(
+    open_store: Opener, folder: Path, dialect: DialectName
+) -> None:
+    store = await open_store()
+    await fill(store, "s")
+    assert len(await search(store, "number7")) == 1
+    path = file_of(folder, "s")
+    with path.open("r+b") as file:
+        content = file.read().replace(b"number7 ", b"erased7 ")
+        file.seek(0)
+        file.write(content)
+    tool(dialect, path).say("user", "word")  # so it looks as a file that only grew
+
+    fresh = await open_store()
+    assert await search(fresh, "number7") == []
+    assert len(await search(fresh, "erased7")) == 1
+    assert leaks_in(folder, "number7 ") == []
+
+
+async def test_a_full_disk_keeps_nobody_from_erasing(open_store: Opener, folder: Path) -> None:
+    store = await open_store()
+    await fill(store, "a")
+    await fill(store, "s", word=CANARY)
+    await store.index()
+
+    def is_full(_: Folder, path: Path, content: bytes) -> None:
+        raise StoreFull(f"{path}: {len(content)}")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Folder, "put_beside", is_full)
+        request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
+        assert (await store.erase(request)).is_complete
+
+    assert leaks_in(folder) == []
+    assert len(await search(store, "word")) == MANY + 1
+
+
+async def test_what_could_not_be_written_takes_no_room(open_store: Opener, folder: Path) -> None:
+    store = await open_store()
+    await fill(store, "a")
+
+    with planned(failing_at(1, errno.ENOSPC, "write", kept=0.5)):
+        assert len(await search(store, "word")) == MANY + 1
+    assert list((folder / ".perdure" / "search").glob("*.new")) == []
+
+
+async def test_erasing_takes_the_words_of_deleted_files_too(
+    open_store: Opener, folder: Path
+) -> None:
+    store = await open_store()
+    await fill(store, "a", "b")
+    await fill(store, "s", word=CANARY)
+    await store.index()
+    file_of(folder, "s").unlink()
+    (folder / ".perdure" / "search" / "of a stranger").mkdir()
+
+    await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name="a"))
+    assert leaks_in(folder) == []
+    assert len(await search(store, "word")) == MANY + 1
+
+
+async def test_a_part_that_says_it_is_huge_takes_no_memory(
+    open_store: Opener, folder: Path
+) -> None:
+    store = await open_store()
+    await fill(store, "a")
+    await store.index()
+    (part,) = parts_of(folder)
+    content = bytearray(part.read_bytes())
+    content[8:24] = b"\xff" * 16
+    part.write_bytes(content)
+
+    with pytest.raises(SearchIndexDamaged):
+        await search(await open_store(), "word")
+    assert await faults_of_index(store) != []
