@@ -25,7 +25,7 @@ from perdure.stores.keeping.erasing import EraseRequest
 from tests.conformance.store.building import append, create, header, labelled, moved, said
 from tests.fakes.clock import START_MS
 from tests.fakes.faulty_files import failing_at, planned
-from tests.fakes.session_files import file_of
+from tests.fakes.session_files import file_of, files_below
 from tests.fakes.session_scan import scanned
 from tests.fakes.session_tools import Operator, tool
 from tests.integration.jsonl.conftest import Opener
@@ -525,3 +525,24 @@ async def test_a_part_that_says_it_is_huge_takes_no_memory(
     with pytest.raises(SearchIndexDamaged):
         await search(await open_store(), "word")
     assert await faults_of_index(store) != []
+
+
+async def test_the_folder_is_not_listed_for_each_session_that_a_tool_wrote(
+    open_store: Opener, folder: Path, dialect: DialectName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await open_store()
+    await fill(made, *(f"s{number}" for number in range(30)), count=2)
+    for path in files_below(folder, "*.jsonl"):
+        tool(dialect, path).say("user", "word")  # has no place in the feed yet
+    shutil.copytree(folder, other := folder.with_name("other"))
+    listed: list[Folder] = []
+    names = Folder.names
+
+    def seen(each: Folder) -> list[str]:
+        listed.append(each)
+        return names(each)
+
+    monkeypatch.setattr(Folder, "names", seen)
+    assert len(await search(await open_store(), "word")) == 30 * 4
+    assert len(await (await open_store(other)).feed(0)) == 30 * 3
+    assert listed == []

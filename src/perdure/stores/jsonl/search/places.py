@@ -61,18 +61,10 @@ class SearchedSession(msgspec.Struct, frozen=True):
 def sessions_in(shelf: Shelf, feed: Feed) -> list[SearchedSession]:
     """All sessions of the folder, those with the newest entries first."""
     spans = feed.by_stream()
-    found: dict[StreamId, tuple[Path, Standing]] = {}
-    several: set[StreamId] = set()
-    for path, standing in shelf.standings():
-        if standing.header.id in found:
-            several.add(standing.header.id)  # which file counts is the shelf's to say
-        found[standing.header.id] = (path, standing)
     sessions: list[SearchedSession] = []
     later = feed.position + 1
-    for number, (path, standing) in enumerate(sorted(found.values(), key=_age), 1):
+    for number, standing in enumerate(sorted(_standings(shelf), key=_age), 1):
         header, head = standing.header, standing.head
-        if header.id not in several:
-            shelf.found(header.id, path)
         if header.kind == "session":
             places = Places(spans[header.id], head, later)
             sessions.append(SearchedSession(number, header, head + 1, places))
@@ -80,9 +72,22 @@ def sessions_in(shelf: Shelf, feed: Feed) -> list[SearchedSession]:
     return sorted(sessions, key=_newest, reverse=True)
 
 
-def _age(found: tuple[Path, Standing]) -> tuple[int, StreamId]:
-    header = found[1].header
-    return header.created_at, header.id
+def _standings(shelf: Shelf) -> list[Standing]:
+    """Where each session stands; the shelf knows its file then, and need not list the folder."""
+    found: dict[StreamId, tuple[Path, Standing]] = {}
+    several: set[StreamId] = set()
+    for path, standing in shelf.standings():
+        if standing.header.id in found:
+            several.add(standing.header.id)  # which file counts is the shelf's to say
+        found[standing.header.id] = (path, standing)
+    for stream, (path, _) in found.items():
+        if stream not in several:
+            shelf.found(stream, path)
+    return [standing for _, standing in found.values()]
+
+
+def _age(standing: Standing) -> tuple[int, StreamId]:
+    return standing.header.created_at, standing.header.id
 
 
 def _newest(session: SearchedSession) -> int:
@@ -98,7 +103,7 @@ def catch_up(shelf: Shelf, feed: Feed) -> None:
     Raises: StoreReadOnly, StoreFull, StoreUnavailable.
     """
     feed.refresh()
-    for _, standing in shelf.standings():
+    for standing in _standings(shelf):
         if feed.head(standing.header.id) < standing.head:
             log = shelf.log(standing.header.id)
             if log is not None:

@@ -113,7 +113,8 @@ class _Surveying:
         position = self._feed.position
         self._look()
         self._take_one_file_a_session()
-        for *_, standing in self._changed:
+        for path, *_, standing in self._changed:
+            self._shelf.found(standing.header.id, path)  # else the folder is listed for each
             if self._feed.head(standing.header.id) < standing.head:
                 log = self._shelf.log(standing.header.id)
                 if log is not None:
@@ -159,7 +160,6 @@ class _Surveying:
 
     def _behind(self, path: Path, stamp: Stamp, before: Known | None, standing: Standing) -> Behind:
         header = standing.header
-        self._shelf.found(header.id, path)
         log = None
         is_known = before is not None and before.stream == header.id
         if before is not None and is_known and before.count:
