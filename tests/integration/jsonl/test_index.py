@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from perdure.errors import PerdureError, SearchIndexDamaged, StoreFull
+from perdure.errors import PerdureError, SearchIndexDamaged, StoreFull, StoreUnavailable
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.search.parts import batching
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.search import indexing
+from perdure.stores.jsonl.search.files import BUILDING
 from perdure.stores.jsonl.store import DialectName, JsonlStore
 from perdure.stores.keeping.erasing import EraseRequest
 from tests.conformance.store.building import append, create, header, labelled, moved, said
@@ -546,3 +547,21 @@ async def test_the_folder_is_not_listed_for_each_session_that_a_tool_wrote(
     assert len(await search(await open_store(), "word")) == 30 * 4
     assert len(await (await open_store(other)).feed(0)) == 30 * 3
     assert listed == []
+
+
+async def test_a_process_that_was_stopped_while_it_indexed_keeps_nobody_from_searching(
+    store: JsonlStore, folder: Path, dialect: DialectName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.stores.jsonl.search.following.STUCK_S", 0.2)
+    await fill(store, "s", count=batching.MOST_LOOSE + MANY)
+    (folder / ".perdure" / "search").mkdir()
+    lock = Folder(folder, is_synced=False).tried(BUILDING, "")
+    assert lock is not None
+
+    wanted = SearchQuery(text="word", limit=5_000)
+    assert await store.search(wanted) == scanned(folder, dialect, wanted)
+    with pytest.raises(StoreUnavailable, match="stopped"):
+        await store.reindex()
+    os.close(lock)
+    await store.reindex()
+    assert await faults_of_index(store) == []

@@ -48,6 +48,13 @@ class IndexFiles:
         except OSError as error:
             self.folder.fail(error)
 
+    def stamp(self) -> Stamp | None:
+        """What tells whether somebody changed it."""
+        try:
+            return Stamp.of((self.path / CATALOGUE).stat())
+        except OSError:
+            return None
+
     def part(self, piece: Piece) -> PartFile:
         """A part, open. Raises what ``pages.DAMAGE`` is, and OSError."""
         return PartFile(self.path / piece.name, piece.size)

@@ -26,6 +26,9 @@ from perdure.stores.jsonl.search.reading import Search
 from perdure.stores.protocol import OnProgress
 
 WAIT_S = 0.02
+STUCK_S = 20.0
+"""Who indexes puts a part in every second or so; one who has not for so long was stopped."""
+
 MOST_IDLE = 50
 """After so many steps that came to nothing, since others changed what they were about, it stops."""
 
@@ -61,7 +64,7 @@ class Searches:
         return await self._scanned(query, on_progress) if found is None else found
 
     async def index(self, on_progress: OnProgress | None) -> None:
-        """What ``Indexing.index`` promises."""
+        """What ``Indexing.index`` promises. Raises: also StoreUnavailable, if another is stuck."""
         if await self._run(self._is_due):
             async with self._building():
                 await self._index_all(on_progress)
@@ -81,12 +84,25 @@ class Searches:
 
     @asynccontextmanager
     async def _building(self) -> AsyncGenerator[None]:
-        while (lock := await self._lock()) is None:  # noqa: ASYNC110 - nobody says when another process lets go
-            await asyncio.sleep(WAIT_S)
+        lock = await self._turn()
         try:
             yield
         finally:
             os.close(lock)
+
+    async def _turn(self) -> int:
+        """The lock, once nobody else has it. Raises: StoreUnavailable where nothing comes of it."""
+        loop = asyncio.get_running_loop()
+        until, seen = loop.time() + STUCK_S, None
+        while (lock := await self._lock()) is None:
+            now = await self._run(self._index.files.stamp)
+            if now != seen:
+                until, seen = loop.time() + STUCK_S, now
+            elif loop.time() > until:
+                path = str(self._index.files.path)
+                raise StoreUnavailable(path, "a process that is indexing it has stopped; end it")
+            await asyncio.sleep(WAIT_S)
+        return lock
 
     async def _lock(self) -> int | None:
         """The lock, if nobody has it. Who is cancelled as it is taken lets go of it."""
