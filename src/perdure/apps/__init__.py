@@ -1,1 +1,1 @@
-"""Programs made of the parts below; the only place that reads the environment."""
+"""Programs made of the parts below: the command line, and what a person has set up for it."""

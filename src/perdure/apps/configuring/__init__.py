@@ -1,1 +1,1 @@
-"""Commands about settings and agents: what counts, where it comes from, what is wrong with it."""
+"""Commands about settings, agents, MCP servers: what counts, from where, what is wrong with it."""

@@ -1,1 +1,1 @@
-"""``perdure store`` as far as it changes a store as a whole: its key, its schema, its size."""
+"""``perdure store`` about a store as a whole: key, schema, size, backup, repair, copy, figures."""

@@ -1,1 +1,1 @@
-"""What the handle of a session is made of: its context, and appending to it."""
+"""What the handle of a session is made of: its context, appending to it, its agent, its hooks."""

@@ -1,1 +1,1 @@
-"""One module per session format: lines to entries and back."""
+"""The formats of sessions, a module or folder each: lines to entries and back."""

@@ -1,1 +1,1 @@
-"""Tools that come with perdure: they read the working directory, and nothing else."""
+"""Tools that come with perdure: files, programs, git, requests, the desktop, other agents."""

@@ -1,1 +1,1 @@
-"""What is done to a folder of session files as a whole: streams passed on as they are."""
+"""What is done to a folder as a whole: streams passed on, salvaged, measured; its index checked."""

@@ -1,1 +1,1 @@
-"""What is done to a store as a whole: another key, another schema, space given back."""
+"""What is done to a file as a whole: key, schema, space, backup, repair, streams passed on."""
