@@ -27,6 +27,7 @@ from perdure.engine.flows.files.skills import SkillShelf
 from perdure.engine.flows.joined import ClaimLost
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.improvement import RoleWork
+from perdure.engine.flows.rules.people import sessions_to_stop
 from perdure.engine.flows.rules.runnable import Work, runnable
 from perdure.engine.flows.saying import AnswerText, said_in
 from perdure.engine.flows.selecting import is_configuring
@@ -151,14 +152,15 @@ class RoleTurns:
     async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
         """See ``Roles``. An open turn that the flow knows nothing of is closed first."""
         running = await self._running(session)
-        with self._working(session, companion) as signals:
-            try:
+        try:
+            with self._working(session, companion) as signals:
                 await running.new_turn(user(message), (), signals)
-            except TurnOpen:
-                if self._is_running(await self._journal.state(), session):
-                    raise ClaimLost(session) from None  # it is to be recovered, not given up
-                await give_up(running.environment.claim)
-                await running.new_turn(user(message), (), Signals(companion))
+        except TurnOpen:
+            if self._is_running(await self._journal.state(), session):
+                raise ClaimLost(session) from None  # it is to be recovered, not given up
+            await give_up(running.environment.claim)
+            with self._working(session, companion) as signals:
+                await running.new_turn(user(message), (), signals)
 
     async def recover(self, session: StreamId, companion: Companion) -> None:
         """See ``Roles``."""
@@ -231,6 +233,9 @@ class RoleTurns:
     def _working(self, session: StreamId, companion: Companion) -> Generator[Signals]:
         signals = Signals(companion)
         self._at_work[session] = signals
+        known = self._journal.known
+        if known is not None and session in sessions_to_stop(known):
+            signals.stopping.ask()  # of the process that was at work here before, or just now
         try:
             yield signals
         finally:

@@ -146,9 +146,7 @@ class Selectors:
             running = await self._running(opened, about)
             flow = state.graph.name or state.run.flow_id
             message = selection_message(opened, flow, about.node, about.document)
-            signals = self._at_work[opened.session] = Signals()
-            if opened.role in state.stopping:
-                signals.stopping.ask()
+            signals = self._signals(opened)
             try:
                 if there.open_turn is None:
                     await running.new_turn(user(message), (), signals)
@@ -157,8 +155,7 @@ class Selectors:
             except (TurnOpen, InvalidTransition):
                 # Another process has begun it and died, or has ended it, just now.
                 if (await self._store.state(opened.session)).open_turn is not None:
-                    signals = self._at_work[opened.session] = Signals()
-                    await running.lost_turn(signals)
+                    await running.lost_turn(self._signals(opened))
             except StoreError:
                 raise
             except PerdureError as error:
@@ -168,6 +165,14 @@ class Selectors:
             finally:
                 del self._at_work[opened.session]
         return _answer_in(await self._store.entries(opened.session))
+
+    def _signals(self, opened: SelectorOpened) -> Signals:
+        """Those of a turn that begins, or is gone on with; it may have been stopped already."""
+        signals = self._at_work[opened.session] = Signals()
+        known = self._journal.known
+        if known is not None and opened.role in known.stopping:
+            signals.stopping.ask()
+        return signals
 
     def stop(self, session: StreamId) -> None:
         """End the turn of a selector that runs here; nothing happens when none does."""

@@ -26,6 +26,7 @@ from perdure.engine.flows.rules.improvement import (
     roles_to_look_back,
 )
 from perdure.engine.flows.rules.parts import NodePart, ReflectionPart, TurnPart
+from perdure.engine.flows.rules.people import sessions_to_stop
 from perdure.engine.flows.rules.runnable import Work, runnable
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError
 from perdure.events.scope import within
@@ -189,14 +190,8 @@ class FlowRunner:
         return True
 
     async def _stop_asked(self, state: FlowState) -> None:
-        is_looking_back = state.run.improvement_phase is not None
-        for target in state.stopping:
-            node = None if is_looking_back else state.graph.node(target)
-            role = node.role if node else target
-            chooses = state.selecting.get(role)
-            session = state.sessions.get(role) if chooses is None else chooses.session
-            if session is not None:
-                await self._roles.stop(session)
+        for session in sessions_to_stop(state):
+            await self._roles.stop(session)
 
     # ------------------------------------------------------------ what a role does
 

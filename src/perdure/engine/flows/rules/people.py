@@ -23,6 +23,7 @@ from perdure.session.flows.kinds import (
     StopAsked,
 )
 from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
 
 IMPROVEMENT_PATH = "improvement.yaml"
 
@@ -120,6 +121,20 @@ def stop(state: FlowState, by: str, target: str) -> StopAsked:
     busy = (*running, *state.selecting)
     at_work = f"at work: {', '.join(busy)}" if busy else "nobody is at work"
     raise _refusal(state, f"{target!r} is not at work ({at_work})")
+
+
+def sessions_to_stop(state: FlowState) -> tuple[StreamId, ...]:
+    """The sessions in which a turn runs that a person wants to end."""
+    is_looking_back = state.run.improvement_phase is not None
+    found: list[StreamId] = []
+    for target in state.stopping:
+        node = None if is_looking_back else state.graph.node(target)
+        role = node.role if node else target
+        chooses = state.selecting.get(role)
+        session = state.sessions.get(role) if chooses is None else chooses.session
+        if session is not None:
+            found.append(session)
+    return tuple(found)
 
 
 def approve(state: FlowState, by: str, node: str | None = None) -> HandoffMade:
