@@ -13,8 +13,10 @@ import pytest
 
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
+from perdure.client.flows.place import write_record
 from perdure.errors import ConfigError, FlowExists, FlowNotFound, FlowRefusal
 from perdure.models.scenario import Hang, Reply, Say, When
+from perdure.session.ids import StreamId
 from tests.fakes.chats import until
 from tests.fakes.faulty_files import failing_at, planned
 from tests.fakes.flow_log import graph
@@ -70,6 +72,38 @@ async def test_of_flows_that_begin_at_once_in_one_record_folder_one_does(tmp_pat
     assert all(isinstance(end, ConfigError) for end in ends if end is not winner)
     assert [state.run.flow_id for state in await flows.list()] == [winner.id]
     assert (tmp_path / "record" / ".flow").read_text() == winner.id
+
+
+async def test_one_flow_that_several_begin_at_once_is_begun_once(tmp_path: Path) -> None:
+    for number in range(20):
+        flows = FlowStage(tmp_path).flows("owner")
+        begins = (begun(flows, tmp_path, "f", f"record-{number}") for _ in range(8))
+        ends = await asyncio.gather(*begins, return_exceptions=True)
+        assert [type(end) for end in ends if not isinstance(end, FlowExists)] == [Flow]
+
+
+async def test_a_kill_before_it_says_whose_the_folder_is_leaves_it_to_anybody(
+    tmp_path: Path,
+) -> None:
+    owner = tmp_path / "record" / ".flow"
+    owner.parent.mkdir()
+    owner.touch()
+    await begun(FlowStage(tmp_path).flows("owner"), tmp_path)
+    assert owner.read_text() == "f"
+
+
+def test_a_workflow_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+    """Who runs the flow already may be reading it."""
+    write_record(StreamId("f"), tmp_path, "the graph")
+    before = (tmp_path / "workflow.yaml").stat()
+    write_record(StreamId("f"), tmp_path, "the graph")
+    after = (tmp_path / "workflow.yaml").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".flow",
+        "findings",
+        "workflow.yaml",
+    ]
 
 
 async def test_its_files_go_too_where_that_is_asked_for(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -158,18 +159,33 @@ def write_record(flow: StreamId, record: Path, text: str) -> None:
     """
     (record / "findings").mkdir(parents=True, exist_ok=True)
     target = record / WORKFLOW
-    if target.exists() and target.read_text(encoding="utf-8") != text:
-        raise ConfigError(f"{target} is another flow's; name another record folder")
-    owner = record / OWNED_BY
-    try:
-        with owner.open("x", encoding="utf-8") as file:
-            file.write(flow)
-    except FileExistsError:
-        theirs = owner.read_text(encoding="utf-8", errors="replace")
-        if theirs != flow:
+    _is_there(target, text)
+    # Another process may begin the same flow just now: nobody reads what is half written.
+    with (record / OWNED_BY).open("a+b") as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX)
+        owner.seek(0)
+        theirs = owner.read().decode(errors="replace")
+        if theirs not in ("", flow):  # nobody's where a process was killed before it wrote
             told = f"{record} is the record folder of the flow {theirs}; name another one"
-            raise ConfigError(f"{told}, or delete {owner} if that flow is gone") from None
-    target.write_text(text, encoding="utf-8")
+            raise ConfigError(f"{told}, or delete {record / OWNED_BY} if that flow is gone")
+        if not theirs:
+            owner.write(flow.encode())
+            owner.flush()
+        if not _is_there(target, text):
+            draft = record / f".{WORKFLOW}.new"
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(target)
+
+
+def _is_there(target: Path, text: str) -> bool:
+    """Whether the workflow `target` is there. Raises: ConfigError when it is not `text`."""
+    try:
+        found = target.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    if found != text:
+        raise ConfigError(f"{target} is another flow's; name another record folder")
+    return True
 
 
 def let_go(flow: StreamId, record: Path) -> None:

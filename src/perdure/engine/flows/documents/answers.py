@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +42,7 @@ def _write(record: Path, path: str, content: bytes) -> None:
         os.close(root)
     draft = f".{name}.new"
     try:
+        fcntl.flock(place, fcntl.LOCK_EX)  # another process may begin the same flow now
         with suppress(FileNotFoundError):
             os.unlink(draft, dir_fd=place)  # of a process that died
         with os.fdopen(os.open(draft, _NEW, 0o644, dir_fd=place), "wb") as file:
