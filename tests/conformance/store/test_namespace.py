@@ -283,7 +283,7 @@ async def test_a_fork_adds_nothing_to_the_feed(store: SessionStore) -> None:
 
 async def woken(changes: AsyncIterator[None]) -> None:
     """Wait for a wake-up; a store that never sends one fails the test."""
-    await asyncio.wait_for(anext(changes), 20)
+    await asyncio.wait_for(anext(changes), 60)
 
 
 async def test_a_commit_of_this_handle_wakes_a_waiter(store: SessionStore) -> None:

@@ -230,7 +230,7 @@ async def test_whoever_waits_for_changes_stops_waiting_when_the_store_is_closed(
 
     await store.close()
 
-    assert await asyncio.wait_for(waiting, 20) == 0
+    assert await asyncio.wait_for(waiting, 60) == 0
 
 
 async def test_commits_under_way_are_finished_by_closing(data: Data) -> None:

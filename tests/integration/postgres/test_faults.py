@@ -125,7 +125,7 @@ async def test_watchers_find_their_way_back_to_a_server_that_was_killed(
     here, there = await open_store(address), await open_store(address)
     await create(here, S, said("before"))
     changes = there.changes()
-    await asyncio.wait_for(anext(changes), 20)
+    await asyncio.wait_for(anext(changes), DEADLINE_S)
     after = (await there.feed(0))[-1].position
 
     await asyncio.to_thread(own_server.kill)

@@ -89,7 +89,7 @@ async def test_who_waited_is_woken_once_a_hidden_entry_can_be_seen(
     with slow:
         await create(store, S, said("later"))
         while not await store.feed(0):
-            await asyncio.wait_for(anext(changes), 20)
+            await asyncio.wait_for(anext(changes), 60)
             slow.rollback()  # nobody is told of this
 
     assert streams(await store.feed(0)) == ["s"]

@@ -66,9 +66,15 @@ async def test_what_several_ask_for_once_they_are_told_shares_the_next_fsync(
         await create(store)
         synced: list[str] = []
         layer.plan = lambda operation, name, _: synced.append(name) if operation == "sync" else None
-        is_free = threading.Event()
+        is_busy, is_free = threading.Event(), threading.Event()
+
+        def keep_busy(_tables: Any) -> None:
+            is_busy.set()
+            is_free.wait()
+
         database = store._database  # pyright: ignore[reportPrivateUsage] - to keep its thread busy
-        busy = asyncio.ensure_future(database.write(lambda _: is_free.wait(), "normal"))
+        busy = asyncio.ensure_future(database.write(keep_busy, "normal"))
+        await asyncio.to_thread(is_busy.wait)  # or it would take some of what follows with it
 
         async def say_twice(who: int) -> None:
             await say(store, f"{who} once")

@@ -27,7 +27,7 @@ from perdure.stores.protocol import Commit, Lease, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 
 S = StreamId("s")
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture

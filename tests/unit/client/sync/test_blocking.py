@@ -62,8 +62,8 @@ def test_a_watch_in_another_thread_ends_with_the_store() -> None:
         session.append(user("a"))
         watcher = threading.Thread(target=watch)
         watcher.start()
-        assert begun.wait(20)
-    watcher.join(20)
+        assert begun.wait(60)
+    watcher.join(60)
     assert seen == ["agent:message", "ended"]
 
 

@@ -133,7 +133,7 @@ def test_calls_race_with_the_end_and_none_hangs() -> None:
             caller.start()
         portal.close()
         for caller in callers:
-            caller.join(20)
+            caller.join(60)
         assert len(results) == 8
 
 
@@ -191,6 +191,6 @@ def test_a_portal_that_ends_inside_its_loop_ends_all_the_same() -> None:
 
     loop = holders[0][0].run(asyncio.get_running_loop)
     asyncio.run_coroutine_threadsafe(drop(), loop)
-    assert closed.wait(20)
-    thread.join(20)
+    assert closed.wait(60)
+    thread.join(60)
     assert not thread.is_alive()
