@@ -63,6 +63,12 @@ async def test_processes_that_open_and_close_do_not_disturb_each_other(
     await again.close()
 
 
+async def test_processes_that_make_the_same_store_at_once_all_have_it(
+    store: SqliteStore, path: Path
+) -> None:
+    assert run_together(CHILD, "make", path, 4, 40) == ["done"] * 4
+
+
 async def test_a_leader_that_slept_past_its_lease_is_refused(
     store: SqliteStore, path: Path
 ) -> None:

@@ -8,6 +8,8 @@ many_writers.py create STORE NAME COUNT    makes COUNT sessions whose ids every 
                                           those it made
 many_writers.py mixed STORE NAME COUNT     appends, and reads all there is to read in between
 many_writers.py visit STORE NAME COUNT     opens the store, appends and closes it, COUNT times
+many_writers.py make STORE NAME COUNT      opens COUNT stores beside it that every process makes, if
+                                          none has
 many_writers.py hold STORE NAME MS         takes the lease for MS, begins a turn, says "held", waits
                                           for a line on standard input, then goes on with its turn
 many_writers.py take STORE NAME MS         takes the lease for MS as soon as nobody holds it, and
@@ -136,6 +138,15 @@ async def visit(store: SessionStore, name: str, count: int) -> str:
     return "done"
 
 
+async def make(store: SessionStore, name: str, count: int) -> str:
+    del name
+    for number in range(count):
+        made = await opened(f"{store.address.removeprefix('sqlite:///')}.{number}")
+        await made.sessions()
+        await made.close()
+    return "done"
+
+
 async def hold(store: SessionStore, name: str, ttl_ms: int) -> str:
     lease = await store.acquire_lease(S, name, ttl_ms)
     await commit(store, new_side(TurnStarted(1, "agent")), said("begun"), lease=lease)
@@ -182,6 +193,7 @@ WORK = {
     "race": race,
     "mixed": mixed,
     "visit": visit,
+    "make": make,
     "hold": hold,
     "take": take,
 }

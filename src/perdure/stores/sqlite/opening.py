@@ -47,6 +47,9 @@ BUSY_LIMIT_S = 30.0
 BUSY_WAIT_S = (0.00003, 0.0002)
 """Short beside a commit: whoever sleeps longer leaves the file to nobody (decision 11)."""
 
+LOOKS = 20
+"""At a file that changes while it is judged; to make a store writes it less often than that."""
+
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 _FOREIGN = "it is the database of another program"
@@ -192,7 +195,7 @@ def located(path: Path, *, is_created: bool, key: StoreKey | None) -> Site:
         _make_file(path)
     if not os.access(path, os.R_OK):
         raise StoreUnavailable(str(path), "this user may not read it")
-    _check_header(path, key)
+    _check_file(path, key)
     is_writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
     is_immutable = not is_writable and not _has_log(path)
     return Site(path, identity_of(path), is_writable, is_immutable, key)
@@ -227,8 +230,28 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _check_header(path: Path, key: StoreKey | None) -> None:
-    header = _header(path)
+def _check_file(path: Path, key: StoreKey | None) -> None:
+    """Refuse what is no store of ours; not for what it was while another process made it one."""
+    for look in count(1):
+        found = _state(path)
+        try:
+            _check_header(path, found[0], key)
+        except PerdureError:
+            if look == LOOKS or _state(path) == found:
+                raise
+        else:
+            return
+
+
+def _state(path: Path) -> tuple[bytes, int]:
+    """The header of the file, and when somebody last wrote to it."""
+    try:
+        return _header(path), path.stat().st_mtime_ns
+    except FileNotFoundError as error:
+        raise StoreUnavailable(str(path), "its file is gone") from error
+
+
+def _check_header(path: Path, header: bytes, key: StoreKey | None) -> None:
     if not header:
         return
     if header.startswith(_MAGIC) and len(header) == _HEADER_BYTES:
