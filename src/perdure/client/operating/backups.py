@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import importlib
 import os
 import sys
@@ -33,6 +32,7 @@ from perdure.errors import (
 )
 from perdure.stores.keeping.backups import Backup, Remembering
 from perdure.stores.key import StoreKey
+from perdure.stores.operating.alone import alone_at
 from perdure.stores.operating.copying import CopyReport
 from perdure.stores.operating.manifest import (
     FORMAT,
@@ -46,7 +46,6 @@ from perdure.stores.operating.manifest import (
 
 SQLITE = "sqlite:///"
 _PARTIAL = ".partial"
-_LOCK = "lock"
 
 
 async def back_up(
@@ -170,49 +169,43 @@ def _manifest_of(file: Path, key: StoreKey | None, address: str) -> Manifest:
 def _partial(folder: Path) -> Generator[Path]:
     """A folder beside `folder`, which takes its name at the end; of one that was killed, cleared.
 
-    Raises: StoreExists, StoreFull, StoreUnavailable.
+    Raises: StoreExists, also while another backup to it is made; StoreFull, StoreUnavailable.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise StoreExists(str(folder))
+    _check_free(folder)
     partial = folder.with_name(folder.name + _PARTIAL)
     try:
-        partial.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(partial, folder):
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        with alone_at(partial):
+            _check_free(folder)  # another may have been finished since
+            partial.mkdir(mode=0o700, exist_ok=True)
             _clear(partial)
             try:
                 yield partial
             except BaseException:  # what was not finished only takes space
                 with suppress(OSError):
                     _clear(partial)
-                    (partial / _LOCK).unlink()
                     partial.rmdir()
                 raise
             for path in (*partial.iterdir(), partial):
                 _sync(path)
-            (partial / _LOCK).unlink()
             partial.replace(folder)
             _sync(folder.parent)
+    except BlockingIOError as error:
+        raise StoreExists(str(folder)) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StoreFull(str(folder)) from error
         raise StoreUnavailable(str(folder), error.strerror or type(error).__name__) from error
 
 
-@contextmanager
-def _locked(partial: Path, folder: Path) -> Generator[None]:
-    """Hold the folder against another backup to the same place, which a kill lets go of."""
-    with (partial / _LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StoreExists(str(folder)) from error
-        yield
+def _check_free(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StoreExists(str(folder))
 
 
 def _clear(partial: Path) -> None:
     for path in partial.iterdir():
-        if path.name != _LOCK:
-            path.unlink()
+        path.unlink()
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -6,7 +6,8 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -23,10 +24,12 @@ from perdure.errors import (
     KeyMissing,
     KeyWrong,
     StoreExists,
+    StoreInUse,
     StoreUnavailable,
     Unsupported,
 )
 from perdure.stores.key import StoreKey
+from perdure.stores.operating.alone import alone_at
 from perdure.stores.operating.copying import CopyReport
 from perdure.stores.operating.manifest import (
     STORE_NAME,
@@ -94,11 +97,12 @@ async def restore(
     bound, report = _Bound(until, namespace), on_progress or untold
     keys = await _keys_of(manifest, address, key)
     if path is not None:
-        try:
-            fetched = await _fetched(folder, path, manifest, keys, report)
-            return await _into_file(fetched, path, bound, is_forced=is_forced)
-        finally:
-            await asyncio.to_thread(_clear_beside, path)
+        with _alone(path):
+            try:
+                fetched = await _fetched(folder, path, manifest, keys, report)
+                return await _into_file(fetched, path, bound, is_forced=is_forced)
+            finally:
+                await asyncio.to_thread(_clear_beside, path)
     with tempfile.TemporaryDirectory(prefix="perdure-") as place:
         fetched = await _fetched(folder, Path(place, STORE_NAME), manifest, keys, report)
         return await _into_other(fetched, address, bound)
@@ -109,6 +113,23 @@ def _path_of(address: str) -> Path | None:
     if not address.startswith(SQLITE):
         return None
     return Path(address.removeprefix(SQLITE)).absolute()
+
+
+@contextmanager
+def _alone(path: Path) -> Generator[None]:
+    """Keep others from restoring to `path`: each makes the same files beside it, and clears them.
+
+    Raises: StoreInUse, StoreUnavailable.
+    """
+    with ExitStack() as held:
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            held.enter_context(alone_at(upkeep_of_sqlite("restoring").unfinished_restore(path)))
+        except BlockingIOError as error:
+            raise StoreInUse(str(path)) from error
+        except OSError as error:
+            raise StoreUnavailable(str(path), error.strerror or type(error).__name__) from error
+        yield
 
 
 async def _keys_of(

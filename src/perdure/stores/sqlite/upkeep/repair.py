@@ -34,6 +34,7 @@ from perdure.errors import (
 )
 from perdure.session.clock import RandomSource
 from perdure.stores.key import StoreKey
+from perdure.stores.operating.alone import alone_at
 from perdure.stores.operating.mending import Mended, Mending, in_order, parents_in
 from perdure.stores.protocol import OnProgress, Problem
 from perdure.stores.sqlite.appending import keep_blobs, namespace_number
@@ -125,19 +126,28 @@ def repair(
 
 @contextmanager
 def _folder(work: Path) -> Generator[None]:
-    """The empty folder `work`, gone at the end. Raises: StoreFull, StoreReadOnly."""
-    shutil.rmtree(work, ignore_errors=True)
+    """The empty folder `work`, gone at the end; nobody else has it meanwhile.
+
+    Raises: StoreInUse while another repair works in it; StoreFull, StoreReadOnly.
+    """
     try:
-        work.mkdir(mode=0o700, parents=True)
-        yield
+        if not work.parent.is_dir():
+            work.parent.mkdir(parents=True, exist_ok=True)
+        with alone_at(work):
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(mode=0o700)
+            try:
+                yield
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    except BlockingIOError as error:
+        raise StoreInUse(str(work)) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StoreFull(str(work)) from error
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise StoreReadOnly(str(work)) from error
         raise StoreUnavailable(str(work), error.strerror or type(error).__name__) from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 @contextmanager

@@ -37,7 +37,6 @@ def earlier_store(path: Path) -> Path:
 def fetch(folder: Path, path: Path, report: Report) -> Path:
     """A copy of the backup in `folder`, beside `path`. Blocks. Raises: OSError."""
     copy = unfinished_restore(path)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_with_logs(copy)
     new_file(copy)
     source = folder / STORE_NAME

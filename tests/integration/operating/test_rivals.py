@@ -1,0 +1,119 @@
+"""Two processes that do the same to one place at once: one does it, the other is told so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.client.open import open as open_store
+from perdure.client.operating.backups import back_up
+from perdure.client.operating.repairs import repair
+from perdure.client.operating.restores import restore
+from perdure.session.messages import user
+from perdure.stores.operating.manifest import check_file, read_manifest
+from perdure.stores.sqlite.upkeep import repair as repairing
+from perdure.stores.sqlite.upkeep import restoring
+
+REFUSED = 4
+
+
+def address(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+async def say(path: Path, *said: str) -> None:
+    async with open_store(address(path), durability="normal") as store:
+        session = await store.create(id="s")
+        for text in said:
+            await session.append(user(text))
+
+
+async def texts(path: Path) -> list[str]:
+    async with open_store(address(path)) as store:
+        assert (await store.verify()).problems == ()
+        entries = await store.backend.entries((await store.open("s")).id)
+    return [entry.message.text for entry in entries if entry.message is not None]
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def other_process(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "perdure", "store", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+async def test_a_backup_that_gets_its_name_just_now_is_not_cleared_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, folder = tmp_path / "a.db", tmp_path / "backup"
+    await say(store, "one")
+    others: list[subprocess.CompletedProcess[str]] = []
+    replace = Path.replace
+
+    def rival(self: Path, target: Path) -> Path:
+        if target == folder:
+            others.append(other_process("backup", folder, "--store", address(store)))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", rival)
+    await back_up(address(store), folder)
+
+    (other,) = others
+    assert other.returncode == REFUSED, other.stderr
+    check_file(folder, read_manifest(folder))
+    assert names(tmp_path) == {"a.db", "backup"}
+
+
+async def test_of_two_restores_to_one_place_each_puts_its_own_backup_there_or_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("mine", "theirs"):
+        await say(tmp_path / f"{name}.db", name)
+        await back_up(address(tmp_path / f"{name}.db"), tmp_path / name)
+    place = tmp_path / "again" / "store.db"
+    others: list[subprocess.CompletedProcess[str]] = []
+    check = restoring.check_fetched
+
+    def rival(*arguments: Any) -> None:
+        check(*arguments)
+        others.append(other_process("restore", tmp_path / "theirs", "--store", address(place)))
+
+    monkeypatch.setattr(restoring, "check_fetched", rival)
+    await restore(tmp_path / "mine", address(place))
+
+    (other,) = others
+    assert other.returncode == REFUSED, other.stderr
+    assert await texts(place) == ["mine"]
+    assert names(place.parent) == {"store.db"}
+
+
+async def test_two_repairs_of_a_store_that_nobody_can_open_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    said = [f"text {number} " + "x" * 300 for number in range(30)]
+    await say(path, *said)
+    content = bytearray(path.read_bytes())
+    content[100:4_096] = os.urandom(3_996)
+    path.write_bytes(content)
+    others: list[subprocess.CompletedProcess[str]] = []
+    salvaged = repairing.salvaged
+
+    def rival(*arguments: Any) -> Any:
+        others.append(other_process("repair", "--store", address(path)))
+        return salvaged(*arguments)
+
+    monkeypatch.setattr(repairing, "salvaged", rival)
+    done = await repair(address(path))
+
+    (other,) = others
+    assert other.returncode == REFUSED, other.stderr
+    assert done.is_damaged
+    assert await texts(path) == said
