@@ -26,9 +26,13 @@ _certificate = msgspec.json.Decoder(Certificate)
 
 
 class Open(NamedTuple):
-    """An erasure that is not finished."""
+    """An erasure that is not finished.
+
+    Its `no` is given again once a removal is done; `id` is nobody else's ever.
+    """
 
     no: int
+    id: str
     namespace: int
     name: str
     is_removal: bool
@@ -39,10 +43,10 @@ def certificates_of(tables: Tables, namespace: str) -> list[Certificate]:
     return [_certificate.decode(row[0]) for row in tables.rows(_CERTIFICATES, namespace)]
 
 
-def certificate_of(tables: Tables, erasure: int) -> Certificate | None:
+def certificate_of(tables: Tables, erasure: Open) -> Certificate | None:
     """The certificate of an erasure under way; None when somebody else has finished it."""
-    sql = "SELECT certificate FROM erasure WHERE no = ? AND is_done = 0"
-    content = tables.value(sql, erasure)
+    sql = "SELECT certificate FROM erasure WHERE no = ? AND id = ? AND is_done = 0"
+    content = tables.value(sql, erasure.no, erasure.id)
     return None if content is None else _certificate.decode(content)
 
 
@@ -75,10 +79,10 @@ def keep_new(
 def open_erasures(tables: Tables) -> list[Open]:
     """What was begun and is not finished, in any namespace, the oldest first."""
     rows = tables.rows(
-        "SELECT e.no, e.namespace, n.name, e.is_removal FROM erasure AS e"
+        "SELECT e.no, e.id, e.namespace, n.name, e.is_removal FROM erasure AS e"
         " LEFT JOIN namespace AS n ON n.no = e.namespace WHERE e.is_done = 0 ORDER BY e.no"
     )
-    return [Open(row[0], row[1], row[2] or "", bool(row[3])) for row in rows]
+    return [Open(row[0], row[1], row[2], row[3] or "", bool(row[4])) for row in rows]
 
 
 def remember_backup(tables: Tables, backup: Backup) -> None:

@@ -51,10 +51,10 @@ class _Task(NamedTuple):
     is_sweep: bool
 
 
-def advance(tables: Tables, erasure: int) -> bool:
+def advance(tables: Tables, erasure: Open) -> bool:
     """Do some of what is left to do; False when nothing was."""
-    row = tables.row(_NEXT, erasure)
-    if row is None:
+    row = tables.row(_NEXT, erasure.no)
+    if row is None or certificate_of(tables, erasure) is None:
         return False
     task = _Task(*row)
     if task.is_sweep:
@@ -64,8 +64,8 @@ def advance(tables: Tables, erasure: int) -> bool:
     return True
 
 
-def _erase_some(tables: Tables, erasure: int, task: _Task) -> None:
-    last = _batch(tables, erasure, task)
+def _erase_some(tables: Tables, erasure: Open, task: _Task) -> None:
+    last = _batch(tables, erasure.no, task)
     place = (task.stream, task.first, last)
     documents = list(indexing.entries_of(tables, *place))
     indexing.forget(tables, documents)
@@ -83,7 +83,7 @@ def _erase_some(tables: Tables, erasure: int, task: _Task) -> None:
     certificate = certificate_of(tables, erasure)
     if certificate is not None and (documents or aliases):
         removed = certificate.removed.plus(texts=len(documents), foreign_ids=aliases)
-        keep(tables, erasure, msgspec.structs.replace(certificate, removed=removed))
+        keep(tables, erasure.no, msgspec.structs.replace(certificate, removed=removed))
 
 
 def _batch(tables: Tables, erasure: int, task: _Task) -> int:
@@ -125,13 +125,13 @@ def _sweep(tables: Tables, task: _Task) -> None:
     tables.forget()
 
 
-def remove_contents(tables: Tables, erasure: int, found: Found, part: Sequence[Blob]) -> None:
+def remove_contents(tables: Tables, erasure: Open, found: Found, part: Sequence[Blob]) -> None:
     """Remove those of `part` that nothing refers to, and count them."""
-    sizes = remove(found, part, tables)
     certificate = certificate_of(tables, erasure)
+    sizes = [] if certificate is None else remove(found, part, tables)
     if certificate is not None and sizes:
         removed = certificate.removed.plus(contents=len(sizes), content_bytes=sum(sizes))
-        keep(tables, erasure, msgspec.structs.replace(certificate, removed=removed))
+        keep(tables, erasure.no, msgspec.structs.replace(certificate, removed=removed))
 
 
 def _inherited_kinds(tables: Tables) -> str:
@@ -139,23 +139,23 @@ def _inherited_kinds(tables: Tables) -> str:
     return ", ".join(str(tables.kind_number(kind) or -1) for kind in kinds)
 
 
-def finish(tables: Tables, erasure: int, at: int, copies: tuple[Copy, ...]) -> None:
+def finish(tables: Tables, erasure: Open, at: int, copies: tuple[Copy, ...]) -> None:
     """Nothing is left in the tables: when that was, and where copies may be."""
     certificate = certificate_of(tables, erasure)
     if certificate is None or certificate.finished_at is not None:
         return
     copies = (*certificate.copies, *copies)
     done = msgspec.structs.replace(certificate, finished_at=at, copies=copies)
-    keep(tables, erasure, done)
-    tables.run("DELETE FROM erasing_content WHERE erasure = ?", (erasure,))
+    keep(tables, erasure.no, done)
+    tables.run("DELETE FROM erasing_content WHERE erasure = ?", (erasure.no,))
 
 
 def seal(tables: Tables, erasure: Open) -> None:
     """Nothing of it is in the log of the file any more either: it is complete."""
     if erasure.is_removal:
-        tables.run("DELETE FROM erasure WHERE no = ?", (erasure.no,))
+        tables.run("DELETE FROM erasure WHERE no = ? AND id = ?", (erasure.no, erasure.id))
         return
-    certificate = certificate_of(tables, erasure.no)
+    certificate = certificate_of(tables, erasure)
     if certificate is not None:
         copies = tuple(copy for copy in certificate.copies if copy != LOG)
         done = msgspec.structs.replace(certificate, is_complete=True, copies=copies)
@@ -165,7 +165,7 @@ def seal(tables: Tables, erasure: Open) -> None:
 
 def leave(tables: Tables, erasure: Open) -> None:
     """Somebody reads an older moment of the file, so its log cannot be emptied now."""
-    certificate = certificate_of(tables, erasure.no)
+    certificate = certificate_of(tables, erasure)
     if certificate is not None and LOG not in certificate.copies:
         copies = (*certificate.copies, LOG)
         keep(tables, erasure.no, msgspec.structs.replace(certificate, copies=copies))

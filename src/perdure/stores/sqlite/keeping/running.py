@@ -76,21 +76,20 @@ async def go_on(database: Database, durability: Durability, clock: Clock) -> Non
 
 
 async def _finish(database: Database, erasure: Open, durability: Durability, clock: Clock) -> None:
-    no = erasure.no
-    while await database.write(lambda tables: removing.advance(tables, no), durability):
+    while await database.write(lambda tables: removing.advance(tables, erasure), durability):
         pass
-    names = await database.read(lambda tables: names_of(tables, no))
+    names = await database.read(lambda tables: names_of(tables, erasure.no))
     if names:
         found = await database.read(lambda tables: unreferenced(tables, erasure.name, names))
         for part in batched(found.blobs):
             await database.write(
-                lambda tables, part=part: removing.remove_contents(tables, no, found, part),
+                lambda tables, part=part: removing.remove_contents(tables, erasure, found, part),
                 durability,
             )
     backups = await database.read(backups_of)
     left = (*copies.backed_up(backups), *copies.of_files("the file"))
     at = clock.now_ms()
-    await database.write(lambda tables: removing.finish(tables, no, at, left), durability)
+    await database.write(lambda tables: removing.finish(tables, erasure, at, left), durability)
     _remove_leftovers(database)
     is_empty = erasure.is_removal or await database.truncate_log()
     last = removing.seal if is_empty else removing.leave

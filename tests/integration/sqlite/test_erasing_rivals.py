@@ -1,0 +1,61 @@
+"""Two processes that finish what was begun: who comes late leaves what came next alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.session.clock import Clock
+from perdure.session.codec import new_tree
+from perdure.session.ids import StreamId
+from perdure.session.messages import user
+from perdure.stores.keeping.erasing import EraseRequest
+from perdure.stores.protocol import Commit, Durability, Write
+from perdure.stores.sqlite.database import Database
+from perdure.stores.sqlite.keeping import running
+from perdure.stores.sqlite.keeping.records import Open, open_erasures
+from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.store import SqliteStore
+from tests.conformance.store.building import header
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+
+REMOVED, ERASED = StreamId("removed"), StreamId("erased")
+
+
+async def test_who_still_finishes_a_removal_that_is_done_leaves_the_next_erasure_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number is given again, and the certificate went with the removal once."""
+    store = await SqliteStore.open(tmp_path / "a.db", clock=ManualClock(), random=SeededRandom(1))
+    for stream in (REMOVED, ERASED):
+        write = Write(stream=stream, create=header(stream), entries=(new_tree(user("canary")),))
+        await store.commit(Commit(writes=(write,), at=START_MS))
+    go_on, seen = running.go_on, list[Open]()
+
+    async def going_on_twice(database: Database, durability: Durability, clock: Clock) -> None:
+        """Somebody else looks what is open, and is late."""
+        seen[:] = seen or await database.read(open_erasures)
+        await go_on(database, durability, clock)
+
+    async def late(database: Database, durability: Durability, clock: Clock) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(running, "open_erasures", what_was_seen)
+            await go_on(database, durability, clock)
+        await go_on(database, durability, clock)
+
+    def what_was_seen(_: Tables) -> list[Open]:
+        return seen
+
+    monkeypatch.setattr(running, "go_on", going_on_twice)
+    assert await store.remove(REMOVED)
+    monkeypatch.setattr(running, "go_on", late)
+    request = EraseRequest(id="e1", scope="session", by="me", at=START_MS, name=ERASED)
+    certificate = await store.erase(request)
+
+    assert seen
+    assert (certificate.id, certificate.is_complete) == ("e1", True)
+    assert certificate.removed.texts == 1
+    assert [entry.body for entry in await store.entries(ERASED) if entry.kind == "message"] == [b""]
+    assert (await store.verify()).problems == ()
+    await store.close()
