@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -16,6 +17,7 @@ from perdure.client.flows.flows import Flows
 from perdure.client.flows.place import write_record
 from perdure.errors import ConfigError, FlowExists, FlowNotFound, FlowRefusal
 from perdure.models.scenario import Hang, Reply, Say, When
+from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from tests.fakes.chats import until
 from tests.fakes.faulty_files import failing_at, planned
@@ -104,6 +106,25 @@ def test_a_workflow_that_is_there_is_not_written_again(tmp_path: Path) -> None:
         "findings",
         "workflow.yaml",
     ]
+
+
+async def test_who_lists_flows_passes_over_one_that_is_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = FlowStage(tmp_path)
+    flows = stage.flows("owner")
+    for id in "fg":
+        await begun(flows, tmp_path, id, id)
+    listed = stage.memory.notes_of_all
+
+    async def deleting(kinds: Sequence[str]) -> list[Entry]:
+        found = await listed(kinds)
+        monkeypatch.undo()
+        await flows.delete("f")
+        return found
+
+    monkeypatch.setattr(stage.memory, "notes_of_all", deleting)
+    assert [state.run.flow_id for state in await flows.list()] == ["g"]
 
 
 async def test_its_files_go_too_where_that_is_asked_for(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +35,7 @@ from perdure.engine.flows.runner import FlowRunner
 from perdure.errors import (
     AmbiguousId,
     ConfigError,
+    CorruptLog,
     Erased,
     FlowExists,
     FlowNotFound,
@@ -275,8 +277,9 @@ class Flows:
     async def list(self) -> Sequence[FlowState]:
         """Where every flow stands, the newest first."""
         notes = await self._store.backend.notes_of_all((FlowStarted.kind, FlowImported.kind))
-        found = [await self._flow(note.stream).state() for note in notes]
-        return sorted(found, key=lambda state: state.run.flow_id, reverse=True)
+        found = [await _unless_gone(self._flow(note.stream), self._store.backend) for note in notes]
+        there = [state for state in found if state is not None]
+        return sorted(there, key=lambda state: state.run.flow_id, reverse=True)
 
     async def close(self) -> None:
         """Let go of the store's changes."""
@@ -310,6 +313,17 @@ class Flows:
         clock = self._store.outside.clock
         runner = FlowRunner(ground, roles, clock, lambda: self._waker.wakes(journal.flow))
         return await runner.run()
+
+
+async def _unless_gone(flow: Flow, store: SessionStore) -> FlowState | None:
+    """Where a flow stands; None where it was deleted since somebody looked."""
+    try:
+        return await flow.state()
+    except (SessionNotFound, CorruptLog) as error:
+        with suppress(SessionNotFound, Erased):
+            if (await store.state(StreamId(flow.id))).info.status != "erased":
+                raise error from None
+        return None
 
 
 async def _is_there(store: SessionStore, stream: StreamId) -> bool:
