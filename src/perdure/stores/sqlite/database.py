@@ -22,6 +22,7 @@ import apsw
 from perdure.errors import (
     KeyMissing,
     KeyWrong,
+    PerdureError,
     StoreCorrupt,
     StoreNotEncrypted,
     StoreReadOnly,
@@ -32,7 +33,7 @@ from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Durability
 from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
-from perdure.stores.sqlite.opening import Patience, Site, connection, opened
+from perdure.stores.sqlite.opening import LOOKS, Patience, Site, connection, identity_of, opened
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.sqlite.writer import Writer
 from perdure.stores.watching import Changes, Look, Watcher
@@ -59,6 +60,11 @@ class Database:
         self._doubt = LogDoubt()
         self._readers = _Readers(self._connect, self._doubt)
         self._watcher = Watcher(self._looking)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Another file has the name of this one."""
+        return _identity(self.path) not in (self.site.identity, None)
 
     def check_usable(self) -> None:
         """Raises: StoreUnavailable in a forked child, and once it is closed."""
@@ -256,12 +262,35 @@ def attach(
         database = _OPEN.databases.get(_key(path)) if path.exists() else None
         if database is None:
             seed = partial(random, SEED_BYTES)
-            site = opened(path, is_created=is_created, seed=seed, key=key)
+            site = _settled(path, partial(opened, path, is_created=is_created, seed=seed, key=key))
             database = _OPEN.databases[_key(path)] = Database(site, random)
         elif database.site.key != key:
             raise _other_key(database.site, key)
         database.handles += 1
         return database
+
+
+def _settled(path: Path, open_file: Callable[[], Site]) -> Site:
+    """What `open_file` opens at `path`; anew where another file has taken the name meanwhile.
+
+    A rekey, a repair or a restore put it there: what was said of the old file is true of neither.
+    """
+    for look in range(LOOKS):
+        before = _identity(path)
+        try:
+            site = open_file()
+        except PerdureError:
+            if look == LOOKS - 1 or _identity(path) == before:
+                raise
+        else:
+            if _identity(path) == site.identity:
+                return site
+    raise StoreUnavailable(str(path), "its file was replaced again and again")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells the file at `path` from another of its name; None when there is none."""
+    return identity_of(path) if path.exists() else None
 
 
 def is_attached(path: Path) -> bool:

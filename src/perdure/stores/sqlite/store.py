@@ -17,7 +17,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from perdure.errors import ConfigError, StoreFull, StoreReadOnly, StoreUnavailable
+from perdure.errors import ConfigError, PerdureError, StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
@@ -414,14 +414,19 @@ class SqliteStore(
         Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreReadOnly, StoreUnavailable; KeyMissing,
         KeyWrong, StoreNotEncrypted; the file is then as it was.
         """
-        database = await asyncio.to_thread(attach, path, random, is_created=is_created, key=key)
-        if database.site.is_writable:
+        while True:
+            database = await asyncio.to_thread(attach, path, random, is_created=is_created, key=key)
             try:
-                await running.go_on(database, durability, clock)
-            except BaseException:
+                if database.site.is_writable:
+                    await running.go_on(database, durability, clock)
+            except BaseException as error:
+                # A rekey, a repair or a restore may have come before the first look into the file.
+                is_to_be_opened_again = isinstance(error, PerdureError) and database.is_replaced
                 await asyncio.to_thread(detach, database)
-                raise
-        return cls(database, namespace, durability, clock, random)
+                if not is_to_be_opened_again:
+                    raise
+            else:
+                return cls(database, namespace, durability, clock, random)
 
     async def verify(self, on_progress: OnProgress | None = None) -> Verification:
         return await self._read(verify.verification, on_progress)

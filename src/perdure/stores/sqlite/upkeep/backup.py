@@ -19,7 +19,14 @@ from perdure.stores.key import StoreKey
 from perdure.stores.operating.sealed import Standing
 from perdure.stores.protocol import Problem
 from perdure.stores.sqlite.migrate import version_of
-from perdure.stores.sqlite.opening import Site, bare_connection, check_version, located, refusal
+from perdure.stores.sqlite.opening import (
+    Patience,
+    Site,
+    bare_connection,
+    check_version,
+    located,
+    refusal,
+)
 from perdure.stores.sqlite.packing.cipher import copy_into
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.sqlite.upkeep import sealing
@@ -114,6 +121,7 @@ def snapshot(path: Path, key: StoreKey | None, target: Path, report: Report) -> 
     db: Connection | None = None
     try:
         db = addressing_connection(site)
+        db.set_busy_handler(Patience(b""))  # whoever closes the store last locks it for a moment
         check_version(site, db, version_of(db))
         _copy(db, site, target, report)
     except apsw.Error as error:
