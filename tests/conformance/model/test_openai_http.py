@@ -31,6 +31,7 @@ from perdure.session.messages import (
     tool_result,
     user,
 )
+from tests.fakes.mcp_servers import reserved_port
 from tests.fakes.model_server import (
     Chunk,
     Handler,
@@ -395,12 +396,12 @@ async def test_a_server_that_is_slow_but_never_silent_is_waited_for() -> None:
 
 
 async def test_nobody_listening_is_unavailability_that_names_the_address() -> None:
-    async with openai_server() as server:
-        url = server.url
-    client = OpenAICompatible(base_url=url)
-    with pytest.raises(ModelUnavailable, match=f"no connection to {url}"):
-        await anext(client.stream(ModelRequest(MODEL, HELLO)))
-    await client.aclose()
+    with reserved_port() as port:
+        url = f"http://127.0.0.1:{port}/v1"
+        client = OpenAICompatible(base_url=url)
+        with pytest.raises(ModelUnavailable, match=f"no connection to {url}"):
+            await anext(client.stream(ModelRequest(MODEL, HELLO)))
+        await client.aclose()
 
 
 async def test_a_cancelled_call_is_cancelled_and_no_error(wire: Wire) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from perdure.models.scenario import Fail, Hang, Reply, Say, Step, When
 from perdure.session.flows.graph import FlowNode, Graph
 from perdure.session.flows.run import FeedbackContext, FlowState
 from perdure.workflow.document import AgentNode, ContextEntry, RunInput, Workflow
+from tests.fakes.chats import until
 from tests.fakes.documents import document
 from tests.fakes.flow_stage import MODEL, FlowStage, says, writes
 
@@ -38,15 +38,6 @@ def changed(workflow: Workflow, id: str, **fields: object) -> Workflow:
         for node in workflow.nodes
     ]
     return msgspec.structs.replace(workflow, nodes=tuple(nodes))
-
-
-async def until(is_so: Callable[[], Awaitable[object]]) -> None:
-    """Let others go on until `is_so`."""
-    for _ in range(100_000):
-        if await is_so():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never was so")
 
 
 async def at_work(flow: Flow) -> bool:
@@ -175,7 +166,11 @@ async def test_a_tool_asks_first_and_the_flow_goes_on_once_it_may(tmp_path: Path
     async with stage.flows("helper") as flows:
         flow = await flows.start(LINE, workspace=tmp_path, id="f")
         running = asyncio.ensure_future(flow.run())
-        await until(flow.waiting)
+
+        async def is_waiting() -> bool:
+            return bool(await flow.waiting())
+
+        await until(is_waiting)
         assert [each.topic for each in await flow.waiting()] == ["consent"]
         await flow.consent("full-access")
         run = await running

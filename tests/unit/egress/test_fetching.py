@@ -8,6 +8,7 @@ from perdure.egress.destinations import destination_of
 from perdure.egress.exchange import Asked
 from perdure.egress.fetching import fetch
 from perdure.errors import EgressDenied, EgressError
+from tests.fakes.mcp_servers import reserved_port
 from tests.fakes.web_server import Response, WebServer
 
 
@@ -47,9 +48,7 @@ async def test_silence_ends() -> None:
 
 
 async def test_a_server_that_is_not_there_is_told_without_its_address() -> None:
-    async with WebServer(lambda r: Response()) as server:
-        port = server.port
-    with pytest.raises(EgressError) as failed:
+    with reserved_port() as port, pytest.raises(EgressError) as failed:
         await fetch(asked(port))
     assert "127" not in str(failed.value)
     assert str(port) not in str(failed.value)
