@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from perdure.session.info import ForkPoint
 from perdure.session.messages import MediaPart, user
 from perdure.session.search.values import SearchQuery
 from perdure.stores.chain import blob_hash
+from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import hashed
 from perdure.stores.jsonl.keeping.collecting import LOCK
 from perdure.stores.jsonl.store import JsonlStore
@@ -180,3 +182,33 @@ async def test_what_a_fork_shows_stays_though_its_origin_is_erased_meanwhile(
 
     assert is_forked == is_held
     assert (await store.verify()).problems == ()
+
+
+@pytest.mark.parametrize("name", ["position", "index"])
+async def test_a_session_that_goes_before_it_got_its_positions_gets_none(
+    folder: Path, open_store: Opener, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Else one of its name that comes later would seem to have lost entries."""
+    store, other = await open_store(), await open_store()
+    await fill(store)
+    (folder / ".perdure" / "feed").unlink()  # as if a tool had written them
+    content, extend = file_of(folder, GONE).read_bytes(), Feed.extend
+    erase = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=GONE)
+    has_gone = False
+
+    def late(feed: Feed, stream: StreamId, *arguments: Any, **named: Any) -> None:
+        nonlocal has_gone
+        if stream == GONE and not has_gone:
+            has_gone = True
+            eraser = threading.Thread(target=lambda: asyncio.run(other.erase(erase)))
+            eraser.start()
+            eraser.join()
+        extend(feed, stream, *arguments, **named)
+
+    monkeypatch.setattr(Feed, "extend", late)
+    await getattr(store, name)()
+    (folder / f"later_{GONE}.jsonl").write_bytes(content.splitlines(keepends=True)[0])
+
+    assert has_gone
+    problems = (await store.verify()).problems
+    assert [each for each in problems if "acknowledged" in each.problem] == []

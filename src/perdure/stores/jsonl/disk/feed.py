@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from io import RawIOBase
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -149,12 +150,16 @@ class Feed:
             if self.head(stream) >= 0:
                 self._write(f"{self.position + 1} {stream} 0 0\n".encode())
 
-    def extend(self, stream: StreamId, head: int, *, is_lossy: bool) -> None:
-        """Give positions to the entries of `stream` up to `head` that have none yet."""
+    def extend(self, stream: StreamId, head: int, path: Path, *, is_lossy: bool) -> None:
+        """Give positions to the entries of `stream`, in the file `path`, up to `head`.
+
+        Those that have one keep it; a session that was erased meanwhile gets none.
+        """
         with self._folder.locked("feed", ""):
             self.refresh()
             first = self.head(stream) + 1
-            if first > head:
+            # Who erases removes the file, and then waits for this lock to forget the session.
+            if first > head or not path.exists():
                 return
             position = self.position + 1 + (GAP if is_lossy else 0)
             self._write(f"{position} {stream} {first} {head - first + 1}\n".encode())

@@ -118,4 +118,5 @@ def give_positions(feed: Feed, log: Log) -> None:
     stream = log.header.id
     if feed.head(stream) < log.head:
         rows = log.rows[feed.head(stream) + 1 :]
-        feed.extend(stream, log.head, is_lossy=any(row.is_ours for row in rows))
+        is_lossy = any(row.is_ours for row in rows)
+        feed.extend(stream, log.head, log.path, is_lossy=is_lossy)
