@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from perdure.client.looking.scratch import delete_scratch
 from perdure.client.store import Store
-from perdure.errors import Unsupported
+from perdure.errors import SessionNotFound, Unsupported
+from perdure.session.ids import StreamId
 from perdure.stores.keeping.quotas import Limiting, Quota, Usage
 from perdure.stores.keeping.retention import (
     KEY_WINDOW_MS,
@@ -44,7 +45,7 @@ async def apply_retention(
     plan = expiring([] if own.is_empty else await backend.holdings(), own, now)
     if is_dry_run:
         return Removed(plan=plan)
-    gone = [each for each in plan.expiring if await backend.remove(each.stream)]
+    gone = [each for each in plan.expiring if await _is_removed(backend, each.stream)]
     await delete_scratch(store.backend, [each.stream for each in gone])
     return Removed(
         plan=plan,
@@ -54,6 +55,14 @@ async def apply_retention(
         keys=await backend.forget_keys(now - KEY_WINDOW_MS),
         freed_bytes=await backend.give_back(),
     )
+
+
+async def _is_removed(backend: Retaining, stream: StreamId) -> bool:
+    """Whether `stream` was removed now; not where something holds it, or somebody was faster."""
+    try:
+        return await backend.remove(stream)
+    except SessionNotFound:
+        return False
 
 
 async def quota(store: Store) -> tuple[Quota, Usage]:

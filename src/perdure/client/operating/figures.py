@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from perdure.client.operating.copying import copying
 from perdure.client.store import Store
+from perdure.errors import SessionNotFound
 from perdure.stores.operating.copying import NAME_OF_CONTENT, Copying
 from perdure.stores.operating.figures import (
     DAY_MS,
@@ -34,7 +37,10 @@ async def figures(store: Store, *, days: int = DAYS) -> StoreFigures:
 
 async def _read_whole(store: Copying, since: int) -> NamespaceFigures:
     growth, names = Growth(since), set[str]()
-    sizes = [await _size(store, each, growth, names) for each in await store.standings()]
+    sizes: list[StreamSize] = []
+    for each in await store.standings():
+        with suppress(SessionNotFound):  # removed meanwhile
+            sizes.append(await _size(store, each, growth, names))
     facts = await store.info()
     content_bytes = max(0, facts.payload_bytes - sum(each.bytes for each in sizes))
     return figures_of(store.namespace, sizes, growth.days, (len(names), content_bytes))

@@ -129,8 +129,19 @@ class StoreCopy:
         self._on_progress(min(done, self._total), self._total)
 
     async def _copied(self, standing: Standing) -> CopiedStream:
+        begun = self._done
+        while True:
+            before = await self._here(standing.stream)
+            try:
+                return await self._tried(standing, before)
+            except CopyConflict as error:
+                if await self._here(standing.stream) == before:
+                    return CopiedStream(standing.stream, "conflict", reason=str(error))
+            self._done = begun  # another copy was faster: on from where that came to
+
+    async def _tried(self, standing: Standing, before: StreamState | None) -> CopiedStream:
+        """Copy the stream, which stands at `before` in the target. Raises: CopyConflict."""
         stream = standing.stream
-        before = await self._here(stream)
         try:
             if await self._is_left_out(stream):
                 return _left_out(stream, before)
@@ -138,9 +149,9 @@ class StoreCopy:
             if reason is not None:
                 return await self._seal_anew(standing, before, reason)
             return await self._pass_on(standing, before)
-        except CopyConflict as error:
-            return CopiedStream(stream, "conflict", reason=str(error))
         except (SessionNotFound, InvalidEntry, InvalidParent):
+            if await self._is_gone(stream):
+                return _left_out(stream, await self._here(stream))
             why = f"what it was forked from ({standing.origin}) is not in the target, or another"
             return CopiedStream(stream, "conflict", reason=why)
         except CorruptLog as error:
@@ -157,6 +168,14 @@ class StoreCopy:
         except SessionNotFound:
             return None
 
+    async def _is_gone(self, stream: StreamId) -> bool:
+        """It was removed from the source since the copy began."""
+        try:
+            await self._source.state(stream)
+        except SessionNotFound:
+            return True
+        return False
+
     async def _is_left_out(self, stream: StreamId) -> bool:
         """It was erased, and the target would list what is left of it."""
         if self._target.capabilities.erase:
@@ -171,20 +190,19 @@ class StoreCopy:
         if before is not None and after >= standing.head:
             await self._check_present(standing, before)
             return CopiedStream(stream, "present", 0, standing.hash.hex())
-        is_first = True
+        is_first, chain = True, b""
         while is_first or after < standing.head:
             share = await self._part(stream, after, standing.head, is_continued=before is not None)
             if not share.commits and not is_first:
                 raise CorruptLog(stream, after + 1, "no commit holds it")
             await self._target.receive(share, await self._contents(share.entries()))
             after = share.commits[-1].last if share.commits else after
-            is_first = False
+            is_first, chain = False, share.hash
             self._tell(begun + after + 1)
-        here = await self._target.state(stream)
-        if here.hash != standing.hash:
+        if chain != standing.hash:
             raise CorruptLog(stream, EMPTY, "its commits do not lead to the hash kept with it")
-        added = here.head - (EMPTY if before is None else before.head)
-        return CopiedStream(stream, "copied", added, here.hash.hex())
+        added = after - (EMPTY if before is None else before.head)
+        return CopiedStream(stream, "copied", added, chain.hex())
 
     async def _part(self, stream: StreamId, after: int, upto: int, *, is_continued: bool) -> Sealed:
         try:

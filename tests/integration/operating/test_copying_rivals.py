@@ -1,0 +1,135 @@
+"""What others do to the stores of a copy, or of a retention, while it is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.client.keeping import apply_retention
+from perdure.client.open import open as open_store
+from perdure.client.operating.copying import copy_sessions
+from perdure.client.operating.figures import figures
+from perdure.client.store import Store
+from perdure.session.ids import StreamId
+from perdure.session.messages import user
+from perdure.stores.keeping.retention import Retaining, Retention
+from tests.fakes.sealing import as_sealing
+
+KINDS = ("sqlite", "jsonl")
+SESSIONS = ("s0", "s1", "s2")
+
+
+def address(kind: str, place: Path) -> str:
+    return f"{kind}:///{place}"
+
+
+async def fill(store: Store) -> None:
+    for id in SESSIONS:
+        session = await store.create(id=id)
+        for text in ("one", "two", "three"):
+            await session.append(user(text))
+
+
+def first(act: Callable[[], Awaitable[object]], real: Any) -> Any:
+    """`real`, but `act` comes before the first call of it."""
+    was_called = False
+
+    async def call(*arguments: Any, **named: Any) -> Any:
+        nonlocal was_called
+        if not was_called:
+            was_called = True
+            await act()
+        return await real(*arguments, **named)
+
+    return call
+
+
+async def remove(store: Store, session: str) -> None:
+    assert isinstance(store.backend, Retaining)
+    assert await store.backend.remove(StreamId(session))
+
+
+@pytest.mark.parametrize("into", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_two_copies_at_once_both_come_to_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, into: str
+) -> None:
+    """One of them before each part that the other passes on: there it is by then."""
+    there = address(into, tmp_path / "there")
+    async with (
+        open_store(address(kind, tmp_path / "here")) as source,
+        open_store(there) as target,
+        open_store(there) as again,
+    ):
+        await fill(source)
+
+        async def rival() -> None:
+            assert (await copy_sessions(source, again)).is_whole
+
+        taking = as_sealing(target.backend)
+        monkeypatch.setattr(taking, "receive", first(rival, taking.receive))
+        report = await copy_sessions(source, target)
+
+        assert report.is_whole, report
+        assert [each.outcome for each in report.streams] == ["present"] * len(SESSIONS)
+        assert (await target.verify()).problems == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_session_that_is_removed_while_a_copy_is_made_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    async with (
+        open_store(address(kind, tmp_path / "here")) as source,
+        open_store("memory:") as target,
+    ):
+        await fill(source)
+
+        async def rival() -> None:
+            await remove(source, "s0")
+
+        giving = as_sealing(source.backend)
+        monkeypatch.setattr(giving, "sealed", first(rival, giving.sealed))
+        report = await copy_sessions(source, target)
+
+        assert report.is_whole, report
+        outcomes = {each.stream: each.outcome for each in report.streams}
+        assert outcomes == {"s0": "erased", "s1": "copied", "s2": "copied"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_retention_goes_on_where_another_was_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    async with open_store(address(kind, tmp_path / "here")) as store:
+        await fill(store)
+        backend = store.backend
+        assert isinstance(backend, Retaining)
+        real = backend.remove
+
+        async def rival() -> None:
+            assert await real(StreamId("s0"))
+
+        monkeypatch.setattr(backend, "remove", first(rival, real))
+        done = await apply_retention(store, Retention(max_sessions=1))
+
+        assert (len(done.plan.expiring), done.sessions) == (2, 1)
+        assert [info.id for info in await store.recent()] == ["s2"]
+
+
+async def test_figures_leave_out_what_is_removed_while_they_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_store(address("jsonl", tmp_path / "here")) as store:
+        await fill(store)
+
+        async def rival() -> None:
+            await remove(store, "s1")
+
+        giving = as_sealing(store.backend)
+        monkeypatch.setattr(giving, "sealed", first(rival, giving.sealed))
+        (found,) = (await figures(store)).namespaces
+        assert found.entries == 6
