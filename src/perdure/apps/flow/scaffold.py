@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from perdure.session.flows.graph import FlowNode, Graph
+from perdure.stores.operating.naming import write_new
 
 Mode = Literal["greenfield", "takeover"]
 
@@ -64,7 +65,7 @@ def scaffold(folder: Path) -> tuple[Made, ...]:
     for template, path in FILES:
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
-        made.append(Made(path, _written(place, (templates / template).read_text("utf-8"))))
+        made.append(Made(path, write_new(place, (templates / template).read_text("utf-8"))))
     return tuple(made)
 
 
@@ -72,12 +73,3 @@ def initialization(mode: Mode) -> Graph:
     """The workflow of the flow that begins a project: the owner alone."""
     node = FlowNode("owner-intake", "owner", _WORK[mode])
     return Graph(f"Initialization ({mode})", (node,))
-
-
-def _written(place: Path, text: str) -> bool:
-    try:
-        with place.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        return False
-    return True

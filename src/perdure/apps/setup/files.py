@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.apps.settings.places import AGENTS, FILE, FOLDER
+from perdure.stores.operating.naming import write_new
 
 _IGNORED = """\
 # Written by `perdure init`. What perdure keeps here is private; what a project shares is not.
@@ -82,9 +83,5 @@ def set_up(folder: Path, namespace: str) -> tuple[Made, ...]:
 
 
 def _made(file: Path, text: str) -> Made:
-    try:
-        with file.open("x", encoding="utf-8") as opened:
-            opened.write(text)
-    except FileExistsError:
-        return Made(file, is_new=False)
-    return Made(file, is_new=True)
+    # Whole: with half of the settings, whoever starts a command meanwhile is in another namespace.
+    return Made(file, is_new=write_new(file, text))

@@ -1,0 +1,80 @@
+"""Files that several processes may make at once: each is there whole, and made by one of them."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import signal
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from perdure.apps.settings.lookup import setting
+from perdure.apps.setup.files import set_up
+from perdure.stores.operating.naming import write_new
+
+
+def test_what_is_there_stays(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    assert write_new(file, "mine")
+    assert not write_new(file, "theirs")
+    assert file.read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_file_that_another_makes_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, link = tmp_path / "a.txt", os.link
+
+    def late(source: Path, target: Path) -> None:
+        target.write_text("theirs")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", late)
+    assert not write_new(file, "mine")
+    assert file.read_text() == "theirs"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_it_is_written_where_files_have_one_name_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_source: Path, _target: Path) -> None:
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert write_new(tmp_path / "a.txt", "mine")
+    assert (tmp_path / "a.txt").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_project_that_is_killed_while_it_is_set_up_has_its_namespace_or_none_yet(
+    tmp_path: Path, number: int
+) -> None:
+    """Killed when a file was opened, and nothing is in it."""
+    child = os.fork()
+    if child == 0:
+        open_file, opened = io.open, 0
+
+        def killed(path: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
+            nonlocal opened
+            file = open_file(path, mode, *arguments, **named)
+            opened += mode in ("w", "x")
+            if opened == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return file
+
+        with mock.patch.object(io, "open", killed):
+            set_up(tmp_path, "tides")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    nobody = {"HOME": str(tmp_path / "home")}
+    is_there = (tmp_path / ".perdure" / "config.toml").exists()
+    assert setting("store.namespace", tmp_path, nobody) == ("tides" if is_there else None)
+    set_up(tmp_path, "tides")
+    assert setting("store.namespace", tmp_path, nobody) == "tides"
