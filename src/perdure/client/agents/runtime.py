@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Annotated, Self
 
@@ -25,7 +26,7 @@ from perdure.engine.turns.environment import (
     LEASE_TTL_MS,
     RenewCredentials,
 )
-from perdure.errors import ConfigError, HeadConflict
+from perdure.errors import ConfigError, Erased, HeadConflict, SessionNotFound
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
 from perdure.secrets.pasted import pasted
@@ -190,9 +191,10 @@ class Runtime:
         """
         ended: list[str] = []
         for info in await self._store.recent(limit=None, scope="all"):
-            state = await self._store.backend.state(info.id)
-            if await end_if_idle(self._store, state, self._idle_timeout_s):
-                ended.append(info.id)
+            with suppress(SessionNotFound, Erased):  # somebody took it out meanwhile
+                state = await self._store.backend.state(info.id)
+                if await end_if_idle(self._store, state, self._idle_timeout_s):
+                    ended.append(info.id)
         return ended
 
     async def __aenter__(self) -> Self:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.standing import Standing, revoke, standing_of
 from perdure.errors import RateLimited
+from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo
 from perdure.session.ledger import Spending
 from perdure.session.notes import SessionEnded
+from perdure.stores.keeping.retention import Retaining
 from perdure.tools.declare import tool
 from perdure.tools.spec import Subject, ToolSpec
 from tests.fakes.players import Hold, Theatre, asks, words
@@ -88,6 +94,27 @@ async def test_only_sessions_in_which_nothing_happens_are_closed() -> None:
     assert await runtime.end_idle() == ["fresh"]
     hold.leave.set()
     await asyncio.wait_for(busy.abort(), 60)
+
+
+async def test_a_session_that_is_removed_while_idle_ones_are_closed_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theatre = Theatre(main=[words("one"), words("two")])
+    agent = Agent("a", model="p:main")
+    runtime = theatre.runtime(agent, idle_timeout_s=60)
+    for name in ("stays", "goes"):
+        await (await runtime.start(agent, id=name)).send("hi")
+    theatre.clock.advance(100)
+    recent = theatre.store.recent
+
+    async def then_removed(*arguments: Any, **named: Any) -> list[SessionInfo]:
+        found = await recent(*arguments, **named)
+        assert isinstance(theatre.store.backend, Retaining)
+        assert await theatre.store.backend.remove(StreamId("goes"))
+        return found
+
+    monkeypatch.setattr(theatre.store, "recent", then_removed)
+    assert await runtime.end_idle() == ["stays"]
 
 
 async def test_an_idle_session_is_closed_when_it_is_opened_and_its_next_turn_opens_it() -> None:
