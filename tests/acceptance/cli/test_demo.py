@@ -13,8 +13,8 @@ import pytest
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE_ID, World
 from tests.fakes.postgres import PostgresServer
 
-PI_CLAIMS = 17
-OTHER_CLAIMS = 16
+PI_CLAIMS = 18
+OTHER_CLAIMS = 17
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_the_sample_is_played_and_every_claim_holds(stage: World) -> None:
     ended = stage.ok("demo")
     assert f"{PI_CLAIMS} of {PI_CLAIMS} claims hold, in " in ended.out
     assert "NOT SO" not in ended.out
-    for step in range(1, 8):
+    for step in range(1, 9):
         assert re.search(rf"^{step}  \S", ended.out, re.MULTILINE)
     assert re.search(r"process \d+ was killed with SIGKILL inside its tool call", ended.out)
     assert all(len(line) <= 100 for line in ended.out.splitlines() if "perdure" not in line)

@@ -1,1 +1,1 @@
-"""The demonstration: a recorded session in, a kill, a resume, a branch; every claim is checked."""
+"""The demonstration: a recorded session in, a kill, a resume, a branch, a search; all checked."""

@@ -1,4 +1,4 @@
-"""The acts around the crash: import, tree and context before it; branch, fork and verify after."""
+"""The acts around the crash: import, tree, context before it; branch, fork, search, check after."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-from perdure.apps.demo.cast import ASKS_THE_OTHER_WAY, MODEL
+from perdure.apps.demo.cast import ASKS_THE_OTHER_WAY, MODEL, REMEMBERED
 from perdure.apps.demo.crash import Play, is_answered, runtime_of
 from perdure.apps.demo.stage import INDENT, Stage
 from perdure.apps.terminal.drawing import drawn
@@ -172,6 +172,16 @@ def turning_point(path: list[Entry]) -> Entry:
 
 def _name(entry: Entry, session: Session) -> str:
     return f"entry {entry.seq}" if entry.stream == session.id else entry.id
+
+
+async def find_again(play: Play) -> None:
+    """Search for words that were said on the branch that was left."""
+    stage, session = play.stage, play.session
+    hits = await play.store.search(f'"{REMEMBERED}"', roles=("user",), sessions=(session.id,))
+    left = [hit for hit in hits if not hit.is_on_branch]
+    for hit in left[:1]:
+        stage.say(f"{hit.entry}, {hit.role}: {hit.snippet}")
+    stage.claim(f"“{REMEMBERED}” is found on the branch that was left", holds=bool(left))
 
 
 async def check_hashes(play: Play) -> None:

@@ -29,6 +29,9 @@ ADDRESS = "PERDURE_STORE"
 """What in its environment tells a process where the store is."""
 
 ASKS_FOR_A_LINE = "Before we go on, please write down where we are."
+REMEMBERED = "write down where we are"
+"""What somebody may remember of it later."""
+
 ASKS_THE_OTHER_WAY = "Let us go the other way from here."
 
 FOREVER_S = 60.0

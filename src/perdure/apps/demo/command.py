@@ -37,9 +37,9 @@ def demo(
 ) -> int:
     """Show what perdure does, on a recorded session.
 
-    It imports it, goes on with it in a process that is killed inside a tool call, resumes, branches
-    and forks; offline, in a new temporary folder, which it keeps, or in the store named. Every
-    claim it prints is checked. --json prints the claims.
+    It imports it, goes on with it in a process that is killed inside a tool call, resumes,
+    branches, forks and searches; offline, in a new temporary folder, which it keeps, or in the
+    store named. Every claim it prints is checked. --json prints the claims.
 
     Examples:
         perdure demo
@@ -96,6 +96,8 @@ async def _play(
         await crash.resume(play, head)
         stage.act("Back to an earlier point: a branch, a label, a fork")
         await acts.branch_off(play)
+        stage.act("What was said there is found by the words one remembers")
+        await acts.find_again(play)
         stage.act("Is everything as it was committed?")
         await acts.check_hashes(play)
     return report, shown
