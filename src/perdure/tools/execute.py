@@ -160,7 +160,9 @@ def _scrubbed(run: ToolRun, call: ToolCall) -> ToolRun:
 
 
 def _branded(run: ToolRun, spec: ToolSpec) -> ToolRun:
-    if not spec.is_outside or run.outcome != "ok":
+    """`run`, marked where strangers wrote it; what was found wrong here is our own word."""
+    is_theirs = run.outcome == "ok" or run.error_code == ToolError.code
+    if not spec.is_outside or not is_theirs:
         return run
     output = msgspec.structs.replace(run.output, text=f"{FROM_OUTSIDE}\n{run.output.text}")
     return msgspec.structs.replace(run, output=output)

@@ -68,6 +68,7 @@ async def test_a_models_calls_reach_the_server_and_its_answers_the_model(deeds: 
     content = await stage.memory.blob(picture.handle.removeprefix("media://"))
     assert content.startswith(b"\x89PNG")
     assert failed.is_error
+    assert failed.text.startswith("[from outside")
     assert len(pids(deeds)) == 1
     assert not is_alive(pids(deeds)[0]), "the program ends with the runtime"
 
