@@ -463,7 +463,8 @@ class Indexing(Searching, Protocol):
     async def index(self, on_progress: OnProgress | None = None) -> None:
         """Bring the index up to date, as the next search would.
 
-        Raises: StoreReadOnly, StoreFull; a search goes without then.
+        Raises: StoreReadOnly, StoreFull; StoreUnavailable, also where a process that was at it
+        has stopped. A search goes without then.
         """
         ...
 

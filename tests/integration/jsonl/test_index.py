@@ -549,6 +549,19 @@ async def test_the_folder_is_not_listed_for_each_session_that_a_tool_wrote(
     assert listed == []
 
 
+async def test_what_the_index_takes_is_counted_and_no_quota_is_used_by_it(
+    store: JsonlStore, folder: Path
+) -> None:
+    await fill(store, "s", count=2 * batching.MOST_LOOSE)
+    before = await store.info()
+    assert await store.search(SearchQuery(text="word"))
+    after = await store.info()
+
+    index = sum(file.stat().st_size for file in (folder / ".perdure" / "search").iterdir())
+    assert after.size_bytes == before.size_bytes + index > before.size_bytes
+    assert after.payload_bytes == before.payload_bytes
+
+
 async def test_a_process_that_was_stopped_while_it_indexed_keeps_nobody_from_searching(
     store: JsonlStore, folder: Path, dialect: DialectName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -560,8 +573,9 @@ async def test_a_process_that_was_stopped_while_it_indexed_keeps_nobody_from_sea
 
     wanted = SearchQuery(text="word", limit=5_000)
     assert await store.search(wanted) == scanned(folder, dialect, wanted)
+    monkeypatch.setattr("perdure.stores.jsonl.search.following.STUCK_S", 3_600)
     with pytest.raises(StoreUnavailable, match="stopped"):
-        await store.reindex()
+        await store.reindex()  # at once: nobody is waited for twice
     os.close(lock)
     await store.reindex()
     assert await faults_of_index(store) == []

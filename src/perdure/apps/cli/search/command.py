@@ -16,7 +16,7 @@ from perdure.apps.cli.words.naming import named_session
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
-from perdure.errors import StoreFull, StoreReadOnly
+from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.search.values import HITS, SearchRole
 
 ROLES: tuple[SearchRole, ...] = get_args(SearchRole)
@@ -92,8 +92,8 @@ def search(  # noqa: PLR0913 - each is an option of the command
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
-            # Where the store cannot be written, the search reads what is not indexed.
-            with suppress(StoreReadOnly, StoreFull):
+            # Where there can be no index, or not now, the search reads what is not indexed.
+            with suppress(StoreReadOnly, StoreFull, StoreUnavailable):
                 await opened.index(progress_bar("index"))
             found = await opened.search(
                 query,

@@ -17,6 +17,7 @@ from perdure.errors import SearchIndexDamaged, StoreFull, StoreReadOnly, StoreUn
 from perdure.session.search.parts.pages import DAMAGE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.jsonl.disk.folder import Stamp
 from perdure.stores.jsonl.search.files import BUILDING
 from perdure.stores.jsonl.search.indexing import Index, Step
 from perdure.stores.jsonl.search.partfile import PartGone
@@ -49,6 +50,7 @@ class Searches:
     def __init__(self, index: Index, run: Run) -> None:
         self._index = index
         self._run = run
+        self._stuck: tuple[Stamp | None] | None = None  # the index where another was found stuck
 
     async def search(self, query: SearchQuery, on_progress: OnProgress | None) -> list[Hit]:
         """What ``Scanning.scan`` promises."""
@@ -95,13 +97,15 @@ class Searches:
         loop = asyncio.get_running_loop()
         until, seen = loop.time() + STUCK_S, None
         while (lock := await self._lock()) is None:
-            now = await self._run(self._index.files.stamp)
+            now = (await self._run(self._index.files.stamp),)
             if now != seen:
                 until, seen = loop.time() + STUCK_S, now
-            elif loop.time() > until:
+            if now == self._stuck or loop.time() > until:  # he is not waited for twice
+                self._stuck = now
                 path = str(self._index.files.path)
                 raise StoreUnavailable(path, "a process that is indexing it has stopped; end it")
             await asyncio.sleep(WAIT_S)
+        self._stuck = None
         return lock
 
     async def _lock(self) -> int | None:

@@ -7,6 +7,7 @@ from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.keeping.collecting import sizes_of
 from perdure.stores.jsonl.keeping.limits import Limits
 from perdure.stores.jsonl.lines import FORMAT
+from perdure.stores.jsonl.search.files import IndexFiles
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.protocol import StoreInfo
 
@@ -18,6 +19,7 @@ def info_of(
     used = limits.usage()
     blob_bytes = sum(sizes_of(blobs_in(shelf.folder)).values())
     file_bytes = sum(stamp.size for _, stamp in shelf.folder.files())
+    index_bytes = IndexFiles(shelf.folder, shelf.dialect.name).size_bytes()
     return StoreInfo(
         address=address,
         backend=BACKEND,
@@ -26,7 +28,7 @@ def info_of(
         schema_version=FORMAT,
         streams=used.sessions,
         entries=used.entries,
-        size_bytes=file_bytes + blob_bytes,
+        size_bytes=file_bytes + blob_bytes + index_bytes,
         payload_bytes=used.bytes,
         is_encrypted=False,
         engine=f"JSON lines as {shelf.dialect.name} writes them",
