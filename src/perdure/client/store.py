@@ -196,8 +196,7 @@ class Store:
     async def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Build the index of `search` anew from the log; how many texts can now be found.
 
-        Raises: StoreReadOnly, StoreFull; StoreUnavailable, also where a process that was indexing
-        it has stopped; Unsupported.
+        Raises: StoreReadOnly, StoreFull; StoreUnavailable, also by a stopped indexer; Unsupported.
         """
         if isinstance(self._searching, Indexing):
             return await self._searching.reindex(on_progress)
