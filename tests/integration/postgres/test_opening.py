@@ -44,6 +44,20 @@ async def test_many_that_open_a_new_database_at_once_make_one_store(
         assert len(await store.entries(S)) == 1
 
 
+async def test_what_the_server_takes_transactions_for_does_not_matter(
+    fresh: str, open_store: Open
+) -> None:
+    """Who waits for another sees what that one has done, also where the default is otherwise."""
+    strict = f"{fresh}&options=-c%20default_transaction_isolation%3Dserializable"
+    stores = await asyncio.gather(*(open_store(strict) for _ in range(4)))
+    await create(stores[0], S, said("a"))
+
+    await asyncio.gather(*(append(store, S, said("b")) for store in stores for _ in range(20)))
+
+    assert len(await stores[0].entries(S)) == 81
+    assert (await stores[0].verify()).problems == ()
+
+
 async def test_a_rehearsal_says_what_opening_would_do_and_changes_nothing(
     fresh: str, open_store: Open
 ) -> None:

@@ -61,6 +61,7 @@ _SET_NAMESPACE: LiteralString = "SELECT set_config('perdure.namespace', %s, true
 _SET_UP: LiteralString = """
 SELECT set_config('role', coalesce(%s, current_user), false),
     set_config('synchronous_commit', %s, false),
+    set_config('default_transaction_isolation', 'read committed', false),
     set_config('jit', 'off', false),
     set_config('enable_seqscan', 'off', false),
     set_config('enable_bitmapscan', 'off', false),

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, IsolationLevel
 
 from perdure.errors import NotAStore, StoreReadOnly, StoreTooNew, StoreUnavailable
 from perdure.stores.postgres.rows import Row
@@ -74,6 +74,8 @@ async def prepared(db: AsyncConnection[Row], store: str) -> str | None:
     Durable: each step is whole or did not happen.
     Raises: NotAStore, StoreTooNew, StoreReadOnly, StoreUnavailable; nothing was changed then.
     """
+    # Whatever the server's own default: who waited for the lock has to see what was done meanwhile.
+    await db.set_isolation_level(IsolationLevel.READ_COMMITTED)
     site = await _site(db)
     _check_site(site, store)
     version = await _version(db, site)
