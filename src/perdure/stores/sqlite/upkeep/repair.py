@@ -141,7 +141,7 @@ def _folder(work: Path) -> Generator[None]:
             finally:
                 shutil.rmtree(work, ignore_errors=True)
     except BlockingIOError as error:
-        raise StoreInUse(str(work)) from error
+        raise StoreInUse(str(work).removesuffix(_WORK)) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StoreFull(str(work)) from error
