@@ -234,26 +234,29 @@ class Session(Appender):
         if choice not in body.choices:
             reason = f"{choice!r} is none of the answers {', '.join(body.choices)}"
             raise InvalidEntry(reason, told=reason)
-        new = new_side(Answer(choice, by, note), found.id)
+        answer = Answer(choice, by, note)
+        new = new_side(answer, found.id)
         earlier = await self._answered(found.id)
         if earlier is not None:  # its key may be forgotten by now
-            first = body_of(earlier)
-            if isinstance(first, Answer) and first != Answer(choice, by, note):
-                raise AlreadyAnswered(found.id, first.choice, first.by)
-            return earlier
+            return _same(earlier, answer)
         try:
             # The key makes the store decide which of two answers was first.
             key, flow = f"answer:{found.id}", self._state.header.parent
             if choice != ALLOW_FLOW or flow is None:
-                return (await self._commit((new,), key=key))[0]
-            store, clock = self._backing.store, self._outside.clock
-            # By name: only who answers in a flow loads what flows are decided by.
-            granting: Any = importlib.import_module("perdure.client.inbox.granting")
-            asking = (self.id, body)
-            return await granting.allow_for_flow(store, clock, flow, asking, new, by=by, key=key)
+                given = (await self._commit((new,), key=key))[0]
+            else:
+                store, clock = self._backing.store, self._outside.clock
+                # By name: only who answers in a flow loads what flows are decided by.
+                granting: Any = importlib.import_module("perdure.client.inbox.granting")
+                asking = (self.id, body)
+                given = await granting.allow_for_flow(
+                    store, clock, flow, asking, new, by=by, key=key
+                )
         except IdempotencyMismatch as error:
             first = await self._answer_to(found.id)
             raise AlreadyAnswered(found.id, first.choice, first.by) from error
+        # The consent of a flow answers what it frees, several questions at once, under no key.
+        return _same(await self._answered(found.id) or given, answer)
 
     async def erase(self, *, forks: ForkPolicy = "refuse", by: str | None = None) -> Certificate:
         """Take the session out of the store, for good; see `Store.erase`.
@@ -286,3 +289,12 @@ class Session(Appender):
         """The first answer to `question`."""
         notes = await self._backing.log.notes(self.id, (Answer.kind,))
         return next((entry for entry in notes if entry.about == question), None)
+
+
+def _same(first: Entry, given: Answer) -> Entry:
+    """The `first` answer to a question, if `given` says the same. Raises: AlreadyAnswered."""
+    said = body_of(first)
+    if isinstance(said, Answer) and said != given:
+        assert first.about is not None  # an answer is about its question
+        raise AlreadyAnswered(first.about, said.choice, said.by)
+    return first

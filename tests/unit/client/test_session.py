@@ -26,7 +26,7 @@ from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Answer, Question
 from perdure.stores.in_memory import MemoryStore
-from perdure.stores.protocol import Commit, Write
+from perdure.stores.protocol import Commit, Committed, Write
 from tests.fakes.clock import START_MS, ManualClock
 
 
@@ -331,6 +331,28 @@ async def test_the_first_answer_counts(store: Store, session: Session, memory: M
     assert await session.answer(question, "yes", by="me") == first
     with pytest.raises(AlreadyAnswered) as late:
         await (await store.open("s")).answer(question.seq, "no", by="you")
+    assert (late.value.choice, late.value.by) == ("yes", "me")
+
+
+@pytest.mark.parametrize("choice", ["yes", "no"])
+async def test_an_answer_that_came_under_no_key_just_before_is_the_first(
+    session: Session, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
+    """A flow's consent answers what it frees, several questions in one commit."""
+    question = await note(memory, new_side(Question("interrupted", "go on?", ("yes", "no"))))
+    commit, freed = memory.commit, list[Entry]()
+
+    async def freed_before(asked: Commit) -> Committed:
+        monkeypatch.undo()
+        freed.append(await note(memory, new_side(Answer("yes", "me"), question.id)))
+        return await commit(asked)
+
+    monkeypatch.setattr(memory, "commit", freed_before)
+    if choice == "yes":
+        assert await session.answer(question, "yes", by="me") == freed[0]
+        return
+    with pytest.raises(AlreadyAnswered) as late:
+        await session.answer(question, "no", by="you")
     assert (late.value.choice, late.value.by) == ("yes", "me")
 
 
