@@ -11,14 +11,17 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import typer
 
 from perdure.apps.terminal.output import remark
 from perdure.client.keys import configured_key, has_keyring, keep_key, keyring_keys
 from perdure.stores.key import KEY_BYTES, StoreKey
+from perdure.stores.operating.alone import in_turn
 
 QUESTION = "This is your first session here. Encrypt the store, with a key in your keyring?"
+_SQLITE = "sqlite:///"
 _REFUSED = "the keyring did not take the key, so the store is plain; see `perdure store rekey`"
 
 
@@ -42,11 +45,16 @@ def offered_key(address: str, ask: Callable[[], bool] = asked) -> StoreKey | Non
     """
     if configured_key(None, os.environ, address) is not None or not has_keyring() or not ask():
         return None
-    kept = keyring_keys(address)
-    if kept:
-        return kept[0]
-    key = StoreKey(secrets.token_bytes(KEY_BYTES))
-    if keep_key(address, key):
-        return key
+    folder = Path(address.removeprefix(_SQLITE)).absolute().parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Of two first runs at once the second takes the key of the first: the keyring keeps only one,
+    # and the store of the other would be closed for ever.
+    with in_turn(folder):
+        kept = keyring_keys(address)
+        if kept:
+            return kept[0]
+        key = StoreKey(secrets.token_bytes(KEY_BYTES))
+        if keep_key(address, key):
+            return key
     remark(_REFUSED)
     return None

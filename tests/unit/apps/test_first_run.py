@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import keyring
 import keyring.backends.fail
 import pytest
 
+from perdure.apps import first_run
 from perdure.apps.first_run import offered_key
 from perdure.client.keys import keep_key, keyring_keys
 from perdure.stores.key import StoreKey
+from tests.fakes.file_keyring import FileKeyring
 from tests.fakes.memory_keyring import MemoryKeyring, memory_keyring
+from tests.fakes.processes import Child, child
 
 ADDRESS = "sqlite:///x.db"
+FIRST_RUN = Path(__file__).parent / "children" / "first_run.py"
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +87,31 @@ def test_a_keyring_that_does_not_take_the_key_leaves_the_store_plain(
 
     assert offered_key(ADDRESS, lambda: True) is None
     assert "plain" in capsys.readouterr().err
+
+
+def test_two_first_runs_at_once_have_one_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_TEST_KEYRING", str(tmp_path / "keyring.json"))
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "tests.fakes.file_keyring.FileKeyring")
+    before, address = keyring.get_keyring(), f"sqlite:///{tmp_path}/data/perdure.db"
+    keyring.set_keyring(FileKeyring())
+    others: list[Child] = []
+    look = first_run.keyring_keys
+    with ExitStack() as stack:
+
+        def rival(at: str) -> tuple[StoreKey, ...]:
+            """Another run begins after this one has looked."""
+            found = look(at)
+            others.append(stack.enter_context(child(FIRST_RUN, at)))
+            others[0].tell()
+            time.sleep(0.3)
+            return found
+
+        monkeypatch.setattr(first_run, "keyring_keys", rival)
+        try:
+            mine = offered_key(address, lambda: True)
+        finally:
+            keyring.set_keyring(before)
+        assert mine is not None
+        assert others[0].last_line() == mine.reveal()

@@ -1,11 +1,11 @@
-"""Work that only one process may do at a place at a time: the others are refused, not mixed in."""
+"""Work that only one process may do at a place at a time: the others are refused, or wait."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -28,6 +28,21 @@ def alone_at(place: Path) -> Generator[None]:
             finally:
                 lock.unlink(missing_ok=True)
             return
+
+
+@contextmanager
+def in_turn(folder: Path) -> Generator[None]:
+    """Do the block while nobody else is in one for `folder`; who comes second waits.
+
+    Where a folder cannot be locked, as on some network disks, nobody waits.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _is_at(file: TextIO, path: Path) -> bool:
