@@ -77,8 +77,9 @@ async def writable_store(named: str | None, namespace: str = NAMESPACE) -> Async
     Raises: what `perdure.open` raises.
     """
     address = store_address(named)
-    is_first = named is None and "PERDURE_STORE" not in os.environ and is_missing(address)
     file = database_file(address)
+    is_own = named is None and "PERDURE_STORE" not in os.environ
+    is_first = is_own and file is not None and is_missing(address)
     if file is not None and is_empty(file):
         remark(f"{file} is an empty file; a new store is made of it")
     key = offered_key(address) if is_first and is_at_terminal() else None

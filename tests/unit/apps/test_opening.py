@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.apps import opening
 from perdure.apps.opening import (
     database_file,
     existing_store,
@@ -88,3 +89,20 @@ async def test_writing_makes_it_private(tmp_path: Path) -> None:
     assert file.parent.stat().st_mode & 0o777 == 0o700
     async with existing_store(file_address(file)) as store:
         assert [info.id for info in await store.recent()] == ["s"]
+
+
+async def test_nobody_is_asked_to_encrypt_session_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(address: str) -> None:
+        raise AssertionError(address)
+
+    def chosen(_name: str) -> str:
+        return f"jsonl:///{tmp_path}/new"
+
+    monkeypatch.delenv("PERDURE_STORE", raising=False)
+    monkeypatch.setattr(opening, "setting", chosen)
+    monkeypatch.setattr(opening, "is_at_terminal", lambda: True)
+    monkeypatch.setattr(opening, "offered_key", refuse)
+    async with writable_store(None) as store:
+        assert store.backend.address.startswith("jsonl:///")
