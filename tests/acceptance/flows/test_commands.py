@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.stores.operating.alone import alone_at
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, Ended, World
 
 FIRST = ("workflow.yaml", "--scenario", "scenario.yaml", "--record", "record", "--id", "f")
@@ -112,6 +113,17 @@ def test_a_flow_is_written_as_a_folder_and_read_as_the_same(project: World) -> N
     assert files_in(project.folder / "one") == files_in(project.folder / "two")
     flow(other, "improve", "f", "none")
     assert flow(other, "resume", "f", "--scenario", "scenario.yaml").code == 0
+
+
+def test_two_flows_are_not_written_into_one_folder_at_once(project: World) -> None:
+    flow(project, "run", *ALLOWED, code=1)
+    folder = project.folder / "one"
+    folder.mkdir()
+    with alone_at(folder / "export"):  # as another export has it
+        flow(project, "export", "f", "-o", "one", code=4)
+        flow(project, "export", "f", "-o", "one", "--force", code=4)
+    assert files_in(folder) == {}
+    flow(project, "export", "f", "-o", "one")
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
