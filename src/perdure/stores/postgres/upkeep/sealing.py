@@ -11,7 +11,7 @@ from typing import LiteralString
 
 import msgspec
 
-from perdure.errors import CopyConflict, CorruptLog, SessionNotFound
+from perdure.errors import CopyConflict, CorruptLog, SessionExists, SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.stores.admission import Admission
@@ -127,9 +127,13 @@ async def sealed(db: Database, stream: StreamId, *, after: int, upto: int, limit
     if before[0][0] is None:
         raise CorruptLog(stream, after, "no commit ends with it")
     last = ends[-1][0] if ends else after
-    rows, aliases = await db.ask(
-        Statement(_ROWS, (ns, stream, after, last)), Statement(_ALIASES, (ns, stream, after, last))
+    rows, aliases, still = await db.ask(
+        Statement(_ROWS, (ns, stream, after, last)),
+        Statement(_ALIASES, (ns, stream, after, last)),
+        ask_streams(ns, [stream]),
     )
+    if not still:  # removed meanwhile: what is not there of it is not lost
+        raise SessionNotFound(stream)
     state = stream_of(streams[0]).state
     return Sealed(
         header=state.header,
@@ -171,6 +175,8 @@ async def receive(
         except SessionNotFound:
             if is_new:
                 raise
+            raise CopyConflict(stream, EMPTY) from None
+        except SessionExists:  # another copy makes it just now
             raise CopyConflict(stream, EMPTY) from None
         check_follows(share, here.state)
         for commit in share.commits:

@@ -1,0 +1,58 @@
+"""Copies beside others: of one database, into one database."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from perdure.client.operating.copying import copy_of, copying
+from perdure.errors import SessionNotFound
+from perdure.session.ids import StreamId
+from perdure.stores.operating.copying import CopyReport
+from perdure.stores.postgres.database import Database, Statement
+from perdure.stores.postgres.store import PostgresStore
+from tests.conformance.store.building import S, append, create, said
+from tests.integration.postgres.conftest import Open
+
+T = StreamId("t")
+
+
+async def copied(source: PostgresStore, target: PostgresStore) -> CopyReport:
+    return await copy_of(copying(source), copying(target)).run(await source.standings())
+
+
+async def test_two_copies_that_make_the_same_session_at_once_both_come_to_an_end(
+    store: PostgresStore, open_store: Open
+) -> None:
+    for stream in (S, T):
+        await create(store, stream, said("a"))
+        await append(store, stream, said("b"))
+    targets = [await open_store(namespace="there") for _ in range(4)]
+
+    reports = await asyncio.gather(*(copied(store, target) for target in targets))
+
+    assert all(report.is_whole for report in reports), reports
+    assert sum(report.added for report in reports) >= 4
+    assert (await targets[0].verify()).problems == ()
+    assert len(await targets[0].standings()) == 2
+
+
+async def test_a_session_that_is_removed_while_it_is_read_is_gone_and_not_damaged(
+    store: PostgresStore, open_store: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(store, S, said("a"))
+    other, ask, asked = await open_store(), Database.ask, 0
+
+    async def then_removed(self: Database, *statements: Statement) -> list[list[Any]]:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            monkeypatch.undo()
+            assert await other.remove(S)
+        return await ask(self, *statements)
+
+    monkeypatch.setattr(Database, "ask", then_removed)
+    with pytest.raises(SessionNotFound):
+        await store.sealed(S, after=-1, upto=0)
