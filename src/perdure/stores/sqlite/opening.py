@@ -323,8 +323,10 @@ def _is_in_use(path: Path) -> bool:
 
 
 def _has_log(path: Path) -> bool:
-    log = path.with_name(path.name + "-wal")
-    return log.exists() and log.stat().st_size > 0
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size > 0
+    except FileNotFoundError:  # whoever closes the store last removes it
+        return False
 
 
 def check_version(site: Site, db: Connection, version: int) -> None:
