@@ -451,7 +451,7 @@ class Store(Handle[AsyncStore]):
     def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Build the index of `search` anew from the log; how many texts can now be found.
 
-        Raises: StoreReadOnly, StoreFull; Unsupported.
+        Raises: StoreReadOnly, StoreFull; StoreUnavailable, also by a stopped indexer; Unsupported.
         """
         return self.portal.call(self.asynchronous.reindex(on_progress))
 
