@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.stores.operating.alone import alone_at
+from perdure.stores.operating.alone import alone_in
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, Ended, World
 
 FIRST = ("workflow.yaml", "--scenario", "scenario.yaml", "--record", "record", "--id", "f")
@@ -119,11 +119,13 @@ def test_two_flows_are_not_written_into_one_folder_at_once(project: World) -> No
     flow(project, "run", *ALLOWED, code=1)
     folder = project.folder / "one"
     folder.mkdir()
-    with alone_at(folder / "export"):  # as another export has it
+    (folder / "export.lock").write_text("of somebody")
+    with alone_in(folder):  # as another export has it
         flow(project, "export", "f", "-o", "one", code=4)
         flow(project, "export", "f", "-o", "one", "--force", code=4)
-    assert files_in(folder) == {}
+    assert list(files_in(folder)) == ["export.lock"]
     flow(project, "export", "f", "-o", "one")
+    assert files_in(folder)["export.lock"] == b"of somebody"
 
 
 def files_in(folder: Path) -> dict[str, bytes]:

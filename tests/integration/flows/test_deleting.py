@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +94,34 @@ async def test_a_kill_before_it_says_whose_the_folder_is_leaves_it_to_anybody(
     owner.touch()
     await begun(FlowStage(tmp_path).flows("owner"), tmp_path)
     assert owner.read_text() == "f"
+
+
+def test_a_record_folder_is_made_where_nothing_can_be_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_file: object, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    write_record(StreamId("f"), tmp_path, "the graph")
+    assert (tmp_path / ".flow").read_text() == "f"
+
+
+def test_whose_the_folder_is_is_told_where_it_is_another_persons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may read it and not write it."""
+    write_record(StreamId("f"), tmp_path, "the graph")
+    open_file = Path.open
+
+    def only_read(self: Path, mode: str = "r", *arguments: Any, **named: Any) -> Any:
+        if "r" not in mode:
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        return open_file(self, mode, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", only_read)
+    with pytest.raises(ConfigError, match="is the record folder of the flow f"):
+        write_record(StreamId("g"), tmp_path, "the graph")
 
 
 def test_a_workflow_that_is_there_is_not_written_again(tmp_path: Path) -> None:

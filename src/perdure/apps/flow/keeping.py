@@ -16,7 +16,7 @@ from perdure.apps.terminal.output import counted, show, show_json
 from perdure.engine.flows.documents.mapping import workflow_text_of
 from perdure.interop.a_society.exporting import export_flow
 from perdure.interop.a_society.folder import FORMAT
-from perdure.stores.operating.alone import alone_at
+from perdure.stores.operating.alone import alone_in
 
 WORKFLOW = "record/workflow.yaml"
 """Where an exported folder has the workflow, so that it can be imported anywhere."""
@@ -67,7 +67,7 @@ def _write(folder: Path, files: dict[str, bytes], *, is_forced: bool) -> None:
     """Write `files`; none of them where one is in the way, or another export writes there."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with alone_at(folder / "export"):
+        with alone_in(folder):
             for path in files:
                 if (folder / path).exists() and not is_forced:
                     raise PathExists(str(folder / path))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,6 +23,7 @@ from perdure.session.flows.kinds import ConsentMode, WorkspaceBound
 from perdure.session.flows.run import FlowState, RoleConfiguration
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
+from perdure.stores.operating.alone import hold
 
 OWNED_BY = ".flow"
 """The file of a record folder that holds the id of the flow it is of: two never share one."""
@@ -160,15 +160,11 @@ def write_record(flow: StreamId, record: Path, text: str) -> None:
     (record / "findings").mkdir(parents=True, exist_ok=True)
     target = record / WORKFLOW
     _is_there(target, text)
+    _is_of(flow, record)  # before it is opened to be written, which another person's cannot be
     # Another process may begin the same flow just now: nobody reads what is half written.
-    with (record / OWNED_BY).open("a+b") as owner:
-        fcntl.flock(owner, fcntl.LOCK_EX)
-        owner.seek(0)
-        theirs = owner.read().decode(errors="replace")
-        if theirs not in ("", flow):  # nobody's where a process was killed before it wrote
-            told = f"{record} is the record folder of the flow {theirs}; name another one"
-            raise ConfigError(f"{told}, or delete {record / OWNED_BY} if that flow is gone")
-        if not theirs:
+    with (record / OWNED_BY).open("ab") as owner:
+        hold(owner.fileno())
+        if not _is_of(flow, record):
             owner.write(flow.encode())
             owner.flush()
         if not _is_there(target, text):
@@ -186,6 +182,19 @@ def _is_there(target: Path, text: str) -> bool:
     if found != text:
         raise ConfigError(f"{target} is another flow's; name another record folder")
     return True
+
+
+def _is_of(flow: StreamId, record: Path) -> bool:
+    """Whether the record folder says that it is of `flow`. Raises: ConfigError: of another one."""
+    owner = record / OWNED_BY
+    try:
+        theirs = owner.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return False
+    if theirs not in ("", flow):  # nobody's where a process was killed before it wrote
+        told = f"{record} is the record folder of the flow {theirs}; name another one"
+        raise ConfigError(f"{told}, or delete {owner} if that flow is gone")
+    return theirs == flow
 
 
 def let_go(flow: StreamId, record: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -20,7 +21,13 @@ def alone_at(place: Path) -> Generator[None]:
     lock = place.with_name(f"{place.name}.lock")
     while True:
         with lock.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise
+            except OSError:  # nothing can be locked there, as on some network disks
+                lock.unlink(missing_ok=True)
+                raise
             if not _is_at(file, lock):
                 continue  # who had it removed it after it was opened here: it keeps nobody out
             try:
@@ -34,13 +41,42 @@ def alone_at(place: Path) -> Generator[None]:
 def in_turn(folder: Path) -> Generator[None]:
     """Do the block while nobody else is in one for `folder`; who comes second waits.
 
-    Where a folder cannot be locked, as on some network disks, nobody waits.
+    As `hold` says.
     """
+    with _opened(folder) as descriptor:
+        hold(descriptor)
+        yield
+
+
+@contextmanager
+def alone_in(folder: Path) -> Generator[None]:
+    """Be the only one who works in `folder` while the block lasts; nothing is written there.
+
+    As `hold` says. Raises: BlockingIOError while another works in it.
+    """
+    with _opened(folder) as descriptor:
+        hold(descriptor, is_waiting=False)
+        yield
+
+
+def hold(file: int, *, is_waiting: bool = True) -> None:
+    """Keep others from holding the open `file`, or folder, until it is closed.
+
+    Where it cannot be locked, as on some network disks, nobody waits, and nobody is refused.
+    Raises: BlockingIOError while another holds it, unless this is `is_waiting` for it.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if is_waiting else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno == errno.EWOULDBLOCK:
+            raise
+
+
+@contextmanager
+def _opened(folder: Path) -> Generator[int]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

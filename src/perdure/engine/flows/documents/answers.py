@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from perdure.engine.flows.files.record import Found
 from perdure.engine.flows.rules.handoffs import Artifact
 from perdure.stores.chain import blob_hash
+from perdure.stores.operating.alone import hold
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -42,7 +42,7 @@ def _write(record: Path, path: str, content: bytes) -> None:
         os.close(root)
     draft = f".{name}.new"
     try:
-        fcntl.flock(place, fcntl.LOCK_EX)  # another process may begin the same flow now
+        hold(place)  # another process may begin the same flow now
         with suppress(FileNotFoundError):
             os.unlink(draft, dir_fd=place)  # of a process that died
         with os.fdopen(os.open(draft, _NEW, 0o644, dir_fd=place), "wb") as file:

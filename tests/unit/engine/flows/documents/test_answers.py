@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 from pathlib import Path
+
+import pytest
 
 from perdure.engine.flows.documents.answers import kept_answer
 from perdure.stores.chain import blob_hash
@@ -28,6 +32,18 @@ def test_a_draft_of_a_process_that_died_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "outputs" / ".a.md.new").write_text("half")
     assert kept_answer(tmp_path, "outputs/a.md", "whole") is not None
     assert [file.name for file in (tmp_path / "outputs").iterdir()] == ["a.md"]
+
+
+def test_an_answer_is_kept_where_nothing_can_be_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_file: object, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    kept = kept_answer(tmp_path, "outputs/a.md", "x")
+    assert kept is not None
+    assert kept.artifact.problem is None
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:

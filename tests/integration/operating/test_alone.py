@@ -1,0 +1,43 @@
+"""Work that one does at a time; and where nothing can be locked, as on some network disks."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from perdure.stores.operating.alone import alone_at, alone_in, in_turn
+
+
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_file: object, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+def test_who_comes_second_into_a_folder_is_refused_and_nothing_is_written_there(
+    tmp_path: Path,
+) -> None:
+    with alone_in(tmp_path):
+        assert list(tmp_path.iterdir()) == []
+        with pytest.raises(BlockingIOError), alone_in(tmp_path):
+            pass
+    with alone_in(tmp_path):
+        pass
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_work_in_a_folder_goes_on_where_nothing_can_be_locked(tmp_path: Path) -> None:
+    with alone_in(tmp_path), in_turn(tmp_path):
+        pass
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_a_lock_that_cannot_be_had_is_not_left_behind(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No locks"), alone_at(tmp_path / "backup"):
+        pass
+    assert list(tmp_path.iterdir()) == []
