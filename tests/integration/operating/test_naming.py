@@ -40,16 +40,30 @@ def test_a_file_that_another_makes_meanwhile_stays(
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS])
 def test_it_is_written_where_files_have_one_name_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def refuse(_source: Path, _target: Path) -> None:
-        raise PermissionError(errno.EPERM, "no links here")
+        raise OSError(number, "no links here")
 
     monkeypatch.setattr(os, "link", refuse)
     assert write_new(tmp_path / "a.txt", "mine")
     assert (tmp_path / "a.txt").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_nothing_is_left_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(self: Path, text: str, _encoding: str) -> None:
+        self.write_bytes(text.encode()[:2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fill)
+    with pytest.raises(OSError, match="No space"):
+        write_new(tmp_path / "a.txt", "mine")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])

@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK})
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
 def write_new(file: Path, text: str) -> bool:
@@ -18,8 +18,8 @@ def write_new(file: Path, text: str) -> bool:
     if file.exists():
         return False
     draft = file.with_name(f".{file.name}.{os.getpid()}.new")
-    draft.write_text(text, "utf-8")
     try:
+        draft.write_text(text, "utf-8")
         return _is_named(draft, file)
     finally:
         draft.unlink(missing_ok=True)
