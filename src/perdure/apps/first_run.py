@@ -46,7 +46,10 @@ def offered_key(address: str, ask: Callable[[], bool] = asked) -> StoreKey | Non
     if configured_key(None, os.environ, address) is not None or not has_keyring() or not ask():
         return None
     folder = Path(address.removeprefix(_SQLITE)).absolute().parent
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return None  # no store can be made there either: whoever opens it says why
     # Of two first runs at once the second takes the key of the first: the keyring keeps only one,
     # and the store of the other would be closed for ever.
     with in_turn(folder):

@@ -89,6 +89,15 @@ def test_a_keyring_that_does_not_take_the_key_leaves_the_store_plain(
     assert "plain" in capsys.readouterr().err
 
 
+def test_no_key_is_kept_for_a_store_that_cannot_be_made(
+    tmp_path: Path, kept: MemoryKeyring
+) -> None:
+    """Who opens it says why."""
+    (tmp_path / "file").touch()
+    assert offered_key(f"sqlite:///{tmp_path}/file/data/perdure.db", lambda: True) is None
+    assert kept.kept == {}
+
+
 def test_two_first_runs_at_once_have_one_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
