@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from itertools import count, pairwise
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.stores.key import StoreKey
-from perdure.stores.sqlite.opening import connection, located
+from perdure.stores.sqlite.opening import bare_connection, connection, located
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.upkeep.rekey import is_encrypted, rekey, unfinished_copy
 from tests.fakes.clock import ManualClock, SeededRandom
@@ -97,6 +98,14 @@ async def test_a_store_takes_another_key_with_all_it_holds(
     if key != new_key:
         with pytest.raises((KeyWrong, KeyMissing, StoreNotEncrypted)):
             await opened(path, key)
+
+
+async def test_the_first_who_opens_it_then_needs_no_journal(path: Path) -> None:
+    """Who still has the old file open would take that for his own, play it back and remove it."""
+    await planted(path, None)
+    rekey(path, None, FIRST, quietly)
+    with closing(bare_connection(located(path, is_created=False, key=FIRST), b"")) as db:
+        assert db.pragma("journal_mode") == "wal"
 
 
 async def test_the_store_is_written_to_as_before(path: Path) -> None:

@@ -23,6 +23,7 @@ from perdure.stores.sqlite.keeping.records import (
 )
 from perdure.stores.sqlite.keeping.retaining import begin_removal
 from perdure.stores.sqlite.upkeep.collecting import batched, unreferenced
+from perdure.stores.sqlite.upkeep.placing import remove_with_logs
 from perdure.stores.sqlite.upkeep.rekey import unfinished_copy
 
 BACKEND = "sqlite"
@@ -98,7 +99,5 @@ async def _finish(database: Database, erasure: Open, durability: Durability, clo
 
 def _remove_leftovers(database: Database) -> None:
     """The copy that a killed rekey left holds all there was; a running one would have the file."""
-    copy = unfinished_copy(database.path)
-    for path in (copy, copy.with_name(copy.name + "-journal")):
-        with suppress(OSError):
-            path.unlink()
+    with suppress(OSError):
+        remove_with_logs(unfinished_copy(database.path))

@@ -87,11 +87,13 @@ def remove_with_logs(path: Path) -> None:
 
 
 def put_in_place(new: Path, path: Path) -> None:
-    """`new`, which has no log, takes the name `path` in one step.
+    """`new`, which has no log, takes the name `path` in one step; the logs there go before.
 
     Durable: on return.
     """
     sync_file(new)
+    for name in BESIDE:
+        path.with_name(path.name + name).unlink(missing_ok=True)
     sync_folder(path.parent)
     new.replace(path)
     sync_folder(path.parent)
@@ -130,8 +132,6 @@ def exchange(new: Path, path: Path, aside: Path, *, site: Site | None) -> None:
             with suppress(apsw.CorruptError, apsw.NotADBError, apsw.IOError):
                 take_alone(db, site)
         _set_aside(path, aside)
-        for name in BESIDE:
-            path.with_name(path.name + name).unlink(missing_ok=True)
         put_in_place(new, path)
     except OSError as error:
         raise StoreUnavailable(str(path), error.strerror or type(error).__name__) from error

@@ -40,6 +40,7 @@ from perdure.stores.sqlite.upkeep.placing import (
     addressing_connection,
     new_file,
     put_in_place,
+    remove_with_logs,
     take_alone,
 )
 
@@ -78,9 +79,7 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
         db = addressing_connection(site)
         take_alone(db, site)
         check_version(site, db, version_of(db))
-        copy = _copied(db, site, new_key, report)
-        _check(db, copy, new_key)
-        put_in_place(copy, site.path)
+        put_in_place(_copied(db, site, new_key, report), site.path)
     except apsw.Error as error:
         raise refusal(error, site, db.system_errno if db else 0) from error
     except OSError as error:
@@ -92,8 +91,9 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
 
 
 def _copied(db: Connection, site: Site, new_key: StoreKey | None, report: Report) -> Path:
+    """The checked copy."""
     copy = unfinished_copy(site.path)
-    _remove(copy)
+    remove_with_logs(copy)
     new_file(copy)
     total = db.pragma("page_count") * db.pragma("page_size")
 
@@ -104,8 +104,9 @@ def _copied(db: Connection, site: Site, new_key: StoreKey | None, report: Report
     db.set_progress_handler(tell, PROGRESS_STEPS)
     try:
         copy_into(db, copy, new_key)
+        _check(db, copy, new_key)
     except BaseException:
-        _remove(copy)
+        remove_with_logs(copy)
         raise
     finally:
         db.set_progress_handler(None, 0)
@@ -113,19 +114,19 @@ def _copied(db: Connection, site: Site, new_key: StoreKey | None, report: Report
     return copy
 
 
-def _remove(copy: Path) -> None:
-    copy.unlink(missing_ok=True)
-    copy.with_name(copy.name + "-journal").unlink(missing_ok=True)
-
-
 def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:
-    """The copy opens with the new key, is sound, and holds as much as the store."""
+    """The copy opens with the new key, is sound, and holds as much as the store.
+
+    It gets its write-ahead log here: to give it one in its place takes a journal, and whoever still
+    has the old file open would take that for what a crash had left of his, and remove it.
+    """
     site = Site(copy, (0, 0), is_writable=True, key=new_key)
     copied = bare_connection(site, b"")
     try:
         sound = [row[0] for row in copied.execute("PRAGMA quick_check(1)")] == ["ok"]
         if not sound or _counts(copied) != _counts(db):
             raise StoreCorrupt(str(copy), "the copy is not what it was copied from")
+        copied.pragma("journal_mode", "WAL")
     finally:
         copied.close()
 
