@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,9 +23,11 @@ from perdure.errors import (
     StoreCorrupt,
     StoreExists,
     StoreInUse,
+    StoreUnavailable,
     Unsupported,
 )
 from perdure.session.messages import user
+from perdure.stores.operating.manifest import check_file, read_manifest
 from tests.fakes.clock import START_MS, ManualClock
 from tests.fakes.raw_database import raw_database
 
@@ -110,6 +113,27 @@ async def test_writers_go_on_while_a_backup_is_made(tmp_path: Path) -> None:
     assert found == said[: len(found)]  # a moment of the log, and nothing in between
     assert manifest.entries == 200 + len(found)
     assert len(await texts(address(store))) == 200 + len(said)
+
+
+async def test_the_empty_folder_one_is_in_becomes_a_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    await back_up("memory:", Path())
+    check_file(tmp_path / "empty", read_manifest(tmp_path / "empty"))
+
+
+async def test_a_folder_that_goes_as_one_looks_into_it_is_no_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(self: Path) -> list[Path]:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(self))
+
+    (tmp_path / "backup").mkdir()
+    monkeypatch.setattr(Path, "iterdir", gone)
+    with pytest.raises(StoreUnavailable):
+        await back_up("memory:", tmp_path / "backup")
 
 
 async def test_nothing_is_replaced_unless_it_is_said(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ async def back_up(
     """
     address = address or default_address(os.environ, sys.platform)
     report = on_progress or untold
+    folder = await asyncio.to_thread(folder.absolute)  # even ``.`` has a name then
     with _partial(folder) as partial:
         file = partial / STORE_NAME
         if address.startswith(SQLITE):
@@ -171,9 +172,9 @@ def _partial(folder: Path) -> Generator[Path]:
 
     Raises: StoreExists, also while another backup to it is made; StoreFull, StoreUnavailable.
     """
-    _check_free(folder)
-    partial = folder.with_name(folder.name + _PARTIAL)
     try:
+        _check_free(folder)
+        partial = folder.with_name(folder.name + _PARTIAL)
         partial.parent.mkdir(parents=True, exist_ok=True)
         with alone_at(partial):
             _check_free(folder)  # another may have been finished since
