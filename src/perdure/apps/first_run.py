@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
@@ -43,8 +45,24 @@ def offered_key(address: str, ask: Callable[[], bool] = asked) -> StoreKey | Non
 
     Raises: what `configured_key` raises.
     """
-    if configured_key(None, os.environ, address) is not None or not has_keyring() or not ask():
+    if configured_key(None, os.environ, address) is not None or not has_keyring():
         return None
+    with _interruptible():
+        return _kept_key(address) if ask() else None
+
+
+@contextmanager
+def _interruptible() -> Generator[None]:
+    """Let Ctrl-C end what blocks: the handler of a loop only tells its task, which waits here."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _kept_key(address: str) -> StoreKey | None:
+    """The key for the store, which the keyring keeps; None where it cannot."""
     folder = Path(address.removeprefix(_SQLITE)).absolute().parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

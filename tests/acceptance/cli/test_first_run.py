@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.cli.conftest import PERDURE, SAMPLE, SAMPLE_ID, World
+from perdure.apps.cli.exits import INTERRUPTED
+from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID, World
 from tests.acceptance.cli.test_upkeep import NO_KEYRING, with_keyring
 
 
@@ -66,6 +69,29 @@ def test_a_person_is_asked_once(world: World, answer: str, is_encrypted: bool) -
     again = newcomer.at_terminal("sessions", "list")
     assert "Encrypt the store" not in again
     assert SAMPLE_ID in again
+
+
+def test_one_interrupt_ends_the_question(world: World) -> None:
+    newcomer = Newcomer(with_keyring(world))
+    mine, its = pty.openpty()
+    command = [PERDURE, "import", str(SAMPLE)]
+    try:
+        with subprocess.Popen(
+            command, stdin=its, stderr=its, stdout=its, env=newcomer.environment
+        ) as asking:
+            shown = b""
+            while b"[Y/n]" not in shown:
+                shown += os.read(mine, 10_000)
+            time.sleep(0.2)  # it is written before it is waited for
+            asking.send_signal(signal.SIGINT)
+            try:
+                assert asking.wait(PATIENCE_S) == INTERRUPTED
+            finally:
+                asking.kill()
+    finally:
+        os.close(mine)
+        os.close(its)
+    assert not newcomer.file.exists()
 
 
 def test_nobody_is_asked_without_a_keyring(world: World) -> None:
