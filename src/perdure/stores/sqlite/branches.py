@@ -118,14 +118,14 @@ def branch(
     found: list[Entry] = []
     for last in runs(tables, leaf):
         left = -1 if limit is None else limit - len(found)
-        if left == 0:
-            break
         stream = tables.stream_id(last.stream)
         if number is None:
             rows = tables.rows(_RUN, last.stream, last.run, last.seq, left)
         else:
             rows = tables.rows(_RUN_OF_KIND, last.stream, last.run, last.seq, number, left)
-        found.extend(tables.entry(stream, row) for row in rows)
+        found += [tables.entry(stream, row) for row in rows]
+        if limit is not None and len(found) >= limit:
+            break  # before the run above is looked for
     found.reverse()
     return found
 
