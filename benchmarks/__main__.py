@@ -1,6 +1,6 @@
 """`python -m benchmarks [NAME ...] [--quick] [--seed N]`: the table, and the figures as JSON.
 
-Without names it is the table of the goals (`GOALS`); `OTHERS` are measured when they are named.
+Without names all of them are measured, which takes about ten minutes.
 Times are of this machine at this moment: what counts is how the store compares with the raw driver
 in the same run.
 """
@@ -37,7 +37,7 @@ from benchmarks.figures import Benchmark, Figure, Run, shown
 from benchmarks.machine import facts
 from benchmarks.markdown import put_into
 
-GOALS: dict[str, Benchmark] = {
+BENCHMARKS: dict[str, Benchmark] = {
     "append": append.measure,
     "growth": append.measure_growth,
     "concurrent": concurrent.measure,
@@ -54,14 +54,11 @@ GOALS: dict[str, Benchmark] = {
     "search": search.measure,
     "postgres-search": postgres.measure_search,
     "jsonl-search": search.measure_jsonl,
-}
-OTHERS: dict[str, Benchmark] = {
     "context": context.measure,
     "engine": engine.measure,
     "flows": flows.measure,
     "reading": reading.measure,
 }
-BENCHMARKS = {**GOALS, **OTHERS}
 RESULTS = Path(__file__).parent / "results"
 SEED = 20_261_120
 TABLE_WIDTH = 112
@@ -74,7 +71,7 @@ def main() -> None:
     figures: list[Figure] = []
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)
-    for name in arguments.names or GOALS:
+    for name in arguments.names or BENCHMARKS:
         with (
             console.status(f"measuring {name}"),
             tempfile.TemporaryDirectory(dir=arguments.folder, prefix="perdure-bench-") as folder,
@@ -101,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure perdure beside the raw drivers.",
-        epilog=f"NAME, of the goals: {', '.join(GOALS)}; of the others: {', '.join(OTHERS)}.",
+        epilog=f"NAME, all without one: {', '.join(BENCHMARKS)}.",
     )
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work")
