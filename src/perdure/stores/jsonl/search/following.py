@@ -103,7 +103,8 @@ class Searches:
             if now == self._stuck or loop.time() > until:  # he is not waited for twice
                 self._stuck = now
                 path = str(self._index.files.path)
-                raise StoreUnavailable(path, "a process that is indexing it has stopped; end it")
+                told = "who is indexing it gets nothing done; if that process was stopped, end it"
+                raise StoreUnavailable(path, told)
             await asyncio.sleep(WAIT_S)
         self._stuck = None
         return lock
