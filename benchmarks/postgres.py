@@ -52,7 +52,7 @@ async def measure(run: Run) -> list[Figure]:
             figures += await _concurrent(run, store)
             figures += await _processes(run, store, address)
             figures += await _reads(run, store, raw)
-            figures += await _forks(run, store)
+            figures += await _forks(run, store, append_ms=figures[0].value)
             await raw.close()
             await store.close()
         finally:
@@ -165,11 +165,15 @@ async def _reads(run: Run, store: PostgresStore, raw: RawServer) -> list[Figure]
     return [Figure(f"PostgreSQL: newest {WINDOW} of a branch", "p50", of_store, "ms", of_raw)]
 
 
-async def _forks(run: Run, store: PostgresStore) -> list[Figure]:
+async def _forks(run: Run, store: PostgresStore, *, append_ms: float) -> list[Figure]:
     head = (await store.state(STREAM)).head
     point = ForkPoint(STREAM, entry_id(STREAM, head), head, "path")
     fork_ms = Stopwatch()
     for number in range(run.count(FORKS)):
         with fork_ms:
             await _create(store, StreamId(f"fork-{number}"), point)
-    return [Figure("PostgreSQL: fork", f"p50 at depth {head:,}", median(fork_ms.laps_ms), "ms")]
+    claim, p50 = "PostgreSQL: fork", median(fork_ms.laps_ms)
+    return [
+        Figure(claim, f"p50 at depth {head:,}", p50, "ms"),
+        Figure(claim, "of one append, p50", p50 / append_ms, "x", limit=1),
+    ]

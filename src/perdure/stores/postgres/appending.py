@@ -35,7 +35,6 @@ from perdure.stores.postgres.growth import Facts, NotLookedUp, Share, share_of
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
-    Node,
     State,
     Stream,
     Texts,
@@ -43,7 +42,7 @@ from perdure.stores.postgres.rows import (
     node_of,
 )
 from perdure.stores.postgres.rows import stream_of as stream_of_row
-from perdure.stores.protocol import Commit, Committed, Lease, StreamState, Write
+from perdure.stores.protocol import Commit, Committed, Lease, Write
 
 MOST_STANDING = 1_000
 """Streams a handle remembers between commits."""
@@ -420,27 +419,28 @@ async def _forked(
     """Nothing of the origin is locked: what a fork takes of it is fixed, or is as of now."""
     ns, of = namespace, fork.stream
     wanted = [] if fork.leaf is None else [fork.leaf]
-    rows, nodes, chain, later = await asked(
-        db,
-        ns,
-        [
-            ask_streams(ns, [of]),
-            ask_nodes(ns, of, wanted),
-            Statement(_HASH_AT, (ns, of, fork.head, fork.head, ns, of)),
-            Statement(_MESSAGES_AFTER, (ns, of, fork.head, MESSAGE)),
-        ],
-    )
+    asks = [
+        ask_streams(ns, [of]),
+        ask_nodes(ns, of, wanted),
+        Statement(_HASH_AT, (ns, of, fork.head, fork.head, ns, of)),
+    ]
+    if fork.scope == "tree":  # of a path, its leaf knows how many it has
+        asks.append(Statement(_MESSAGES_AFTER, (ns, of, fork.head, MESSAGE)))
+    rows, nodes, chain, *later = await asked(db, ns, asks)
     if not rows:
         raise SessionNotFound(of)
     origin = stream_of_row(rows[0]).state
     if not is_copy:
         check_origin(origin)
     leaf = node_of(nodes[0]) if nodes else None
+    messages = leaf.messages if leaf else 0
+    if later:
+        messages = origin.info.messages - int(later[0][0][0])
     shared = Shared(
         info=origin.info,
         head=origin.head,
         hash=chain[0][0],
-        messages=_shared_messages(origin, fork, leaf, int(later[0][0])),
+        messages=messages,
     )
     genesis = genesis_hash(header, shared.hash)
     state = opened(header, genesis, shared, lambda _: leaf is not None)
@@ -485,9 +485,3 @@ def _creation(namespace: str, stream: Stream) -> Statement:
         fork.scope == "path" if fork else None,
     )
     return Statement(_CREATE, values)
-
-
-def _shared_messages(origin: StreamState, fork: ForkPoint, leaf: Node | None, later: int) -> int:
-    if fork.scope == "path":
-        return leaf.messages if leaf else 0
-    return origin.info.messages - later

@@ -74,32 +74,40 @@ SELECT b.*, f.floor FROM (
 ) AS f CROSS JOIN LATERAL perdure.branch(%s, %s, %s, f.floor, NULL, NULL) AS b
 """
 
+# An entry, and where the state of its branch stands: columns, since row-level security keeps a
+# function like `split_part` from being a condition of an index. OFFSET 0 keeps them columns.
+_WITH_STATE: LiteralString = """(
+    SELECT l.namespace, l.stream, l.seq,
+        coalesce(split_part(l.state_far, '/', 1), l.stream) AS state_of,
+        coalesce(split_part(l.state_far, '/', 2)::bigint, l.state) AS state_seq
+    FROM perdure.entry AS l
+    WHERE l.namespace = %s AND l.stream = %s AND l.seq = %s AND l.run IS NOT NULL OFFSET 0
+) AS l"""
+
 # What the branch to an entry has inherited, as entries.
 _INHERITED: LiteralString = f"""
 SELECT {ENTRY_COLUMNS}, w.which
-FROM perdure.entry AS l
-JOIN perdure.state AS s ON s.namespace = l.namespace
-    AND s.stream = coalesce(split_part(l.state_far, '/', 1), l.stream)
-    AND s.seq = coalesce(split_part(l.state_far, '/', 2)::bigint, l.state)
-CROSS JOIN LATERAL (VALUES
-    ('compaction', s.compaction), ('model', s.model), ('thinking', s.thinking)
-) AS w (which, id)
-JOIN perdure.entry AS e ON e.namespace = l.namespace
-    AND e.stream = split_part(w.id, '/', 1) AND e.seq = split_part(w.id, '/', 2)::bigint
-WHERE l.namespace = %s AND l.stream = %s AND l.seq = %s
+FROM {_WITH_STATE}
+JOIN perdure.state AS s
+    ON s.namespace = l.namespace AND s.stream = l.state_of AND s.seq = l.state_seq
+CROSS JOIN LATERAL (
+    SELECT which, split_part(id, '/', 1) AS of, split_part(id, '/', 2)::bigint AS seq
+    FROM (VALUES
+        ('compaction', s.compaction), ('model', s.model), ('thinking', s.thinking)
+    ) AS v (which, id) OFFSET 0
+) AS w
+JOIN perdure.entry AS e ON e.namespace = l.namespace AND e.stream = w.of AND e.seq = w.seq
 """  # noqa: S608 - put together from constants
 
-_ALL_IF_NONE_HIDDEN: LiteralString = """
+_ALL_IF_NONE_HIDDEN: LiteralString = f"""
 SELECT b.*
-FROM perdure.entry AS l
-LEFT JOIN perdure.state AS s ON s.namespace = l.namespace
-    AND s.stream = coalesce(split_part(l.state_far, '/', 1), l.stream)
-    AND s.seq = coalesce(split_part(l.state_far, '/', 2)::bigint, l.state)
+FROM {_WITH_STATE}
+LEFT JOIN perdure.state AS s
+    ON s.namespace = l.namespace AND s.stream = l.state_of AND s.seq = l.state_seq
 CROSS JOIN LATERAL perdure.branch(
     %s, l.stream, l.seq, 0, NULL, CASE WHEN s.compaction IS NULL THEN NULL::bigint ELSE 0 END
 ) AS b
-WHERE l.namespace = %s AND l.stream = %s AND l.seq = %s AND l.run IS NOT NULL
-"""
+"""  # noqa: S608 - put together from constants
 
 _TREE: LiteralString = f"""
 SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
@@ -271,7 +279,7 @@ async def window(db: Database, stream: StreamId, leaf: EntryId) -> ContextWindow
         ask_nodes(ns, stream, [leaf]),
         _ask_notes(ns, stream, (CompactionUndone.kind,)),
         Statement(_INHERITED, (ns, *at)),
-        Statement(_ALL_IF_NONE_HIDDEN, (ns, ns, *at)),
+        Statement(_ALL_IF_NONE_HIDDEN, (ns, *at, ns)),
     )
     if not head:
         raise SessionNotFound(stream)

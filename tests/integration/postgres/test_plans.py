@@ -1,0 +1,113 @@
+"""What the server goes through to answer: no more than it answers, however much there is.
+
+Row-level security lets only what cannot leak be a condition of an index. A statement that forgets
+it answers right, and reads all entries of its namespace to do so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from perdure.session.codec import new_tree
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import Compaction
+from perdure.stores.postgres.store import PostgresStore
+from tests.conformance.store.building import S, append, create, fork, labelled, said
+from tests.integration.postgres.conftest import Database, Open
+
+MANY, A_COMMIT = 1_500, 50
+FEW = 100
+"""More than any of these operations has to look at."""
+
+Operation = Callable[[PostgresStore], Awaitable[object]]
+LAST = EntryId(f"s/{MANY - 1}")
+
+OPERATIONS: dict[str, Operation] = {
+    "state": lambda store: store.state(S),
+    "branch": lambda store: store.branch(S, LAST, limit=5),
+    "messages": lambda store: store.branch(S, LAST, limit=5, kind="message"),
+    "entries": lambda store: store.entries(S, MANY - 5),
+    "entry": lambda store: store.entry(S, LAST),
+    "resolve": lambda store: store.resolve(S, "7"),
+    "window": lambda store: store.context_window(S, LAST),
+    "notes": lambda store: store.notes(S, ("label",)),
+    "fork": lambda store: fork(store, S, "new", at=LAST),
+    "path": lambda store: fork(store, S, "old", at=EntryId("s/700"), head=700, scope="path"),
+    "append": lambda store: append(store, S, said("more")),
+    "lease": lambda store: store.acquire_lease(S, "me", 1_000),
+    "sessions": lambda store: store.sessions(limit=5),
+    "feed": lambda store: store.feed(MANY - 5, limit=5),
+    "position": lambda store: store.position(),
+}
+
+
+class Plans:
+    """The plans of all statements while it `is_on`, as the server carried them out."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.asked: list[tuple[str, psycopg.AsyncCursor[Any]]] = []
+
+    async def widest(self) -> tuple[float, str]:
+        """The most rows that a step of a statement went through, and which statement it was."""
+        found = [(0.0, "nothing was asked")]
+        for sql, cursor in self.asked:
+            row = await cursor.fetchone()
+            assert row is not None
+            found += [(rows, " ".join(sql.split())) for rows in gone_through(row[0][0]["Plan"])]
+        self.asked.clear()
+        return max(found)
+
+
+def gone_through(step: dict[str, Any]) -> Iterator[float]:
+    """Of each step of a plan, the rows it gave and those it looked at and left out."""
+    left_out = sum(value for key, value in step.items() if key.startswith("Rows Removed"))
+    yield (step["Actual Rows"] + left_out) * step["Actual Loops"]
+    for part in step.get("Plans", ()):
+        yield from gone_through(part)
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> Plans:
+    found = Plans()
+    execute: Any = psycopg.AsyncConnection.execute
+
+    async def explained(self: Any, query: Any, *args: Any, **options: Any) -> Any:
+        is_read = isinstance(query, str) and query.split()[0] in ("SELECT", "WITH")
+        if found.is_on and is_read and "FROM" in query:
+            told = await execute(self, f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *args)
+            found.asked.append((query, told))
+        return await execute(self, query, *args, **options)
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "execute", explained)
+    return found
+
+
+async def test_no_operation_goes_through_more_than_it_needs(
+    open_store: Open, db: Database, plans: Plans
+) -> None:
+    filling = await open_store()
+    kept = new_tree(Compaction("gist", EntryId(f"s/{MANY - 9}")))
+    said_before = [said(f"word {number}") for number in range(MANY - 5)]
+    entries = [*said_before, kept, *[said("after it")] * 4]
+    await create(filling, S)
+    for begin in range(0, MANY, A_COMMIT):
+        await append(filling, S, *entries[begin : begin + A_COMMIT])
+    await append(filling, S, labelled("here", LAST))
+    await create(filling, StreamId("other"), *said_before[:200])
+    db.execute("ANALYZE")
+
+    too_wide: dict[str, str] = {}
+    for name, operation in OPERATIONS.items():
+        fresh = await open_store()
+        plans.is_on = True
+        await operation(fresh)
+        plans.is_on = False
+        rows, sql = await plans.widest()
+        if not 0 < rows <= FEW:
+            too_wide[name] = f"{rows} rows: {sql}"
+    assert too_wide == {}
