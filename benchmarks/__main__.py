@@ -8,8 +8,6 @@ in the same run.
 from __future__ import annotations
 
 import argparse
-import asyncio
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,48 +15,11 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import (
-    append,
-    concurrent,
-    context,
-    disk,
-    encryption,
-    engine,
-    flows,
-    fork,
-    importing,
-    kills,
-    postgres,
-    reading,
-    search,
-    sessions,
-)
-from benchmarks.figures import Benchmark, Figure, Run, shown
+from benchmarks.figures import Figure, shown
 from benchmarks.machine import facts
 from benchmarks.markdown import put_into
+from benchmarks.measuring import BENCHMARKS, measured
 
-BENCHMARKS: dict[str, Benchmark] = {
-    "append": append.measure,
-    "growth": append.measure_growth,
-    "concurrent": concurrent.measure,
-    "processes": concurrent.measure_processes,
-    "same-session": concurrent.measure_same_session,
-    "messages": sessions.measure_messages,
-    "import": importing.measure,
-    "lists": sessions.measure_lists,
-    "disk": disk.measure,
-    "fork": fork.measure,
-    "kills": kills.measure,
-    "encryption": encryption.measure,
-    "postgres": postgres.measure,
-    "search": search.measure,
-    "postgres-search": postgres.measure_search,
-    "jsonl-search": search.measure_jsonl,
-    "context": context.measure,
-    "engine": engine.measure,
-    "flows": flows.measure,
-    "reading": reading.measure,
-}
 RESULTS = Path(__file__).parent / "results"
 SEED = 20_261_120
 TABLE_WIDTH = 112
@@ -72,12 +33,8 @@ def main() -> None:
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)
     for name in arguments.names or BENCHMARKS:
-        with (
-            console.status(f"measuring {name}"),
-            tempfile.TemporaryDirectory(dir=arguments.folder, prefix="perdure-bench-") as folder,
-        ):
-            run = Run(Path(folder), arguments.seed, arguments.quick)
-            figures += asyncio.run(BENCHMARKS[name](run))
+        with console.status(f"measuring {name}"):
+            figures += measured(name, arguments.folder, arguments.seed, is_quick=arguments.quick)
     console.print(_table(figures))
     if arguments.into is not None:
         put_into(arguments.into, figures, is_quick=arguments.quick)
