@@ -59,6 +59,16 @@ def is_word(key: str) -> bool:
     return key[0] not in (PAIR, FILTER)
 
 
+def role_key(role: str) -> str:
+    """The key of a filter that stands for a role."""
+    return f"{FILTER}r{role}"
+
+
+def tool_key(tool: str) -> str:
+    """The key of a filter that stands for the name of a tool, whatever is in it."""
+    return f"{FILTER}t{tool.encode(errors='surrogatepass').hex()}"
+
+
 def pages_of(kept: Iterable[Kept]) -> Iterator[Page]:
     """`kept`, in the order of its keys, in pages."""
     held: list[Kept] = []

@@ -18,6 +18,7 @@ from perdure.session.search.joined import counts_in_joined
 from perdure.session.search.matching import counts_in
 from perdure.session.search.parts.asking import Asked
 from perdure.session.search.parts.finding import Finding, Head, Looked, Read, Spoken
+from perdure.session.search.parts.pages import role_key, tool_key
 from perdure.session.search.query import sought_in
 from perdure.session.search.ranking import Candidate, ranked
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
@@ -31,10 +32,8 @@ from perdure.stores.jsonl.search.survey import Survey
 from perdure.stores.jsonl.search.texts import (
     found_at,
     found_in,
-    role_key,
     session_key,
     target_of,
-    tool_key,
 )
 from perdure.stores.scanning import Found, fitting, found_title, hit_of
 

@@ -10,7 +10,7 @@ from perdure.errors import SessionNotFound
 from perdure.session.ids import EntryId
 from perdure.session.info import StreamHeader
 from perdure.session.search.parts.building import Text
-from perdure.session.search.parts.pages import FILTER
+from perdure.session.search.parts.pages import FILTER, role_key, tool_key
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.words import terms
 from perdure.stores.jsonl.contents import entries_of
@@ -117,13 +117,3 @@ def found_at(shelf: Shelf, known: Known, written: Written) -> Found | None:
 def session_key(number: int) -> str:
     """What stands for the session that has `number`."""
     return f"{FILTER}s{number}"
-
-
-def role_key(role: str) -> str:
-    """What stands for a role."""
-    return f"{FILTER}r{role}"
-
-
-def tool_key(tool: str) -> str:
-    """What stands for the name of a tool."""
-    return f"{FILTER}t{tool.encode(errors='surrogatepass').hex()}"

@@ -24,7 +24,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.search.parts import batching
 from perdure.session.search.parts.building import Text
 from perdure.session.search.parts.codes import MOST_WORDS
-from perdure.session.search.parts.pages import DAMAGE, FILTER
+from perdure.session.search.parts.pages import DAMAGE, FILTER, role_key
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.words import VERSION, terms
 from perdure.stores.postgres.database import Connected, Database, Statement, asked
@@ -287,11 +287,6 @@ def text_of(found: Found) -> Text:
 def stream_key(stream: StreamId) -> str:
     """What stands for a stream."""
     return f"{FILTER}s{_short(stream)}"
-
-
-def role_key(role: str) -> str:
-    """What stands for a role."""
-    return f"{FILTER}r{role}"
 
 
 def tool_key(tool: str) -> str:

@@ -16,7 +16,7 @@ from perdure.errors import SearchIndexDamaged
 from perdure.session.search.joined import counts_in_joined
 from perdure.session.search.parts.asking import Asked
 from perdure.session.search.parts.finding import Finding, Head, Looked, Read, Spoken
-from perdure.session.search.parts.pages import DAMAGE, after
+from perdure.session.search.parts.pages import DAMAGE, after, role_key
 from perdure.session.search.query import Sought
 from perdure.session.search.ranking import Candidate, ranked
 from perdure.session.search.searchable import KINDS
@@ -31,7 +31,6 @@ from perdure.stores.postgres.search.indexing import (
     ask_mark,
     found_in,
     mark_in,
-    role_key,
     stream_key,
     tool_key,
 )

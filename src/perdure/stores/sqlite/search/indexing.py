@@ -26,7 +26,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.search.parts import batching
 from perdure.session.search.parts.building import Part, Text, built
 from perdure.session.search.parts.codes import MOST_WORDS
-from perdure.session.search.parts.pages import DAMAGE, FILTER
+from perdure.session.search.parts.pages import DAMAGE, FILTER, role_key, tool_key
 from perdure.session.search.searchable import (
     KINDS,
     Searchable,
@@ -356,16 +356,6 @@ def namespace_key(number: int) -> str:
 def stream_key(number: int) -> str:
     """What stands for a stream."""
     return f"{FILTER}s{number}"
-
-
-def role_key(role: str) -> str:
-    """What stands for a role."""
-    return f"{FILTER}r{role}"
-
-
-def tool_key(tool: str) -> str:
-    """What stands for the name of a tool."""
-    return f"{FILTER}t{tool.encode(errors='surrogatepass').hex()}"
 
 
 def damaged(tables: Tables) -> SearchIndexDamaged:

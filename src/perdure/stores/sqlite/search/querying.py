@@ -17,7 +17,7 @@ from perdure.session.search.joined import counts_in_joined
 from perdure.session.search.matching import counts_in
 from perdure.session.search.parts.asking import Asked
 from perdure.session.search.parts.finding import Finding, Head, Looked, Read, Spoken
-from perdure.session.search.parts.pages import DAMAGE, after
+from perdure.session.search.parts.pages import DAMAGE, after, role_key, tool_key
 from perdure.session.search.parts.postings import MOST_TEXTS
 from perdure.session.search.query import Sought
 from perdure.session.search.ranking import Candidate, ranked
@@ -35,10 +35,8 @@ from perdure.stores.sqlite.search.indexing import (
     entries,
     mark_of,
     namespace_key,
-    role_key,
     stream_key,
     titles,
-    tool_key,
 )
 
 _LOOSE = "SELECT n, length, filters, said FROM search_loose WHERE at >= ? AND at < ?"

@@ -11,6 +11,8 @@ from perdure.session.search.parts.pages import (
     is_word,
     kept_in,
     pages_of,
+    role_key,
+    tool_key,
 )
 
 KEPT = [
@@ -54,3 +56,12 @@ def test_a_page_that_is_none_is_damage() -> None:
     for body in (b"", b"x", PAGES[0].body[:-9]):
         with pytest.raises(DAMAGE):
             everything(body)
+
+
+@pytest.mark.parametrize("name", ["read", "", "s p a c e", "a\nb", "\ud800"])
+def test_what_stands_for_a_filter_is_no_word_and_can_be_kept(name: str) -> None:
+    for key in (role_key("user"), tool_key(name)):
+        assert not is_word(key)
+        (page,) = pages_of([Kept(key, "", b"1")])
+        assert kept_in(page.body, key) == Kept(key, "", b"1")
+    assert tool_key(name) not in (role_key(name), tool_key(name + "x"))
