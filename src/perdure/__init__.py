@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from perdure.errors import StoreInUse as StoreInUse
     from perdure.errors import StoreNotEncrypted as StoreNotEncrypted
     from perdure.errors import StoreReadOnly as StoreReadOnly
+    from perdure.errors import StoreSchemaForeign as StoreSchemaForeign
     from perdure.errors import StoreTooNew as StoreTooNew
     from perdure.errors import StoreUnavailable as StoreUnavailable
     from perdure.errors import ToolDenied as ToolDenied
@@ -272,6 +273,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "StoreInUse",
         "StoreNotEncrypted",
         "StoreReadOnly",
+        "StoreSchemaForeign",
         "StoreTooNew",
         "StoreUnavailable",
         "ToolDenied",

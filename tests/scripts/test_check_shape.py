@@ -89,7 +89,7 @@ PLANTED = {
     ),
     "a long class": ({TREE: "class Long:\n" + "    x = 1\n" * 250}, TREE, 1, "class-size"),
     "a class of 16 methods": ({TREE: class_of(16)}, TREE, 1, "class-methods"),
-    "a folder of 13 modules": (modules(13), f"{PACKAGE}/events", 1, "folder-size"),
+    "a folder of 17 modules": (modules(17), f"{PACKAGE}/events", 1, "folder-size"),
     "a folder too deep": (
         {f"{PACKAGE}/a/b/c/d/e.py": "", "tests/unit/a/b/c/d/test_e.py": ""},
         f"{PACKAGE}/a/b/c/d/e.py",
@@ -200,7 +200,7 @@ ALLOWED = {
     "a class of 15 public methods and a private one": {
         TREE: class_of(15) + "    def _m(self) -> None: ...\n"
     },
-    "a folder of 12 modules": modules(12),
+    "a folder of 16 modules": modules(16),
     "a module three levels down": {
         f"{PACKAGE}/a/b/c.py": "",
         "tests/unit/a/b/test_c.py": "",

@@ -5,7 +5,8 @@
     │                UnsupportedVersion · AlreadyAnswered · QuestionNotFound · Erased
     ├ StoreError     SessionNotFound · SessionExists · HeadConflict · LeafConflict · LeaseHeld
     │                LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew · NotAStore
-    │                StoreCorrupt · StoreReadOnly · StoreFull · StoreUnavailable · Unsupported
+    │                StoreCorrupt · StoreSchemaForeign · StoreReadOnly · StoreFull
+    │                StoreUnavailable · Unsupported
     │                InvalidQuery · SearchIndexDamaged · SessionHasForks · QuotaExceeded
     │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
     │                CopyConflict · BackupDamaged · StoreExists · FlowNotFound · FlowExists
@@ -80,6 +81,7 @@ from perdure.errors.stores import (
     StoreInUse,
     StoreNotEncrypted,
     StoreReadOnly,
+    StoreSchemaForeign,
     StoreTooNew,
     StoreUnavailable,
     TurnOpen,
@@ -157,6 +159,7 @@ __all__ = [
     "StoreInUse",
     "StoreNotEncrypted",
     "StoreReadOnly",
+    "StoreSchemaForeign",
     "StoreTooNew",
     "StoreUnavailable",
     "ToolDenied",

@@ -156,6 +156,21 @@ class StoreCorrupt(StoreError):
         self.reason = reason
 
 
+class StoreSchemaForeign(StoreCorrupt):
+    """A store file holds a table, trigger or anything else that perdure did not make."""
+
+    code = "store_schema_foreign"
+
+    def __init__(self, store: str, reason: str) -> None:
+        StoreError.__init__(
+            self,
+            f"{store} was refused: {reason}; perdure did not make it so, and a schema can run "
+            "programs of its own: repair the store to keep its sessions only (nothing was changed)",
+        )
+        self.store = store
+        self.reason = reason
+
+
 class StoreReadOnly(StoreError):
     """The store cannot be written."""
 

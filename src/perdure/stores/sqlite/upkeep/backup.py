@@ -18,7 +18,6 @@ from perdure.session.ids import entry_place
 from perdure.stores.key import StoreKey
 from perdure.stores.operating.sealed import Standing
 from perdure.stores.protocol import Problem
-from perdure.stores.sqlite.migrate import version_of
 from perdure.stores.sqlite.opening import (
     Patience,
     Site,
@@ -55,7 +54,7 @@ class Content:
         self._site = Site(path, (0, 0), is_writable=True, key=key)
         self._db = bare_connection(self._site, os.urandom(16))
         try:
-            version_of(self._db)
+            self._version = check_version(self._site, self._db)
         except apsw.Error as error:
             self._db.close()
             raise refusal(error, self._site) from error
@@ -64,7 +63,7 @@ class Content:
     @property
     def schema(self) -> int:
         """The version of its schema."""
-        return version_of(self._db)
+        return self._version
 
     def free_leases(self) -> None:
         """Let nobody hold a lease."""
@@ -122,7 +121,7 @@ def snapshot(path: Path, key: StoreKey | None, target: Path, report: Report) -> 
     try:
         db = addressing_connection(site)
         db.set_busy_handler(Patience(b""))  # whoever closes the store last locks it for a moment
-        check_version(site, db, version_of(db))
+        check_version(site, db)
         _copy(db, site, target, report)
     except apsw.Error as error:
         raise refusal(error, site, db.system_errno if db else 0) from error

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 
 from perdure.stores.key import StoreKey
-from perdure.stores.sqlite.migrate import latest_version, migrations, version_of
+from perdure.stores.sqlite.migrate import latest_version, migrations
 from perdure.stores.sqlite.opening import bare_connection, check_version, located, refusal
 from perdure.stores.sqlite.rows import Connection
 from perdure.stores.upkeep import MigrationPlan, purpose
@@ -25,8 +25,7 @@ def rehearsed(path: Path, key: StoreKey | None = None) -> MigrationPlan:
     try:
         db = bare_connection(site, os.urandom(16))
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        current = version_of(db)
-        check_version(site, db, current)
+        current = check_version(site, db)
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         missing = {version: sql for version, sql in migrations().items() if version > current}
         if missing and site.is_writable:

@@ -22,6 +22,7 @@ from perdure.stores.sqlite.database import is_attached
 from perdure.stores.sqlite.opening import Patience, Site, identity_of, sync_folder
 from perdure.stores.sqlite.packing.cipher import unlock
 from perdure.stores.sqlite.rows import Connection
+from perdure.stores.sqlite.schema import harden
 
 ALONE_LIMIT_S = 2.0
 """How long others may take to let go of the store."""
@@ -41,6 +42,7 @@ def addressing_connection(site: Site) -> Connection:
     flags = apsw.SQLITE_OPEN_READWRITE if site.is_writable else apsw.SQLITE_OPEN_READONLY
     address = site.path.absolute().as_uri() + ("?immutable=1" if site.is_immutable else "")
     db = cast("Connection", apsw.Connection(address, flags=flags | apsw.SQLITE_OPEN_URI))
+    harden(db)
     unlock(db, site.key)
     db.pragma("temp_store", "MEMORY")
     return db

@@ -24,7 +24,6 @@ from perdure.errors import (
 )
 from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.database import is_attached
-from perdure.stores.sqlite.migrate import version_of
 from perdure.stores.sqlite.opening import (
     Site,
     bare_connection,
@@ -77,8 +76,10 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
     db: Connection | None = None
     try:
         db = addressing_connection(site)
+        with suppress(apsw.BusyError):  # whoever has it is waited for next
+            check_version(site, db)  # first, since taking it alone writes to it
         take_alone(db, site)
-        check_version(site, db, version_of(db))
+        check_version(site, db)
         put_in_place(_copied(db, site, new_key, report), site.path)
     except apsw.Error as error:
         raise refusal(error, site, db.system_errno if db else 0) from error

@@ -42,6 +42,7 @@ from perdure.stores.sqlite.database import is_attached
 from perdure.stores.sqlite.opening import Patience, Site, connection, located, opened
 from perdure.stores.sqlite.packing.cipher import unlock
 from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.schema import harden
 from perdure.stores.sqlite.upkeep.backup import Content
 from perdure.stores.sqlite.upkeep.placing import (
     ALONE_LIMIT_S,
@@ -181,6 +182,7 @@ def _opened(path: Path, key: StoreKey | None) -> Connection | None:
         return None
     flags = apsw.SQLITE_OPEN_READWRITE
     db = cast("Connection", apsw.Connection(str(site.path), flags=flags))
+    harden(db)
     unlock(db, key)
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return db

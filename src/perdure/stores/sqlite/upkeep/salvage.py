@@ -18,9 +18,9 @@ import apsw
 
 from perdure.stores.chain import HASH_BYTES, SALT_BYTES
 from perdure.stores.key import StoreKey
-from perdure.stores.sqlite.opening import PAGE_BYTES
 from perdure.stores.sqlite.packing.cipher import unlock
 from perdure.stores.sqlite.rows import Connection, Row
+from perdure.stores.sqlite.schema import PAGE_BYTES
 
 AT_ONCE = 100
 """Pages that are looked at in one transaction."""
@@ -125,6 +125,7 @@ def copy_store(path: Path, copy: Path) -> None:
 def _connection(path: Path, key: StoreKey | None) -> Connection:
     flags = apsw.SQLITE_OPEN_READWRITE
     db = cast("Connection", apsw.Connection(str(path), flags=flags))
+    db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     unlock(db, key)
     return db
 

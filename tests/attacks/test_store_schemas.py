@@ -1,0 +1,286 @@
+"""A store file whose schema holds anything perdure did not make is refused, wherever it is opened.
+
+Each case changes a good store the way a sender could: the file then does things, keeps things or
+means things that the program knows nothing of. None may run, and the refusal names the object.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import perdure
+from perdure.client.keeping import set_quota
+from perdure.client.operating.backups import back_up
+from perdure.client.operating.copying import copy_sessions
+from perdure.client.operating.repairs import repair
+from perdure.client.operating.restores import restore
+from perdure.client.upkeep import planned_migration, rekey
+from perdure.errors import StoreSchemaForeign
+from perdure.stores.keeping.quotas import Quota
+from perdure.stores.key import StoreKey
+from perdure.stores.operating.manifest import (
+    MANIFEST_NAME,
+    STORE_NAME,
+    encoded,
+    hash_of,
+    read_manifest,
+)
+from perdure.stores.sqlite import schema
+from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version, migrations
+from perdure.stores.sqlite.packing.cipher import unlock
+from perdure.stores.sqlite.store import SqliteStore
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.raw_database import raw_database
+from tests.fakes.streams import create, say
+
+KEY = StoreKey(b"\x03" * 32)
+SECRET = "erased-text-4711"
+
+HANG = """
+CREATE TRIGGER evil BEFORE INSERT ON entry BEGIN
+    INSERT INTO kind (no, name) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+        SELECT i, i FROM n WHERE i < 0;
+END"""
+COPY = """
+CREATE TABLE hidden (body);
+CREATE TRIGGER evil AFTER INSERT ON entry BEGIN INSERT INTO hidden VALUES (NEW.body); END"""
+
+
+def schema_edit(where: str, change: str) -> str:
+    """SQL that changes rows of the schema itself."""
+    return f"""
+PRAGMA writable_schema = ON; UPDATE sqlite_schema SET {change} WHERE {where};
+PRAGMA writable_schema = RESET"""
+
+
+def swapped(old: str, new: str, where: str) -> str:
+    """SQL that replaces words of our own statements."""
+    return schema_edit(where, f"sql = replace(sql, '{old}', '{new}')")
+
+
+FORMS = {
+    "trigger-before-insert": (HANG, "evil"),
+    "trigger-and-hidden-table": (COPY, "evil"),
+    "trigger-on-delete": (
+        "CREATE TRIGGER evil BEFORE DELETE ON blob BEGIN SELECT RAISE(IGNORE); END",
+        "evil",
+    ),
+    "trigger-on-update": (
+        """CREATE TRIGGER evil AFTER UPDATE ON entry BEGIN
+        UPDATE entry SET body = OLD.body WHERE n = OLD.n; END""",
+        "evil",
+    ),
+    "trigger-named-as-of-a-quota": (
+        "CREATE TRIGGER quota_entry_made AFTER INSERT ON entry BEGIN DELETE FROM alias; END",
+        "quota_entry_made",
+    ),
+    "hidden-table": (f"CREATE TABLE hidden (x); INSERT INTO hidden VALUES ('{SECRET}')", "hidden"),
+    "table-with-the-name-of-a-statistic": (
+        f"CREATE TABLE stat (x); INSERT INTO stat VALUES ('{SECRET}')",
+        "stat",
+    ),
+    "view": ("CREATE VIEW evil AS SELECT body FROM entry", "evil"),
+    "view-with-instead-of": (
+        """CREATE VIEW evil AS SELECT 1 AS x;
+        CREATE TRIGGER evil_insert INSTEAD OF INSERT ON evil BEGIN DELETE FROM entry; END""",
+        "evil",
+    ),
+    "view-in-place-of-a-table": (
+        "ALTER TABLE alias RENAME TO hidden; CREATE VIEW alias AS SELECT * FROM hidden",
+        "alias",
+    ),
+    "index-on-an-expression": ("CREATE INDEX evil ON entry (hex(body))", "evil"),
+    "unique-index": ("CREATE UNIQUE INDEX evil ON stream (kind)", "evil"),
+    "virtual-table": ("CREATE VIRTUAL TABLE evil USING fts5 (x)", "evil"),
+    "virtual-table-rtree": ("CREATE VIRTUAL TABLE evil USING rtree (a, b, c)", "evil"),
+    "generated-column": ("ALTER TABLE blob ADD COLUMN x BLOB AS (hex(content))", "blob"),
+    "column-with-a-default": (
+        "ALTER TABLE stream ADD COLUMN x TEXT DEFAULT 'evil'",
+        "stream",
+    ),
+    "renamed-column": ("ALTER TABLE partial RENAME COLUMN content TO said", "partial"),
+    "missing-table": ("DROP TABLE alias", "alias"),
+    "missing-index": ("DROP INDEX entry_note", "entry_note"),
+    "statistics": ("CREATE TABLE t (x); ANALYZE; DROP TABLE t", "sqlite_stat1"),
+    "changed-check": (
+        swapped(
+            "body     BLOB NOT NULL",
+            "body     BLOB NOT NULL CHECK (length(body) >= 0)",
+            "name = ''entry''".replace("''", "'"),
+        ),
+        "entry",
+    ),
+    "changed-collation": (
+        swapped("name TEXT NOT NULL UNIQUE", "name TEXT NOT NULL  UNIQUE", "name = 'namespace'"),
+        "namespace",
+    ),
+    "table-on-the-pages-of-another": (
+        schema_edit(
+            "name = 'birth'",
+            "rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'state')",
+        ),
+        "page",
+    ),
+    "utf-16-and-no-table": ("UTF16", "encoding"),
+    "page-size": ("PRAGMA journal_mode = DELETE; PRAGMA page_size = 1024; VACUUM", "page"),
+    "no-version": ("PRAGMA user_version = 0", "version 0"),
+    "older-version": ("PRAGMA user_version = 5", "search_loose"),
+    "first-version": ("PRAGMA user_version = 1", "version 1"),
+    "ten-thousand-tables": (
+        ";".join(f"CREATE TABLE t{number} (x)" for number in range(10_000)),
+        "t",
+    ),
+}
+
+
+async def good_store(path: Path, key: StoreKey | None = None) -> Path:
+    store = await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(1), key=key)
+    await create(store)
+    await say(store, "hello")
+    await store.close()
+    return path
+
+
+def tamper(path: Path, sql: str) -> None:
+    if sql == "UTF16":
+        path.unlink()
+        with raw_database(path) as db:
+            db.pragma("encoding", "UTF-16le")
+            db.execute(f"CREATE TABLE t (x); DROP TABLE t; PRAGMA application_id={APPLICATION_ID}")
+        return
+    with raw_database(path) as db:
+        db.execute(f"BEGIN; {sql}; COMMIT" if "PRAGMA" not in sql else sql).fetchall()
+
+
+def address(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+async def verify(path: Path) -> None:
+    async with perdure.open(address(path)) as store:
+        await store.verify()
+
+
+async def copy_from(path: Path) -> None:
+    async with (
+        perdure.open(address(path)) as source,
+        perdure.open(address(path.with_name("copied.db"))) as target,
+    ):
+        await copy_sessions(source, target)
+
+
+async def copy_into(path: Path) -> None:
+    other = await good_store(path.with_name("other.db"))
+    async with perdure.open(address(other)) as source, perdure.open(address(path)) as target:
+        await copy_sessions(source, target)
+
+
+async def restore_of(path: Path) -> None:
+    """A backup whose file was changed, and its manifest with it."""
+    good = await good_store(path.with_name("origin.db"))
+    folder = path.with_name("backup")
+    await back_up(address(good), folder)
+    shutil.copyfile(path, folder / STORE_NAME)
+    size, digest = hash_of(folder / STORE_NAME)
+    manifest = msgspec.structs.replace(read_manifest(folder), bytes=size, sha256=digest)
+    (folder / MANIFEST_NAME).write_bytes(encoded(manifest))
+    try:
+        await restore(folder, address(path.with_name("restored.db")))
+    finally:
+        assert not path.with_name("restored.db").exists()
+
+
+ROUTES: dict[str, Callable[[Path], Awaitable[object]]] = {
+    "open": verify,
+    "backup": lambda path: back_up(address(path), path.with_name("made")),
+    "copy-from": copy_from,
+    "copy-into": copy_into,
+    "rekey": lambda path: rekey(address(path), KEY),
+    "migrate": lambda path: planned_migration(address(path)),
+    "restore": restore_of,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_foreign_schema_is_refused_and_named(form: str, tmp_path: Path) -> None:
+    sql, name = FORMS[form]
+    path = await good_store(tmp_path / "received.db")
+    tamper(path, sql)
+    before = path.read_bytes()
+    with pytest.raises(StoreSchemaForeign) as refused:
+        await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(2))
+    assert name in refused.value.reason
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_foreign_schema_is_refused_on_every_route(route: str, tmp_path: Path) -> None:
+    path = await good_store(tmp_path / "received.db")
+    tamper(path, COPY)
+    before = path.read_bytes()
+    with pytest.raises(StoreSchemaForeign, match="'evil' on 'entry', holds table 'hidden'"):
+        await ROUTES[route](path)
+    assert path.read_bytes() == before
+
+
+async def test_encrypted_store_with_a_foreign_schema_is_refused(tmp_path: Path) -> None:
+    path = await good_store(tmp_path / "received.db", KEY)
+    with raw_database(path) as db:
+        unlock(db, KEY)
+        db.execute(HANG)
+    with pytest.raises(StoreSchemaForeign, match="'evil'"):
+        await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(2), key=KEY)
+
+
+async def test_schema_in_the_write_ahead_log_is_refused(tmp_path: Path) -> None:
+    path = await good_store(tmp_path / "origin.db")
+    received = tmp_path / "received.db"
+    with raw_database(path) as db:
+        db.execute(HANG)
+        for end in ("", "-wal"):
+            shutil.copyfile(f"{path}{end}", f"{received}{end}")
+    with pytest.raises(StoreSchemaForeign, match="'evil'"):
+        await verify(received)
+
+
+async def test_schema_that_changes_while_a_store_is_open_is_refused_by_new_readers(
+    tmp_path: Path,
+) -> None:
+    path = await good_store(tmp_path / "received.db")
+    store = await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(2))
+    tamper(path, HANG)
+    with pytest.raises(StoreSchemaForeign, match="'evil'"):
+        await say(store, "more")
+    await store.close()
+
+
+async def test_repair_keeps_the_sessions_without_the_foreign_schema(tmp_path: Path) -> None:
+    path = await good_store(tmp_path / "received.db")
+    tamper(path, f"{COPY}; INSERT INTO hidden VALUES ('{SECRET}')")
+    done = await repair(address(path))
+    assert done.is_damaged
+    assert (done.streams, done.entries) == (1, 1)
+    assert SECRET.encode() not in path.read_bytes()
+    await verify(path)
+
+
+async def test_quota_of_our_own_is_part_of_the_schema(tmp_path: Path) -> None:
+    path = await good_store(tmp_path / "own.db")
+    async with perdure.open(address(path)) as store:
+        await set_quota(store, Quota(max_sessions=3))
+    await verify(path)
+    with raw_database(path) as db:
+        db.execute("DROP TRIGGER quota_blob_made")
+    with pytest.raises(StoreSchemaForeign, match="not all 7"):
+        await verify(path)
+
+
+def test_digest_of_each_schema_is_the_one_its_migrations_make() -> None:
+    made = {number: schema.digest_of(schema.made_by(number)) for number in migrations()}
+    assert schema.DIGESTS[latest_version()] == made[latest_version()]
+    assert schema.DIGESTS.items() <= made.items()
