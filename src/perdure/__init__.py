@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from perdure.errors import ModelUnavailable as ModelUnavailable
     from perdure.errors import NotAStore as NotAStore
     from perdure.errors import PerdureError as PerdureError
+    from perdure.errors import QuestionClosed as QuestionClosed
     from perdure.errors import QuestionNotFound as QuestionNotFound
     from perdure.errors import QuotaExceeded as QuotaExceeded
     from perdure.errors import RateLimited as RateLimited
@@ -256,6 +257,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "ModelUnavailable",
         "NotAStore",
         "PerdureError",
+        "QuestionClosed",
         "QuestionNotFound",
         "QuotaExceeded",
         "RateLimited",

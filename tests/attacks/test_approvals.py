@@ -11,7 +11,7 @@ import pytest
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.workspace import Workspace
-from perdure.errors import AlreadyAnswered, InvalidEntry
+from perdure.errors import AlreadyAnswered, InvalidEntry, QuestionClosed
 from perdure.models.scenario import CallTools, Reply, ScriptedCall
 from perdure.tools.permissions import Permissions
 from tests.fakes.chats import MODEL, Stage, says, until
@@ -50,7 +50,8 @@ async def test_9_29_an_approval_that_comes_after_the_abort_runs_nothing(tmp_path
     question = await asked(chat)
     await chat.abort()
     await turn
-    await chat.session.answer(question, "allow", by="somebody late")
+    with pytest.raises(QuestionClosed):
+        await chat.session.answer(question, "allow", by="somebody late")
     await (await stage.runtime(chat.agent).resume("s", chat.agent)).send("and now?")
     assert not (tmp_path / "a.txt").exists()
 

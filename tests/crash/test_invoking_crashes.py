@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.client.agents.delegation.lineage import children_of
 from perdure.client.agents.standing import standing_of
+from perdure.client.conversation.lineage import children_of
 from perdure.client.store import Store
 from perdure.session.codec import body_of
 from perdure.session.ids import StreamId

@@ -20,7 +20,7 @@ from perdure.session.ids import EntryId, StreamId, is_number, number_of
 from perdure.session.info import SessionInfo, info_after
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import Message
-from perdure.session.notes import Answer, Label, LeafMoved, Question
+from perdure.session.notes import CLOSING, Label, LeafMoved, Question
 from perdure.session.tree import TreeNode, index_of, nodes_of
 from perdure.stores.draft import Backing
 from perdure.stores.protocol import EMPTY, ReadingAtOnce, StreamState
@@ -50,18 +50,23 @@ class OpenQuestion(msgspec.Struct, frozen=True):
     target: str | None = None
 
 
-INBOX_KINDS = (Question.kind, Answer.kind)
+INBOX_KINDS = (Question.kind, *CLOSING)
 """Kinds of the side entries that `open_questions` looks at."""
 
 
-def open_questions(notes: Iterable[Entry]) -> list[OpenQuestion]:
-    """The questions among `notes` that no answer among them is about, oldest first."""
+def open_questions(notes: Iterable[Entry], at: int) -> list[OpenQuestion]:
+    """The questions among `notes` that can still be answered at `at`, oldest first.
+
+    Units: `at` is Unix milliseconds.
+    """
     notes = tuple(notes)
-    answered = {entry.about for entry in notes if entry.kind == Answer.kind}
+    closed = {entry.about for entry in notes if entry.kind in CLOSING}
     found = [
         OpenQuestion(entry.id, entry.at, entry.about, body)
         for entry in notes
-        if entry.id not in answered and isinstance(body := body_of(entry), Question)
+        if entry.id not in closed
+        and isinstance(body := body_of(entry), Question)
+        and not body.is_expired(at)
     ]
     return sorted(found, key=lambda question: question.at)
 
@@ -177,7 +182,8 @@ class SessionReader:
     async def questions(self) -> list[OpenQuestion]:
         """What waits for a person, oldest first. A fork does not inherit its origin's."""
         notes = await self._backing.log.notes(self.id, INBOX_KINDS)
-        return open_questions(note for note in notes if note.stream == self.id)
+        own = (note for note in notes if note.stream == self.id)
+        return open_questions(own, self._outside.clock.now_ms())
 
     async def _look(self) -> StreamState:
         """Where the session stands now; the handle remembers it."""

@@ -6,39 +6,27 @@ any number of handles, tasks and processes may use the same session. Running tur
 
 from __future__ import annotations
 
-import importlib
 import os
-from typing import Any
 
 import msgspec
 
 from perdure.client.clock import absolute
+from perdure.client.conversation.abandonment import abandon_turn
 from perdure.client.conversation.appending import Appender
 from perdure.client.conversation.hooking import asked
 from perdure.client.erasing import erase_session
-from perdure.client.processes import is_gone, this_process
+from perdure.client.inbox.answer import answer_question
 from perdure.client.reading import EntryRef
 from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMoved
 from perdure.engine.hooks.registry import Hooks
-from perdure.engine.turns.environment import LEASE_TTL_MS
-from perdure.engine.turns.leading import Claim
-from perdure.engine.turns.recovery import give_up
-from perdure.errors import (
-    AlreadyAnswered,
-    EntryNotFound,
-    IdempotencyMismatch,
-    InvalidEntry,
-    TurnOpen,
-)
-from perdure.session.codec import body_of, new_side
+from perdure.errors import InvalidEntry, TurnOpen
+from perdure.session.codec import body_of
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.fold import undone_of
-from perdure.session.ids import EntryId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.notes import (
-    ALLOW_FLOW,
     Answer,
     CompactionUndone,
     Label,
@@ -196,21 +184,13 @@ class Session(Appender):
         """Close the turn of a process that is gone, without doing anything more of it.
 
         What had arrived of an answer stays on the branch; tool calls without a result are told as
-        aborted. Shape: whether a turn was open.
+        aborted, and questions are withdrawn. Shape: whether a turn was open.
         Raises: LeaseHeld while that process is alive, or where nobody can tell and its lease has
         not run out.
         """
-        claim = Claim(
-            store=self._backing.store,
-            stream=self.id,
-            clock=self._outside.clock,
-            owner=this_process(),
-            ttl_ms=LEASE_TTL_MS,
-            is_gone=is_gone,
-        )
-        closed = await give_up(claim)
+        was_open = await abandon_turn(self._backing.store, self._outside.clock, self.id)
         await self._look()
-        return closed is not None
+        return was_open
 
     async def reopen(self) -> Entry | None:
         """Open a closed or exported session again. Shape: None when it was open."""
@@ -223,8 +203,9 @@ class Session(Appender):
     ) -> Entry:
         """Answer a question of this session; the first answer counts, whoever gives it.
 
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no question of this session or
-        `choice` is none of its choices; AlreadyAnswered when somebody gave another answer before.
+        Durable: when this returns. Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no
+        question of this session or `choice` is none of its choices; AlreadyAnswered after another
+        answer; QuestionClosed once the question expired or its turn ended.
         """
         found = await self._backing.log.entry(self.id, await self._resolve(question))
         body = body_of(found)
@@ -234,29 +215,11 @@ class Session(Appender):
         if choice not in body.choices:
             reason = f"{choice!r} is none of the answers {', '.join(body.choices)}"
             raise InvalidEntry(reason, told=reason)
+        clock = self._outside.clock
         answer = Answer(choice, by, note)
-        new = new_side(answer, found.id)
-        earlier = await self._answered(found.id)
-        if earlier is not None:  # its key may be forgotten by now
-            return _same(earlier, answer)
-        try:
-            # The key makes the store decide which of two answers was first.
-            key, flow = f"answer:{found.id}", self._state.header.parent
-            if choice != ALLOW_FLOW or flow is None:
-                given = (await self._commit((new,), key=key))[0]
-            else:
-                store, clock = self._backing.store, self._outside.clock
-                # By name: only who answers in a flow loads what flows are decided by.
-                granting: Any = importlib.import_module("perdure.client.inbox.granting")
-                asking = (self.id, body)
-                given = await granting.allow_for_flow(
-                    store, clock, flow, asking, new, by=by, key=key
-                )
-        except IdempotencyMismatch as error:
-            first = await self._answer_to(found.id)
-            raise AlreadyAnswered(found.id, first.choice, first.by) from error
-        # The consent of a flow answers what it frees, several questions at once, under no key.
-        return _same(await self._answered(found.id) or given, answer)
+        given = await answer_question(self._backing.store, clock, found, body, answer)
+        await self._look()
+        return given
 
     async def erase(self, *, forks: ForkPolicy = "refuse", by: str | None = None) -> Certificate:
         """Take the session out of the store, for good; see `Store.erase`.
@@ -278,23 +241,3 @@ class Session(Appender):
         entry = await self.append(summary, parent=summary.from_id)
         await self._hooks.tell(TreeMoved(self.id, entry))
         return entry
-
-    async def _answer_to(self, question: EntryId) -> Answer:
-        entry = await self._answered(question)
-        if entry is not None and isinstance(body := body_of(entry), Answer):
-            return body
-        raise EntryNotFound(question, self.id)
-
-    async def _answered(self, question: EntryId) -> Entry | None:
-        """The first answer to `question`."""
-        notes = await self._backing.log.notes(self.id, (Answer.kind,))
-        return next((entry for entry in notes if entry.about == question), None)
-
-
-def _same(first: Entry, given: Answer) -> Entry:
-    """The `first` answer to a question, if `given` says the same. Raises: AlreadyAnswered."""
-    said = body_of(first)
-    if isinstance(said, Answer) and said != given:
-        assert first.about is not None  # an answer is about its question
-        raise AlreadyAnswered(first.about, said.choice, said.by)
-    return first

@@ -157,11 +157,9 @@ class Store:
         return await _found(self._searching, query, on_progress)
 
     async def questions(self) -> list[OpenQuestion]:
-        """What waits for a person in any session or flow, oldest first.
-
-        Shape: ids are those of the entries that ask, ``<session or flow>/<seq>``.
-        """
-        asked = open_questions(await self.backend.notes_of_all(INBOX_KINDS))
+        """List the open questions of all sessions and flows, oldest first; `id` is the entry."""
+        notes = await self.backend.notes_of_all(INBOX_KINDS)
+        asked = open_questions(notes, self.outside.clock.now_ms())
         flows = await self.backend.notes_of_all(FLOW_KINDS)
         if not flows:
             return asked
@@ -175,9 +173,9 @@ class Store:
 
         `answer` is one of its choices; where it has none, a reply in words. The first answer
         counts, whoever gives it. Durable: when this returns.
-        Raises: QuestionNotFound, AmbiguousId; AlreadyAnswered when somebody gave another answer
-        before; FlowRefusal when a flow does not wait for it any more; InvalidEntry when it is no
-        question, or `answer` is none of its choices.
+        Raises: QuestionNotFound, AmbiguousId; AlreadyAnswered after another answer; QuestionClosed
+        once it expired or its turn ended; FlowRefusal when a flow does not wait for it any more;
+        InvalidEntry when it is no question, or `answer` is none of its choices.
         """
         id = question_named(question, () if stream_asking(question) else await self.questions())
         stream = await self.backend.state(StreamId(id.rpartition("/")[0]))

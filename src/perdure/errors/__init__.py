@@ -2,7 +2,8 @@
 
     PerdureError                 code (stable), retryable, facts()
     ├ SessionError   EntryNotFound · AmbiguousId · InvalidEntry · InvalidParent · CorruptLog
-    │                UnsupportedVersion · AlreadyAnswered · QuestionNotFound · Erased
+    │                UnsupportedVersion · AlreadyAnswered · QuestionNotFound · QuestionClosed
+    │                Erased
     ├ StoreError     SessionNotFound · SessionExists · HeadConflict · LeafConflict · LeaseHeld
     │                LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew · NotAStore
     │                StoreCorrupt · StoreSchemaForeign · StoreReadOnly · StoreFull
@@ -45,6 +46,7 @@ from perdure.errors.log import (
     EntryNotFound,
     InvalidEntry,
     InvalidParent,
+    QuestionClosed,
     QuestionNotFound,
     SessionError,
     UnsupportedVersion,
@@ -142,6 +144,7 @@ __all__ = [
     "ModelUnavailable",
     "NotAStore",
     "PerdureError",
+    "QuestionClosed",
     "QuestionNotFound",
     "QuotaExceeded",
     "RateLimited",

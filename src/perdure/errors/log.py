@@ -102,6 +102,20 @@ class QuestionNotFound(SessionError):
         self.question = question
 
 
+class QuestionClosed(SessionError):
+    """The question can no longer be answered: it expired, or its turn ended without an answer."""
+
+    code = "question_closed"
+
+    def __init__(self, question: str, reason: str) -> None:
+        why = "it expired" if reason == "expired" else f"its turn ended ({reason})"
+        super().__init__(
+            f"question {question} cannot be answered any more: {why}; send a new message instead"
+        )
+        self.question = question
+        self.reason = reason
+
+
 class AlreadyAnswered(SessionError):
     """Somebody answered the question first, and otherwise; their answer counts."""
 

@@ -321,6 +321,7 @@ _SIMPLE: Mapping[str, str] = {
     notes.ImportedRecord.kind: "session:imported_record",
     notes.RoleImported.kind: "session:role_imported",
     notes.Answer.kind: "inbox:answer",
+    notes.QuestionWithdrawn.kind: "inbox:withdrawn",
     ledger.BudgetNoted.kind: "cost:budget_warning",
     ledger.Interrupted.kind: "agent:interrupted",
     ledger.LateOutcome.kind: "agent:late_outcome",

@@ -66,6 +66,7 @@ _SIDE: tuple[type[SideBody], ...] = (
     notes.RoleImported,
     notes.Question,
     notes.Answer,
+    notes.QuestionWithdrawn,
     ledger.TurnStarted,
     ledger.ModelCalled,
     ledger.ModelFinished,

@@ -27,6 +27,9 @@ QuestionTopic = Literal[
 ]
 """Those after the first four are what flows wait for: their entries are the flow's own kinds."""
 
+WithdrawalReason = Literal["aborted", "cancelled", "expired", "failed", "interrupted"]
+"""How a turn ended that left its question unanswered."""
+
 ALLOW_FLOW = "allow-flow"
 """The answer that allows a call, and with it what it is about for the whole flow."""
 
@@ -300,6 +303,10 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     preview: str | None = None
     free_in: tuple[str, ...] | None = None
 
+    def is_expired(self, at: int) -> bool:
+        """Whether it can no longer be answered at `at`. Units: Unix milliseconds."""
+        return self.expires_at is not None and self.expires_at <= at
+
 
 class Answer(SideBody, frozen=True, omit_defaults=True):
     """A person's answer to the question it is about; the first one counts."""
@@ -309,3 +316,15 @@ class Answer(SideBody, frozen=True, omit_defaults=True):
     choice: str
     by: str
     note: str | None = None
+
+
+class QuestionWithdrawn(SideBody, frozen=True):
+    """The turn that asked the question it is about ended without an answer, for this `reason`."""
+
+    kind: ClassVar[str] = "question_withdrawn"
+
+    reason: WithdrawalReason
+
+
+CLOSING = (Answer.kind, QuestionWithdrawn.kind)
+"""Kinds of the entries after which the question they are about is no longer open."""

@@ -326,6 +326,17 @@ def test_an_unknown_outcome_is_asked_of_whoever_types(world: World) -> None:
     assert inbox_of(world) == []
 
 
+def test_question_of_an_abandoned_turn_leaves_the_inbox(world: World) -> None:
+    session = killed_in_a_tool(world)
+    world.run("chat", "--session", session, "--scenario", world.scenario(UNSURE), "-p", "go")
+    (waiting,) = inbox_of(world)
+    world.ok("sessions", "abandon", session)
+    assert inbox_of(world) == []
+    late = world.run("inbox", "answer", waiting["id"], "retry", "--json")
+    assert (late.code, late.error["code"]) == (4, "question_closed")
+    assert world.run("inbox", "answer", waiting["id"], "retry").err.count("\n") == 1
+
+
 def test_a_question_nobody_is_there_to_answer_stays_open(world: World) -> None:
     session = killed_in_a_tool(world)
     ended = world.run("chat", "--session", session, "--scenario", world.scenario(UNSURE))

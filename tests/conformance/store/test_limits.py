@@ -13,7 +13,7 @@ from perdure.errors import QuotaExceeded, SessionNotFound
 from perdure.session.codec import new_side, new_tree
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import ModelChange
-from perdure.session.notes import Answer, Question
+from perdure.session.notes import Answer, Question, QuestionWithdrawn
 from perdure.session.search.values import SearchQuery
 from perdure.stores.keeping.erasing import EraseRequest, Erasing
 from perdure.stores.keeping.quotas import Limiting, Quota, Usage
@@ -92,7 +92,7 @@ async def test_a_removed_session_leaves_nothing_and_no_position_is_given_twice(
 async def test_forks_turns_questions_and_leases_hold_a_session(
     store: SessionStore, retaining: Retaining
 ) -> None:
-    for name in ("forked", "turn", "asked", "led", "answered"):
+    for name in ("forked", "turn", "asked", "led", "answered", "withdrawn"):
         await create(store, name, said("a"))
     await fork(store, StreamId("forked"), "f")
     lease = await store.acquire_lease(StreamId("turn"), "me", MINUTE_MS)
@@ -100,8 +100,10 @@ async def test_forks_turns_questions_and_leases_hold_a_session(
     await store.release_lease(lease)
     await store.acquire_lease(StreamId("led"), "me", MINUTE_MS)
     question = Question("interrupted", "go on?", ("yes", "no"))
-    for name in ("asked", "answered"):
+    for name in ("asked", "answered", "withdrawn"):
         await append(store, StreamId(name), new_side(question))
+    withdrawal = new_side(QuestionWithdrawn("aborted"), EntryId("withdrawn/1"))
+    await append(store, StreamId("withdrawn"), withdrawal)
     await append(store, StreamId("answered"), new_side(Answer("yes", "me"), EntryId("answered/1")))
 
     held = {each.stream: (each.hold, each.forks) for each in await retaining.holdings()}
@@ -114,11 +116,13 @@ async def test_forks_turns_questions_and_leases_hold_a_session(
         "led": ("lease", ()),
         "asked": ("question", ()),
         "answered": (None, ()),
+        "withdrawn": (None, ()),
     }
     for name in ("turn", "led", "asked"):
         assert not await retaining.remove(StreamId(name))
     assert await retaining.remove(StreamId("forked")) is (not sharing)
     assert await retaining.remove(StreamId("answered"))
+    assert await retaining.remove(StreamId("withdrawn"))
     assert await retaining.remove(StreamId("f"))
     if sharing:
         assert await retaining.remove(StreamId("forked"))

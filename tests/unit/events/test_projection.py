@@ -148,6 +148,7 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
         },
     ),
     (notes.Answer("yes", "me"), "inbox:answer", {"choice": "yes", "by": "me"}),
+    (notes.QuestionWithdrawn("aborted"), "inbox:withdrawn", {"reason": "aborted"}),
     (
         notes.Queued("message", msgspec.Raw(b'{"role":"user"}')),
         "session:queued",

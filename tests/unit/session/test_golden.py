@@ -65,6 +65,7 @@ from perdure.session.notes import (
     NodeEntered,
     Pin,
     Question,
+    QuestionWithdrawn,
     Queued,
     RoleImported,
     SessionCancelled,
@@ -216,6 +217,7 @@ EXPECTED: tuple[Body, ...] = (
     TurnFinished("stop", model="p:m"),
     Question("approval", "May it?", ("allow", "allow-flow", "deny"), free_in=("full-access",)),
     ImportSource("pi", "a.jsonl", "sha256-" + "1" * 64, 10, 20, 3, 4, has_more=True),
+    QuestionWithdrawn("aborted"),
 )
 
 

@@ -12,10 +12,10 @@ import msgspec
 from perdure.apps.wiring import chat_agent, models
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.delegation.lineage import started_in
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.lineage import started_in
 from perdure.client.looking.naming import named
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction

@@ -16,7 +16,7 @@ from perdure.client.agents.chat import Chat
 from perdure.client.agents.delegation.asking import asked_below
 from perdure.client.reading import OpenQuestion
 from perdure.client.store import Store
-from perdure.errors import AlreadyAnswered
+from perdure.errors import AlreadyAnswered, QuestionClosed
 from perdure.events.projection import events_of
 from perdure.events.types import AnyEvent, Event
 from perdure.session.ids import entry_place
@@ -72,7 +72,7 @@ class Asking:
                     asking.result()
                 else:
                     self._teller.remark(ELSEWHERE)
-            except AlreadyAnswered:
+            except (AlreadyAnswered, QuestionClosed):
                 self._teller.remark(ELSEWHERE)
             finally:
                 await cancelled((asking, elsewhere))
@@ -87,7 +87,8 @@ class Asking:
         changes = self._store.backend.changes()
         seen: set[str] = set()
         while True:
-            for each in await asked_below(self._store.backend, self._chat.id):
+            at = self._store.outside.clock.now_ms()
+            for each in await asked_below(self._store.backend, self._chat.id, at):
                 waiting = each.question
                 if waiting.id not in seen:
                     seen.add(waiting.id)

@@ -156,6 +156,7 @@ EXITS: dict[str, int] = {
     "copy_conflict": CONFLICT,
     "idempotency_mismatch": CONFLICT,
     "already_answered": CONFLICT,
+    "question_closed": CONFLICT,
     "flow_refusal": CONFLICT,
 }
 """``code`` of an error -> exit code."""

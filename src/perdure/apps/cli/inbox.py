@@ -140,7 +140,7 @@ def answer(
 
     Exit codes:
         3  no open question has that id
-        4  somebody gave another answer before, or it does not wait any more
+        4  conflict: already answered, expired, or its turn ended
     """
 
     async def work() -> None:

@@ -42,7 +42,7 @@ from perdure.apps.terminal.reports import (
 from perdure.apps.terminal.tables import Column, table
 from perdure.apps.terminal.text import one_line
 from perdure.apps.terminal.trees import tree_json
-from perdure.client.agents.delegation.lineage import children_of
+from perdure.client.conversation.lineage import children_of
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
 

@@ -12,7 +12,7 @@ from perdure.apps.terminal.output import counted, local_time
 from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
-from perdure.client.agents.delegation.lineage import Child, children_of, invocation_of
+from perdure.client.conversation.lineage import Child, children_of, invocation_of
 from perdure.client.reading import OpenQuestion
 from perdure.client.session import Session
 from perdure.context.build import Context

@@ -8,6 +8,7 @@ from perdure.client.agents.resting import Resting
 from perdure.client.agents.saying import Said, message_of
 from perdure.client.agents.standing import note_if_idle
 from perdure.client.agents.turn import Turn
+from perdure.client.conversation.abandonment import abandon_invoked
 from perdure.client.conversation.appending import settled
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
@@ -19,6 +20,7 @@ from perdure.session.kinds import MESSAGE
 from perdure.session.messages import InFlightMessage
 from perdure.session.notes import Queued, SessionCancelled
 from perdure.stores.protocol import Commit, Write
+from perdure.tools.builtin.delegating import INVOKE_AGENT
 
 
 @takes_all_declared
@@ -90,7 +92,7 @@ class Chat(Resting):
         if self.turn is None or not self.turn.is_running:
             return
         self.turn.abort()
-        await self.turn.settled()
+        await self._ended(self.turn)
 
     async def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
@@ -103,7 +105,7 @@ class Chat(Resting):
         self._is_closed = True
         if self.turn is not None and self.turn.is_running:
             self.turn.cancel()
-            await self.turn.settled()
+            await self._ended(self.turn)
         if self.turn is None or not self.turn.is_cancelled:
             await note_if_idle(self._running.environment, SessionCancelled())
 
@@ -113,7 +115,20 @@ class Chat(Resting):
             await self.turn.stop()
 
     async def end(self, reason: str | None = None) -> None:
-        """Abort what runs and close the session; its next turn opens it again."""
+        """Abort the open turn and close the session; its next turn opens it again.
+
+        A turn that was suspended is aborted too. Raises: LeaseHeld while another process runs it.
+        """
         self._is_closed = True
         await self.abort()
+        await self.session.abandon_turn()
         await self.session.end(reason)
+
+    # ------------------------------------------------------------ inside
+
+    async def _ended(self, turn: Turn) -> None:
+        """Wait until `turn`, which was asked to end, has ended, and what its agent invoked too."""
+        await turn.settled()
+        if INVOKE_AGENT in self.agent.registry.names:
+            environment = self._running.environment
+            await abandon_invoked(environment.store, environment.clock, self.id)

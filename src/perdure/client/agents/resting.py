@@ -70,7 +70,8 @@ class Resting:
         Each is answered with `Store.answer`, whatever session it is of.
         """
         own = await self.session.questions()
-        below = await asked_below(self._running.environment.store, self.id)
+        environment = self._running.environment
+        below = await asked_below(environment.store, self.id, environment.clock.now_ms())
         found = (*own, *(asked.question for asked in below))
         return sorted(found, key=lambda question: question.at)
 

@@ -56,26 +56,23 @@ async def allow_for_flow(
     answer: NewEntry,
     *,
     by: str,
-    key: str,
+    expected_head: int,
 ) -> Entry:
-    """Append `answer`, which allows `question` for the whole of `flow`, under `key`.
+    """Append `answer`, which allows `question` for the whole of `flow`.
 
-    Shape: `question` is with the session that asks it. Gives the answer's entry.
-    Durable: when this returns. Raises: IdempotencyMismatch when another answer was first.
+    Shape: `question` is with the session that asks it, which is at `expected_head`. Returns the
+    answer's entry. Durable: when this returns.
+    Raises: HeadConflict if that session, the flow or another of its sessions has moved.
     """
     session, asked = question
     journal = Journal(store, flow, clock)
-    while True:
-        state = await journal.state()
-        change = allowing(asked, state.run.consent_state, by)
-        at = clock.now_ms()
-        freed = await _freed(store, state, change, at, but=session)
-        writes = (Write(stream=session, entries=(answer,)), journal.write(state, change), *freed)
-        try:
-            committed = await store.commit(Commit(writes=writes, at=at, idempotency_key=key))
-        except HeadConflict:
-            continue
-        return committed.entries[0][0]
+    state = await journal.state()
+    change = allowing(asked, state.run.consent_state, by)
+    at = clock.now_ms()
+    freed = await _freed(store, state, change, at, but=session)
+    own = Write(stream=session, entries=(answer,), expected_head=expected_head)
+    writes = (own, journal.write(state, change), *freed)
+    return (await store.commit(Commit(writes=writes, at=at))).entries[0][0]
 
 
 async def _freed(
@@ -91,11 +88,13 @@ async def _freed(
     for session in state.sessions.values():
         if session == but:
             continue
+        head = (await store.state(session)).head
         notes = await store.notes(session, INBOX_KINDS)
         answers = tuple(
             new_side(Answer("allow", change.by, NOTE), asked.id)
-            for asked in open_questions(notes)
+            for asked in open_questions(notes, at)
             if is_freed(asked.question, consent)
         )
-        writes += [Write(stream=session, entries=answers)] if answers else []
+        if answers:
+            writes.append(Write(stream=session, entries=answers, expected_head=head))
     return writes

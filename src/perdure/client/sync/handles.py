@@ -296,7 +296,7 @@ class Session(Handle[AsyncSession]):
         """Close the turn of a process that is gone, without doing anything more of it.
 
         What had arrived of an answer stays on the branch; tool calls without a result are told as
-        aborted. Shape: whether a turn was open.
+        aborted, and questions are withdrawn. Shape: whether a turn was open.
         Raises: LeaseHeld while that process is alive, or where nobody can tell and its lease has
         not run out.
         """
@@ -309,8 +309,9 @@ class Session(Handle[AsyncSession]):
     def answer(self, question: EntryRef, choice: str, *, by: str, note: str | None = None) -> Entry:
         """Answer a question of this session; the first answer counts, whoever gives it.
 
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no question of this session or
-        `choice` is none of its choices; AlreadyAnswered when somebody gave another answer before.
+        Durable: when this returns. Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no
+        question of this session or `choice` is none of its choices; AlreadyAnswered after another
+        answer; QuestionClosed once the question expired or its turn ended.
         """
         return self.portal.call(self.asynchronous.answer(question, choice, by=by, note=note))
 
@@ -427,10 +428,7 @@ class Store(Handle[AsyncStore]):
         )
 
     def questions(self) -> list[OpenQuestion]:
-        """What waits for a person in any session or flow, oldest first.
-
-        Shape: ids are those of the entries that ask, ``<session or flow>/<seq>``.
-        """
+        """List the open questions of all sessions and flows, oldest first; `id` is the entry."""
         return self.portal.call(self.asynchronous.questions())
 
     def answer(self, question: str, answer: str, *, by: str, note: str | None = None) -> Entry:
@@ -438,9 +436,9 @@ class Store(Handle[AsyncStore]):
 
         `answer` is one of its choices; where it has none, a reply in words. The first answer
         counts, whoever gives it. Durable: when this returns.
-        Raises: QuestionNotFound, AmbiguousId; AlreadyAnswered when somebody gave another answer
-        before; FlowRefusal when a flow does not wait for it any more; InvalidEntry when it is no
-        question, or `answer` is none of its choices.
+        Raises: QuestionNotFound, AmbiguousId; AlreadyAnswered after another answer; QuestionClosed
+        once it expired or its turn ended; FlowRefusal when a flow does not wait for it any more;
+        InvalidEntry when it is no question, or `answer` is none of its choices.
         """
         return self.portal.call(self.asynchronous.answer(question, answer, by=by, note=note))
 
@@ -697,7 +695,10 @@ class Chat(Handle[AsyncChat]):
         return self.portal.call(self.asynchronous.suspend())
 
     def end(self, reason: str | None = None) -> None:
-        """Abort what runs and close the session; its next turn opens it again."""
+        """Abort the open turn and close the session; its next turn opens it again.
+
+        A turn that was suspended is aborted too. Raises: LeaseHeld while another process runs it.
+        """
         return self.portal.call(self.asynchronous.end(reason))
 
 

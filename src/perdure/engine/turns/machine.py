@@ -35,6 +35,7 @@ RULES: Mapping[tuple[Phase, type], Handler] = {
     (Phase.BACKOFF, inputs.Waited): outcomes.waited,
     (Phase.RUNNING, inputs.ToolReturned): takeover.tool_returned,
     (Phase.ASKING, inputs.Woken): takeover.woken,
+    (Phase.READY, inputs.Woken): takeover.lost_ready,
     (Phase.READY, inputs.Aborted): outcomes.aborted,
     (Phase.CALLING, inputs.Aborted): outcomes.aborted,
     (Phase.BACKOFF, inputs.Aborted): outcomes.aborted,

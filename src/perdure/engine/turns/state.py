@@ -39,6 +39,7 @@ from perdure.session.notes import (
     GrantRevoked,
     LeafMoved,
     Question,
+    QuestionWithdrawn,
     Queued,
 )
 
@@ -367,6 +368,12 @@ def _answer(state: TurnState, entry: Entry, body: Body) -> TurnState:
     return state
 
 
+def _question_withdrawn(state: TurnState, entry: Entry, body: Body) -> TurnState:
+    if state.question is None or state.question.id != entry.about:
+        return state
+    return msgspec.structs.replace(state, phase=Phase.READY, question=None)
+
+
 def _one(name: str | None) -> frozenset[str]:
     return frozenset((name,)) if name else frozenset[str]()
 
@@ -424,6 +431,7 @@ _RULES: Mapping[str, Callable[[TurnState, Entry, Body], TurnState]] = {
     ToolFinished.kind: _tool_finished,
     Question.kind: _question,
     Answer.kind: _answer,
+    QuestionWithdrawn.kind: _question_withdrawn,
     GrantRevoked.kind: _grant_revoked,
     Queued.kind: _queued,
     Adopted.kind: _adopted,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from perdure.errors import QuotaExceeded
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.notes import Answer, Question
+from perdure.session.notes import CLOSING, Question
 from perdure.stores.chain import blob_hash
 from perdure.stores.heap import Heap, HeldStream, held_in
 from perdure.stores.keeping.heap_erasing import forget_keys_of, without_contents
@@ -100,8 +100,8 @@ def _hold(held: HeldStream, now: int) -> Hold | None:
 
 def _asked(held: HeldStream) -> set[EntryId]:
     """The questions that wait."""
-    answered = {note.about for note in held.notes.get(Answer.kind, ())}
-    return {note.id for note in held.notes.get(Question.kind, ())} - answered
+    closed = {note.about for kind in CLOSING for note in held.notes.get(kind, ())}
+    return {note.id for note in held.notes.get(Question.kind, ())} - closed
 
 
 def remove(heap: Heap, stream: StreamId, now: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.client.agents.delegation.lineage import Child, children_of
+from perdure.client.conversation.lineage import Child, children_of
 from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
 from perdure.session.ids import StreamId
 from perdure.stores.protocol import LogReading
@@ -22,10 +22,10 @@ class AskedBelow(msgspec.Struct, frozen=True):
         return self.child.agent or "an agent"
 
 
-async def asked_below(store: LogReading, session: StreamId) -> list[AskedBelow]:
+async def asked_below(store: LogReading, session: StreamId, at: int) -> list[AskedBelow]:
     """What waits for a person in the sessions that calls in `session` have opened, however deep.
 
-    Shape: oldest first.
+    Shape: oldest first. Units: `at`, the time now, is Unix milliseconds.
     """
     found: list[AskedBelow] = []
     waiting = [session]
@@ -34,5 +34,5 @@ async def asked_below(store: LogReading, session: StreamId) -> list[AskedBelow]:
             waiting.append(child.info.id)
             notes = await store.notes(child.info.id, INBOX_KINDS)
             own = (note for note in notes if note.stream == child.info.id)
-            found += [AskedBelow(asked, child) for asked in open_questions(own)]
+            found += [AskedBelow(asked, child) for asked in open_questions(own, at)]
     return sorted(found, key=lambda asked: asked.question.at)

@@ -14,16 +14,16 @@ from typing import Any, Protocol
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of
-from perdure.client.agents.delegation.lineage import (
+from perdure.client.agents.delegation.narrowing import carved, narrowed_child
+from perdure.client.agents.saying import message_of
+from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.lineage import (
     child_id,
     delegated_to,
     first_turn,
     invocations_in,
     started_in,
 )
-from perdure.client.agents.delegation.narrowing import carved, narrowed_child
-from perdure.client.agents.saying import message_of
-from perdure.client.agents.workspace import Workspace
 from perdure.client.store import Store
 from perdure.engine.turns.config import Budget
 from perdure.engine.turns.recovery import carried

@@ -12,7 +12,14 @@ from perdure.session.ledger import (
     TurnFinished,
 )
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart
-from perdure.session.notes import SessionEnded
+from perdure.session.notes import QuestionWithdrawn, SessionEnded, WithdrawalReason
+
+
+def withdraw_question(scribe: Scribe, reason: WithdrawalReason) -> None:
+    """Withdraw the question that the turn waits for, if nobody has answered it."""
+    asked = scribe.state.question
+    if asked is not None and asked.answer is None:
+        scribe.side(QuestionWithdrawn(reason), asked.id)
 
 
 def settle_call(

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from perdure.engine.turns import inputs
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.rules.chain import Advance, Again, course_after, parked_until
-from perdure.engine.turns.rules.ending import finish, refuse_pending, settle_call
+from perdure.engine.turns.rules.ending import (
+    finish,
+    refuse_pending,
+    settle_call,
+    withdraw_question,
+)
 from perdure.engine.turns.rules.progress import (
     attempt_again,
     call_for_summary,
@@ -231,6 +238,8 @@ def waited(scribe: Scribe, happened: inputs.Waited, config: TurnConfig) -> None:
 def aborted(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> None:
     """End the turn; what the model had said so far stays on the branch."""
     text = "Not run: the turn was aborted."
+    end: Literal["aborted", "cancelled"] = "cancelled" if happened.is_cancel else "aborted"
+    withdraw_question(scribe, end)
     if scribe.state.phase is Phase.CALLING:
         _keep_partial(scribe, happened)
     elif scribe.state.open_tool is not None:
@@ -239,7 +248,7 @@ def aborted(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> Non
         below = happened.delegated
         settle_call(scribe, call, "aborted", ran, error_code="cancelled", delegated=below)
     refuse_pending(scribe, "aborted", text, "cancelled")
-    finish(scribe, "cancelled" if happened.is_cancel else "aborted")
+    finish(scribe, end)
 
 
 def _keep_partial(scribe: Scribe, happened: inputs.Aborted) -> None:

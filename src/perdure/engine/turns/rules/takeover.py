@@ -48,8 +48,8 @@ def nothing_lost(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> N
     """Nobody was performing anything."""
 
 
-def lost_ready(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
-    """The process died between two steps."""
+def lost_ready(scribe: Scribe, happened: inputs.Lost | inputs.Woken, config: TurnConfig) -> None:
+    """The process died between two steps, or somebody else withdrew the question."""
     go_on(scribe, config)
 
 

@@ -19,7 +19,7 @@ from perdure.errors import QuotaExceeded, SessionNotFound
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
-from perdure.session.notes import Answer, Question
+from perdure.session.notes import CLOSING, Question
 from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.disk.sidefiles import blobs_in, lease_of
@@ -162,9 +162,9 @@ class Limits:
             return "turn"
         if lease_of(self.folder, log.header.id).until > now:
             return "lease"
-        answered = {note.about for note in reading.notes(log, (Answer.kind,))}
+        closed = {note.about for note in reading.notes(log, CLOSING)}
         asked = {note.id for note in reading.notes(log, (Question.kind,))}
-        return "question" if asked - answered else None
+        return "question" if asked - closed else None
 
     def _keep(self, name: str, content: bytes) -> None:
         self.folder.replace(KIND, name, content, is_synced=True)

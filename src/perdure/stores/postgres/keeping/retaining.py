@@ -13,7 +13,7 @@ import psycopg
 
 from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
-from perdure.session.notes import Answer, Question
+from perdure.session.notes import CLOSING, Question
 from perdure.stores.keeping.retention import KEY_WINDOW_MS, Hold, Holding, Retention
 from perdure.stores.postgres.appending import LOCK
 from perdure.stores.postgres.database import Connected, Database, Statement, asked
@@ -45,7 +45,7 @@ SELECT s.id, b.header, s.updated_at, s.head + 1, s.open_turn IS NOT NULL,
         WHERE q.namespace = s.namespace AND q.stream = s.id AND q.kind = %s AND q.run IS NULL
             AND NOT EXISTS (
                 SELECT FROM perdure.entry AS a
-                WHERE a.namespace = s.namespace AND a.stream = s.id AND a.kind = %s
+                WHERE a.namespace = s.namespace AND a.stream = s.id AND a.kind = ANY(%s)
                     AND a.run IS NULL AND a.ref = q.seq
             )
     ),
@@ -129,7 +129,7 @@ async def holdings(db: Database, now: int | None) -> list[Holding]:
 
 
 def _values(db: Database, now: int | None) -> tuple[object, ...]:
-    return (now, Question.kind, Answer.kind, db.namespace)
+    return (now, Question.kind, list(CLOSING), db.namespace)
 
 
 def _holding(row: Row) -> Holding:

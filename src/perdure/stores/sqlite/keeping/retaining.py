@@ -6,7 +6,7 @@ import msgspec
 
 from perdure.session.clock import RandomSource
 from perdure.session.ids import StreamId
-from perdure.session.notes import Answer, Question
+from perdure.session.notes import CLOSING, Question
 from perdure.stores.keeping.cascade import Taking
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.retention import Hold, Holding, Retention
@@ -32,7 +32,7 @@ WHERE b.origin IS NOT NULL AND s.namespace = (SELECT no FROM namespace WHERE nam
 
 _WAITS = """
 SELECT 1 FROM entry AS q WHERE q.stream = ? AND q.kind = ? AND q.kind > 31 AND NOT EXISTS (
-    SELECT 1 FROM entry AS a WHERE a.stream = q.stream AND a.kind = ? AND a.kind > 31
+    SELECT 1 FROM entry AS a WHERE a.stream = q.stream AND a.kind IN (?, ?) AND a.kind > 31
         AND a.ref = q.seq)
 LIMIT 1
 """
@@ -83,9 +83,11 @@ def _hold(tables: Tables, stream: int, *, is_open: bool, is_led: bool) -> Hold |
         return "turn"
     if is_led:
         return "lease"
-    kinds = (tables.kind_number(Question.kind), tables.kind_number(Answer.kind) or -1)
-    has_question = kinds[0] is not None and tables.value(_WAITS, stream, *kinds) is not None
-    return "question" if has_question else None
+    asking = tables.kind_number(Question.kind)
+    if asking is None:
+        return None
+    closing = (tables.kind_number(kind) or -1 for kind in CLOSING)
+    return None if tables.value(_WAITS, stream, asking, *closing) is None else "question"
 
 
 def begin_removal(

@@ -40,7 +40,7 @@ async def test_a_question_is_found_however_deep_it_is_asked_and_the_chat_tells_i
             return bool(await chat.questions())
 
         await until(is_asked)
-        (below,) = await asked_below(theatre.memory, StreamId("s"))
+        (below,) = await asked_below(theatre.memory, StreamId("s"), at=0)
         assert below.asker == "scribe"
         assert [asked.id for asked in await chat.questions()] == [below.question.id]
         assert below.question.id.startswith(f"{below.child.info.id}/")

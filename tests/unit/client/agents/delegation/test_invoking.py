@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.delegation.lineage import children_of
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.standing import standing_of
+from perdure.client.conversation.lineage import children_of
 from perdure.client.reading import OpenQuestion
 from perdure.errors import TurnFailed
 from perdure.session.ids import StreamId

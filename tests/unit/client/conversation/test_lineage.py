@@ -1,4 +1,4 @@
-from perdure.client.agents.delegation.lineage import (
+from perdure.client.conversation.lineage import (
     child_id,
     children_of,
     delegated_to,

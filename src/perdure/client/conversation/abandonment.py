@@ -1,0 +1,46 @@
+"""Close turns that no process runs any more, also those of invoked agents."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from perdure.client.conversation.lineage import children_of
+from perdure.client.processes import is_gone, this_process
+from perdure.engine.turns.environment import LEASE_TTL_MS
+from perdure.engine.turns.leading import Claim
+from perdure.engine.turns.recovery import give_up
+from perdure.errors import LeaseHeld
+from perdure.session.clock import Clock
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import SessionStore
+
+
+async def abandon_turn(store: SessionStore, clock: Clock, session: StreamId) -> bool:
+    """Close the open turn of `session` as aborted, and those of the agents it invoked.
+
+    Shape: whether a turn was open in `session`.
+    Raises: LeaseHeld if a live process runs the turn, or if that is unknown and its lease is valid.
+    """
+    closed = None
+    if (await store.state(session)).open_turn is not None:
+        claim = Claim(
+            store=store,
+            stream=session,
+            clock=clock,
+            owner=this_process(),
+            ttl_ms=LEASE_TTL_MS,
+            is_gone=is_gone,
+        )
+        closed = await give_up(claim)
+    await abandon_invoked(store, clock, session)
+    return closed is not None
+
+
+async def abandon_invoked(store: SessionStore, clock: Clock, session: StreamId) -> None:
+    """Close the open turns of the agents that `session` invoked, however deep.
+
+    A turn that another process runs is left to that process.
+    """
+    for child in await children_of(store, session):
+        with suppress(LeaseHeld):
+            await abandon_turn(store, clock, child.info.id)

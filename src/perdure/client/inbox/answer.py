@@ -1,0 +1,66 @@
+"""Answer a question of a session: the first answer counts, and none counts after the turn's end."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from perdure.errors import AlreadyAnswered, HeadConflict, QuestionClosed
+from perdure.session.clock import Clock
+from perdure.session.codec import body_of, new_side
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
+from perdure.session.notes import ALLOW_FLOW, CLOSING, Answer, Question, QuestionWithdrawn
+from perdure.stores.protocol import Commit, SessionStore, Write
+
+
+async def answer_question(
+    store: SessionStore, clock: Clock, asking: Entry, question: Question, answer: Answer
+) -> Entry:
+    """Append `answer` to `question`, which the entry `asking` holds, if it is still open.
+
+    Shape: the entry of the answer; the earlier one if the same answer was given before.
+    Durable: when this returns. Raises: AlreadyAnswered, QuestionClosed.
+    """
+    new = new_side(answer, asking.id)
+    while True:
+        # Read before the notes: a question closed after this moves the head, and is seen.
+        state = await store.state(asking.stream)
+        closing = await _closing(store, asking)
+        if closing is not None:
+            return _same(closing, asking.id, answer)
+        at = clock.now_ms()
+        if question.is_expired(at):
+            raise QuestionClosed(asking.id, "expired")
+        flow, head = state.header.parent, state.head
+        try:
+            if answer.choice == ALLOW_FLOW and flow is not None:
+                # By name: only an answer in a flow loads the rules of flows.
+                granting: Any = importlib.import_module("perdure.client.inbox.granting")
+                asked = (asking.stream, question)
+                return await granting.allow_for_flow(
+                    store, clock, flow, asked, new, by=answer.by, expected_head=head
+                )
+            write = Write(stream=asking.stream, entries=(new,), expected_head=head)
+            return (await store.commit(Commit(writes=(write,), at=at))).entries[0][0]
+        except HeadConflict:
+            continue
+
+
+async def _closing(store: SessionStore, asking: Entry) -> Entry | None:
+    """The first entry that closed the question."""
+    notes = await store.notes(asking.stream, CLOSING)
+    return next((entry for entry in notes if entry.about == asking.id), None)
+
+
+def _same(first: Entry, question: EntryId, given: Answer) -> Entry:
+    """The entry `first` that closed `question`, if it holds the answer `given`.
+
+    Raises: AlreadyAnswered, QuestionClosed.
+    """
+    body = body_of(first)
+    if isinstance(body, QuestionWithdrawn):
+        raise QuestionClosed(question, body.reason)
+    if isinstance(body, Answer) and body != given:
+        raise AlreadyAnswered(question, body.choice, body.by)
+    return first

@@ -1,0 +1,77 @@
+"""Of an answer and the end of its turn, the first counts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.workspace import Workspace
+from perdure.errors import AlreadyAnswered, QuestionClosed
+from perdure.session.notes import Answer, QuestionWithdrawn
+from tests.fakes.chats import MODEL, Stage, calls, says, until
+
+WRITE = '{"path": "a.txt", "content": "x"}'
+"""The arguments of a call that needs approval."""
+
+
+async def asked(stage: Stage) -> str:
+    """The id of the only open question, once there is one."""
+
+    async def is_asked() -> bool:
+        return bool(await stage.store.questions())
+
+    await until(is_asked)
+    return (await stage.store.questions())[0].id
+
+
+async def test_answer_and_abort_at_once_leave_one_of_them(tmp_path: Path) -> None:
+    outcomes: set[str] = set()
+    for round_ in range(25):
+        stage = Stage(says(calls("write_file", json=WRITE)), says("done"))
+        agent = Agent("helper", model=MODEL, tools=("write_file",))
+        place = Workspace(working_dir=str(tmp_path))
+        chat = await stage.runtime(agent).start(agent, id="s", workspace=place)
+        chat.send("go")
+        question = await asked(stage)
+
+        async def answer(
+            stage: Stage = stage, question: str = question, ticks: int = round_ // 5
+        ) -> str:
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            try:
+                await stage.store.answer(question, "deny", by="me")
+            except QuestionClosed:
+                return "withdrawn"
+            return "answered"
+
+        async def abort(chat: Chat = chat, ticks: int = round_ % 5) -> None:
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            await chat.abort()
+
+        outcome, _ = await asyncio.gather(answer(), abort())
+        outcomes.add(outcome)
+        kinds = await stage.kinds()
+        closed = [kinds.count(Answer.kind), kinds.count(QuestionWithdrawn.kind)]
+        assert closed == ([1, 0] if outcome == "answered" else [0, 1])
+        assert await stage.store.questions() == []
+    assert outcomes == {"answered", "withdrawn"}
+
+
+async def test_two_answers_at_once_leave_one_entry(tmp_path: Path) -> None:
+    stage = Stage(says(calls("write_file", json=WRITE)), says("done"))
+    agent = Agent("helper", model=MODEL, tools=("write_file",))
+    place = Workspace(working_dir=str(tmp_path))
+    chat = await stage.runtime(agent).start(agent, id="s", workspace=place)
+    turn = chat.send("go")
+    question = await asked(stage)
+    given = await asyncio.gather(
+        *(stage.store.answer(question, choice, by="me") for choice in ("deny", "allow", "deny")),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(each, AlreadyAnswered) for each in given) in (1, 2)
+    await turn
+    assert (await stage.kinds()).count(Answer.kind) == 1
