@@ -34,6 +34,11 @@ EXAMPLE_LINES = 60
 FUNCTION_LINES = 50
 CLASS_LINES = 250
 CLASS_PUBLIC_METHODS = 15
+HANDLES = {
+    # public handle: why the class limits do not apply
+    "Store": "what a program can do is a method of a handle, each a short delegation",
+    "Session": "what a program can do is a method of a handle, each a short delegation",
+}
 FOLDER_MODULES = 16
 FOLDER_DEPTH = 3
 DOCUMENT_LINES = {"ARCHITECTURE.md": 200, "CONTRIBUTING.md": 80}
@@ -239,7 +244,7 @@ def definition_sizes(repository: Repository) -> Iterator[Violation]:
         for node in ast.walk(source.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield from too_long(source, node, "function-size", FUNCTION_LINES)
-            elif isinstance(node, ast.ClassDef):
+            elif isinstance(node, ast.ClassDef) and node.name not in HANDLES:
                 yield from too_long(source, node, "class-size", CLASS_LINES)
                 yield from too_many_methods(source, node)
 

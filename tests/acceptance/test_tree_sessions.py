@@ -312,7 +312,7 @@ async def test_the_row_of_a_session_says_what_is_in_it(place: Place, session: Se
     await session.append(user("What is it?"), assistant("This."), ModelChange("p:m"))
     told_at = place.clock.now_ms()
     place.clock.advance(60)
-    await session.label(0, "x")
+    await session.label("s/0", "x")
     info = await (await reopened(place, session)).info()
     assert (info.messages, info.entries, info.name) == (2, 4, "What is it?")
     assert info.updated_at == told_at
@@ -326,7 +326,7 @@ async def test_the_row_of_a_session_says_what_is_in_it(place: Place, session: Se
 )
 async def test_every_character_comes_back(place: Place, session: Session, text: str) -> None:
     await session.append(user(text), assistant(text))
-    await session.label(0, text.strip() or "x")
+    await session.label("s/0", text.strip() or "x")
     again = await reopened(place, session)
     assert [m.text for m in await again.messages()] == [text, text]
 

@@ -25,8 +25,8 @@ from perdure.session.tree import TreeNode, index_of, nodes_of
 from perdure.stores.draft import Backing
 from perdure.stores.protocol import EMPTY, ReadingAtOnce, StreamState
 
-EntryRef = Entry | str | int
-"""An entry as callers name it: itself, its id, its seq, a foreign id, or a prefix of one."""
+EntryRef = Entry | str
+"""An entry as callers name it: itself, its whole id (``<session>/<seq>``), or its foreign id."""
 
 SHARED = "\N{UPWARDS ARROW}"
 """Written before the number of an entry that a fork shares with its origin."""
@@ -126,7 +126,7 @@ class SessionReader:
     async def path(self, leaf: EntryRef | None = None) -> list[Entry]:
         """The entries root -> `leaf` (default: the session's leaf).
 
-        Raises: EntryNotFound, AmbiguousId.
+        Raises: EntryNotFound.
         """
         if leaf is None:
             return await self._newest()
@@ -185,6 +185,21 @@ class SessionReader:
         own = (note for note in notes if note.stream == self.id)
         return open_questions(own, self._outside.clock.now_ms())
 
+    async def find(self, prefix: str) -> EntryId:
+        """Resolve a typed entry: an id, a seq (of an origin: ``↑3``), a foreign id, or a prefix.
+
+        Every other call takes whole ids. Digits alone are a seq, never a prefix.
+        Raises: EntryNotFound, AmbiguousId.
+        """
+        number = prefix.removeprefix(SHARED)
+        if number == prefix:
+            try:
+                return await self._backing.log.find_entry(self.id, prefix)
+            except EntryNotFound:
+                if not is_number(prefix):
+                    raise
+        return await self._shared(number)
+
     async def _look(self) -> StreamState:
         """Where the session stands now; the handle remembers it."""
         self._state = await self._backing.log.state(self.id)
@@ -220,15 +235,7 @@ class SessionReader:
     async def _resolve(self, reference: EntryRef) -> EntryId:
         if isinstance(reference, Entry):
             return reference.id
-        text = str(reference)
-        number = text.removeprefix(SHARED)
-        if number == text:
-            try:
-                return await self._backing.log.resolve(self.id, text)
-            except EntryNotFound:
-                if not is_number(text):
-                    raise
-        return await self._shared(number)
+        return await self._backing.log.resolve(self.id, reference)
 
     async def _shared(self, number: str) -> EntryId:
         """The entry that the nearest origin of this fork has under `number`, if it is shared."""

@@ -54,7 +54,7 @@ class Session(Appender):
         """Let the conversation continue from `entry` (None: from before the root).
 
         Durable: also without a following entry. Shape: None when it continued from there anyway.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry when `entry` is a note; TurnOpen while a
+        Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a
         turn runs; HookBlocked. A hook may have a summary of the left branch told instead.
         """
         target = None if entry is None else await self._in_tree(entry)
@@ -86,7 +86,7 @@ class Session(Appender):
     async def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Name `entry`; None or blanks take the name away.
 
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is not part of the conversation.
+        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
         """
         return await self._note(Label((text or "").strip() or None), await self._in_tree(entry))
 
@@ -94,7 +94,7 @@ class Session(Appender):
         """Keep `entry` in the context as it was said, whatever a compaction hides.
 
         A call brings its results along, and a result its call.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is not part of the conversation.
+        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
         """
         return await self._note(Pin(), await self._in_tree(entry))
 
@@ -120,7 +120,7 @@ class Session(Appender):
         """A new session that shares this one's whole tree, or with `at` the path to that entry.
 
         Nothing is copied. Labels are inherited as they are now; an open turn is not.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry; SessionExists; HookBlocked.
+        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked.
         """
         await self.flush()
         leaf = None if at is None else await self._in_tree(at)
@@ -153,7 +153,7 @@ class Session(Appender):
         """Take back `compaction` (default: the one in effect): what it hid is in the context again.
 
         Shape: None when it was taken back already.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry when there is no compaction to take back.
+        Raises: EntryNotFound; InvalidEntry when there is no compaction to take back.
         """
         if compaction is None:
             leaf = (await self._look()).leaf
@@ -203,7 +203,7 @@ class Session(Appender):
     ) -> Entry:
         """Answer a question of this session; the first answer counts, whoever gives it.
 
-        Durable: when this returns. Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no
+        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when it is no
         question of this session or `choice` is none of its choices; AlreadyAnswered after another
         answer; QuestionClosed once the question expired or its turn ended.
         """

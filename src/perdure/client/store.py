@@ -7,23 +7,30 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside, absolute
 from perdure.client.erasing import erase_namespace, erase_session, erase_subject, erasing
-from perdure.client.inbox.finding import FLOW_KINDS, question_named, stream_asking
-from perdure.client.looking.naming import named
+from perdure.client.inbox.finding import FLOW_KINDS, stream_asking
+from perdure.client.looking.identifiers import find_flow, find_stream
 from perdure.client.looking.verifying import verified
 from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
 from perdure.client.session import Session
 from perdure.client.watching import Watch, watch_namespace
 from perdure.engine.hooks.registry import Hooks
-from perdure.errors import Erased, SessionExists, SessionNotFound, Unsupported, WrongArgument
+from perdure.errors import (
+    Erased,
+    QuestionNotFound,
+    SessionExists,
+    SessionNotFound,
+    Unsupported,
+    WrongArgument,
+)
 from perdure.events.bus import LiveBus
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
-from perdure.session.ids import StreamId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import Origin, SessionInfo, StreamHeader
 from perdure.session.search.values import HITS, Hit, SearchQuery, SearchRole
 from perdure.stores.draft import Backing, Draft, Stored
@@ -88,16 +95,26 @@ class Store:
         return await self._handle(header, Stored(self.backend))
 
     async def open(self, session: str) -> Session:
-        """The session of that id, or the only one whose id begins with it.
+        """Return the session with the whole id `session`.
 
-        Raises: SessionNotFound, AmbiguousId; Erased.
+        Raises: SessionNotFound; Erased.
         """
-        found = await named(self.backend, session)
         backing = Stored(self.backend)
-        state = await backing.log.state(found)
+        state = await backing.log.state(StreamId(session))
         if state.info.status == "erased":
-            raise Erased(found)
+            raise Erased(session)
         return Session(backing, state, self.outside, self.bus, self.hooks)
+
+    async def find(self, prefix: str, *, only: Literal["flow"] | None = None) -> StreamId:
+        """Resolve a typed id: return the whole id that is `prefix`, or the only one it begins.
+
+        Every other call takes whole ids. Sessions and flows match; with `only` just flows. An
+        erased session matches if no other id begins with `prefix`.
+        Raises: SessionNotFound, which FlowNotFound is; AmbiguousId.
+        """
+        if only == "flow":
+            return await find_flow(self.backend, prefix)
+        return await find_stream(self.backend, prefix)
 
     async def continue_recent(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session with the newest activity, of `cwd` or of all; a draft if there is none."""
@@ -137,17 +154,17 @@ class Store:
     ) -> list[Hit]:
         """What fits `text` in every branch of every session, the best first; docs/guides/search.md.
 
-        Each filter that is given must fit: one of `roles`, of `sessions` (by id, or how it begins),
-        of `tools`; not before `since` and before `until` (local time where they name no zone); on
-        its session's current branch or not. Without an index `on_progress` is told (done, entries).
-        Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound, AmbiguousId; Unsupported;
-        ValueError when `limit` is negative, or greater than any store can count.
+        Each filter that is given must fit: one of `roles`, of `sessions` (whole ids), of `tools`;
+        not before `since` and before `until` (local time where they name no zone); on its session's
+        current branch or not. Without an index `on_progress` is told (done, entries).
+        Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound; Unsupported; ValueError when
+        `limit` is negative, or greater than any store can count.
         """
         amount("limit", limit)
         query = SearchQuery(
             text=text,
             roles=tuple(roles),
-            sessions=tuple([await named(self.backend, session) for session in sessions]),
+            sessions=tuple([await self._known(session) for session in sessions]),
             tools=tuple(tools),
             since=None if since is None else _ms(since),
             until=None if until is None else _ms(until),
@@ -169,16 +186,18 @@ class Store:
     async def answer(
         self, question: str, answer: str, *, by: str, note: str | None = None
     ) -> Entry:
-        """Answer what waits in any session or flow: by the question's id, or how that begins.
+        """Answer the question with the whole id `question`, in any session or flow.
 
         `answer` is one of its choices; where it has none, a reply in words. The first answer
         counts, whoever gives it. Durable: when this returns.
-        Raises: QuestionNotFound, AmbiguousId; AlreadyAnswered after another answer; QuestionClosed
+        Raises: QuestionNotFound; AlreadyAnswered after another answer; QuestionClosed
         once it expired or its turn ended; FlowRefusal when a flow does not wait for it any more;
         InvalidEntry when it is no question, or `answer` is none of its choices.
         """
-        id = question_named(question, () if stream_asking(question) else await self.questions())
-        stream = await self.backend.state(StreamId(id.rpartition("/")[0]))
+        asking = stream_asking(question)
+        if asking is None:
+            raise QuestionNotFound(question)
+        id, stream = EntryId(question), await self.backend.state(asking)
         if stream.header.kind != "flow":
             session = await self.open(stream.header.id)
             return await session.answer(id, answer, by=by, note=note)
@@ -232,13 +251,13 @@ class Store:
 
         Durable: one operation, which a kill at any moment does not leave half done: the next who
         opens the store goes on with it.
-        Raises: SessionNotFound, AmbiguousId, SessionHasForks; Unsupported; ValueError unless one of
+        Raises: SessionNotFound, SessionHasForks; Unsupported; ValueError unless one of
         `session`, `subject` and `everything` is given, and only one.
         """
         if [session is not None, subject is not None, everything].count(True) != 1:
             raise WrongArgument("say what to erase: a session, a subject, or everything")
         if session is not None:
-            found = await named(self.backend, session)
+            found = await self._known(session)
             return await erase_session(self.backend, self.outside, found, forks, by)
         if subject is not None:
             return await erase_subject(self.backend, self.outside, subject, by)
@@ -280,6 +299,10 @@ class Store:
         return await self._handle(
             header, await Draft.begun(self.backend, header, self.outside.clock, self.outside.random)
         )
+
+    async def _known(self, session: str) -> StreamId:
+        """Return `session` as the id of an existing stream. Raises: SessionNotFound."""
+        return (await self.backend.state(StreamId(session))).header.id
 
     async def _exists(self, header: StreamHeader) -> bool:
         try:

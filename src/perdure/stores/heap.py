@@ -255,24 +255,37 @@ def notes_in(heap: Heap, held: HeldStream, kinds: Sequence[str]) -> list[Entry]:
     return [entry for part in reversed(parts) for entry in part]
 
 
-def resolved(heap: Heap, held: HeldStream, reference: str) -> EntryId:
+def resolve(heap: Heap, held: HeldStream, reference: str) -> EntryId:
     """What ``SessionStore.resolve`` promises.
+
+    Raises: EntryNotFound.
+    """
+    entry = entry_in(heap, held, reference)
+    if entry is not None:
+        return entry.id
+    exact = _foreign_ids(heap, held, lambda alias: alias == reference)
+    if not exact:
+        raise EntryNotFound(reference, held.state.header.id)
+    return exact[reference]
+
+
+def find_entry(heap: Heap, held: HeldStream, prefix: str) -> EntryId:
+    """What ``SessionStore.find_entry`` promises.
 
     Raises: EntryNotFound, AmbiguousId.
     """
     stream = held.state.header.id
-    for id_ in (reference, f"{stream}/{reference}"):
+    for id_ in (prefix, f"{stream}/{prefix}"):
         entry = entry_in(heap, held, id_)
         if entry is not None:
             return entry.id
-    exact = _foreign_ids(heap, held, lambda alias: alias == reference)
-    if exact:
-        return exact[reference]
-    near = _foreign_ids(heap, held, lambda alias: alias.startswith(reference)) if reference else {}
-    if not near or is_number(reference):
-        raise EntryNotFound(reference, stream)
+    near = _foreign_ids(heap, held, lambda alias: alias.startswith(prefix)) if prefix else {}
+    if prefix in near:
+        return near[prefix]
+    if not near or is_number(prefix):
+        raise EntryNotFound(prefix, stream)
     if len(near) > 1:
-        raise AmbiguousId(reference, tuple(sorted(near)))
+        raise AmbiguousId(prefix, tuple(sorted(near)))
     return next(iter(near.values()))
 
 

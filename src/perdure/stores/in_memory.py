@@ -39,11 +39,12 @@ from perdure.stores.heap import (
     HeldStream,
     branch_in,
     entry_in,
+    find_entry,
     held_in,
     is_on_branch,
     is_tree_entry,
     notes_in,
-    resolved,
+    resolve,
     tree_entry_in,
     tree_in,
     window_in,
@@ -227,7 +228,10 @@ class _Reading(_Handle):
         return self._held(stream).partial
 
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
-        return resolved(self._heap, self._held(stream), reference)
+        return resolve(self._heap, self._held(stream), reference)
+
+    async def find_entry(self, stream: StreamId, prefix: str) -> EntryId:
+        return find_entry(self._heap, self._held(stream), prefix)
 
     async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
         return dict(self._held(stream).aliases)

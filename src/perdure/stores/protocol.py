@@ -276,8 +276,7 @@ class LogReading(Protocol):
     ) -> list[Entry]:
         """The stream's own log in order, from the first entry after seq `after`.
 
-        An entry whose body was erased has an empty one (`Entry.is_erased`).
-        Raises: SessionNotFound.
+        An erased body is empty (`Entry.is_erased`). Raises: SessionNotFound.
         """
         ...
 
@@ -332,11 +331,16 @@ class LogReading(Protocol):
         ...
 
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
-        """The entry that `reference` means.
+        """The id of the entry whose whole id or foreign id is `reference`.
 
-        It may be an id, a bare seq of this stream, a foreign id, or a unique prefix of one. Digits
-        alone are never taken for a prefix: a wrong number must not mean some other entry.
+        Raises: EntryNotFound, SessionNotFound.
+        """
+        ...
 
+    async def find_entry(self, stream: StreamId, prefix: str) -> EntryId:
+        """Resolve what a person typed, for `Session.find`: an id, seq, foreign id, or a prefix.
+
+        Digits alone are never a prefix: a wrong seq matches nothing.
         Raises: EntryNotFound, AmbiguousId, SessionNotFound.
         """
         ...
@@ -364,7 +368,7 @@ class NamespaceReading(Protocol):
     """Reading across the streams of the namespace."""
 
     async def find(self, prefix: str) -> StreamId:
-        """The stream whose id is `prefix`, or begins with it if only one does.
+        """For `Store.find`: the stream whose id is `prefix`, or the only one that begins with it.
 
         Raises: SessionNotFound, AmbiguousId.
         """

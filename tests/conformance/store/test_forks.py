@@ -282,11 +282,11 @@ async def test_foreign_ids_reach_through_a_fork(store: SessionStore, scope: Scop
     await append(store, S, said("late", alias="bbbb"))
     f = StreamId("f")
 
-    assert await store.resolve(f, "bb") == await store.resolve(f, "bbb") == "s/2"
-    assert await store.resolve(f, "s/1") == "s/1"
-    assert await store.resolve(f, "0") == await store.resolve(f, "aaa3") == "f/0"
+    assert await store.find_entry(f, "bb") == await store.find_entry(f, "bbb") == "s/2"
+    assert await store.find_entry(f, "s/1") == "s/1"
+    assert await store.find_entry(f, "0") == await store.find_entry(f, "aaa3") == "f/0"
     with pytest.raises(AmbiguousId) as ambiguous:
-        await store.resolve(f, "aaa")
+        await store.find_entry(f, "aaa")
     candidates = ("aaa1", "aaa2", "aaa3") if scope == "tree" else ("aaa1", "aaa3")
     assert ambiguous.value.candidates == candidates
     assert await store.aliases(f) == {"aaa3": "f/0"}

@@ -322,10 +322,10 @@ async def test_notes_are_the_side_entries_of_the_kinds_asked_for_in_order(
 async def test_a_reference_may_be_an_id_a_seq_or_a_foreign_id(store: SessionStore) -> None:
     await create(store, S, said("a", alias="a1b2c3d4"), labelled("x", Sibling(0)), said("b"))
 
-    assert await store.resolve(S, "s/0") == "s/0"
-    assert await store.resolve(S, "1") == "s/1"
-    assert await store.resolve(S, "a1b2c3d4") == "s/0"
-    assert await store.resolve(S, "a1") == "s/0"
+    assert await store.find_entry(S, "s/0") == "s/0"
+    assert await store.find_entry(S, "1") == "s/1"
+    assert await store.find_entry(S, "a1b2c3d4") == "s/0"
+    assert await store.find_entry(S, "a1") == "s/0"
 
 
 @pytest.mark.parametrize("reference", ["", "s/3", "9", "007", "-1", "b", "A1", "%", "a_", "1b"])
@@ -335,7 +335,7 @@ async def test_a_reference_that_means_nothing_is_not_found(
     await create(store, S, said("a", alias="a1b2c3d4"), said("b"))
 
     with pytest.raises(EntryNotFound) as refused:
-        await store.resolve(S, reference)
+        await store.find_entry(S, reference)
 
     assert (refused.value.entry, refused.value.stream) == (reference, "s")
 
@@ -344,17 +344,17 @@ async def test_a_prefix_that_fits_several_foreign_ids_is_ambiguous(store: Sessio
     await create(store, S, said("a", alias="abc1"), said("b", alias="abc2"), said("c", alias="abd"))
 
     with pytest.raises(Exception, match="several") as refused:
-        await store.resolve(S, "abc")
+        await store.find_entry(S, "abc")
 
     assert vars(refused.value) == {"prefix": "abc", "candidates": ("abc1", "abc2")}
-    assert await store.resolve(S, "abd") == await store.resolve(S, "2") == "s/2"
+    assert await store.find_entry(S, "abd") == await store.find_entry(S, "2") == "s/2"
 
 
 async def test_a_whole_foreign_id_counts_although_it_begins_another(store: SessionStore) -> None:
     await create(store, S, said("a", alias="ab"), said("b", alias="abc"))
 
-    assert await store.resolve(S, "ab") == "s/0"
-    assert await store.resolve(S, "abc") == "s/1"
+    assert await store.find_entry(S, "ab") == "s/0"
+    assert await store.find_entry(S, "abc") == "s/1"
 
 
 async def test_a_seq_counts_before_a_foreign_id_and_digits_are_no_prefix_of_one(
@@ -362,18 +362,18 @@ async def test_a_seq_counts_before_a_foreign_id_and_digits_are_no_prefix_of_one(
 ) -> None:
     await create(store, S, said("a", alias="1"), said("b", alias="77"))
 
-    assert await store.resolve(S, "1") == "s/1"
-    assert await store.resolve(S, "77") == "s/1"
+    assert await store.find_entry(S, "1") == "s/1"
+    assert await store.find_entry(S, "77") == "s/1"
     with pytest.raises(EntryNotFound):
-        await store.resolve(S, "7")
+        await store.find_entry(S, "7")
     with pytest.raises(EntryNotFound):
-        await store.resolve(S, "9" * 5000)
+        await store.find_entry(S, "9" * 5000)
 
 
 async def test_a_foreign_id_given_twice_means_the_last_entry(store: SessionStore) -> None:
     await create(store, S, said("a", alias="twice"), said("b", alias="twice"), said("c"))
 
-    assert await store.resolve(S, "twice") == await store.resolve(S, "tw") == "s/1"
+    assert await store.resolve(S, "twice") == await store.find_entry(S, "tw") == "s/1"
     assert await store.aliases(S) == {"twice": "s/1"}
 
 

@@ -79,9 +79,9 @@ async def test_no_budget_at_all_is_refused(store: Store) -> None:
         await session.context(budget_tokens=0)
 
 
-async def test_an_entry_of_an_absurd_number_is_not_found(store: Store) -> None:
+async def test_entry_of_an_absurd_seq_is_not_found(store: Store) -> None:
     session = await store.create()
     await session.append(user("hello"))
 
     with pytest.raises(EntryNotFound):
-        await session.path(ABSURD)
+        await session.find(str(ABSURD))

@@ -33,7 +33,7 @@ async def test_an_empty_session_has_nothing_to_show(session: Session) -> None:
 async def test_the_path_to_any_entry_can_be_asked_for(session: Session) -> None:
     a, b, _ = await session.append(user("a"), assistant("b"), user("c"))
     assert await session.path(b) == [a, b]
-    assert await session.path(0) == [a]
+    assert await session.path("s/0") == [a]
 
 
 async def test_the_newest_messages_come_oldest_first(session: Session) -> None:
@@ -91,23 +91,25 @@ async def test_a_context_answers_every_call(session: Session) -> None:
     await session.append(user("never mind"))
     roles = [each.message.role for each in (await session.context()).messages]
     assert roles == ["user", "assistant", "tool", "user"]
-    await session.branch(1)
+    await session.branch("s/1")
     await session.append(tool_result("c", "found"))
     assert "found" in str((await session.context()).messages)
 
 
-async def test_an_entry_is_named_by_a_foreign_id_or_the_beginning_of_one(
+async def test_entry_is_named_by_its_whole_id_or_foreign_id(
     session: Session, memory: MemoryStore
 ) -> None:
     entries = tuple(new_tree(user(alias), alias=alias) for alias in ("abc1", "abd2"))
     write = Write(stream=StreamId("s"), entries=entries)
     await memory.commit(Commit(writes=(write,), at=START_MS))
     assert [entry.id for entry in await session.path("abc1")] == ["s/0"]
-    assert [entry.id for entry in await session.path("abd")] == ["s/0", "s/1"]
+    assert [entry.id for entry in await session.path("s/1")] == ["s/0", "s/1"]
+    for other in ("ab", "abd", "1", "s/", "zzz"):
+        with pytest.raises(EntryNotFound):
+            await session.path(other)
+    assert await session.find("abd") == "s/1"
     with pytest.raises(AmbiguousId):
-        await session.path("ab")
-    with pytest.raises(EntryNotFound):
-        await session.path("zzz")
+        await session.find("ab")
 
 
 async def test_reading_tells_the_handle_where_the_session_stands(

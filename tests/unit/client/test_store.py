@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.client.store import Store
-from perdure.errors import AmbiguousId, SessionExists, SessionNotFound, StoreUnavailable
+from perdure.errors import SessionExists, SessionNotFound, StoreUnavailable
 from perdure.session.messages import assistant, user
 from perdure.stores.in_memory import MemoryStore
 from tests.fakes.clock import START_MS, ManualClock
@@ -56,14 +56,12 @@ async def test_an_abandoned_draft_leaves_nothing(store: Store) -> None:
         await store.open(draft.id)
 
 
-async def test_a_session_is_found_by_a_unique_beginning_of_its_id(store: Store) -> None:
+async def test_open_takes_the_whole_id_of_a_session(store: Store) -> None:
     await store.create(id="abc1")
-    await store.create(id="abd2")
-    assert (await store.open("abc")).id == "abc1"
-    with pytest.raises(AmbiguousId):
-        await store.open("ab")
-    with pytest.raises(SessionNotFound):
-        await store.open("x")
+    assert (await store.open("abc1")).id == "abc1"
+    for other in ("abc", "x", ""):
+        with pytest.raises(SessionNotFound):
+            await store.open(other)
 
 
 async def test_sessions_are_listed_by_their_newest_activity(

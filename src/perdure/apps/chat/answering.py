@@ -16,7 +16,6 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.lineage import started_in
-from perdure.client.looking.naming import named
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
 from perdure.errors import ConfigError, TurnOpen
@@ -106,7 +105,7 @@ class Answering:
     async def go_on(self, session: str) -> Resumed:
         """An existing session; a turn of it that was interrupted runs on.
 
-        Raises: SessionNotFound, AmbiguousId; ModelNotHere; LeaseHeld when somebody works in it.
+        Raises: SessionNotFound; ModelNotHere; LeaseHeld when somebody works in it.
         """
         handle = await self.store.open(session)
         wanted = self._model or (await handle.context()).model
@@ -159,7 +158,7 @@ async def compacted(
     answering = Answering(store, model=model, scenario=None)
     try:
         async with answering.runtime:
-            stream = await named(store.backend, session)
+            stream = StreamId(session)
             state = await store.backend.state(stream)
             if state.open_turn is not None:
                 raise TurnOpen(session, state.open_turn)
@@ -186,7 +185,7 @@ async def branched(
     answering = Answering(store, model=model, scenario=None)
     try:
         async with answering.runtime:
-            stream = await named(store.backend, session)
+            stream = StreamId(session)
             state = await store.backend.state(stream)
             if state.open_turn is not None:
                 raise TurnOpen(session, state.open_turn)

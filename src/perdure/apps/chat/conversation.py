@@ -227,14 +227,15 @@ class Conversation:
     async def _branch(self, entry: str) -> None:
         chat = self._begun()
         if chat is not None and self._is_given(entry, "/branch ENTRY"):
-            await chat.session.branch(None if entry == ROOT else entry)
+            session = chat.session
+            await session.branch(None if entry == ROOT else await session.find(entry))
             self._teller.remark(f"going on from {chat.session.leaf or 'before the first entry'}")
 
     async def _label(self, rest: str) -> None:
         chat = self._begun()
         if chat is not None and self._is_given(rest, "/label ENTRY [TEXT]"):
             entry, _, text = rest.partition(" ")
-            noted = await chat.session.label(entry, text)
+            noted = await chat.session.label(await chat.session.find(entry), text)
             self._teller.remark(f"{noted.about} is called {text.strip() or 'nothing'} now")
 
     async def _compact(self, focus: str) -> None:

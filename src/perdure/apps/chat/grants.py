@@ -8,6 +8,7 @@ import typer
 
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.words.naming import named_session
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import show, show_json, show_lines
 from perdure.apps.terminal.text import safe
@@ -49,7 +50,8 @@ def list_grants(
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
-            found = (await standing_of(opened, session)).grants
+            stream = await named_session(opened, session)
+            found = (await standing_of(opened, stream)).grants
         if as_json:
             show_json(list(found))
         elif found:
@@ -83,11 +85,12 @@ def revoke(
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
-            known = (await standing_of(opened, session)).grants
+            stream = await named_session(opened, session)
+            known = (await standing_of(opened, stream)).grants
             if grant is not None and grant not in known:
                 raise UsageMistake("that was not granted; `perdure grants list` shows what was")
-            await revoke_grant(opened, session, grant)
-            left = (await standing_of(opened, session)).grants
+            await revoke_grant(opened, stream, grant)
+            left = (await standing_of(opened, stream)).grants
         if as_json:
             show_json(list(left))
         else:

@@ -99,7 +99,7 @@ def branch(
         raise UsageMistake("--focus and --model are about the summary: add --summarize")
 
     async def work(handle: Session, opened: Store) -> Told:
-        target = None if entry == ROOT else entry
+        target = None if entry == ROOT else await handle.find(entry)
         if is_summarised:
             talking = importlib.import_module("perdure.apps.chat.answering")
             moved: Entry | None = await talking.branched(opened, handle.id, target, model, focus)
@@ -158,7 +158,8 @@ def fork(
         )
 
     async def work(origin: Session, _: Store) -> Told:
-        made = await origin.fork(at, title=title, cwd=cwd)
+        place_at = None if at is None else await origin.find(at)
+        made = await origin.fork(place_at, title=title, cwd=cwd)
         shared = counted((await made.info()).messages, "message")
         place = await _place(made)
         return (
@@ -196,7 +197,7 @@ def label(
         )
 
     async def work(handle: Session, _: Store) -> Told:
-        about = (await handle.label(entry, text)).about
+        about = (await handle.label(await handle.find(entry), text)).about
         now = None if about is None else (await handle.labels()).get(about)
         sentence = f"{about} is now called {now!r}." if now else f"{about} has no label now."
         return {"entry_id": about, "label": now}, sentence
@@ -278,7 +279,8 @@ def _pinned(
         raise UsageMistake(f"{ROOT!r} is the place before the first entry, and says nothing to pin")
 
     async def work(handle: Session, _: Store) -> Told:
-        noted = await (handle.pin(entry) if is_pinned else handle.unpin(entry))
+        found = await handle.find(entry)
+        noted = await (handle.pin(found) if is_pinned else handle.unpin(found))
         tokens = (await handle.context()).tokens
         verb = "stays in the context" if is_pinned else "may leave the context"
         sent = f"about {counted(tokens, 'token')} are sent"

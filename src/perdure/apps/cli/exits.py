@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import ClassVar
 
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, SessionNotFound
 
 DONE = 0
 FAILED = 1
@@ -69,6 +69,16 @@ class NotImported(PerdureError):
             f"{path} is not in this store yet; `perdure import {shlex.quote(path)}` adds it"
         )
         self.path = path
+
+
+class WholeIdNeeded(SessionNotFound):
+    """A command that needs a whole id was given the beginning of one, or a file."""
+
+    def __init__(self, typed: str, candidates: tuple[str, ...]) -> None:
+        super().__init__(typed)
+        shown = ", ".join(candidates[:5]) + (" …" if len(candidates) > 5 else "")
+        self.args = (f"erasing needs a whole session id; {typed!r} only matches {shown}",)
+        self.candidates = candidates
 
 
 class NoTerminal(PerdureError):

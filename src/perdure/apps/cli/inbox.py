@@ -20,7 +20,8 @@ from perdure.apps.cli.options import (
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import local_time, out_style, show, show_json, show_lines
 from perdure.apps.terminal.text import one_line, safe
-from perdure.client.inbox.finding import question_named, stream_asking
+from perdure.client.inbox.finding import stream_asking
+from perdure.client.looking.identifiers import find_question
 from perdure.client.reading import OpenQuestion
 from perdure.client.store import Store
 from perdure.session.clock import timestamp
@@ -145,8 +146,8 @@ def answer(
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
-            asked = () if stream_asking(question) else await opened.questions()
-            id = question_named(question, asked)
+            is_whole = stream_asking(question) is not None
+            id = question if is_whole else find_question(question, await opened.questions())
             entry = await opened.answer(id, choice, by=by or getpass.getuser(), note=note)
             resume = await _resuming(opened, entry.stream)
         if as_json:

@@ -110,7 +110,7 @@ def export(  # noqa: PLR0913 - each is an option of the command
             _check_outside(output, store_address(store))
         async with existing_store(store, namespace) as opened:
             handle = await opened_session(opened, session)
-            at = None if leaf is None else await opened.backend.resolve(handle.id, leaf)
+            at = None if leaf is None else await handle.find(leaf)
             selection = ExportSelection(at, has_all_branches, sorts, dialect or "perdure")
             exported = await export_session(opened.backend, handle.id, format, selection)
             file = _named(output, exported, selection)

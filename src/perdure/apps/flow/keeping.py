@@ -49,7 +49,7 @@ def export(
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-            id = await flows.find(flow)
+            id = await opened.find(flow, only="flow")
             files = await export_flow(opened.backend, id)
             state = await flows.look(id).state()
         files[WORKFLOW] = workflow_text_of(state).encode()
@@ -108,7 +108,7 @@ def delete(
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-            id = await flows.find(flow)
+            id = await opened.find(flow, only="flow")
             folder = (await flows.look(id).state()).run.record_folder_path
             if not is_sure:
                 _confirm(f"flow {id} and {folder}" if is_with_record else f"flow {id}")

@@ -108,7 +108,7 @@ def show_flow(  # noqa: PLR0913 - each is an option of the command
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-            id = await flows.find(flow)
+            id = await opened.find(flow, only="flow")
             handle = flows.look(id)
             if is_watching:
                 await watched(opened, handle, as_json=as_json, is_ended=lambda: False)
@@ -202,7 +202,7 @@ def graph(
             show_lines(drawn(of_file, format, out_style(), width()))
             return
         async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-            state = await flows.state(flow)
+            state = await flows.state(await opened.find(flow, only="flow"))
         show_lines(drawn(state.graph, format, out_style(), width(), state))
 
     return run(work)

@@ -71,4 +71,4 @@ async def opened_flow(
     Raises: FlowNotFound, AmbiguousId.
     """
     async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-        yield opened, flows.look(await flows.find(id))
+        yield opened, flows.look(await opened.find(id, only="flow"))

@@ -256,7 +256,7 @@ def resume(  # noqa: PLR0913 - each is an option of the command
     async def work() -> int:
         async with existing_store(store, namespace) as opened:
             async with flows_of(opened) as flows:
-                state = await flows.state(flow)
+                state = await flows.state(await opened.find(flow, only="flow"))
             if state.document is not None:
                 said = Acting((), model, acted, permissions)
                 async with resumed(opened, state, said, workspace) as found:
@@ -267,7 +267,7 @@ def resume(  # noqa: PLR0913 - each is an option of the command
             used = model if acted is not None else model_of_roles(model, known)
             acting = Acting(roles_of(graph), used, acted, permissions, offered=offered or ())
             async with flows_of(opened, acting) as flows:
-                found = await flows.open(flow, workspace=workspace)
+                found = await flows.open(state.run.flow_id, workspace=workspace)
                 return await worked(opened, found, is_watching=is_watching, as_json=as_json)
 
     return run(work)

@@ -64,9 +64,9 @@ def copy(
             existing_store(address, namespace) as source,
             open_store(target, namespace=target_namespace or namespace, key=key) as there,
         ):
-            report = await copy_sessions(
-                source, there, sessions=sessions or None, on_progress=progress_bar("copy")
-            )
+            chosen = [await source.find(each) for each in sessions or ()] or None
+            bar = progress_bar("copy")
+            report = await copy_sessions(source, there, sessions=chosen, on_progress=bar)
         if as_json:
             show_json(copy_data(report))
         else:

@@ -143,7 +143,7 @@ class Runtime:
         of the agent that is given or known by its id. A session that never had an agent (an import)
         needs one, which is recorded; a session that has one keeps it. A turn that was interrupted
         runs on at once, as ``chat.turn``.
-        Raises: SessionNotFound, AmbiguousId; ConfigError when no agent is given and none is bound;
+        Raises: SessionNotFound; ConfigError when no agent is given and none is bound;
         McpUnavailable when a server whose tools it has is not there.
         """
         handle = await self._store.open(session)

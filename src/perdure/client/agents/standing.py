@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.client.looking.naming import named
 from perdure.client.store import Store
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.recovery import carried
@@ -35,9 +34,9 @@ class Standing(msgspec.Struct, frozen=True):
 async def standing_of(store: Store, session: str) -> Standing:
     """Where `session` stands; of a fork, what was spent in it and not in its origin.
 
-    Raises: SessionNotFound, AmbiguousId.
+    Raises: SessionNotFound.
     """
-    stream = await named(store.backend, session)
+    stream = StreamId(session)
     state = await store.backend.state(stream)
     so_far = await carried(store.backend, stream, state.head)
     return Standing(
@@ -52,9 +51,10 @@ async def standing_of(store: Store, session: str) -> Standing:
 async def revoke(store: Store, session: str, grant: str | None = None) -> Entry:
     """Have `grant` (None: everything granted) asked for again, from the next call on.
 
-    Raises: SessionNotFound, AmbiguousId.
+    Raises: SessionNotFound.
     """
-    return await _written(store, await named(store.backend, session), GrantRevoked(grant))
+    state = await store.backend.state(StreamId(session))
+    return await _written(store, state.header.id, GrantRevoked(grant))
 
 
 async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None) -> bool:

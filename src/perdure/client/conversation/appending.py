@@ -46,7 +46,7 @@ class Appender(ContextReader):
         Media given as bytes are kept beside the log, and named in it.
         Durable: all or none, when this returns; a draft's not before its first assistant message.
         Shape: one item gives its entry, several give a list in the same order.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry; WrongArgument.
+        Raises: EntryNotFound; InvalidEntry; WrongArgument.
         """
         entries = await self.append_many(items, parent=parent)
         return entries[0] if len(entries) == 1 else entries

@@ -48,7 +48,7 @@ class ContextReader(SessionReader):
         """What `compaction` (default: the one in effect) took out of the context, and what stayed.
 
         Shape: None where no compaction is in effect.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no compaction.
+        Raises: EntryNotFound; InvalidEntry when it is no compaction.
         """
         log = self._backing.log
         if compaction is None:

@@ -33,7 +33,6 @@ from perdure.client.flows.waking import Waker
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.runner import FlowRunner
 from perdure.errors import (
-    AmbiguousId,
     ConfigError,
     CorruptLog,
     Erased,
@@ -213,19 +212,19 @@ class Flows:
         """What came out of a flow of a workflow document, by output node; {} before it did.
 
         Shape: texts; where several nodes lead to an output, theirs by node.
-        Raises: FlowNotFound, AmbiguousId.
+        Raises: FlowNotFound.
         """
         return await outputs_of(self._store.backend, await self.state(flow))
 
     async def open(self, flow: str, *, workspace: str | os.PathLike[str] | None = None) -> Flow:
-        """The flow of that id, or the only one whose id begins with it.
+        """Return the flow with the whole id `flow`.
 
         With `workspace` it goes on in that folder from now on, its record folder being where it
         was below the former one.
-        Raises: FlowNotFound, AmbiguousId; FlowRefusal when its workspace or its record folder is
+        Raises: FlowNotFound; FlowRefusal when its workspace or its record folder is
         not on this machine.
         """
-        found = await self.find(flow)
+        found = await self._known(flow)
         journal = Journal(self._store.backend, found, self._store.outside.clock)
         if workspace is not None:
             root = Path(absolute(workspace) or ".")
@@ -236,25 +235,9 @@ class Flows:
     async def state(self, flow: str) -> FlowState:
         """Where a flow stands, wherever its files are.
 
-        Raises: FlowNotFound, AmbiguousId.
+        Raises: FlowNotFound.
         """
-        return await self._flow(await self.find(flow)).state()
-
-    async def find(self, flow: str) -> StreamId:
-        """The id of the flow of that id, or of the only one whose id begins with it.
-
-        Raises: FlowNotFound, also for the id of a session; AmbiguousId.
-        """
-        notes = await self._store.backend.notes_of_all((FlowStarted.kind, FlowImported.kind))
-        flows = {note.stream for note in notes}
-        if flow in flows:
-            return StreamId(flow)
-        fitting = sorted(id for id in flows if flow and id.startswith(flow))
-        if len(fitting) > 1:
-            raise AmbiguousId(flow, tuple(fitting))
-        if not fitting:
-            raise FlowNotFound(flow)
-        return fitting[0]
+        return await self._flow(await self._known(flow)).state()
 
     async def delete(
         self, flow: str, *, record: Literal["keep", "remove"] = "keep", by: str | None = None
@@ -263,7 +246,7 @@ class Flows:
 
         The files in its record folder stay, unless they are to be removed with it.
         Durable: when this returns; what a kill leaves of it is deleted by asking again.
-        Raises: FlowNotFound, AmbiguousId; FlowRefusal while a role is at work, or when the record
+        Raises: FlowNotFound; FlowRefusal while a role is at work, or when the record
         folder cannot be removed: nothing was deleted then.
         """
         state = await self.state(flow)
@@ -295,6 +278,16 @@ class Flows:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    async def _known(self, flow: str) -> StreamId:
+        """Return `flow` as the id of an existing flow. Raises: FlowNotFound."""
+        try:
+            state = await self._store.backend.state(StreamId(flow))
+        except SessionNotFound:
+            raise FlowNotFound(flow) from None
+        if state.header.kind != "flow" or state.info.status == "erased":
+            raise FlowNotFound(flow)
+        return state.header.id
 
     def _flow(self, flow: StreamId) -> Flow:
         outside = self._store.outside

@@ -1,13 +1,9 @@
-"""Which question somebody means: by its whole id, or by how that begins."""
+"""The stream that a question's id names, and the kinds of entries that flows ask with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from perdure.client.reading import OpenQuestion
-from perdure.errors import AmbiguousId, QuestionNotFound
 from perdure.session.flows.kinds import FlowCompleted, FlowImported, FlowStarted
-from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.ids import StreamId, entry_place
 
 FLOW_KINDS = (FlowStarted.kind, FlowImported.kind, FlowCompleted.kind)
 """Kinds by which the flows of a namespace are found, and those that ask nothing any more."""
@@ -20,18 +16,3 @@ def stream_asking(question: str) -> StreamId | None:
         return entry_place(f"{head}/{rest.partition(':')[0]}")[0]
     except ValueError:
         return None
-
-
-def question_named(question: str, asked: Sequence[OpenQuestion]) -> EntryId:
-    """The id that `question` is, or that of the only one of `asked` that begins with it.
-
-    Raises: QuestionNotFound, AmbiguousId.
-    """
-    if stream_asking(question) is not None:
-        return EntryId(question)
-    fitting = [each.id for each in asked if each.id.startswith(question)]
-    if len(fitting) > 1:
-        raise AmbiguousId(question, tuple(fitting))
-    if not fitting:
-        raise QuestionNotFound(question)
-    return fitting[0]

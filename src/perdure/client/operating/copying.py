@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 from perdure.client.clock import system_random
-from perdure.client.looking.naming import named
 from perdure.client.store import Store
 from perdure.errors import Unsupported
 from perdure.interop.bundling import bundle_of
@@ -37,15 +36,15 @@ async def copy_sessions(
     hashes; forks stay pointers, and bring along what they were forked from. Where the target cannot
     hold a session so, it is sealed anew, which the report says. Leases and idempotency keys stay
     behind.
-    Shape: `sessions` are ids or unique beginnings of ids.
+    Shape: `sessions` are whole ids.
     Durable: each part when it is there; all of it on return.
-    Raises: SessionNotFound, AmbiguousId for `sessions`; Unsupported; what reading or writing does.
+    Raises: SessionNotFound for `sessions`; Unsupported; what reading or writing does.
     A session that is damaged, or is another one in the target, is said in the report instead.
     """
     giving, taking = copying(source.backend), copying(target.backend)
     moment = await giving.standings()
     if sessions is not None:
-        chosen = [await named(giving, reference) for reference in sessions]
+        chosen = [(await giving.state(StreamId(id))).header.id for id in sessions]
         moment = with_origins(moment, chosen)
     return await copy_of(giving, taking, on_progress).run(moment)
 

@@ -261,16 +261,16 @@ class Flows(Handle[AsyncFlows]):
         """What came out of a flow of a workflow document, by output node; {} before it did.
 
         Shape: texts; where several nodes lead to an output, theirs by node.
-        Raises: FlowNotFound, AmbiguousId.
+        Raises: FlowNotFound.
         """
         return self.portal.call(self.asynchronous.outputs(flow))
 
     def open(self, flow: str, *, workspace: str | os.PathLike[str] | None = None) -> Flow:
-        """The flow of that id, or the only one whose id begins with it.
+        """Return the flow with the whole id `flow`.
 
         With `workspace` it goes on in that folder from now on, its record folder being where it
         was below the former one.
-        Raises: FlowNotFound, AmbiguousId; FlowRefusal when its workspace or its record folder is
+        Raises: FlowNotFound; FlowRefusal when its workspace or its record folder is
         not on this machine.
         """
         return Flow(
@@ -280,16 +280,9 @@ class Flows(Handle[AsyncFlows]):
     def state(self, flow: str) -> FlowState:
         """Where a flow stands, wherever its files are.
 
-        Raises: FlowNotFound, AmbiguousId.
+        Raises: FlowNotFound.
         """
         return self.portal.call(self.asynchronous.state(flow))
-
-    def find(self, flow: str) -> StreamId:
-        """The id of the flow of that id, or of the only one whose id begins with it.
-
-        Raises: FlowNotFound, also for the id of a session; AmbiguousId.
-        """
-        return self.portal.call(self.asynchronous.find(flow))
 
     def delete(
         self, flow: str, *, record: Literal["keep", "remove"] = "keep", by: str | None = None
@@ -298,7 +291,7 @@ class Flows(Handle[AsyncFlows]):
 
         The files in its record folder stay, unless they are to be removed with it.
         Durable: when this returns; what a kill leaves of it is deleted by asking again.
-        Raises: FlowNotFound, AmbiguousId; FlowRefusal while a role is at work, or when the record
+        Raises: FlowNotFound; FlowRefusal while a role is at work, or when the record
         folder cannot be removed: nothing was deleted then.
         """
         return self.portal.call(self.asynchronous.delete(flow, record=record, by=by))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Annotated, Self, overload
+from typing import Annotated, Literal, Self, overload
 
 import msgspec
 from msgspec import Meta
@@ -102,7 +102,7 @@ class Session(Handle[AsyncSession]):
     def path(self, leaf: EntryRef | None = None) -> list[Entry]:
         """The entries root -> `leaf` (default: the session's leaf).
 
-        Raises: EntryNotFound, AmbiguousId.
+        Raises: EntryNotFound.
         """
         return self.portal.call(self.asynchronous.path(leaf))
 
@@ -142,6 +142,14 @@ class Session(Handle[AsyncSession]):
         """What waits for a person, oldest first. A fork does not inherit its origin's."""
         return self.portal.call(self.asynchronous.questions())
 
+    def find(self, prefix: str) -> EntryId:
+        """Resolve a typed entry: an id, a seq (of an origin: ``↑3``), a foreign id, or a prefix.
+
+        Every other call takes whole ids. Digits alone are a seq, never a prefix.
+        Raises: EntryNotFound, AmbiguousId.
+        """
+        return self.portal.call(self.asynchronous.find(prefix))
+
     def context(self, budget_tokens: int | None = None) -> Context:
         """What a model would be sent if the conversation went on now, and why.
 
@@ -160,7 +168,7 @@ class Session(Handle[AsyncSession]):
         """What `compaction` (default: the one in effect) took out of the context, and what stayed.
 
         Shape: None where no compaction is in effect.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no compaction.
+        Raises: EntryNotFound; InvalidEntry when it is no compaction.
         """
         return self.portal.call(self.asynchronous.left_by(compaction))
 
@@ -178,7 +186,7 @@ class Session(Handle[AsyncSession]):
         Media given as bytes are kept beside the log, and named in it.
         Durable: all or none, when this returns; a draft's not before its first assistant message.
         Shape: one item gives its entry, several give a list in the same order.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry; WrongArgument.
+        Raises: EntryNotFound; InvalidEntry; WrongArgument.
         """
         return self.portal.call(self.asynchronous.append(*items, parent=parent))
 
@@ -221,7 +229,7 @@ class Session(Handle[AsyncSession]):
         """Let the conversation continue from `entry` (None: from before the root).
 
         Durable: also without a following entry. Shape: None when it continued from there anyway.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry when `entry` is a note; TurnOpen while a
+        Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a
         turn runs; HookBlocked. A hook may have a summary of the left branch told instead.
         """
         return self.portal.call(self.asynchronous.branch(entry))
@@ -236,7 +244,7 @@ class Session(Handle[AsyncSession]):
     def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Name `entry`; None or blanks take the name away.
 
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is not part of the conversation.
+        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
         """
         return self.portal.call(self.asynchronous.label(entry, text))
 
@@ -244,7 +252,7 @@ class Session(Handle[AsyncSession]):
         """Keep `entry` in the context as it was said, whatever a compaction hides.
 
         A call brings its results along, and a result its call.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is not part of the conversation.
+        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
         """
         return self.portal.call(self.asynchronous.pin(entry))
 
@@ -270,7 +278,7 @@ class Session(Handle[AsyncSession]):
         """A new session that shares this one's whole tree, or with `at` the path to that entry.
 
         Nothing is copied. Labels are inherited as they are now; an open turn is not.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry; SessionExists; HookBlocked.
+        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked.
         """
         return Session(
             self.portal, self.portal.call(self.asynchronous.fork(at, cwd=cwd, title=title, id=id))
@@ -280,7 +288,7 @@ class Session(Handle[AsyncSession]):
         """Take back `compaction` (default: the one in effect): what it hid is in the context again.
 
         Shape: None when it was taken back already.
-        Raises: EntryNotFound, AmbiguousId; InvalidEntry when there is no compaction to take back.
+        Raises: EntryNotFound; InvalidEntry when there is no compaction to take back.
         """
         return self.portal.call(self.asynchronous.uncompact(compaction))
 
@@ -309,7 +317,7 @@ class Session(Handle[AsyncSession]):
     def answer(self, question: EntryRef, choice: str, *, by: str, note: str | None = None) -> Entry:
         """Answer a question of this session; the first answer counts, whoever gives it.
 
-        Durable: when this returns. Raises: EntryNotFound, AmbiguousId; InvalidEntry when it is no
+        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when it is no
         question of this session or `choice` is none of its choices; AlreadyAnswered after another
         answer; QuestionClosed once the question expired or its turn ended.
         """
@@ -368,11 +376,20 @@ class Store(Handle[AsyncStore]):
         )
 
     def open(self, session: str) -> Session:
-        """The session of that id, or the only one whose id begins with it.
+        """Return the session with the whole id `session`.
 
-        Raises: SessionNotFound, AmbiguousId; Erased.
+        Raises: SessionNotFound; Erased.
         """
         return Session(self.portal, self.portal.call(self.asynchronous.open(session)))
+
+    def find(self, prefix: str, *, only: Literal["flow"] | None = None) -> StreamId:
+        """Resolve a typed id: return the whole id that is `prefix`, or the only one it begins.
+
+        Every other call takes whole ids. Sessions and flows match; with `only` just flows. An
+        erased session matches if no other id begins with `prefix`.
+        Raises: SessionNotFound, which FlowNotFound is; AmbiguousId.
+        """
+        return self.portal.call(self.asynchronous.find(prefix, only=only))
 
     def continue_recent(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session with the newest activity, of `cwd` or of all; a draft if there is none."""
@@ -407,11 +424,11 @@ class Store(Handle[AsyncStore]):
     ) -> list[Hit]:
         """What fits `text` in every branch of every session, the best first; docs/guides/search.md.
 
-        Each filter that is given must fit: one of `roles`, of `sessions` (by id, or how it begins),
-        of `tools`; not before `since` and before `until` (local time where they name no zone); on
-        its session's current branch or not. Without an index `on_progress` is told (done, entries).
-        Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound, AmbiguousId; Unsupported;
-        ValueError when `limit` is negative, or greater than any store can count.
+        Each filter that is given must fit: one of `roles`, of `sessions` (whole ids), of `tools`;
+        not before `since` and before `until` (local time where they name no zone); on its session's
+        current branch or not. Without an index `on_progress` is told (done, entries).
+        Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound; Unsupported; ValueError when
+        `limit` is negative, or greater than any store can count.
         """
         return self.portal.call(
             self.asynchronous.search(
@@ -432,11 +449,11 @@ class Store(Handle[AsyncStore]):
         return self.portal.call(self.asynchronous.questions())
 
     def answer(self, question: str, answer: str, *, by: str, note: str | None = None) -> Entry:
-        """Answer what waits in any session or flow: by the question's id, or how that begins.
+        """Answer the question with the whole id `question`, in any session or flow.
 
         `answer` is one of its choices; where it has none, a reply in words. The first answer
         counts, whoever gives it. Durable: when this returns.
-        Raises: QuestionNotFound, AmbiguousId; AlreadyAnswered after another answer; QuestionClosed
+        Raises: QuestionNotFound; AlreadyAnswered after another answer; QuestionClosed
         once it expired or its turn ended; FlowRefusal when a flow does not wait for it any more;
         InvalidEntry when it is no question, or `answer` is none of its choices.
         """
@@ -478,7 +495,7 @@ class Store(Handle[AsyncStore]):
 
         Durable: one operation, which a kill at any moment does not leave half done: the next who
         opens the store goes on with it.
-        Raises: SessionNotFound, AmbiguousId, SessionHasForks; Unsupported; ValueError unless one of
+        Raises: SessionNotFound, SessionHasForks; Unsupported; ValueError unless one of
         `session`, `subject` and `everything` is given, and only one.
         """
         return self.portal.call(
@@ -789,7 +806,7 @@ class Runtime(Handle[AsyncRuntime]):
         of the agent that is given or known by its id. A session that never had an agent (an import)
         needs one, which is recorded; a session that has one keeps it. A turn that was interrupted
         runs on at once, as ``chat.turn``.
-        Raises: SessionNotFound, AmbiguousId; ConfigError when no agent is given and none is bound;
+        Raises: SessionNotFound; ConfigError when no agent is given and none is bound;
         McpUnavailable when a server whose tools it has is not there.
         """
         return Chat(self.portal, self.portal.call(self.asynchronous.resume(session, agent)))

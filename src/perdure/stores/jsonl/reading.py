@@ -156,22 +156,37 @@ def _start(log: Log, compaction: int, entry: Entry) -> int:
     return log.rows[compaction].depth
 
 
-def resolved(log: Log, reference: str) -> EntryId:
+def resolve(log: Log, reference: str) -> EntryId:
     """What ``SessionStore.resolve`` promises.
+
+    Raises: EntryNotFound.
+    """
+    stream = log.header.id
+    seq = seq_of(log, reference)
+    if seq is not None:
+        return entry_id(stream, seq)
+    known = dict(log.aliases)
+    if reference not in known:
+        raise EntryNotFound(reference, stream)
+    return known[reference]
+
+
+def find_entry(log: Log, prefix: str) -> EntryId:
+    """What ``SessionStore.find_entry`` promises.
 
     Raises: EntryNotFound, AmbiguousId.
     """
     stream = log.header.id
-    for id_ in (reference, f"{stream}/{reference}"):
-        seq = seq_of(log, id_)
+    for reference in (prefix, f"{stream}/{prefix}"):
+        seq = seq_of(log, reference)
         if seq is not None:
             return entry_id(stream, seq)
     known = dict(log.aliases)
-    if reference in known:
-        return known[reference]
-    near = {name: id_ for name, id_ in known.items() if reference and name.startswith(reference)}
-    if not near or is_number(reference):
-        raise EntryNotFound(reference, stream)
+    if prefix in known:
+        return known[prefix]
+    near = {name: id_ for name, id_ in known.items() if prefix and name.startswith(prefix)}
+    if not near or is_number(prefix):
+        raise EntryNotFound(prefix, stream)
     if len(near) > 1:
-        raise AmbiguousId(reference, tuple(sorted(near)))
+        raise AmbiguousId(prefix, tuple(sorted(near)))
     return next(iter(near.values()))

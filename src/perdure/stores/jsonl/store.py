@@ -268,7 +268,10 @@ class _Reading(_Handle):
         return await self._run(work)
 
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
-        return await self._read(stream, lambda log: reading.resolved(log, reference))
+        return await self._read(stream, lambda log: reading.resolve(log, reference))
+
+    async def find_entry(self, stream: StreamId, prefix: str) -> EntryId:
+        return await self._read(stream, lambda log: reading.find_entry(log, prefix))
 
     async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
         return await self._read(stream, lambda log: dict(log.aliases))

@@ -195,15 +195,34 @@ async def partial(db: Database, stream: StreamId) -> tuple[int, bytes] | None:
 
 
 async def resolve(db: Database, stream: StreamId, reference: str) -> EntryId:
-    """The entry that `reference` means."""
+    """Return the entry with the whole id or foreign id `reference`."""
     _check_name(db, stream)
-    head, found = await branches.entry_seen(db, stream, reference)
+    _, found = await branches.entry_seen(db, stream, reference)
     if found is not None:
         return found.id
-    seq = number_of(reference)
+    exact = await _aliases_between(db, stream, reference, b"\0")
+    if reference not in exact:
+        raise EntryNotFound(reference, stream)
+    return exact[reference]
+
+
+async def find_entry(db: Database, stream: StreamId, prefix: str) -> EntryId:
+    """Resolve an id, a bare seq, a foreign id, or a unique prefix of one."""
+    _check_name(db, stream)
+    head, found = await branches.entry_seen(db, stream, prefix)
+    if found is not None:
+        return found.id
+    seq = number_of(prefix)
     if seq is not None and seq <= head:
         return entry_id(stream, seq)
-    return await _resolved_alias(db, stream, reference)
+    near = await _aliases_between(db, stream, prefix, b"\xff")
+    if prefix in near:
+        return near[prefix]
+    if not near or is_number(prefix):
+        raise EntryNotFound(prefix, stream)
+    if len(near) > 1:
+        raise AmbiguousId(prefix, tuple(sorted(near)))
+    return next(iter(near.values()))
 
 
 async def aliases(db: Database, stream: StreamId) -> dict[str, EntryId]:
@@ -227,24 +246,20 @@ async def _of_stream(db: Database, stream: StreamId, *statements: Statement) -> 
     return answers[-1] if answers else []
 
 
-async def _resolved_alias(db: Database, stream: StreamId, reference: str) -> EntryId:
+async def _aliases_between(
+    db: Database, stream: StreamId, start: str, suffix: bytes
+) -> dict[str, EntryId]:
+    """Foreign id -> entry that `stream` sees, from `start` to before `start` plus `suffix`."""
     try:
-        prefix = reference.encode()
+        name = start.encode()
     except UnicodeEncodeError:
-        prefix = b""
-    if not prefix:
-        raise EntryNotFound(reference, stream)
+        return {}
+    if not name:
+        return {}
     ns = db.namespace
-    values = (ns, ns, prefix, prefix + b"\xff", ns, stream, ns)
+    values = (ns, ns, name, name + suffix, ns, stream, ns)
     (rows,) = await db.ask(Statement(_ALIASES_LIKE, values))
-    near = {name.decode(): entry_id(of, seq) for name, of, seq in rows}
-    if reference in near:
-        return near[reference]
-    if not near or is_number(reference):
-        raise EntryNotFound(reference, stream)
-    if len(near) > 1:
-        raise AmbiguousId(reference, tuple(sorted(near)))
-    return next(iter(near.values()))
+    return {name.decode(): entry_id(of, seq) for name, of, seq in rows}
 
 
 # ---------------------------------------------------------------- the namespace

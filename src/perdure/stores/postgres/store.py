@@ -160,6 +160,9 @@ class _Reading(_Handle):
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
         return await reading.resolve(self._db, stream, reference)
 
+    async def find_entry(self, stream: StreamId, prefix: str) -> EntryId:
+        return await reading.find_entry(self._db, stream, prefix)
+
     async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
         return await reading.aliases(self._db, stream)
 

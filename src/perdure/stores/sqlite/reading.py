@@ -165,15 +165,28 @@ def partial(tables: Tables, namespace: str, stream: StreamId) -> tuple[int, byte
 
 
 def resolve(tables: Tables, namespace: str, stream: StreamId, reference: str) -> EntryId:
-    """The entry that `reference` means."""
+    """Return the entry with the whole id or foreign id `reference`."""
     number, head = _standing(tables, namespace, stream)
     found = branches.entry_seen(tables, number, head, reference)
     if found is not None:
         return found.id
-    seq = number_of(reference)
+    exact = _with_alias(tables, number, head, reference)
+    if exact is None:
+        raise EntryNotFound(reference, stream)
+    return exact
+
+
+def find_entry(tables: Tables, namespace: str, stream: StreamId, prefix: str) -> EntryId:
+    """Resolve an id, a bare seq, a foreign id, or a unique prefix of one."""
+    number, head = _standing(tables, namespace, stream)
+    found = branches.entry_seen(tables, number, head, prefix)
+    if found is not None:
+        return found.id
+    seq = number_of(prefix)
     if seq is not None and seq <= head:
         return entry_id(stream, seq)
-    return _resolved_alias(tables, number, head, reference, stream)
+    exact = _with_alias(tables, number, head, prefix)
+    return exact or _with_alias_prefix(tables, number, head, prefix, stream)
 
 
 def aliases(tables: Tables, namespace: str, stream: StreamId) -> dict[str, EntryId]:
@@ -203,21 +216,22 @@ def _node(tables: Tables, stream: int, head: int, reference: EntryId) -> Node:
     return node
 
 
-def _resolved_alias(
-    tables: Tables, number: int, head: int, reference: str, stream: StreamId
+def _with_alias(tables: Tables, number: int, head: int, alias: str) -> EntryId | None:
+    if not alias or not is_text(alias):
+        return None
+    return _foreign_ids(tables, number, head, _ALIAS, alias).get(alias)
+
+
+def _with_alias_prefix(
+    tables: Tables, number: int, head: int, prefix: str, stream: StreamId
 ) -> EntryId:
-    if not reference or not is_text(reference):
-        raise EntryNotFound(reference, stream)
-    exact = _foreign_ids(tables, number, head, _ALIAS, reference)
-    if exact:
-        return exact[reference]
     near: dict[str, EntryId] = {}
-    if not is_number(reference):
-        near = _foreign_ids(tables, number, head, _ALIASES_LIKE, reference, _after(reference))
+    if prefix and is_text(prefix) and not is_number(prefix):
+        near = _foreign_ids(tables, number, head, _ALIASES_LIKE, prefix, _after(prefix))
     if not near:
-        raise EntryNotFound(reference, stream)
+        raise EntryNotFound(prefix, stream)
     if len(near) > 1:
-        raise AmbiguousId(reference, tuple(sorted(near)))
+        raise AmbiguousId(prefix, tuple(sorted(near)))
     return next(iter(near.values()))
 
 

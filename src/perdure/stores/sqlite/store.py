@@ -220,6 +220,9 @@ class _Reading(_Handle):
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
         return await self._read(reading.resolve, stream, reference)
 
+    async def find_entry(self, stream: StreamId, prefix: str) -> EntryId:
+        return await self._read(reading.find_entry, stream, prefix)
+
     async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
         return await self._read(reading.aliases, stream)
 

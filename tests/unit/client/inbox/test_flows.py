@@ -76,7 +76,7 @@ async def test_what_was_asked_in_words_is_in_the_question(tmp_path: Path) -> Non
     (asked,) = await stage.store.questions()
     assert asked.question.text.endswith("waits for a reply: By train or by plane?")
     assert (asked.target, asked.question.choices) == ("owner-intake", ())
-    assert await stage.store.answer("trip", "By train.", by="ana")  # how its id begins
+    assert await stage.store.answer(asked.id, "By train.", by="ana")
 
 
 async def test_of_two_answers_one_wins_and_the_other_is_told(tmp_path: Path) -> None:

@@ -82,4 +82,4 @@ async def _path(handle: Session, leaf: str) -> list[Entry]:
     """The branch that ends at `leaf`; at the session's leaf where none is named."""
     if leaf == ROOT:
         return []
-    return await handle.path(leaf or None)
+    return await handle.path(await handle.find(leaf) if leaf else None)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE, FAILED, PathExists, UsageMistake
+from perdure.apps.cli.exits import DONE, FAILED, PathExists, UsageMistake, WholeIdNeeded
 from perdure.apps.cli.options import (
     JsonOption,
     NamespaceOption,
@@ -25,6 +25,8 @@ from perdure.apps.cli.words.naming import named_session
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import counted, local_time, show, show_json, show_lines, size
 from perdure.apps.terminal.text import safe
+from perdure.client.store import Store
+from perdure.errors import AmbiguousId
 from perdure.stores.keeping.erasing import Certificate, ForkPolicy
 
 _LISTED = 20
@@ -42,7 +44,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; there 
 
 def erase(  # noqa: PLR0913 - one parameter for each option
     session: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The session; or one of the next two.")
+        str | None, typer.Argument(metavar="ID", help="The whole id of the session.")
     ] = None,
     *,
     subject: Annotated[
@@ -76,7 +78,7 @@ def erase(  # noqa: PLR0913 - one parameter for each option
     Killed in between, the same command finishes it, as does whoever opens the store next.
 
     Examples:
-        perdure sessions erase 01jd --certificate erased.json
+        perdure sessions erase 01jdq8rm0a7k5v2x9c3n6p1e4t --certificate erased.json
         perdure sessions erase --subject ann@example.org --yes
     """
     forks = _fork_policy(is_kept=is_kept_for_forks, is_with=is_with_forks)
@@ -104,7 +106,7 @@ async def _erased(asked: _Asked, store: str | None, namespace: str, *, as_json: 
     if asked.subject == "":
         raise UsageMistake("--subject names nobody; say whom the sessions are about")
     async with existing_store(store, namespace) as opened:
-        session = None if named[0] is None else await named_session(opened, named[0])
+        session = None if named[0] is None else await _whole(opened, named[0])
         _confirm(session or named[1] or f"all of namespace {namespace}", is_sure=asked.is_sure)
         made = _place_for(asked.file)
         try:
@@ -124,6 +126,17 @@ async def _erased(asked: _Asked, store: str | None, namespace: str, *, as_json: 
     else:
         show_lines(_lines(done, asked.file))
     return DONE if done.is_complete else FAILED
+
+
+async def _whole(store: Store, typed: str) -> str:
+    """Return `typed` if it is the whole id of a session. Raises: SessionNotFound, PathNotFound."""
+    try:
+        found = await named_session(store, typed)
+    except AmbiguousId as error:
+        raise WholeIdNeeded(typed, error.candidates) from None
+    if found != typed:
+        raise WholeIdNeeded(typed, (found,))
+    return found
 
 
 def _fork_policy(*, is_kept: bool, is_with: bool) -> ForkPolicy:

@@ -14,7 +14,6 @@ from typing import Any
 from perdure.apps.cli.exits import NotImported, PathNotFound, UsageMistake
 from perdure.apps.terminal.output import remark
 from perdure.apps.terminal.text import safe
-from perdure.client.looking.naming import named as named_in
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import SessionNotFound
@@ -39,7 +38,7 @@ async def named_session(store: Store, named: str) -> StreamId:
     """
     if "/" not in named:
         try:
-            return await named_in(store.backend, named)
+            return await store.find(named)
         except SessionNotFound:
             if not named.endswith(_ENDINGS):
                 raise

@@ -1,0 +1,63 @@
+"""Resolve the beginning of an id that a person typed: of a session, a flow or a question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from perdure.client.reading import OpenQuestion
+from perdure.errors import AmbiguousId, FlowNotFound, QuestionNotFound
+from perdure.session.flows.kinds import FlowImported, FlowStarted
+from perdure.session.ids import EntryId, StreamId
+from perdure.stores.protocol import SessionStore
+
+
+async def find_stream(store: SessionStore, prefix: str) -> StreamId:
+    """Return the session or flow whose id is `prefix`, or the only one that begins with it.
+
+    Raises: SessionNotFound, AmbiguousId.
+    """
+    try:
+        return await store.find(prefix)
+    except AmbiguousId as error:
+        known = [StreamId(each) for each in error.candidates]
+        living = [each for each in known if not await _is_erased(store, each)]
+        if len(living) == 1:
+            return living[0]
+        raise AmbiguousId(prefix, tuple(living or known)) from None
+
+
+async def find_flow(store: SessionStore, prefix: str) -> StreamId:
+    """Return the flow whose id is `prefix`, or the only one that begins with it.
+
+    Raises: FlowNotFound, AmbiguousId.
+    """
+    notes = await store.notes_of_all((FlowStarted.kind, FlowImported.kind))
+    found = _match(prefix, {note.stream for note in notes})
+    if found is None:
+        raise FlowNotFound(prefix)
+    return StreamId(found)
+
+
+def find_question(prefix: str, questions: Sequence[OpenQuestion]) -> EntryId:
+    """Return the id of the open question that is `prefix`, or the only one that begins with it.
+
+    Raises: QuestionNotFound, AmbiguousId.
+    """
+    found = _match(prefix, {question.id for question in questions})
+    if found is None:
+        raise QuestionNotFound(prefix)
+    return EntryId(found)
+
+
+def _match(prefix: str, ids: Iterable[str]) -> str | None:
+    """Return the only one of `ids` that `prefix` is or begins. Raises: AmbiguousId."""
+    candidates = sorted(id for id in ids if prefix and id.startswith(prefix))
+    if prefix in candidates:
+        return prefix
+    if len(candidates) > 1:
+        raise AmbiguousId(prefix, tuple(candidates))
+    return candidates[0] if candidates else None
+
+
+async def _is_erased(store: SessionStore, stream: StreamId) -> bool:
+    return (await store.state(stream)).info.status == "erased"
