@@ -15,6 +15,7 @@ from perdure.errors import ConfigError
 from perdure.events.scope import scope
 from perdure.secrets.masking import masked
 from perdure.session.clock import timestamp
+from perdure.session.printable import json_escaped, safe
 
 VARIABLE = "PERDURE_LOG"
 LEVELS = ("debug", "info", "warning", "error")
@@ -55,7 +56,7 @@ class TextForm(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         facts = " ".join(f"{name}={value}" for name, value in scope().items())
         head = f"{_time(record)} {record.levelname.lower()} {record.name}:"
-        return " ".join(filter(None, (head, _said(record), facts))) + self._trace(record)
+        return safe(" ".join(filter(None, (head, _said(record), facts))) + self._trace(record))
 
     def _trace(self, record: logging.LogRecord) -> str:
         if record.exc_info is None:
@@ -76,7 +77,7 @@ class JsonForm(logging.Formatter):
         }
         if record.exc_info is not None:
             line["trace"] = masked(self.formatException(record.exc_info))
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return json_escaped(json.dumps(line, ensure_ascii=False, default=str))
 
 
 def _time(record: logging.LogRecord) -> str:

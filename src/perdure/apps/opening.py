@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from perdure.apps.first_run import is_at_terminal, offered_key
 from perdure.apps.settings.lookup import setting
 from perdure.apps.terminal.output import remark
+from perdure.apps.terminal.text import safe
 from perdure.client.open import check_address, default_address
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
@@ -81,7 +82,7 @@ async def writable_store(named: str | None, namespace: str = NAMESPACE) -> Async
     is_own = named is None and "PERDURE_STORE" not in os.environ
     is_first = is_own and file is not None and is_missing(address)
     if file is not None and is_empty(file):
-        remark(f"{file} is an empty file; a new store is made of it")
+        remark(f"{safe(str(file))} is an empty file; a new store is made of it")
     key = offered_key(address) if is_first and is_at_terminal() else None
     async with open_store(address, namespace=namespace, key=key) as store:
         yield store

@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from perdure.apps.terminal.text import safe
+
 STEP_S = 0.1
 _BAR_CELLS = 30
 
@@ -24,7 +26,7 @@ def progress_bar(name: str) -> Callable[[int, int], None]:
             return
         shown_at = now
         end = "\r\033[K" if done >= total else ""
-        sys.stderr.write(f"\r{line(name, done, total)}{end}")
+        sys.stderr.write(f"\r{safe(line(name, done, total))}{end}")
         sys.stderr.flush()
 
     return tell

@@ -25,6 +25,7 @@ from perdure.apps.terminal.drawing import drawn
 from perdure.apps.terminal.outline import lines_of
 from perdure.apps.terminal.output import counted, out_style, show, show_lines, width
 from perdure.apps.terminal.telling import JsonTeller, Teller
+from perdure.apps.terminal.text import safe
 from perdure.apps.terminal.typed import TypedLines, interrupts
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.saying import credentials_in
@@ -192,7 +193,7 @@ class Conversation:
         self._teller.remark(asked.told)
         while True:
             if self._is_shown:
-                show(f"{' / '.join(asked.choices)}? ", end="", is_flushed=True)
+                show(safe(f"{' / '.join(asked.choices)}? "), end="", is_flushed=True)
             line = await self._answer_line()
             if line is None:
                 raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.told)

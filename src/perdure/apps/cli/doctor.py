@@ -27,6 +27,7 @@ from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.providers import provider_states
 from perdure.errors import PerdureError
+from perdure.secrets.masking import masked_value
 from perdure.stores.protocol import StoreInfo, Verification
 from perdure.stores.sqlite.upkeep.rekey import unfinished_copy
 from perdure.stores.sqlite.upkeep.repair import unfinished_repair
@@ -84,6 +85,7 @@ def doctor(
         checks = [*_installation(), *await _store(store, namespace), *_models()]
         checks += _servers()
         is_ok = all(check.status != "fail" for check in checks)
+        checks = [msgspec.convert(masked_value(msgspec.to_builtins(c)), Check) for c in checks]
         if as_json:
             show_json({"ok": is_ok, "checks": checks})
         else:

@@ -27,9 +27,9 @@ from perdure.apps.terminal.output import (
     local_day,
     out_style,
     show,
+    show_encoded,
     show_json,
     show_lines,
-    show_raw,
     width,
 )
 from perdure.apps.terminal.reports import (
@@ -218,7 +218,7 @@ def show_tree(
             roots = await handle.tree()
             children = await children_of(opened.backend, handle.id)
         if as_json:
-            show_raw(tree_json(roots, handle.leaf))
+            show_encoded(tree_json(roots, handle.leaf))
             return
         lines = lines_of(roots, handle.leaf, limit=None if is_all else limit, depth=depth)
         show_lines(drawn(lines, handle.id, width(), out_style()))

@@ -21,8 +21,8 @@ from perdure.apps.opening import (
 )
 from perdure.apps.terminal.output import (
     remark,
+    show_file,
     show_json,
-    show_raw,
     size,
 )
 from perdure.apps.terminal.text import safe
@@ -143,9 +143,9 @@ def _tell(exported: Exported, file: Path | None, sorts: tuple[Redaction, ...]) -
     if sorts:
         remark(f"replaced: {_counts(exported)}")
     if file is None:
-        show_raw(exported.content)
+        show_file(exported.content)
     else:
-        remark(f"{file}: {size(len(exported.content))}")
+        remark(f"{safe(str(file))}: {size(len(exported.content))}")
 
 
 def _require_workflow(

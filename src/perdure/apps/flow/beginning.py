@@ -14,6 +14,7 @@ from perdure.apps.flow.options import flows_of
 from perdure.apps.flow.scaffold import Mode, initialization, scaffold
 from perdure.apps.opening import NAMESPACE, writable_store
 from perdure.apps.terminal.output import show, show_json
+from perdure.apps.terminal.text import safe
 from perdure.session.flows.run import FeedbackContext
 
 
@@ -54,7 +55,7 @@ def init(
             show_json({"files": [msgspec.to_builtins(each) for each in made], "flow": flow})
             return
         for each in made:
-            show(f"{'wrote' if each.is_new else 'kept '}  {each.path}")
+            show(f"{'wrote' if each.is_new else 'kept '}  {safe(str(each.path))}")
         if flow is not None:
             show(f"`perdure flow resume {flow} -m MODEL` sets the project up with you")
         else:

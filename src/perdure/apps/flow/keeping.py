@@ -13,6 +13,7 @@ from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, r
 from perdure.apps.flow.options import ByOption, FlowArgument, flows_of, person
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import counted, show, show_json
+from perdure.apps.terminal.text import safe
 from perdure.engine.flows.documents.mapping import workflow_text_of
 from perdure.interop.a_society.exporting import export_flow
 from perdure.interop.a_society.folder import FORMAT
@@ -120,9 +121,9 @@ def delete(
             return
         show(f"deleted {id} and {counted(len(gone.sessions), 'session')}")
         if gone.is_record_left:
-            show(f"its record folder is left: {gone.record}")
+            show(f"its record folder is left: {safe(str(gone.record))}")
         elif is_with_record:
-            show(f"and its record folder: {gone.record}")
+            show(f"and its record folder: {safe(str(gone.record))}")
 
     return run(work)
 

@@ -25,7 +25,6 @@ from perdure.apps.terminal.output import (
     show,
     show_json,
     show_lines,
-    show_raw,
     width,
 )
 from perdure.apps.terminal.text import safe
@@ -120,7 +119,7 @@ def show_flow(  # noqa: PLR0913 - each is an option of the command
                 seen = overlaid(await handle.state(), await handle.waiting())
                 outputs = output_data(seen, await outputs_of(opened.backend, seen))
                 told = msgspec.to_builtins(seen.run) | outputs
-                show_raw(msgspec.json.encode(told) + b"\n")
+                show_json(told)
             else:
                 await _picture(opened, handle)
 

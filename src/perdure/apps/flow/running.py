@@ -48,6 +48,7 @@ from perdure.apps.flow.roles import (
 )
 from perdure.apps.opening import NAMESPACE, existing_store, writable_store
 from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
+from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import scenario_in
 from perdure.client.flows.documents.beginning import document_in
 from perdure.client.flows.documents.outputs import outputs_of
@@ -185,7 +186,7 @@ async def _begun(store: str | None, namespace: str, file: Path, said: Given, sho
         else:
             beginning = _of_roles(opened, file, acting, said, chosen)
         async with beginning as flow:
-            remark(f"flow {flow.id}")
+            remark(f"flow {safe(flow.id)}")
             return await worked(opened, flow, is_watching=shown.is_watching, as_json=shown.as_json)
 
 

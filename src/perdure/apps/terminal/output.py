@@ -1,13 +1,15 @@
-"""The way out: lines and JSON to stdout, errors and remarks to stderr.
+"""Output of every command: lines and JSON to stdout, errors and remarks to stderr.
 
-What a program may read goes to stdout; everything else goes to stderr. A reader that goes away
-(``| head``) ends the command quietly: `OutputClosed`.
+All text passes `printable` on its way out, so that no text of a model, a tool or a file controls
+the terminal, even where a command forgot `safe`. JSON is escaped instead of changed. A reader that
+closes stdout (``| head``) ends the command quietly: `OutputClosed`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable
@@ -17,14 +19,17 @@ from typing import TextIO
 
 import msgspec
 
-from perdure.apps.terminal.style import Style, style_for
+from perdure.apps.terminal.style import CODES, Style, style_for
 from perdure.apps.terminal.text import safe, whole
 from perdure.errors import PerdureError
+from perdure.secrets.masking import masked, masked_value
+from perdure.session.printable import json_escaped
 
 NARROWEST = 40
 WIDTH_WITHOUT_TERMINAL = 100
 
 _encoder = msgspec.json.Encoder()
+_STYLED = re.compile("(" + "|".join(re.escape(code) for code in CODES) + ")")
 
 
 class OutputClosed(Exception):
@@ -64,13 +69,21 @@ def out_style() -> Style:
     return style_for(sys.stdout)
 
 
+def printable(text: str) -> str:
+    """`text` for a terminal: the codes of `Style` pass, every other control becomes U+FFFD."""
+    if "\x1b" not in text:
+        return safe(text)
+    pieces = _STYLED.split(text)
+    return "".join(piece if n % 2 else safe(piece) for n, piece in enumerate(pieces))
+
+
 def show(text: str = "", *, end: str = "\n", is_flushed: bool = False) -> None:
     """Write `text` to stdout.
 
     Raises: OutputClosed.
     """
     try:
-        sys.stdout.write(text + end)
+        sys.stdout.write(printable(text) + end)
         if is_flushed:
             sys.stdout.flush()
     except BrokenPipeError as error:
@@ -91,14 +104,29 @@ def show_json(value: object, *, is_flushed: bool = False) -> None:
 
     Raises: OutputClosed.
     """
-    show_raw(_encoder.encode(value) + b"\n", is_flushed=is_flushed)
+    show_encoded(_encoder.encode(value), is_flushed=is_flushed)
 
 
-def show_raw(content: bytes, *, is_flushed: bool = False) -> None:
-    """Write bytes to stdout.
+def show_encoded(document: bytes, *, is_flushed: bool = False) -> None:
+    """Write a JSON `document` to stdout as a line, with DEL, C1 and bidi characters escaped.
 
     Raises: OutputClosed.
     """
+    is_plain = document.isascii() and b"\x7f" not in document
+    line = document if is_plain else json_escaped(document.decode()).encode()
+    _write_bytes(line + b"\n", is_flushed=is_flushed)
+
+
+def show_file(content: bytes) -> None:
+    """Write the content of a file to stdout: exactly, but to a terminal as `printable` text.
+
+    Raises: OutputClosed.
+    """
+    is_seen = sys.stdout.isatty()
+    _write_bytes(safe(content.decode(errors="replace")).encode() if is_seen else content)
+
+
+def _write_bytes(content: bytes, *, is_flushed: bool = False) -> None:
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
@@ -114,7 +142,10 @@ def remark(text: str) -> None:
 
 
 def show_error(error: PerdureError, *, as_json: bool) -> None:
-    """Write `error` to stderr: one sentence, or with `as_json` its code, message and facts."""
+    """Write `error` to stderr: one sentence, or with `as_json` its code, message and facts.
+
+    Secrets in it are masked.
+    """
     show_failure(error.code, str(error), error.facts(), as_json=as_json)
 
 
@@ -124,11 +155,14 @@ def show_failure(
     """Write a failure to stderr; as JSON: ``{"error": {"code", "message", ...facts}}``."""
     if as_json:
         failure = msgspec.to_builtins({**(facts or {}), "code": code, "message": message})
-        # Not by msgspec: it refuses the half characters that words which are no UTF-8 come as.
-        _to_stderr(whole(json.dumps({"error": failure}, ensure_ascii=False, separators=(",", ":"))))
+        # msgspec refuses half characters, which arguments that are not UTF-8 contain.
+        text = json.dumps(
+            {"error": masked_value(failure)}, ensure_ascii=False, separators=(",", ":")
+        )
+        _to_stderr(json_escaped(whole(text)))
         return
     style = style_for(sys.stderr)
-    _to_stderr(f"{style.paint('perdure:', 'bad')} {safe(message)}")
+    _to_stderr(f"{style.paint('perdure:', 'bad')} {safe(masked(message))}")
 
 
 def close_streams() -> OSError | None:
@@ -157,7 +191,7 @@ def _discard(stream: TextIO) -> None:
 
 def _to_stderr(text: str) -> None:
     try:
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(printable(text) + "\n")
         sys.stderr.flush()
     except BrokenPipeError:
         _discard(sys.stderr)

@@ -47,6 +47,10 @@ _CODES: Mapping[Meaning, str] = {
 }
 
 
+CODES = tuple({f"\x1b[{code}m" for code in _CODES.values() if code} | {"\x1b[0m"})
+"""Every sequence that `Style.paint` writes."""
+
+
 class Style(msgspec.Struct, frozen=True):
     """How text is marked up for one output: with colours or without, lines or plain ASCII."""
 

@@ -1,8 +1,4 @@
-"""Text that is safe and fits: no control character gets through, widths are counted in cells.
-
-What a log holds was written by models, tools and other people. Printed raw it could move the
-cursor, change the window's title or hide what follows; so everything shown goes through here.
-"""
+"""Text that is safe and fits: `safe` makes controls visible, widths are counted in cells."""
 
 from __future__ import annotations
 
@@ -11,11 +7,8 @@ from collections.abc import Iterable
 
 from rich.cells import cell_len, set_cell_size
 
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 but for tab and line feed
-    "\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"  # direction marks and overrides, line separators
-    "\ud800-\udfff]"  # half characters, which no terminal can be sent
-)
+from perdure.session.printable import safe
+
 _HALF = re.compile("[\ud800-\udfff]")
 _SPACES = re.compile(r"\s+")
 
@@ -24,11 +17,6 @@ _ECHO_START = 60
 
 _LOOKED_AT = 4
 """How many times its width of a long text is looked at to find a line that fits."""
-
-
-def safe(text: str) -> str:
-    """`text` with a U+FFFD for every character a terminal would obey; tabs, line feeds stay."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def whole(text: str) -> str:

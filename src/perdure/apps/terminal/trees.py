@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 
 def tree_json(roots: Sequence[TreeNode], leaf: EntryId | None) -> bytes:
     """The tree as one line of JSON."""
-    return b"".join(_pieces(roots, leaf)) + b"\n"
+    return b"".join(_pieces(roots, leaf))
 
 
 def _pieces(roots: Sequence[TreeNode], leaf: EntryId | None) -> Iterator[bytes]:

@@ -1,12 +1,14 @@
 """A transcript as Markdown, for reading as it is and for every renderer of CommonMark.
 
 Whatever was said stays where it was said: no text can end its message, begin another one, or be
-taken for HTML. The person's words are quoted, the model's stand free with their headings lowered,
+taken for HTML. No renderer loads an image or runs a link that a text holds, and control characters
+are made visible. The person's words are quoted, the model's stand free with their headings lowered,
 what tools got and gave is fenced and folded.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,6 +26,7 @@ from perdure.interop.formats.transcript import (
     brief,
 )
 from perdure.session.messages import MICROCENTS_PER_DOLLAR
+from perdure.session.printable import safe
 
 FORMAT = "markdown"
 
@@ -49,6 +52,14 @@ _LEADING_SPACE = re.compile(r"^[ \t]+")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
+_LINK = re.compile(r"\](?=[(:])|!(?=\[)")
+"""What ends the text of a link, or begins an image."""
+_DESTINATION = re.compile(r"\s*(?:<([^>]*)|([^\s]*))")
+_DESTINATION_CHARS = 512
+_BLANK = re.compile(r"\\(?=[!-/:-@\[-`{-~])|[\x00-\x20\x7f-\x9f]")
+_SCHEME = re.compile(r"([^/?#:]*):")
+_SCHEMES = frozenset({"http", "https", "mailto"})
+"""Where a link may lead, besides files beside the document; others could run something."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&])")
 _LOWER_BY = 2
 _DEEPEST_HEADING = 6
@@ -63,7 +74,8 @@ def written(transcript: Transcript, *, has_all_branches: bool = False) -> bytes:
     blocks = [*_heading(transcript), *_conversation(transcript, main)]
     if has_all_branches:
         blocks += _other_branches(transcript, {line.number for line in main})
-    return ("\n\n".join(block.rstrip("\n") for block in blocks if block) + "\n").encode()
+    text = "\n\n".join(block.rstrip("\n") for block in blocks if block)
+    return (safe(text.replace("\r\n", "\n")) + "\n").encode()
 
 
 def losses_of(transcript: Transcript) -> list[str]:
@@ -316,9 +328,37 @@ def _inert_line(line: str, *, has_spans: bool) -> str:
     pieces: list[str] = []
     at = 0
     for span in _CODE_SPAN.finditer(line) if has_spans else ():
-        pieces += (_TAG.sub("&lt;", line[at : span.start()]), span[0])
+        pieces += (_inert_text(line[at : span.start()], line[span.start() :]), span[0])
         at = span.end()
-    return "".join((*pieces, _TAG.sub("&lt;", line[at:])))
+    return "".join((*pieces, _inert_text(line[at:])))
+
+
+def _inert_text(text: str, rest: str = "") -> str:
+    """`text` of a line, which `rest` follows, without tags, images, and links that are not safe.
+
+    Marks become character references, which no renderer takes for marks, whatever precedes them.
+    """
+
+    def _mark(found: re.Match[str]) -> str:
+        if found[0] == "!":
+            return "&#33;"
+        at = found.end() + 1
+        ahead = (text[at : at + _DESTINATION_CHARS] + rest)[:_DESTINATION_CHARS]
+        return found[0] if _is_safe_destination(ahead) else "&#93;"
+
+    return _TAG.sub("&lt;", _LINK.sub(_mark, text))
+
+
+def _is_safe_destination(text: str) -> bool:
+    """Whether `text`, which begins with where a link leads, names a page or a file beside it."""
+    found = _DESTINATION.match(text)
+    written = (found[1] or found[2] or "") if found is not None else ""
+    leads_to = _BLANK.sub("", html.unescape(written))
+    scheme = _SCHEME.match(leads_to)
+    if scheme is not None:
+        return scheme[1].lower() in _SCHEMES
+    is_whole = len(text) < _DESTINATION_CHARS or any(mark in leads_to for mark in "/?#")
+    return bool(leads_to) and is_whole
 
 
 def _moment(at: int) -> datetime | None:

@@ -12,6 +12,7 @@ import pytest
 from perdure.apps.terminal.output import (
     OutputClosed,
     counted,
+    remark,
     show,
     show_error,
     show_failure,
@@ -19,7 +20,8 @@ from perdure.apps.terminal.output import (
     size,
     width,
 )
-from perdure.errors import HeadConflict
+from perdure.apps.terminal.style import Style
+from perdure.errors import ConfigError, HeadConflict
 
 
 class Closed(io.RawIOBase):
@@ -43,11 +45,34 @@ def test_a_reader_that_went_away_is_told_apart_from_a_fault(
         show_json({"x": "y" * 100}, is_flushed=True)
 
 
-def test_json_is_one_line_of_utf8(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_json_is_one_line_of_utf8_without_controls(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
     show("before")
-    show_json({"a": "é\u2028"})
+    show_json({"a": "é\u2028\x9b"})
     sys.stdout.flush()
-    assert capfdbinary.readouterr().out == b'before\n{"a":"\xc3\xa9\xe2\x80\xa8"}\n'
+    assert capfdbinary.readouterr().out == b'before\n{"a":"\xc3\xa9\\u2028\\u009b"}\n'
+
+
+def test_output_keeps_own_styles_and_shows_every_other_control(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show(Style(is_coloured=True).paint("a", "bad") + "\x1b[5mb\x9b\u061c")
+    remark("c\x1b]0;t\x07")
+    said = capsys.readouterr()
+    assert said.out == "\x1b[1;31ma\x1b[0m\ufffd[5mb\ufffd\ufffd\n"
+    assert said.err == "c\ufffd]0;t\ufffd\n"
+
+
+def test_error_masks_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    key = "sk-ant-api03-" + "abcdefghijklm" * 2
+    error = ConfigError(f"refused: postgresql://ana:hunter22@db/x and {key}")
+    show_error(error, as_json=False)
+    show_error(error, as_json=True)
+    said = capsys.readouterr().err
+    assert "hunter22" not in said
+    assert "sk-ant" not in said
+    assert said.count("[redacted]") == 4
 
 
 def test_an_error_is_one_sentence_or_its_facts(capsys: pytest.CaptureFixture[str]) -> None:

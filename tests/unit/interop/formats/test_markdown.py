@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 import msgspec
 import pytest
@@ -132,6 +133,15 @@ def test_other_branches_follow_when_asked_for() -> None:
         ("`a `` <b> `", "`a `` <b> `"),
         ("x\r\n<b>\r<i>", "x\n&lt;b>\n&lt;i>"),
         ("<!-- x", "&lt;!-- x"),
+        ("![a](http://b/c.png)", "&#33;[a](http://b/c.png)"),
+        ("[a](https://b) [c](d.md#e:f) m[k](n)", "[a](https://b) [c](d.md#e:f) m[k](n)"),
+        ("[a](javascript:b)", "[a&#93;(javascript:b)"),
+        ("[a](&#106;avascript&colon;b)", "[a&#93;(&#106;avascript&colon;b)"),
+        ("[a]: <java&Tab;script:b>", "[a&#93;: &lt;java&Tab;script:b>"),
+        ("[a](\njavascript:b)", "[a&#93;(\njavascript:b)"),
+        ("[a](javascript\\:b)", "[a&#93;(javascript\\:b)"),
+        ("`[a](data:b)`", "`[a](data:b)`"),
+        ("[a](" + "&Tab;" * 200 + "javascript:b)", "[a&#93;(" + "&Tab;" * 200 + "javascript:b)"),
     ],
 )
 def test_text_is_made_inert_and_no_more_than_that(text: str, inert: str) -> None:
@@ -142,11 +152,15 @@ _lines = st.sampled_from(
     [
         *("```", "~~~~", "   ```", "\t```", "    ```", "  ```", "- ```", "> ```", "`", "``", "\\`"),
         *("<script>", "</details>", "    <b>", "+ <b>", "<!--", "`<i>`", "|"),
+        *("[a](javascript:x)", "![b](http://x/y.png)", "[r]: JavaScript&colon;x", "[r][r]", "![r]"),
+        *("[a](", "<java&Tab;script:x>)", "[a](java\\:x)", "![`](http://x/`)", "\\![c](http://x/)"),
         *("# User", "## 3 · User · 10:00:00", "===", "> x", "- a", "1. a", "   x", "text", ""),
     ]
 )
 
 _renderer = MarkdownIt("commonmark", {"html": True}).enable("table")
+_renderer.validateLink = lambda url: True  # a renderer that trusts every link
+_SAFE_LINK = re.compile(r"(?i)(?:https?|mailto):|[^:]*$|[^:]*[/?#]")
 _OURS = re.compile(r"<details>\n<summary>[^<>]*</summary>\n?|</details>\n?")
 
 
@@ -168,4 +182,7 @@ def test_a_renderer_sees_our_headings_and_folds_and_no_other(
     html = [token.content for token in every if token.type in ("html_block", "html_inline")]
     assert [each for each in html if not _OURS.fullmatch(each)] == []
     assert len(html) == 2
+    assert [token for token in every if token.type == "image"] == []
+    links = [str(token.attrs["href"]) for token in every if token.type == "link_open"]
+    assert [each for each in links if not _SAFE_LINK.match(unquote(each))] == []
     assert [token.content for token in tokens if token.type == "inline"][-1] == "end"

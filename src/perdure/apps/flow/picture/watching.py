@@ -16,6 +16,7 @@ from rich.text import Text
 from perdure.apps.flow.picture.standing import overlaid, standing
 from perdure.apps.flow.picture.telling import feed_lines, newest_words, picture, wait_data
 from perdure.apps.terminal.output import out_style, show, show_json, width
+from perdure.apps.terminal.text import safe
 from perdure.client.flows.feeds import Feeds
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
@@ -111,7 +112,7 @@ async def _as_lines(
                 continue
             role = item.id.rpartition("_")[0]
             for line in feed_lines([item], out_style(), width() - len(role) - 2):
-                show(f"{role}  {line}", is_flushed=True)
+                show(f"{safe(role)}  {line}", is_flushed=True)
         # A look can come late: what the log went through since the last one is told all the same.
         passed = await followed.passed(state)
         seen = overlaid(state, await followed.flow.waiting())

@@ -1,0 +1,32 @@
+"""Text that no terminal, editor or renderer obeys: control characters are made visible.
+
+Pure. Everything a log holds was written by models, tools and other people. Printed raw, it could
+move the cursor, change the window's title, reverse the order of what follows, or hide it.
+"""
+
+from __future__ import annotations
+
+import re
+
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0, DEL and C1, except tab and line feed
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"  # direction marks, overrides and isolates
+    "\u2028\u2029\ufeff\ufff9-\ufffb"  # line separators, byte order mark, annotations
+    "\ud800-\udfff]"  # half characters, which no terminal can be sent
+)
+_JSON_CONTROL = re.compile(
+    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb]"
+)
+
+
+def safe(text: str) -> str:
+    """`text` with a U+FFFD for every control character; tabs and line feeds stay."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def json_escaped(document: str) -> str:
+    r"""The JSON `document` with DEL, C1 and bidi characters as ``\uXXXX``: the same values.
+
+    They only occur inside the strings of a document, and JSON itself escapes C0.
+    """
+    return _JSON_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
