@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from perdure.events.envelope import Draft
 from perdure.events.types import LiveEvent, Snapshot
+from perdure.secrets.masking import log_failure
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message, Part, TextPart, ThinkingPart
 
@@ -53,8 +54,8 @@ class LiveBus:
         for observer in tuple(self._observers):
             try:
                 observer(event)
-            except Exception:  # noqa: BLE001 - whatever an observer does, the others go on
-                _log.exception("an observer of live events failed")
+            except Exception as error:  # noqa: BLE001 - whatever an observer does, the others go on
+                log_failure(_log, error, "an observer of live events failed")
 
     def tell(self, draft: Draft, at: int) -> LiveEvent:
         """Number `draft` within its call and publish it.

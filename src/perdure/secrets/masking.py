@@ -1,10 +1,12 @@
 """Values that are shown with every secret in them hidden: for events, errors and questions.
 
-Pure. What is stored and what a model is sent are other copies; this one is for onlookers.
+What is stored and what a model is sent are other copies; this one is for onlookers.
 """
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Mapping
 from typing import cast
 
@@ -26,6 +28,16 @@ def masked(text: str) -> str:
         pieces += (text[at : max(start, at)], MASK if start >= at else "")
         at = end
     return "".join((*pieces, text[at:]))
+
+
+def log_failure(log: logging.Logger, error: BaseException, message: str, *args: object) -> None:
+    """Log `message` as an error with the traceback of `error`, every secret in it masked.
+
+    A client, a hook or an observer of somebody else's may name a key in what it raises.
+    """
+    if log.isEnabledFor(logging.ERROR):
+        raised = "".join(traceback.format_exception(error)).rstrip()
+        log.error("%s\n%s", message % args, masked(raised))
 
 
 def masked_value(value: object, name: str = "") -> object:

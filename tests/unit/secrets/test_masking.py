@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.secrets.masking import MASK, masked, masked_value
+from perdure.secrets.masking import MASK, log_failure, masked, masked_value
 
 KEY = "sk-ant-" + "a1b2c3d4" * 5
 
@@ -44,3 +47,13 @@ def test_a_reference_to_a_secret_is_no_secret() -> None:
 def test_a_key_never_gets_through(before: str, after: str) -> None:
     text = f"{before} {KEY} {after}"
     assert KEY not in masked(text)
+
+
+def test_logged_failure_masks_keys_in_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        raise RuntimeError(f"refused {KEY}")
+    except RuntimeError as error:
+        log_failure(logging.getLogger("perdure.test"), error, "the client of %s failed", "p:m")
+    assert "the client of p:m failed\nTraceback" in caplog.text
+    assert f"RuntimeError: refused {MASK}" in caplog.text
+    assert KEY not in caplog.text

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from perdure.engine.hooks.points import Block, HookName, HookPoint
+from perdure.secrets.masking import log_failure
 from perdure.session.declared.arguments import takes_declared
 
 Hook = Callable[[Any], Any]
@@ -95,7 +96,7 @@ async def _answer(registered: Registered, point: HookPoint) -> object:
             return answer
         raise TypeError(f"it takes no {type(answer).__name__} as an answer")
     except Exception as error:  # noqa: BLE001 - whatever a hook does, the others go on
-        _log.exception("a hook of %s failed", point.name)
+        log_failure(_log, error, "a hook of %s failed", point.name)
         is_guard = point.is_guard if registered.is_guard is None else registered.is_guard
         reason = f"a hook of {point.name} failed ({type(error).__name__})"
         return Block(reason) if is_guard else None

@@ -27,6 +27,7 @@ from perdure.models.protocol import (
     ThinkingDelta,
 )
 from perdure.models.stream import AnswerBuilder
+from perdure.secrets.masking import log_failure
 from perdure.session.codec import encode
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.media.inline import SCHEME
@@ -92,7 +93,7 @@ class AnswerCall:
         except PerdureError:
             raise  # the store's, when a partial answer could not be kept
         except Exception as error:  # noqa: BLE001 - a fault of a client ends the turn, loudly
-            _log.exception("the client of %s failed", request.model)
+            log_failure(_log, error, "the client of %s failed", request.model)
             reason = f"its client failed ({type(error).__name__})"
             return self._failed(ModelError(request.model, reason))
         if message.usage is not None:
