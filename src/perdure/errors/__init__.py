@@ -14,7 +14,7 @@
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
     │                CredentialsRefused · MediaMissing · MalformedResponse
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied · ToolUnavailable
-    │                ToolLost
+    │                ToolLost · ApprovalStale
     ├ McpUnavailable
     ├ EgressError    EgressDenied
     ├ EngineError    InvalidTransition · TurnFailed · HookBlocked · FlowRefusal
@@ -90,6 +90,7 @@ from perdure.errors.stores import (
     Unsupported,
 )
 from perdure.errors.tools import (
+    ApprovalStale,
     InvalidArguments,
     McpUnavailable,
     ToolDenied,
@@ -105,6 +106,7 @@ from perdure.errors.workflow import InvalidAgentFile, InvalidSettings, InvalidWo
 __all__ = [
     "AlreadyAnswered",
     "AmbiguousId",
+    "ApprovalStale",
     "BackupDamaged",
     "ConfigError",
     "ContextOverflow",

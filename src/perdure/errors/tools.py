@@ -49,6 +49,15 @@ class ToolDenied(ToolError):
     code = "tool_denied"
 
 
+class ApprovalStale(ToolError):
+    """What a person approved has changed before the tool could run; nothing was done."""
+
+    code = "approval_stale"
+
+    def __init__(self, tool: str) -> None:
+        super().__init__(tool, "what was approved has changed since; nothing was done")
+
+
 class ToolLost(ToolError):
     """The connection to the tool broke off while it ran: nobody knows whether it took effect."""
 

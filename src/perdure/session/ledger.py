@@ -164,7 +164,8 @@ class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
 class ToolStarted(SideBody, frozen=True, omit_defaults=True):
     """A tool is about to run. `idempotency_key` is the same on every attempt of the same call.
 
-    `agent` and `model` are who asks for it.
+    `agent` and `model` are who asks for it. `approved` is a hash of the arguments and of what the
+    approval is bound to (`Question.bound`); the tool runs only while it is still the same.
     """
 
     kind: ClassVar[str] = "tool_started"
@@ -179,6 +180,7 @@ class ToolStarted(SideBody, frozen=True, omit_defaults=True):
     attempt: int = 1
     agent: str | None = None
     model: str | None = None
+    approved: str | None = None
 
 
 class ToolFinished(SideBody, frozen=True, omit_defaults=True):

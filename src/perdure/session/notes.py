@@ -283,7 +283,9 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     then on; `limit_microcents` what the session may spend once a budget's question is answered
     "continue". Of an approval, `agent` asks for `tool`, which is an `action`; `preview` is the
     path, the command or the host it is about; `free_in` are the modes of its flow's consent in
-    which nobody is asked.
+    which nobody is asked. `arguments` are the call's, secrets masked, long ones as beginning, size
+    and hash. `bound` is what else the answer counts for (files, folders, hashes): where any of it
+    has changed by the time the call would run, it is asked again. `diff` is what would change.
     Units: `expires_at` is Unix milliseconds; None never expires.
     """
 
@@ -302,6 +304,9 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     action: str | None = None
     preview: str | None = None
     free_in: tuple[str, ...] | None = None
+    arguments: dict[str, object] | None = None
+    bound: dict[str, str] | None = None
+    diff: str | None = None
 
     def is_expired(self, at: int) -> bool:
         """Whether it can no longer be answered at `at`. Units: Unix milliseconds."""

@@ -12,15 +12,16 @@ from typing import Literal
 import msgspec
 
 from perdure.errors import PerdureError, ToolDenied, ToolError
-from perdure.secrets.masking import MASK, masked
+from perdure.secrets.masking import masked
 from perdure.session.messages import ToolCallPart
 from perdure.tools.permissions import ApprovalMode, Permissions
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.spec import Action, Subject, ToolSpec
+from perdure.tools.spec import Action, Bound, Subject, ToolSpec
 
-Decision = Literal["run", "ask", "refuse"]
+Decision = Literal["run", "ask", "refuse", "examine"]
 
 MAX_SHOWN = 500
+MAX_GRANT = 4000
 
 _NEVER_NAMES = frozenset(("__proto__", "prototype", "constructor", "__class__", "__dict__"))
 
@@ -51,6 +52,7 @@ class Ruling(msgspec.Struct, frozen=True):
     `error_code` is there for what is refused; `action` and `preview`, the path, the command or the
     host it is about, for what is asked. `choices` are a person's answers where they are others than
     allow, deny and always; `free_in` the modes of a flow's consent in which nobody is asked.
+    `bound` is what an approval is bound to; ``examine``: the decision needs it, and it is missing.
     """
 
     decision: Decision
@@ -61,6 +63,10 @@ class Ruling(msgspec.Struct, frozen=True):
     preview: str | None = None
     choices: tuple[str, ...] = ()
     free_in: tuple[str, ...] = ()
+    bound: Bound | None = None
+
+
+EXAMINE = Ruling("examine")
 
 
 def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, object]:
@@ -71,8 +77,8 @@ def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, o
     return {name: value for name, value in args.items() if name not in dropped}
 
 
-Judge = Callable[[ToolCallPart, frozenset[str]], Ruling]
-"""Says whether a call may run, given the grants of the turn so far."""
+Judge = Callable[[ToolCallPart, frozenset[str], Bound | None], Ruling]
+"""Says whether a call may run, given the turn's grants and what an approval would be bound to."""
 
 
 def judge_of(
@@ -86,12 +92,29 @@ def judge_of(
     `granted` is what people allowed for the whole session before; `rules` as in `judged`.
     """
 
-    def judge(call: ToolCallPart, in_turn: frozenset[str]) -> Ruling:
+    def judge(call: ToolCallPart, in_turn: frozenset[str], bound: Bound | None) -> Ruling:
         if call.name not in registry.names:
             return Ruling("run")  # calls of unknown tools are answered elsewhere
-        return judged(registry.get(call.name), call.args, permissions, granted | in_turn, rules)
+        spec = registry.get(call.name)
+        return bound_ruling(spec, call, permissions, granted | in_turn, rules, bound=bound)
 
     return judge
+
+
+def bound_ruling(
+    spec: ToolSpec,
+    call: ToolCallPart,
+    permissions: Permissions,
+    granted: frozenset[str],
+    rules: RuleSet | None,
+    *,
+    bound: Bound | None,
+) -> Ruling:
+    """As `judged`, but ``examine`` where a person might be asked and `bound` was not given."""
+    if bound is not None:
+        return judged(spec, call.args, permissions, granted, rules, bound=bound)
+    ruling = judged(spec, call.args, permissions, frozenset(), rules)
+    return EXAMINE if ruling.decision == "ask" else ruling
 
 
 def judged(
@@ -100,10 +123,13 @@ def judged(
     permissions: Permissions,
     granted: frozenset[str] = frozenset(),
     rules: RuleSet | None = None,
+    *,
+    bound: Bound | None = None,
 ) -> Ruling:
     """What is done about a call of `spec` with `args`, given the grants of the session.
 
-    `rules` are those of the agent's mode unless others are given.
+    `rules` are those of the agent's mode unless others are given. `bound` is what an approval of
+    the call is bound to; None offers "always" for the arguments alone.
     """
     if spec.action is None:
         return Ruling("run")
@@ -113,7 +139,7 @@ def judged(
         reason = error.reason if isinstance(error, ToolError) else str(error)
         return Ruling("refuse", f"{spec.name}: {masked(reason)}", error_code=error.code)
     chosen = rules or RULE_SETS[permissions.approval]
-    return _decided(spec, spec.action, subject, chosen, granted)
+    return _decided(spec, subject, chosen, granted, bound or Bound())
 
 
 def _examined(spec: ToolSpec, args: Mapping[str, object], permissions: Permissions) -> Subject:
@@ -128,30 +154,42 @@ def _examined(spec: ToolSpec, args: Mapping[str, object], permissions: Permissio
 
 
 def _decided(
-    spec: ToolSpec, action: Action, subject: Subject, rules: RuleSet, granted: frozenset[str]
+    spec: ToolSpec,
+    subject: Subject,
+    rules: RuleSet,
+    granted: frozenset[str],
+    bound: Bound,
 ) -> Ruling:
-    decision = rules.actions.get(action, "refuse")
-    if decision == "refuse":
+    action = spec.action
+    decision = "refuse" if action is None else rules.actions.get(action, "refuse")
+    if action is None or decision == "refuse":
         reason = "nothing is changed, run or sent in this mode; say what you would do instead"
         return Ruling("refuse", f"{spec.name}: {reason}", error_code=ToolDenied.code)
-    grant = None if spec.is_gated else grant_of(spec.name, subject)
+    if (spec.is_gated or decision == "ask") and (problem := bound.problem) is not None:
+        reason = masked(f"{spec.name}: {problem.reason}")
+        return Ruling("refuse", reason, error_code=problem.code)
+    grant = None if spec.is_gated else grant_of(spec.name, subject, bound)
     if spec.is_gated or decision == "ask":
         if grant is not None and rules.honours_grants and grant in granted:
-            return Ruling("run")
+            return Ruling("run", bound=bound)
         offered = grant if rules.honours_grants else None
         preview = _preview(action, subject)
-        return Ruling("ask", _question(spec, subject), offered, action=action, preview=preview)
+        text = _question(spec, subject)
+        return Ruling("ask", text, offered, action=action, preview=preview, bound=bound)
     return Ruling("run")
 
 
-def grant_of(tool: str, subject: Subject) -> str | None:
+def grant_of(tool: str, subject: Subject, bound: Bound | None = None) -> str | None:
     """What "always" allows: this tool for exactly this; None where nothing can be shown whole.
 
     What holds a secret, or is too long to be read, is asked for each time.
     """
-    if not subject.grant or len(subject.grant) > MAX_SHOWN or MASK in masked(subject.grant):
+    always = "" if bound is None else bound.always
+    if not subject.grant or len(subject.grant) > MAX_SHOWN or always is None:
         return None
-    return f"{tool} {subject.grant}"
+    grant = f"{tool} {subject.grant}{always}"
+    is_whole = len(grant) <= MAX_GRANT and grant.isprintable()
+    return grant if is_whole and masked(subject.grant) == subject.grant else None
 
 
 def _preview(action: Action, subject: Subject) -> str | None:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from perdure.errors import ToolError
 from perdure.secrets.vault import Taint, Vault
 from perdure.session.declared.arguments import check_fields
 from perdure.session.ledger import Delegated, ToolEffect, UnknownPolicy
@@ -47,7 +48,8 @@ class ToolCall(msgspec.Struct, frozen=True):
     `secrets` gives values of named secrets: what the tool returns is scrubbed of them.
     `scratch_dir` is where what is no part of the work may be kept; None where there is none.
     `read_media` gives what the session holds; None where it holds nothing. `invoke` asks another
-    agent; None where there is none.
+    agent; None where there is none. `approved` is what a person was shown besides the arguments
+    (`Bound.facts`); None where nobody was asked.
     """
 
     id: str
@@ -62,6 +64,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     scratch_dir: Path | None = None
     read_media: ReadMedia | None = None
     invoke: Invoke | None = None
+    approved: Mapping[str, str] | None = None
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
@@ -93,7 +96,25 @@ class Subject(msgspec.Struct, frozen=True):
     host: str | None = None
 
 
+class Bound(msgspec.Struct, frozen=True):
+    """What an approval of a call is bound to besides its arguments.
+
+    Shape: `facts` are names and texts in the order in which a person is shown them. `always` is
+    appended to the text of a grant, so that it names exactly what it allows; None: no "always".
+    `diff` is what the call would change in a file. `problem` is why the call cannot run.
+    """
+
+    facts: Mapping[str, str] = {}
+    always: str | None = ""
+    diff: str | None = None
+    problem: ToolError | None = None
+
+
 Run = Callable[[ToolCall], Awaitable[ToolOutput]]
+Bind = Callable[[ToolCall], Bound]
+"""What an approval of this call is bound to. Reads files, so it runs in a thread.
+
+Raises: ToolError for a call that cannot run."""
 Arguments = Callable[[Mapping[str, object]], Mapping[str, object]]
 """Checks and converts a call's arguments. Raises: InvalidArguments."""
 
@@ -107,9 +128,10 @@ class ToolSpec(msgspec.Struct, frozen=True):
     `effect` says what it does: ``read`` changes nothing, ``write`` changes the workspace,
     ``external`` changes something elsewhere. `on_unknown` says what to do when perdure was killed
     while it ran: ``retry`` it, ``ask`` a person, or ``never`` repeat it.
-    `action` makes it a tool that is approved first: `examine` then says what a call is about, and
-    `is_gated` that a person is asked in every mode. `config_only` are names that a model cannot
-    give. `is_outside` brands what it returns as written by strangers.
+    `action` makes it a tool that is approved first: `examine` then says what a call is about,
+    `bind` what its approval is bound to besides the arguments, and `is_gated` that a person is
+    asked in every mode. `config_only` are names that a model cannot give. `is_outside` brands what
+    it returns as written by strangers.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8 that the model is shown.
     Shape: `parameters` is a JSON Schema of type object.
     """
@@ -124,6 +146,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
     max_output_bytes: Annotated[int, Meta(ge=1)] = DEFAULT_OUTPUT_BYTES
     action: Action | None = None
     examine: Examine | None = None
+    bind: Bind | None = None
     arguments: Arguments | None = None
     is_gated: bool = False
     is_outside: bool = False

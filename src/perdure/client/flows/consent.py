@@ -13,11 +13,12 @@ from perdure.session.flows.kinds import ConsentMode
 from perdure.session.flows.run import ConsentState
 from perdure.session.messages import ToolCallPart
 from perdure.session.notes import ALLOW_FLOW
+from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.commands import NeedsShell, canonical, words_of
-from perdure.tools.judging import RuleSet, Ruling, judged
+from perdure.tools.judging import RuleSet, Ruling, bound_ruling, judged
 from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.spec import ToolSpec
+from perdure.tools.spec import Bound, ToolSpec
 
 RULES: Mapping[ConsentMode, RuleSet] = {
     "no-access": RuleSet(
@@ -38,17 +39,18 @@ def consent_judge(
 ) -> Judge:
     """The judge of a role's tool calls. `consent` gives what counts when a call is judged."""
 
-    def judge(call: ToolCallPart, in_turn: frozenset[str]) -> Ruling:
+    def judge(call: ToolCallPart, in_turn: frozenset[str], bound: Bound | None) -> Ruling:
         if call.name not in tools.names:
             return Ruling("run")  # calls of unknown tools are answered elsewhere
-        now = consent()
-        spec, granted = tools.get(call.name), in_turn | grants_of(now)
-        ruling = judged(spec, call.args, permissions, granted, RULES[now.mode])
-        if ruling.decision != "ask":
+        now, spec = consent(), tools.get(call.name)
+        rules = RULES[now.mode]
+        ruling = bound_ruling(spec, call, permissions, in_turn, rules, bound=bound)
+        if ruling.decision not in ("ask", "examine"):
             return ruling
-        is_granted = now.mode == "partial-access" and call.name in now.mcp.allowed_tools
-        if is_granted or _is_harmless(call):
+        if _is_granted(spec, call, permissions, now) or _is_harmless(call):
             return Ruling("run")
+        if ruling.decision == "examine":
+            return ruling
         return _asking(ruling, spec, call, permissions)
 
     return judge
@@ -62,19 +64,38 @@ def _asking(ruling: Ruling, spec: ToolSpec, call: ToolCallPart, permissions: Per
     }
     free_in = tuple(mode for mode, other in would.items() if other.decision == "run")
     grant = None
-    if spec.is_outside:
+    if _is_of_server(spec):
         grant = spec.name
     elif spec.name == COMMANDS:
         grant = would["partial-access"].grant
     ruling = msgspec.structs.replace(ruling, grant=grant or ruling.grant, free_in=free_in)
     if grant is None and "partial-access" not in free_in:
         return ruling
-    if spec.is_outside:
-        what = f"{spec.name} may be called"
+    if _is_of_server(spec):
+        what = f"{spec.name} may be called, with any arguments,"
+    elif grant:
+        what = "this very command may be run, whatever the files that it names hold then,"
     else:
-        what = "this very command may be run" if grant else "files may be written"
+        what = "files may be written"
     told = f"{ruling.text} ({ALLOW_FLOW}: from now on {what} in this flow without asking)"
     return msgspec.structs.replace(ruling, text=told, choices=("allow", ALLOW_FLOW, "deny"))
+
+
+def _is_of_server(spec: ToolSpec) -> bool:
+    """Whether it is a tool of an MCP server, which a flow's consent can name as a whole."""
+    return spec.is_outside and spec.name not in BUILTIN
+
+
+def _is_granted(
+    spec: ToolSpec, call: ToolCallPart, permissions: Permissions, now: ConsentState
+) -> bool:
+    """Whether the flow's consent grants the call: a tool of a server, or this very command."""
+    if now.mode != "partial-access":
+        return False
+    if _is_of_server(spec) and spec.name in now.mcp.allowed_tools:
+        return True
+    rules = RULES[now.mode]
+    return judged(spec, call.args, permissions, grants_of(now), rules).decision == "run"
 
 
 def grants_of(consent: ConsentState) -> frozenset[str]:

@@ -16,17 +16,18 @@ from perdure.engine.turns.config import Judge, Ruling, Runs
 from perdure.errors import InvalidWorkflow, ToolDenied
 from perdure.session.flows.run import FlowState
 from perdure.session.messages import ToolCallPart
+from perdure.tools.spec import Bound
 
 
 def guarded(judge: Judge, state: Callable[[], FlowState | None]) -> Judge:
     """`judge`, but for what would spoil the workflow of the flow that stands at `state`."""
 
-    def looked_at(call: ToolCallPart, granted: frozenset[str]) -> Ruling:
+    def looked_at(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Ruling:
         now = state()
         text = None if now is None else _left_by(call, now)
         faults = () if now is None or text is None else _faults(now, text)
         if not faults:
-            return judge(call, granted)
+            return judge(call, granted, bound)
         told = f"{call.name}: the flow could not go on with that {WORKFLOW}: {'; '.join(faults)}"
         return Runs("refuse", told, error_code=ToolDenied.code)
 

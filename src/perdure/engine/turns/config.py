@@ -13,6 +13,8 @@ from perdure.models.retry import RetryPolicy
 from perdure.session.declared.arguments import check_fields
 from perdure.session.ledger import InterruptPolicy, ToolEffect, UnknownPolicy
 from perdure.session.messages import ToolCallPart
+from perdure.tools.judging import Decision
+from perdure.tools.spec import Bound
 
 QueueModes = Literal["one-at-a-time", "all"]
 
@@ -110,8 +112,8 @@ class Ruling(Protocol):
     """
 
     @property
-    def decision(self) -> Literal["run", "ask", "refuse"]:
-        """Whether it runs, a person is asked, or it never runs."""
+    def decision(self) -> Decision:
+        """Whether it runs, a person is asked, it never runs, or `bound` is needed to decide."""
         ...
 
     @property
@@ -143,15 +145,21 @@ class Ruling(Protocol):
         """The modes of a flow's consent in which nobody is asked."""
         ...
 
+    @property
+    def bound(self) -> Bound | None:
+        """What an approval is bound to besides the arguments."""
+        ...
 
-Judge = Callable[[ToolCallPart, frozenset[str]], Ruling]
-"""Says whether a call may run, given what people granted in the turn so far. Pure."""
+
+Judge = Callable[[ToolCallPart, frozenset[str], Bound | None], Ruling]
+"""Says whether a call may run, given what people granted in the turn so far, and what an approval
+would be bound to: None where that was not read yet. Pure."""
 
 
 class Runs(msgspec.Struct, frozen=True):
     """The ruling of an agent without a policy."""
 
-    decision: Literal["run", "ask", "refuse"] = "run"
+    decision: Decision = "run"
     text: str = ""
     grant: str | None = None
     error_code: str | None = None
@@ -159,9 +167,10 @@ class Runs(msgspec.Struct, frozen=True):
     preview: str | None = None
     choices: tuple[str, ...] = ()
     free_in: tuple[str, ...] = ()
+    bound: Bound | None = None
 
 
-def runs_all(call: ToolCallPart, granted: frozenset[str]) -> Ruling:
+def runs_all(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Ruling:
     """The judge that lets everything run."""
     return Runs()
 

@@ -22,6 +22,7 @@ from perdure.engine.turns.rules.scribe import Scribe
 from perdure.engine.turns.state import Phase, TurnState
 from perdure.errors import InvalidTransition
 from perdure.session.entries import NewEntry
+from perdure.tools.spec import Bound
 
 Handler = Callable[[Scribe, Any, TurnConfig], None]
 
@@ -52,6 +53,9 @@ RULES: Mapping[tuple[Phase, type], Handler] = {
 """(phase, input) -> what happens. A pair that is not here is an `InvalidTransition`."""
 
 
+_NO_BOUNDS: Mapping[int, Bound] = {}
+
+
 class Step(msgspec.Struct, frozen=True):
     """What one input leads to.
 
@@ -63,15 +67,22 @@ class Step(msgspec.Struct, frozen=True):
     entries: tuple[NewEntry, ...]
 
 
-def step(state: TurnState, happened: Input, config: TurnConfig, at: int) -> Step:
-    """The step that `happened` leads to.
+def step(
+    state: TurnState,
+    happened: Input,
+    config: TurnConfig,
+    at: int,
+    bounds: Mapping[int, Bound] = _NO_BOUNDS,
+) -> Step:
+    """The step that `happened` leads to. `bounds` as in `Scribe`.
 
     Units: `at` is Unix milliseconds.
-    Raises: InvalidTransition when that cannot happen in the state's phase.
+    Raises: InvalidTransition when that cannot happen in the state's phase; Unexamined when
+    `bounds` lacks what a pending call's approval is bound to.
     """
     handler = RULES.get((state.phase, type(happened)))
     if handler is None:
         raise InvalidTransition(state.phase.value, type(happened).__name__)
-    scribe = Scribe(state, at)
+    scribe = Scribe(state, at, bounds)
     handler(scribe, happened, config)
     return Step(scribe.state, tuple(scribe.entries))

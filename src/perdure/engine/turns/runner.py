@@ -33,10 +33,11 @@ from perdure.engine.turns.inputs import (
     Woken,
 )
 from perdure.engine.turns.leading import Leadership
-from perdure.engine.turns.machine import step
+from perdure.engine.turns.machine import Step, step
 from perdure.engine.turns.performing.calling import AnswerCall
 from perdure.engine.turns.performing.summarising import summarised, tell_compacted
-from perdure.engine.turns.performing.tooling import tool_outcome
+from perdure.engine.turns.performing.tooling import bound_now, tool_outcome
+from perdure.engine.turns.rules.scribe import Unexamined
 from perdure.engine.turns.rules.spending import summary_counted
 from perdure.engine.turns.state import OpenCall, Phase, TurnState, fold, provider_of
 from perdure.engine.windows import FollowedWindow
@@ -47,6 +48,7 @@ from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.watching import change
+from perdure.tools.spec import Bound
 
 _log = logging.getLogger(__name__)
 
@@ -189,7 +191,7 @@ class TurnRunner:
     async def _committed(self, state: TurnState, happened: Input) -> TurnState:
         environment = self._environment
         at = environment.clock.now_ms()
-        decided = step(state, happened, self._config, at)
+        decided = await self._decided(state, happened, at)
         if not decided.entries:
             return decided.state
         beside = await self._beside(decided.entries)
@@ -208,6 +210,16 @@ class TurnRunner:
         self._branch.follow(appended)
         # What the step decided is in its state, since that is how the state came about.
         return fold(decided.state, appended[len(decided.entries) :])
+
+    async def _decided(self, state: TurnState, happened: Input, at: int) -> Step:
+        """The step that `happened` leads to, once what approvals are bound to was read for it."""
+        bounds: dict[int, Bound] = {}
+        while True:
+            try:
+                return step(state, happened, self._config, at, bounds)
+            except Unexamined as lacking:
+                found = await bound_now(self._environment, lacking.call, self._config.agent)
+                bounds[lacking.place] = found
 
     async def _beside(self, entries: tuple[NewEntry, ...]) -> Beside:
         companion = self._companion
@@ -266,7 +278,10 @@ class TurnRunner:
             # A client may have such a group. What a tool has runs in a task of its own in any case.
             return asyncio.ensure_future(calling) if _HAS_STRAY_COUNTS else calling
         if isinstance(effect, RunTool):
-            return tool_outcome(self._environment, effect.tool, lambda: self._stopping.is_asked)
+            agent = self._config.agent
+            return tool_outcome(
+                self._environment, effect.tool, agent, lambda: self._stopping.is_asked
+            )
         if isinstance(effect, Wait):
             return self._wait(effect.until)
         return self._wait_for_answer(effect, state)

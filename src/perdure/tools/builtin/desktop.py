@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from perdure.errors import ToolError, ToolUnavailable
@@ -45,8 +46,9 @@ def about_clipboard(args: Mapping[str, object], permissions: Permissions) -> Sub
 
 
 def about_note(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """The words of the note; "always" is for every note."""
-    return Subject(f"{args['title']!s}: {args['body']!s}", "notes")
+    """The words of the note; "always" is for the same words."""
+    said = f"{args['title']!s}: {args['body']!s}"
+    return Subject(said, msgspec.json.encode((args["title"], args["body"])).decode())
 
 
 @proposing("os", about_clipboard, is_outside=True)

@@ -114,6 +114,14 @@ def text_of(descriptor: int) -> str:
     """
     with os.fdopen(os.dup(descriptor), "rb") as file:
         content = file.read(MAX_FILE_BYTES + 1)
+    return text_in(content)
+
+
+def text_in(content: bytes) -> str:
+    """`content` as text.
+
+    Raises: ValueError when it is too large, binary, or not UTF-8.
+    """
     if len(content) > MAX_FILE_BYTES:
         raise ValueError(f"it is larger than {MAX_FILE_BYTES} bytes")
     if b"\0" in content[:_SNIFFED_BYTES]:

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Literal, cast
 
 import msgspec
 from msgspec import Meta
 
 from perdure.errors import InvalidArguments, ToolDenied, ToolError
+from perdure.tools.builtin.named_files import file_at
 from perdure.tools.builtin.processes import Ended, run_program, small_environment, told
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
 from perdure.tools.paths.floors import is_secret
 from perdure.tools.permissions import Permissions
-from perdure.tools.spec import Subject, ToolCall, ToolOutput
+from perdure.tools.spec import Bound, Subject, ToolCall, ToolOutput
 
 TIMEOUT_S = 30.0
 MAX_MESSAGE = 8000
@@ -74,8 +76,34 @@ def about_commit(args: Mapping[str, object], permissions: Permissions) -> Subjec
     return Subject(f"{first} ({', '.join(files) if files else 'what is staged'})")
 
 
+def bind_commit(call: ToolCall) -> Bound:
+    """The repository's folder, and each file that is committed, or else its index."""
+    folder = Path(os.path.realpath(call.working_dir))
+    files = cast("Sequence[str]", call.args.get("files") or ())
+    facts = {"folder": str(folder)}
+    for name in files:
+        facts[f"file {name}"] = file_at(folder / name)
+    if not files:
+        facts["index"] = file_at(_git_dir(folder) / "index")
+    return Bound(facts)
+
+
+def _git_dir(folder: Path) -> Path:
+    """The repository of `folder`, which for a worktree is named in a file."""
+    place = folder / ".git"
+    try:
+        text = place.read_text()[:4096] if place.is_file() else ""
+    except (OSError, ValueError):
+        text = ""
+    return folder / text.removeprefix("gitdir:").strip() if text else place
+
+
 @proposing(
-    "process", about_commit, is_gated=True, config_only=frozenset(("flags", "args", "amend"))
+    "process",
+    about_commit,
+    bind=bind_commit,
+    is_gated=True,
+    config_only=frozenset(("flags", "args", "amend")),
 )
 @tool(effect="external")
 async def git_commit(

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 import msgspec
 
 from perdure.tools.declare import FunctionTool
-from perdure.tools.spec import Action, Examine
+from perdure.tools.spec import Action, Bind, Examine
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -18,6 +18,7 @@ def proposing(
     action: Action,
     examine: Examine | None = None,
     *,
+    bind: Bind | None = None,
     is_gated: bool = False,
     is_outside: bool = False,
     config_only: frozenset[str] = frozenset(),
@@ -29,6 +30,7 @@ def proposing(
             spec,
             action=action,
             examine=examine,
+            bind=bind,
             is_gated=is_gated,
             is_outside=is_outside,
             config_only=config_only,

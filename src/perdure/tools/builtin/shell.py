@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
-from perdure.errors import InvalidArguments, ToolDenied
-from perdure.tools.builtin.processes import run_program, small_environment, told
+from perdure.errors import InvalidArguments, ToolDenied, ToolError
+from perdure.tools.binding import folder_fact
+from perdure.tools.builtin.named_files import program_facts, script_facts
+from perdure.tools.builtin.processes import program_of, run_program, small_environment, told
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.commands import NeedsShell, argv_of, canonical, is_allowed, words_of
 from perdure.tools.declare import tool
 from perdure.tools.permissions import MAX_COMMAND_S, Permissions
-from perdure.tools.spec import Subject, ToolCall, ToolOutput
+from perdure.tools.spec import Bound, Subject, ToolCall, ToolOutput
 
 _CONFIG_ONLY = frozenset(
     (
@@ -48,7 +51,31 @@ def allowed_argv(args: Mapping[str, object], permissions: Permissions) -> tuple[
     return argv
 
 
-@proposing("process", about_command, config_only=_CONFIG_ONLY)
+def bind_command(call: ToolCall) -> Bound:
+    """The folder, the program file, the environment's names and each script of a command."""
+    argv = allowed_argv(call.args, call.permissions)
+    path = small_environment(os.environ, call.working_dir)["PATH"]
+    try:
+        folder = Path(os.path.realpath(call.working_dir, strict=True))
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        reason = f"the working directory cannot be used: {error.strerror}"
+        raise ToolError("run_command", reason) from None
+    try:
+        where = folder_fact(str(folder), descriptor)
+    finally:
+        os.close(descriptor)
+    program = program_facts(program_of(argv[0], path, "run_command"), folder)
+    scripts = script_facts(argv, folder)
+    names = ", ".join(sorted(call.permissions.command_env)) or "none"
+    facts = {"command": canonical(argv), "folder": where, "environment": names}
+    held = {name: fact for name, fact in (*program.items(), *scripts.items()) if name != "program"}
+    told = "; ".join(f"{name} = {fact}" for name, fact in held.items())
+    always = f" in {folder}, program {program['program']}, environment {names}; {told}"
+    return Bound({**facts, **program, **scripts}, always)
+
+
+@proposing("process", about_command, bind=bind_command, config_only=_CONFIG_ONLY)
 @tool(effect="external", timeout_s=MAX_COMMAND_S + 10)
 async def run_command(
     command: Annotated[str, "The program; or the whole line, quoted as for a shell."],

@@ -28,10 +28,11 @@ from perdure.errors import (
 )
 from perdure.secrets.references import names_in
 from perdure.secrets.vault import Taint
+from perdure.tools.binding import content_fact
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
 from perdure.tools.permissions import Permissions
-from perdure.tools.spec import Subject, ToolCall, ToolSpec
+from perdure.tools.spec import Bound, Subject, ToolCall, ToolSpec
 
 MAX_BODY = 1024 * 1024
 MAX_RESULTS = 20
@@ -39,6 +40,7 @@ MAX_RESULTS = 20
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 _Body = Annotated[str, Meta(max_length=MAX_BODY)]
 
+_canonical = msgspec.json.Encoder(order="deterministic")
 _SHOWN_HEADERS = ("content-type", "location", "retry-after", "etag", "last-modified", "link")
 _TEXT = ("text/", "application/json", "application/xml", "application/javascript", "application/x-")
 _HTTP_CONFIG = frozenset(("credential", "credentialRef", "auth", "proxy", "verify", "timeout"))
@@ -48,21 +50,46 @@ _SEARCH_CONFIG = frozenset(("endpoint", "credential", "credentialRef", "engine",
 def about_request(args: Mapping[str, object], permissions: Permissions) -> Subject:
     """The host a request goes to, refused already when it is not allowed."""
     place = _allowed(args, permissions)
-    method = str(args.get("method") or "GET")
-    grant = f"{method} {place.scheme}://{place.host}:{place.port}"
-    return Subject(f"{method} {place.url}", grant, place.host)
+    shown = f"{args.get('method') or 'GET'} {place.url}"
+    return Subject(shown, shown, place.host)
+
+
+def bind_request(call: ToolCall) -> Bound:
+    """The method, the whole URL, and hashes of the headers and the body."""
+    args = call.args
+    place = _allowed(args, call.permissions)
+    headers, body = args.get("headers"), args.get("body")
+    given = _canonical.encode(headers) if headers else b""
+    sent = "none" if body is None else content_fact(str(body).encode(errors="replace"))
+    facts = {
+        "method": str(args.get("method") or "GET"),
+        "url": place.url,
+        "headers": content_fact(given) if headers else "none",
+        "body": sent,
+        "credential": "configured" if place.host in call.permissions.credentials else "none",
+    }
+    return Bound(facts, f", headers {facts['headers']}, body {sent}")
 
 
 def about_search(args: Mapping[str, object], permissions: Permissions) -> Subject:
     """The words that are sent to the search engine."""
     host = _endpoint(permissions).host
-    return Subject(f"search for {args['query']!s}", "search", host)
+    shown = f"search for {args['query']!s}"
+    return Subject(shown, shown, host)
+
+
+def bind_search(call: ToolCall) -> Bound:
+    """The search engine that is asked."""
+    url = _endpoint(call.permissions).url
+    return Bound({"search engine": url}, f" at {url}")
 
 
 def web_tools(fetch: Fetch) -> tuple[ToolSpec, ToolSpec]:
     """``http_request`` and ``web_search`` over `fetch`."""
 
-    @proposing("egress", about_request, is_outside=True, config_only=_HTTP_CONFIG)
+    @proposing(
+        "egress", about_request, bind=bind_request, is_outside=True, config_only=_HTTP_CONFIG
+    )
     @tool(effect="external")
     async def http_request(
         url: Annotated[str, "An https URL of an allowed host.", Meta(min_length=1)],
@@ -83,7 +110,9 @@ def web_tools(fetch: Fetch) -> tuple[ToolSpec, ToolSpec]:
         asked = Asked(destination=place, method=method, headers=sent, body=data)
         return _shown(await _answer(fetch, call.tool, asked))
 
-    @proposing("egress", about_search, is_outside=True, config_only=_SEARCH_CONFIG)
+    @proposing(
+        "egress", about_search, bind=bind_search, is_outside=True, config_only=_SEARCH_CONFIG
+    )
     @tool(effect="read", on_unknown="retry")
     async def web_search(
         query: Annotated[str, "What to look for.", Meta(min_length=1, max_length=500)],

@@ -11,21 +11,31 @@ import os
 import secrets
 import stat
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
+import msgspec
 from msgspec import Meta
 
-from perdure.errors import InvalidArguments, ToolDenied, ToolError
-from perdure.tools.builtin.files import MAX_FILE_BYTES, text_of
+from perdure.errors import ApprovalStale, InvalidArguments, ToolDenied, ToolError
+from perdure.tools.binding import content_fact, file_fact, folder_fact
+from perdure.tools.builtin.files import MAX_FILE_BYTES, text_in
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
+from perdure.tools.diff import diff_of
 from perdure.tools.paths.floors import is_protected
 from perdure.tools.paths.jail import LINKED, Jail, Place, open_regular, refuse_special
 from perdure.tools.permissions import Permissions
-from perdure.tools.spec import Subject, ToolCall
+from perdure.tools.spec import Bound, Subject, ToolCall
+
+NEW_FOLDER = "does not exist yet"
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def about_edit(args: Mapping[str, object], permissions: Permissions) -> Subject:
+    """The file an edit is about; there is no "always" for edits."""
+    return msgspec.structs.replace(about_path(args, permissions), grant=None)
 
 
 def about_path(args: Mapping[str, object], permissions: Permissions) -> Subject:
@@ -40,7 +50,38 @@ def about_path(args: Mapping[str, object], permissions: Permissions) -> Subject:
     return Subject(whole, whole)
 
 
-@proposing("fs_write", about_path)
+def bind_write(call: ToolCall) -> Bound:
+    """The file and folder that a write leads to, what is there now, and what is written."""
+    args, tool_name = call.args, call.tool
+    data = _encoded(tool_name, str(args["content"]))
+    is_appending, makes_parents = args.get("append") is True, args.get("create_dirs") is True
+    with Jail.of(call).planned(str(args["path"]), makes_parents=makes_parents) as place:
+        try:
+            found = _found(place)
+        except OSError as error:
+            raise _failed(tool_name, error) from None
+        facts = {**found.facts, "content": content_fact(data)}
+        after = found.content + data if is_appending else data
+        verb = "appended to" if is_appending else "written to"
+        always = f": {content_fact(data)}, {verb} {place.path}"
+        return Bound(facts, always, _diff(found.content, after))
+
+
+def bind_edit(call: ToolCall) -> Bound:
+    """The file that an edit leads to, its content before and after."""
+    args, tool_name = call.args, call.tool
+    with Jail.of(call).planned(str(args["path"])) as place:
+        try:
+            found = _found(place)
+        except OSError as error:
+            raise _failed(tool_name, error) from None
+        old, new = str(args["old_text"]), str(args["new_text"])
+        data, _ = _edited(tool_name, found, old, new, is_all=args.get("replace_all") is True)
+        facts = {**found.facts, "after": content_fact(data)}
+        return Bound(facts, None, _diff(found.content, data))
+
+
+@proposing("fs_write", about_path, bind=bind_write)
 @tool(effect="write")
 def write_file(
     path: Annotated[str, "The file, relative to the working directory.", Meta(min_length=1)],
@@ -58,6 +99,8 @@ def write_file(
     with Jail.of(call).place(path, makes_parents=create_dirs) as place:
         try:
             before = _before(place)
+            if call.approved is not None:
+                _require_approved(call, _found(place))
             if append and before is not None:
                 _append(place, data)
             else:
@@ -67,7 +110,7 @@ def write_file(
     return f"{len(data)} bytes {'appended' if append and before is not None else 'written'}"
 
 
-@proposing("fs_write", about_path)
+@proposing("fs_write", about_edit, bind=bind_edit)
 @tool(effect="write")
 def edit_file(
     path: Annotated[str, "The file, relative to the working directory.", Meta(min_length=1)],
@@ -85,21 +128,82 @@ def edit_file(
     with Jail.of(call).place(path) as place:
         try:
             before = _before(place)
-            if before is None:
-                raise ToolError(call.tool, "there is no such file; write_file makes one")
-            text = _read(place)
-            found = text.count(old_text)
-            if not found:
-                raise ToolError(call.tool, "old_text is not in the file; read it again")
-            if found > 1 and not replace_all:
-                raise ToolError(call.tool, f"old_text is there {found} times; give more around it")
-            data = _encoded(call.tool, text.replace(old_text, new_text))
+            found = _found(place)
+            _require_approved(call, found)
+            data, count = _edited(call.tool, found, old_text, new_text, is_all=replace_all)
             replace(place, data, before)
         except OSError as error:
             raise _failed(call.tool, error) from None
-        except ValueError as error:
-            raise ToolError(call.tool, f"the file cannot be read: {error}") from None
-    return f"replaced {found} time{'s' if found > 1 else ''}"
+    return f"replaced {count} time{'s' if count > 1 else ''}"
+
+
+def _edited(
+    tool_name: str, found: _Found, old_text: str, new_text: str, *, is_all: bool
+) -> tuple[bytes, int]:
+    """What an edit leaves of the file that was `found`, and how many times it replaces the text.
+
+    Raises: ToolError when it cannot be done.
+    """
+    if not found.is_there:
+        raise ToolError(tool_name, "there is no such file; write_file makes one")
+    try:
+        text = text_in(found.content)
+    except ValueError as error:
+        raise ToolError(tool_name, f"the file cannot be read: {error}") from None
+    count = text.count(old_text)
+    if not count:
+        raise ToolError(tool_name, "old_text is not in the file; read it again")
+    if count > 1 and not is_all:
+        raise ToolError(tool_name, f"old_text is there {count} times; give more around it")
+    return _encoded(tool_name, text.replace(old_text, new_text)), count
+
+
+class _Found(NamedTuple):
+    """What is at a place: as facts, and its content unless it is very large."""
+
+    facts: dict[str, str]
+    content: bytes
+    is_there: bool
+
+
+def _found(place: Place) -> _Found:
+    """What is at `place` now, by descriptors that are open.
+
+    Raises: OSError.
+    """
+    folder = NEW_FOLDER
+    if not place.is_new_folder:
+        folder = folder_fact(place.path.rpartition("/")[0], place.parent)
+    facts = {"file": place.path, "folder": folder, "before": "nothing is there"}
+    if _before(place) is None:
+        return _Found(facts, b"", is_there=False)
+    descriptor = open_regular(place.parent, place.name, may_be_linked=not place.has_walls)
+    try:
+        before, content = file_fact(descriptor)
+    finally:
+        os.close(descriptor)
+    too_large = bytes(MAX_FILE_BYTES + 1) if content is None else content
+    return _Found({**facts, "before": before}, too_large, is_there=True)
+
+
+def _require_approved(call: ToolCall, found: _Found) -> None:
+    """Refuse where a person approved the call for another file, folder or content.
+
+    Raises: ApprovalStale.
+    """
+    approved = call.approved
+    if approved is None:
+        return
+    names = ("file", "before") if approved.get("folder") == NEW_FOLDER else found.facts
+    if any(approved.get(name) != found.facts[name] for name in names):
+        raise ApprovalStale(call.tool)
+
+
+def _diff(before: bytes, after: bytes) -> str | None:
+    try:
+        return diff_of(text_in(before), text_in(after))
+    except ValueError:
+        return None
 
 
 def replace(place: Place, data: bytes, before: os.stat_result | None) -> None:
@@ -151,14 +255,6 @@ def _append(place: Place, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _read(place: Place) -> str:
-    descriptor = open_regular(place.parent, place.name, may_be_linked=not place.has_walls)
-    try:
-        return text_of(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _encoded(tool_name: str, text: str) -> bytes:

@@ -10,6 +10,7 @@ import msgspec
 
 from perdure.errors import InvalidArguments, ToolError
 from perdure.session.ledger import UnknownPolicy
+from perdure.tools.binding import hash_of
 from perdure.tools.declare import POLICY_BY_EFFECT
 from perdure.tools.mcp.connection import Connection
 from perdure.tools.mcp.naming import named
@@ -17,7 +18,7 @@ from perdure.tools.mcp.results import output_of
 from perdure.tools.mcp.schemas import MAX_DESCRIPTION, UnsupportedSchema, misfit, portable
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
-from perdure.tools.spec import Run, Subject, ToolCall, ToolOutput, ToolSpec
+from perdure.tools.spec import Bound, Run, Subject, ToolCall, ToolOutput, ToolSpec
 
 _canonical = msgspec.json.Encoder(order="deterministic")
 
@@ -79,6 +80,7 @@ def _spec(connection: Connection, name: str, tool: Any) -> ToolSpec:
         timeout_s=server.timeout_s,
         action=None if is_reading else "egress" if server.is_remote else "process",
         examine=_examine(server, str(tool.name)),
+        bind=_bind(server),
         arguments=partial(_checked, name, schema),
         is_outside=True,
     )
@@ -101,6 +103,16 @@ def _examine(
         return Subject(shown, shown)
 
     return examine
+
+
+def _bind(server: McpServer) -> Callable[[ToolCall], Bound]:
+    """What an approval is bound to: the server, as it is configured now."""
+    facts = {"server": server.name, "configuration": hash_of(_canonical.encode(server))}
+
+    def bind(call: ToolCall) -> Bound:
+        return Bound(facts)
+
+    return bind
 
 
 def _run(connection: Connection, name: str, tool: str, schema: Mapping[str, Any]) -> Run:

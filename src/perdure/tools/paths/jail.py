@@ -103,12 +103,15 @@ class Reached(msgspec.Struct, frozen=True):
 class Place(msgspec.Struct, frozen=True):
     """Where a file is to be written: `name` in the directory `parent`, no link, perhaps not there.
 
-    `has_walls` as in `Reached`.
+    `has_walls` as in `Reached`. `path` is the whole path, links resolved. `is_new_folder`: the
+    folder does not exist yet, and `name` begins with its missing part.
     """
 
     parent: int
     name: str
     has_walls: bool
+    path: str
+    is_new_folder: bool = False
 
 
 class Jail:
@@ -169,6 +172,19 @@ class Jail:
                 walk = self._walk(path, is_writing=True)
                 held.callback(walk.close)
                 found = walk.place(makes_parents=makes_parents)
+            yield found
+
+    @contextmanager
+    def planned(self, path: str, *, makes_parents: bool = False) -> Generator[Place]:
+        """Where `place` would write `path`, without making any directory.
+
+        Raises: as `place`.
+        """
+        with ExitStack() as held:
+            with self._reporting():
+                walk = self._walk(path, is_writing=True)
+                held.callback(walk.close)
+                found = walk.place(makes_parents=makes_parents, is_planned=True)
             yield found
 
     @contextmanager
@@ -281,8 +297,10 @@ class _Walk:
                 return self._reached_file(name)
         return self._reached(self._names, self._held[-1], is_file=False)
 
-    def place(self, *, makes_parents: bool) -> Place:
+    def place(self, *, makes_parents: bool, is_planned: bool = False) -> Place:
         """Where the path would be written: every directory above entered, or made.
+
+        `is_planned`: what would be made is only named.
 
         Raises: _Escape; OSError.
         """
@@ -301,7 +319,12 @@ class _Walk:
             elif not self._to_go:
                 if mode is not None and stat.S_ISDIR(mode):
                     raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-                return Place(self._held[-1], name, self._has_walls)
+                return Place(self._held[-1], name, self._has_walls, self._path_of(name))
+            elif mode is None and is_planned:
+                self._require_makeable(name, makes_parents=makes_parents)
+                rest = "/".join((name, *reversed(self._to_go)))
+                path = self._path_of(rest)
+                return Place(self._held[-1], rest, self._has_walls, path, is_new_folder=True)
             elif mode is None:
                 self._make(name, makes_parents=makes_parents)
                 self._enter(name)
@@ -318,12 +341,18 @@ class _Walk:
 
     def _make(self, name: str, *, makes_parents: bool) -> None:
         """Make the directory `name`, once it is sure that what comes below may be written."""
+        self._require_makeable(name, makes_parents=makes_parents)
+        os.mkdir(name, dir_fd=self._held[-1])
+
+    def _path_of(self, name: str) -> str:
+        return "/".join((self._roots[1].rstrip("/"), *self._names, name))
+
+    def _require_makeable(self, name: str, *, makes_parents: bool) -> None:
         if not makes_parents or ".." in self._to_go:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         whole = (*self._names, name, *reversed(self._to_go))
         if self._is_refused(whole, is_absolute=self._is_absolute):
             raise _Escape("is protected")
-        os.mkdir(name, dir_fd=self._held[-1])
 
     def _require_open(self, name: str) -> None:
         if self._is_refused((*self._names, name), is_absolute=self._is_absolute):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from functools import partial
+
+import msgspec
 
 from perdure.engine.hooks.hooked import HookedCall
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.inputs import ToolReturned
 from perdure.engine.turns.performing.holding import held
+from perdure.engine.turns.rules.asking import args_hash
 from perdure.engine.turns.state import OpenTool
 from perdure.errors import InvalidArguments, UnknownTool
 from perdure.models.stream import invalid_json
@@ -17,22 +21,33 @@ from perdure.session.durable.settling import media_part
 from perdure.session.media.inline import SCHEME, InlineMedia
 from perdure.session.messages import MediaPart, ToolCallPart
 from perdure.stores.chain import blob_hash
+from perdure.tools.binding import bound_of, require_unchanged
 from perdure.tools.execute import ToolRun, failed_run, run_tool
-from perdure.tools.spec import ToolCall
+from perdure.tools.spec import Bound, ToolCall, ToolOutput, ToolSpec
 
 
 async def tool_outcome(
-    environment: Environment, open_tool: OpenTool, is_aborted: Callable[[], bool] = lambda: False
+    environment: Environment,
+    open_tool: OpenTool,
+    agent: str = "",
+    is_aborted: Callable[[], bool] = lambda: False,
 ) -> ToolReturned:
-    """Run the tool and wait for its result; its failures are results too.
+    """Run the tool of `agent` and wait for its result; its failures are results too.
 
     `is_aborted` tells, when this is cancelled, whether the turn ends with it.
     """
-    return _returned(await _run(environment, open_tool, is_aborted))
+    return _returned(await _run(environment, open_tool, agent, is_aborted))
+
+
+async def bound_now(environment: Environment, asked: ToolCallPart, agent: str) -> Bound:
+    """What an approval of the call that `agent` `asked` for is bound to now."""
+    spec = environment.tools.get(asked.name)
+    call = _call(environment, asked.id, asked.name, asked.args)
+    return await asyncio.to_thread(bound_of, spec, call, agent)
 
 
 async def _run(
-    environment: Environment, open_tool: OpenTool, is_aborted: Callable[[], bool]
+    environment: Environment, open_tool: OpenTool, agent: str, is_aborted: Callable[[], bool]
 ) -> ToolRun:
     started = open_tool.started
     try:
@@ -44,25 +59,45 @@ async def _run(
         reason = f"the arguments are not a JSON object: {sent[:200]}"
         return failed_run(started.tool, InvalidArguments(started.tool, reason))
     below = environment.delegation
-    call = ToolCall(
-        id=started.id,
-        tool=started.tool,
-        args=started.input,
-        session_id=environment.stream,
+    call = msgspec.structs.replace(
+        _call(environment, started.id, started.tool, started.input),
         idempotency_key=started.idempotency_key,
         attempt=started.attempt,
-        working_dir=environment.working_dir,
-        permissions=environment.permissions,
-        secrets=Taint(environment.vault or Vault({}, lambda account: None)),
-        scratch_dir=environment.scratch_dir,
-        read_media=partial(held, environment.store, environment.stream),
         invoke=None if below is None else partial(below.invoke, is_aborted=is_aborted),
     )
+    if started.approved is not None:
+        spec = _if_unchanged(spec, started.approved, args_hash(started.input), agent)
     hooks = environment.hooks
     if hooks is None or not (hooks.has("tool_call") or hooks.has("tool_result")):
         return await run_tool(spec, call, clock=environment.clock)
     hooked = HookedCall(spec, hooks)
     return await run_tool(hooked.spec, call, clock=environment.clock, answered=hooked.answered)
+
+
+def _call(environment: Environment, id: str, tool: str, args: Mapping[str, object]) -> ToolCall:
+    return ToolCall(
+        id=id,
+        tool=tool,
+        args=args,
+        session_id=environment.stream,
+        idempotency_key="",
+        attempt=1,
+        working_dir=environment.working_dir,
+        permissions=environment.permissions,
+        secrets=Taint(environment.vault or Vault({}, lambda account: None)),
+        scratch_dir=environment.scratch_dir,
+        read_media=partial(held, environment.store, environment.stream),
+    )
+
+
+def _if_unchanged(spec: ToolSpec, approved: str, args_hash: str, agent: str) -> ToolSpec:
+    """`spec`, which runs only what was `approved`: looked at immediately before it runs."""
+
+    async def run(call: ToolCall) -> ToolOutput:
+        bound = await asyncio.to_thread(require_unchanged, spec, call, agent, args_hash, approved)
+        return await spec.run(msgspec.structs.replace(call, approved=bound.facts))
+
+    return msgspec.structs.replace(spec, run=run)
 
 
 def _returned(run: ToolRun) -> ToolReturned:

@@ -7,10 +7,12 @@ import hashlib
 from perdure.engine.turns.config import Ruling
 from perdure.engine.turns.rules.scribe import Scribe
 from perdure.models.prices import in_dollars
+from perdure.secrets.masking import masked
 from perdure.session.codec import encode
 from perdure.session.ledger import ToolStarted
 from perdure.session.messages import ToolCallPart
 from perdure.session.notes import Question
+from perdure.tools.binding import digest_of, shown_arguments
 
 
 def args_hash(args: dict[str, object]) -> str:
@@ -44,8 +46,14 @@ def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
     scribe.side(question, seq)
 
 
+def approval_digest(question: Question) -> str:
+    """What an answer to `question` approves: the arguments, and what the approval is bound to."""
+    return digest_of(question.args_hash, question.bound)
+
+
 def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: Ruling) -> None:
     """A policy wants a person to decide about a call that has not begun."""
+    bound = ruling.bound
     usual = ("allow", "always", "deny") if ruling.grant else ("allow", "deny")
     question = Question(
         topic="approval",
@@ -58,6 +66,9 @@ def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: Ruling) -> None
         action=ruling.action,
         preview=ruling.preview,
         free_in=ruling.free_in or None,
+        arguments=shown_arguments(call.args),
+        bound=None if bound is None else dict(bound.facts),
+        diff=None if bound is None or bound.diff is None else masked(bound.diff),
     )
     scribe.side(question, scribe.state.answer_id)
 

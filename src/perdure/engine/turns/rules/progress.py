@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perdure.context.compaction import should_compact
-from perdure.engine.turns.config import TurnConfig
-from perdure.engine.turns.rules.asking import ask_for_approval
+from perdure.engine.turns.config import Ruling, TurnConfig
+from perdure.engine.turns.rules.asking import args_hash, ask_for_approval
 from perdure.engine.turns.rules.chain import next_link, passed_over
 from perdure.engine.turns.rules.ending import finish, settle_call
 from perdure.engine.turns.rules.scribe import Scribe, is_user_message, queued_of
@@ -14,6 +14,7 @@ from perdure.errors import ToolDenied
 from perdure.session.ledger import ModelCalled, ToolStarted
 from perdure.session.messages import ToolCallPart
 from perdure.session.notes import QueueMode
+from perdure.tools.binding import digest_of
 
 
 def go_on(scribe: Scribe, config: TurnConfig) -> None:
@@ -111,21 +112,30 @@ def start_tools(scribe: Scribe, config: TurnConfig) -> None:
             text = f"There is no tool {call.name!r}. Available: {known}."
             settle_call(scribe, call, "refused", text, error_code="unknown_tool")
             continue
-        ruling = config.judge(call, scribe.state.granted)
-        if ruling.decision == "refuse":
-            code = ruling.error_code or ToolDenied.code
-            settle_call(scribe, call, "refused", ruling.text, error_code=code)
-        elif ruling.decision == "ask":
-            ask_for_approval(scribe, call, ruling)
-            return
-        else:
-            start_tool(scribe, call, config)
+        if has_begun(scribe, call, scribe.ruling(config, scribe.state.granted), config):
             return
     after_tools(scribe, config)
 
 
-def start_tool(scribe: Scribe, call: ToolCallPart, config: TurnConfig) -> None:
-    """Write the intent of `call`, the first that is pending."""
+def has_begun(scribe: Scribe, call: ToolCallPart, ruling: Ruling, config: TurnConfig) -> bool:
+    """Start `call` or ask about it, as `ruling` says; False where it is refused, and answered."""
+    if ruling.decision == "refuse":
+        code = ruling.error_code or ToolDenied.code
+        settle_call(scribe, call, "refused", ruling.text, error_code=code)
+        return False
+    if ruling.decision == "ask":
+        ask_for_approval(scribe, call, ruling)
+    else:
+        bound = ruling.bound
+        approved = None if bound is None else digest_of(args_hash(call.args), bound.facts)
+        start_tool(scribe, call, config, approved)
+    return True
+
+
+def start_tool(
+    scribe: Scribe, call: ToolCallPart, config: TurnConfig, approved: str | None = None
+) -> None:
+    """Write the intent of `call`, the first that is pending; `approved` as in `ToolStarted`."""
     facts = config.tools[call.name]
     answer = scribe.state.answer
     position = len(answer.tool_calls) - len(scribe.state.pending) if answer else 0
@@ -137,6 +147,7 @@ def start_tool(scribe: Scribe, call: ToolCallPart, config: TurnConfig) -> None:
         effect=facts.effect,
         on_unknown=facts.on_unknown,
         idempotency_key=f"{scribe.state.answer_id}:{position}",
+        approved=approved,
     )
     scribe.side(started, scribe.state.answer_id)
 

@@ -7,8 +7,11 @@ the runner appends them only where it expects to (``expected_head``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
+from perdure.engine.turns.config import Ruling, TurnConfig
 from perdure.engine.turns.state import TurnState, after, fold
 from perdure.session.codec import Body, body_of, new_side, new_tree, role_in
 from perdure.session.entries import Entry, NewEntry
@@ -21,8 +24,9 @@ from perdure.session.ledger import (
     ToolStarted,
     TurnFinished,
 )
-from perdure.session.messages import Message
+from perdure.session.messages import Message, ToolCallPart
 from perdure.session.notes import Adopted, Question, Queued, SideBody
+from perdure.tools.spec import Bound
 
 
 def queued_of(entry: Entry) -> Queued:
@@ -37,13 +41,41 @@ def is_user_message(queued: Queued) -> bool:
     return queued.entry_kind == MESSAGE and role_in(queued.entry_body) == "user"
 
 
-class Scribe:
-    """Collects the entries of one step. Units: `at` is Unix milliseconds."""
+class Unexamined(Exception):
+    """A step needs to know what an approval of `call` is bound to."""
 
-    def __init__(self, state: TurnState, at: int) -> None:
+    def __init__(self, call: ToolCallPart, place: int) -> None:
+        super().__init__(call.id)
+        self.call = call
+        self.place = place
+
+
+_NO_BOUNDS: Mapping[int, Bound] = {}
+
+
+class Scribe:
+    """Collects the entries of one step. Units: `at` is Unix milliseconds.
+
+    `bounds` is what approvals of pending calls are bound to, as far as it was read, by place in
+    `state.pending` counted from the end.
+    """
+
+    def __init__(self, state: TurnState, at: int, bounds: Mapping[int, Bound] = _NO_BOUNDS) -> None:
         self.state = state
         self.at = at
+        self._bounds = bounds
         self.entries: list[NewEntry] = []
+
+    def ruling(self, config: TurnConfig, granted: frozenset[str]) -> Ruling:
+        """What is done about the first pending call, given what was `granted`.
+
+        Raises: Unexamined when what an approval is bound to has to be read first.
+        """
+        call, place = self.state.pending[0], len(self.state.pending)
+        ruling = config.judge(call, granted, self._bounds.get(place))
+        if ruling.decision == "examine":
+            raise Unexamined(call, place)
+        return ruling
 
     def side(self, body: SideBody, about: EntryId | int | None = None) -> EntryId:
         """Write a side entry about an entry (an id, or a seq of this stream)."""

@@ -10,14 +10,20 @@ from __future__ import annotations
 import msgspec
 
 from perdure.engine.turns import inputs
-from perdure.engine.turns.config import TurnConfig
-from perdure.engine.turns.rules.asking import args_hash, ask_about_tool, ask_how_to_go_on
+from perdure.engine.turns.config import Ruling, TurnConfig
+from perdure.engine.turns.rules.asking import (
+    approval_digest,
+    args_hash,
+    ask_about_tool,
+    ask_how_to_go_on,
+)
 from perdure.engine.turns.rules.ending import finish, settle_call
 from perdure.engine.turns.rules.outcomes import tool_returned as tool_finished
 from perdure.engine.turns.rules.progress import (
     attempt_again,
     call_model,
     go_on,
+    has_begun,
     open_call,
     start_tool,
     start_tools,
@@ -25,6 +31,7 @@ from perdure.engine.turns.rules.progress import (
 from perdure.engine.turns.rules.scribe import Scribe
 from perdure.engine.turns.rules.spending import lost_usage
 from perdure.engine.turns.state import PendingQuestion
+from perdure.errors import ApprovalStale
 from perdure.session.kinds import CONTINUE_TEXT, CustomMessage
 from perdure.session.ledger import (
     Interrupted,
@@ -34,12 +41,14 @@ from perdure.session.ledger import (
     ToolStarted,
 )
 from perdure.session.messages import Message, TextPart, ToolResultPart
-from perdure.session.notes import ALLOWING, Answer, LeafMoved
+from perdure.session.notes import ALLOWING, Answer, LeafMoved, Question
 
 UNKNOWN_TEXT = (
     "Outcome unknown: the tool was cut off while it ran. It may or may not have taken effect; "
     "check before doing it again."
 )
+_NOTHING = frozenset[str]()
+
 MAX_LOST_ATTEMPTS = 3
 """How often a tool that may be retried is begun whose connection breaks off each time."""
 
@@ -99,6 +108,11 @@ def _go_on_after_cut(scribe: Scribe, policy: InterruptPolicy | str, config: Turn
 
 def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnConfig) -> None:
     """Keep the result; where the tool itself was lost, its policy decides."""
+    started = scribe.state.open_tool.started if scribe.state.open_tool is not None else None
+    is_stale = happened.error_code == ApprovalStale.code
+    if is_stale and started is not None and started.approved is not None:
+        _ask_again(scribe, started, happened, config)
+        return
     if happened.outcome != "unknown":
         tool_finished(scribe, happened, config)
         return
@@ -120,6 +134,26 @@ def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnCon
         _tell_unknown(scribe, config)
     else:
         settle(scribe, happened, config)
+
+
+def _ask_again(
+    scribe: Scribe, started: ToolStarted, happened: inputs.ToolReturned, config: TurnConfig
+) -> None:
+    """What was approved changed before the tool could run: nothing was done, so ask once more."""
+    stale = ToolFinished(
+        id=started.id,
+        tool=started.tool,
+        outcome="refused",
+        succeeded=False,
+        error=happened.error,
+        error_code=happened.error_code,
+        duration_ms=happened.duration_ms,
+    )
+    assert scribe.state.open_tool is not None
+    scribe.side(stale, scribe.state.open_tool.seq)
+    # Not by what was granted: the person who said "always" has not seen this.
+    if not has_begun(scribe, scribe.state.pending[0], scribe.ruling(config, _NOTHING), config):
+        start_tools(scribe, config)
 
 
 def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
@@ -196,16 +230,31 @@ def _run_as_told(
 ) -> None:
     """Start the call that was asked about, and no other; or tell the model that it may not run."""
     call = scribe.state.pending[0]
-    is_same = (call.id, args_hash(call.args)) == (
-        asked.question.call_id,
-        asked.question.args_hash,
-    )
+    question = asked.question
+    is_same = (call.id, args_hash(call.args)) == (question.call_id, question.args_hash)
     if answer.choice in ALLOWING and is_same and call.name in config.tools:
-        start_tool(scribe, call, config)
+        _start_if_unchanged(scribe, question, config)
         return
     text = f"Not run: {answer.by} did not allow it." + (f" {answer.note}" if answer.note else "")
     settle_call(scribe, call, "refused", text, error_code="not_approved")
     start_tools(scribe, config)
+
+
+def _start_if_unchanged(scribe: Scribe, question: Question, config: TurnConfig) -> None:
+    """Start the call that was approved if all that the question showed is still so; else ask again.
+
+    The agent, its permissions and its tools may be others by now, too.
+    """
+    call = scribe.state.pending[0]
+    ruling = scribe.ruling(config, _NOTHING)
+    if ruling.decision == "ask" and _facts(ruling) == question.bound:
+        start_tool(scribe, call, config, approval_digest(question))
+    elif not has_begun(scribe, call, ruling, config):
+        start_tools(scribe, config)
+
+
+def _facts(ruling: Ruling) -> dict[str, str] | None:
+    return None if ruling.bound is None else dict(ruling.bound.facts)
 
 
 def _settle_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:

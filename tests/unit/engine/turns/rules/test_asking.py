@@ -14,13 +14,14 @@ from perdure.engine.turns.rules.asking import args_hash
 from perdure.session.ledger import ToolFinished, ToolStarted
 from perdure.session.messages import ToolCallPart, assistant, tool_call
 from perdure.session.notes import Answer, GrantRevoked, Question
+from perdure.tools.spec import Bound
 from tests.fakes.turn_log import CONFIG, Course
 
 
 class Said(msgspec.Struct, frozen=True):
     """A ruling."""
 
-    decision: Literal["run", "ask", "refuse"]
+    decision: Literal["run", "ask", "refuse", "examine"]
     text: str = "May it?"
     grant: str | None = None
     error_code: str | None = None
@@ -28,12 +29,13 @@ class Said(msgspec.Struct, frozen=True):
     preview: str | None = None
     choices: tuple[str, ...] = ()
     free_in: tuple[str, ...] = ()
+    bound: Bound | None = None
 
 
 def course_with(*rulings: Said) -> Course:
     """A turn whose judge gives these rulings by the argument ``n`` of the call."""
 
-    def judge(call: ToolCallPart, granted: frozenset[str]) -> Ruling:
+    def judge(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Ruling:
         ruling = rulings[int(str(call.args["n"]))]
         return Said("run") if ruling.grant in granted else ruling
 
