@@ -218,6 +218,17 @@ EXPECTED: tuple[Body, ...] = (
     Question("approval", "May it?", ("allow", "allow-flow", "deny"), free_in=("full-access",)),
     ImportSource("pi", "a.jsonl", "sha256-" + "1" * 64, 10, 20, 3, 4, has_more=True),
     QuestionWithdrawn("aborted"),
+    Question(
+        "approval",
+        "May it?",
+        ("allow", "deny"),
+        "c1",
+        "ab",
+        arguments={"path": "a.txt"},
+        bound={"file": "/w/a.txt"},
+        diff="@@ -1,1 +1,1 @@\n-a\n+b",
+    ),
+    ToolStarted("c1", "t", {}, 1, "read", "retry", "k", approved="ab"),
 )
 
 

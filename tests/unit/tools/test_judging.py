@@ -15,7 +15,7 @@ from perdure.tools.declare import tool
 from perdure.tools.judging import RULE_SETS, RuleSet, effective_args, judge_of, judged
 from perdure.tools.permissions import ApprovalMode, Permissions
 from perdure.tools.registry import registry_of
-from perdure.tools.spec import Action, Subject, ToolSpec
+from perdure.tools.spec import Action, Bound, Subject, ToolSpec
 
 KEY = "ghp_" + "a1B2c3D4" * 5
 
@@ -44,14 +44,16 @@ def test_a_judge_knows_the_tools_the_permissions_and_the_grants_of_the_session()
     registry = registry_of([spec_of()])
     call = ToolCallPart("c", "act", {"what": "x"})
     granted = frozenset(("act x",))
-    assert judge_of(registry, mode("ask"))(call, frozenset()).decision == "ask"
-    assert judge_of(registry, mode("ask"))(call, granted).decision == "run"
-    assert judge_of(registry, mode("ask"), granted)(call, frozenset()).decision == "run"
+    bound = Bound()
+    assert judge_of(registry, mode("ask"))(call, frozenset(), None).decision == "examine"
+    assert judge_of(registry, mode("ask"))(call, frozenset(), bound).decision == "ask"
+    assert judge_of(registry, mode("ask"))(call, granted, bound).decision == "run"
+    assert judge_of(registry, mode("ask"), granted)(call, frozenset(), bound).decision == "run"
     strict = RuleSet({"process": "ask"}, honours_grants=False)
     judge = judge_of(registry, mode("auto"), granted, strict)
-    assert judge(call, granted).decision == "ask"
+    assert judge(call, granted, bound).decision == "ask"
     other = ToolCallPart("c", "other", {})
-    assert judge_of(registry, mode("plan"))(other, frozenset()).decision == "run"
+    assert judge_of(registry, mode("plan"))(other, frozenset(), None).decision == "run"
 
 
 def test_a_tool_without_an_action_just_runs() -> None:

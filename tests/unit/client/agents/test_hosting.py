@@ -12,6 +12,7 @@ from perdure.engine.turns.session_turns import Signals
 from perdure.errors import ConfigError
 from perdure.session.ids import StreamId
 from perdure.session.messages import ToolCallPart, user
+from perdure.tools.spec import Bound
 from tests.fakes.chats import MODEL, Stage, calls, says
 
 
@@ -31,7 +32,7 @@ async def test_turns_can_be_run_without_a_chat_and_under_a_judge_of_ones_own() -
         runs.append("note")
         return "noted"
 
-    def refuse(call: ToolCallPart, granted: frozenset[str]) -> Runs:
+    def refuse(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Runs:
         return Runs("refuse", "not here", error_code="denied")
 
     stage = Stage(says(calls("note")), says("as you like"))

@@ -56,6 +56,6 @@ async def test_a_program_that_fails_is_an_error(programs: Path, tmp_path: Path) 
     assert run.outcome == "error"
 
 
-def test_only_notes_can_be_granted_for_good() -> None:
+def test_only_the_same_note_can_be_granted_for_good() -> None:
     assert about_clipboard({}, Permissions()).grant is None
-    assert about_note({"title": "a", "body": "b"}, Permissions()).grant == "notes"
+    assert about_note({"title": "a", "body": "b"}, Permissions()).grant == '["a","b"]'

@@ -115,10 +115,10 @@ async def test_why_there_is_no_answer_is_told_without_the_address() -> None:
     assert run.error == "http_request: no connection could be made"
 
 
-def test_a_request_is_granted_by_method_and_host() -> None:
+def test_a_request_is_granted_by_method_and_whole_url() -> None:
     subject = about_request({"url": "https://api.example.com/x?y", "method": "PUT"}, ALLOWED)
     assert subject.shown == "PUT https://api.example.com/x?y"
-    assert subject.grant == "PUT https://api.example.com:443"
+    assert subject.grant == "PUT https://api.example.com/x?y"
 
 
 async def test_a_search_asks_the_configured_engine_and_shows_what_it_found() -> None:
