@@ -6,25 +6,19 @@ the call runs. If they differ, the call is asked again.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
-from collections.abc import Mapping
 
 import msgspec
 
 from perdure.errors import ApprovalStale, ToolError
-from perdure.secrets.masking import masked, masked_value
+from perdure.tools.approval import Bound, content_fact, digest_of, hash_of
 from perdure.tools.judging import effective_args
-from perdure.tools.spec import Bound, ToolCall, ToolSpec
+from perdure.tools.spec import ToolCall, ToolSpec
 
 MAX_HASHED_BYTES = 16 * 1024 * 1024
 """A larger file is bound by its size, inode and times instead of its content."""
 
-MAX_ARGUMENT = 2000
-HEAD = 1000
-
-_HASH_BYTES = 32
 _canonical = msgspec.json.Encoder(order="deterministic")
 
 
@@ -40,11 +34,6 @@ def bound_of(spec: ToolSpec, call: ToolCall, agent: str) -> Bound:
     rules = (call.permissions, spec.name, spec.parameters, spec.action, spec.effect, spec.is_gated)
     facts = {**own.facts, "agent": agent, "permissions": hash_of(_canonical.encode(rules))}
     return msgspec.structs.replace(own, facts=facts)
-
-
-def digest_of(args_hash: str | None, facts: Mapping[str, str] | None) -> str:
-    """One hash over everything that an approval is bound to."""
-    return hash_of(_canonical.encode((args_hash, dict(facts or {}))))
 
 
 def require_unchanged(
@@ -63,16 +52,6 @@ def require_unchanged(
 
 
 # ---------------------------------------------------------------- hashes
-
-
-def hash_of(data: bytes) -> str:
-    """BLAKE2b-256 of `data`, as ``b2sum -l 256`` prints it."""
-    return hashlib.blake2b(data, digest_size=_HASH_BYTES).hexdigest()
-
-
-def content_fact(data: bytes) -> str:
-    """`data` as a fact: its size and hash."""
-    return f"{len(data)} bytes, blake2b-256 {hash_of(data)}"
 
 
 def file_fact(descriptor: int) -> tuple[str, bytes | None]:
@@ -97,26 +76,3 @@ def file_fact(descriptor: int) -> tuple[str, bytes | None]:
 def folder_fact(path: str, descriptor: int) -> str:
     """A folder as a fact: where it is, and which one it is."""
     return f"{path or '/'} (inode {os.fstat(descriptor).st_ino})"
-
-
-# ---------------------------------------------------------------- what a person is shown
-
-
-def shown_arguments(args: Mapping[str, object]) -> dict[str, object]:
-    """`args` for a person: secrets masked, a long value as its beginning, size and hash."""
-    return {masked(name): _shown(name, value) for name, value in args.items()}
-
-
-def _shown(name: str, value: object) -> object:
-    text = value if isinstance(value, str) else _json(value)
-    if len(text) <= MAX_ARGUMENT:
-        return masked_value(value, name)
-    data = text.encode(errors="replace")
-    return {"head": masked(text[:HEAD]), "bytes": len(data), "blake2b_256": hash_of(data)}
-
-
-def _json(value: object) -> str:
-    try:
-        return _canonical.encode(value).decode()
-    except (TypeError, ValueError, RecursionError):
-        return repr(value)

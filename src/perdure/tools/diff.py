@@ -7,10 +7,10 @@ MAX_LINES = 200
 MAX_LENGTH = 8000
 
 
-def diff_of(before: str, after: str) -> str:
+def diff_of(before: str, after: str, *, is_whole: bool = False) -> str:
     """The change from `before` to `after` as one hunk: what both begin and end with is left out.
 
-    A long diff is cut, with a last line that says so. "" where both are the same.
+    A long diff is cut unless `is_whole`, with a last line that says so. "" where both are the same.
     """
     if before == after:
         return ""
@@ -29,7 +29,7 @@ def diff_of(before: str, after: str) -> str:
         *(f"+{line}" for line in new[start:new_end]),
         *(f" {line}" for line in below),
     ]
-    return _cut(lines)
+    return "\n".join(lines) if is_whole else _cut(lines)
 
 
 def _lines(text: str) -> list[str]:

@@ -7,18 +7,16 @@ doomed is refused before anybody is asked. The one approval engine; a mode is a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 import msgspec
 
 from perdure.errors import PerdureError, ToolDenied, ToolError
 from perdure.secrets.masking import masked
 from perdure.session.messages import ToolCallPart
+from perdure.tools.approval import Bound, Decision
 from perdure.tools.permissions import ApprovalMode, Permissions
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.spec import Action, Bound, Subject, ToolSpec
-
-Decision = Literal["run", "ask", "refuse", "examine"]
+from perdure.tools.spec import Action, Subject, ToolSpec
 
 MAX_SHOWN = 500
 MAX_GRANT = 4000

@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from perdure.errors import ToolError
 from perdure.secrets.vault import Taint, Vault
 from perdure.session.declared.arguments import check_fields
 from perdure.session.ledger import Delegated, ToolEffect, UnknownPolicy
 from perdure.session.media.inline import InlineMedia
 from perdure.session.messages import MediaPart
+from perdure.tools.approval import Bound
 from perdure.tools.permissions import Permissions
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -94,20 +94,6 @@ class Subject(msgspec.Struct, frozen=True):
     shown: str
     grant: str | None = None
     host: str | None = None
-
-
-class Bound(msgspec.Struct, frozen=True):
-    """What an approval of a call is bound to besides its arguments.
-
-    Shape: `facts` are names and texts in the order in which a person is shown them. `always` is
-    appended to the text of a grant, so that it names exactly what it allows; None: no "always".
-    `diff` is what the call would change in a file. `problem` is why the call cannot run.
-    """
-
-    facts: Mapping[str, str] = {}
-    always: str | None = ""
-    diff: str | None = None
-    problem: ToolError | None = None
 
 
 Run = Callable[[ToolCall], Awaitable[ToolOutput]]

@@ -33,23 +33,24 @@ def test_a_change_waits_for_approval_and_an_always_is_remembered_until_it_is_rev
     asked = question(world)
     assert asked["topic"] == "approval"
     assert "a.txt" in asked["text"]
+    assert asked["arguments"] == {"path": "a.txt", "content": "one"}
     world.ok("inbox", "answer", asked["id"], "always")
     session = session_of(world)
     world.ok("chat", "--session", session, "-p", "thanks")
     assert (world.folder / "a.txt").read_text() == "one"
 
-    assert world.ok("grants", "list", session, "--json").json == ["write_file a.txt"]
-    world.ok("chat", "--session", session, "-p", write("a.txt", "two"))
-    assert (world.folder / "a.txt").read_text() == "two"
+    assert world.ok("grants", "list", session, "--json").json == [asked["always"]]
+    (world.folder / "a.txt").write_text("else")
+    world.ok("chat", "--session", session, "-p", write("a.txt", "one"))
+    assert (world.folder / "a.txt").read_text() == "one"
     assert world.run("chat", "--session", session, "-p", write("b.txt", "x")).code == 1
     world.ok("inbox", "answer", question(world)["id"], "deny")
     world.ok("chat", "--session", session, "-p", "never mind")
     assert not (world.folder / "b.txt").exists()
 
-    world.ok("grants", "revoke", session, "write_file a.txt")
+    world.ok("grants", "revoke", session, asked["always"])
     assert world.ok("grants", "list", session, "--json").json == []
-    assert world.run("chat", "--session", session, "-p", write("a.txt", "three")).code == 1
-    assert (world.folder / "a.txt").read_text() == "two"
+    assert world.run("chat", "--session", session, "-p", write("a.txt", "one")).code == 1
 
 
 def test_a_mode_may_approve_edits_or_refuse_all(world: World) -> None:

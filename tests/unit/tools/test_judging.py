@@ -10,12 +10,13 @@ import pytest
 
 from perdure.errors import ToolDenied
 from perdure.session.messages import ToolCallPart
+from perdure.tools.approval import Bound
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
 from perdure.tools.judging import RULE_SETS, RuleSet, effective_args, judge_of, judged
 from perdure.tools.permissions import ApprovalMode, Permissions
 from perdure.tools.registry import registry_of
-from perdure.tools.spec import Action, Bound, Subject, ToolSpec
+from perdure.tools.spec import Action, Subject, ToolSpec
 
 KEY = "ghp_" + "a1B2c3D4" * 5
 

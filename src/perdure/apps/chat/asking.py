@@ -33,6 +33,10 @@ class Asked(msgspec.Struct, frozen=True):
     text: str
     choices: tuple[str, ...]
     asker: str | None = None
+    arguments: dict[str, object] | None = None
+    bound: dict[str, str] | None = None
+    diff: str | None = None
+    grant: str | None = None
 
     @property
     def told(self) -> str:
@@ -93,9 +97,7 @@ class Asking:
                 if waiting.id not in seen:
                     seen.add(waiting.id)
                     await self._tell(waiting.id)
-                    question = waiting.question
-                    asked = Asked(waiting.id, question.text, question.choices, each.asker)
-                    await self.ask(asked)
+                    await self.ask(_asked(waiting, each.asker))
             await change(changes, self._store.backend.address)
 
     async def _tell(self, question: str) -> None:
@@ -134,5 +136,15 @@ async def cancelled(tasks: Iterable[asyncio.Future[None]]) -> None:
         await asyncio.wait(waiting)
 
 
-def _asked(waiting: OpenQuestion) -> Asked:
-    return Asked(waiting.id, waiting.question.text, waiting.question.choices)
+def _asked(waiting: OpenQuestion, asker: str | None = None) -> Asked:
+    question = waiting.question
+    return Asked(
+        waiting.id,
+        question.text,
+        question.choices,
+        asker,
+        question.arguments,
+        question.bound,
+        question.diff,
+        question.grant,
+    )

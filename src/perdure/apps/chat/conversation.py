@@ -21,6 +21,7 @@ from perdure.apps.chat.performing import (
 )
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer
 from perdure.apps.cli.options import ROOT
+from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.drawing import drawn
 from perdure.apps.terminal.outline import lines_of
 from perdure.apps.terminal.output import counted, out_style, show, show_lines, width
@@ -30,9 +31,13 @@ from perdure.apps.terminal.typed import TypedLines, interrupts
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.saying import credentials_in
 from perdure.client.agents.turn import Turn
+from perdure.client.inbox.details import in_full
 from perdure.errors import PerdureError, TurnFailed
 
 TREE_LINES = 60
+
+SHOW = "show"
+"""Typed instead of an answer, it prints all of a question."""
 
 HELP = """/tree                  the tree of this session
 /branch ENTRY          go on from another entry ("root": before the first)
@@ -191,6 +196,8 @@ class Conversation:
         """
         assert self._chat is not None
         self._teller.remark(asked.told)
+        for told in approval_lines(asked):
+            self._teller.remark(told)
         while True:
             if self._is_shown:
                 show(safe(f"{' / '.join(asked.choices)}? "), end="", is_flushed=True)
@@ -200,8 +207,21 @@ class Conversation:
             choice, _, rest = line.strip().partition(" ")
             if choice in asked.choices:
                 break
+            await self._explain(asked, choice)
         store, note = self._answering.store, rest.strip() or None
         await store.answer(asked.id, choice, by=getpass.getuser(), note=note)
+
+    async def _explain(self, asked: Asked, said: str) -> None:
+        """Show all of `asked` where that was `said`; else say what can be answered."""
+        if said == SHOW and asked.arguments is not None:
+            waiting = await self._answering.store.questions()
+            for each in (each for each in waiting if each.id == asked.id):
+                question = await in_full(self._answering.store.backend, each)
+                for told in approval_lines(question, limit=None):
+                    self._teller.remark(told)
+            return
+        more = f", or {SHOW} to see all of it" if asked.arguments is not None else ""
+        self._teller.remark(f"answer {', '.join(asked.choices)}{more}")
 
     async def _answer_line(self) -> str | None:
         if not self._lines.is_terminal:

@@ -18,8 +18,10 @@ from perdure.apps.cli.options import (
     run,
 )
 from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.terminal.approvals import FEW_LINES, approval_lines
 from perdure.apps.terminal.output import local_time, out_style, show, show_json, show_lines
 from perdure.apps.terminal.text import one_line, safe
+from perdure.client.inbox.details import in_full
 from perdure.client.inbox.finding import stream_asking
 from perdure.client.looking.identifiers import find_question
 from perdure.client.reading import OpenQuestion
@@ -58,7 +60,8 @@ def inbox_itself(
 
     Examples:
         perdure inbox
-        perdure inbox answer 01jd approve --note "go on"
+        perdure inbox show 01jd/17
+        perdure inbox answer 01jd/17 allow --note "go on"
     """
     if context.invoked_subcommand is not None:
         if as_json or store is not None or _is_typed(context, "namespace"):
@@ -98,6 +101,41 @@ def list_questions(
             show_lines(_lines(waiting))
         else:
             show("Nothing waits for you.")
+
+    return run(work)
+
+
+@inbox.command("show")
+def show_question(
+    question: Annotated[
+        str, typer.Argument(metavar="ID", help="The question: its id, or how it begins.")
+    ],
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Print one question in full: whole arguments, what the answer is bound to, the whole diff.
+
+    Examples:
+        perdure inbox show 01jd/17
+        perdure inbox show 01jd/17 --json
+
+    Exit codes:
+        3  no open question has that id
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            waiting = await _waiting(opened)
+            id = find_question(question, [each.asked for each in waiting])
+            found = next(each for each in waiting if each.asked.id == id)
+            whole = await in_full(opened.backend, found.asked)
+        found = Waiting(found.info, msgspec.structs.replace(found.asked, question=whole))
+        if as_json:
+            show_json(_data(found))
+        else:
+            show_lines(_lines([found], limit=None))
 
     return run(work)
 
@@ -195,6 +233,12 @@ def _data(waiting: Waiting) -> dict[str, object]:
         "choices": question.choices,
         "about": waiting.asked.about or waiting.asked.target,
         "call_id": question.call_id,
+        "tool": question.tool,
+        "args_hash": question.args_hash,
+        "arguments": question.arguments,
+        "bound": question.bound,
+        "diff": question.diff,
+        "always": question.grant if "always" in question.choices else None,
         "expires_at": None if question.expires_at is None else timestamp(question.expires_at),
         "flow": waiting.asked.flow,
         "target": waiting.asked.target,
@@ -216,11 +260,14 @@ def _command(asked: OpenQuestion) -> str:
     return f'perdure inbox answer {asked.id} "..."'
 
 
-def _lines(waiting: list[Waiting]) -> Iterator[str]:
+def _lines(waiting: list[Waiting], limit: int | None = FEW_LINES) -> Iterator[str]:
     style = out_style()
     for each in waiting:
         asked = each.asked
         yield style.paint(asked.id, "strong") + style.paint(f"  {local_time(asked.at)}", "faint")
         yield f"  {safe(each.info.name) or '(no title)'}{_invoker(each.info)}"
         yield f"  {safe(asked.question.text)}"
+        yield from approval_lines(asked.question, limit=limit)
         yield f"  {_command(asked)}"
+        if asked.question.arguments is not None and limit is not None:
+            yield f"  perdure inbox show {asked.id}  prints all of it"

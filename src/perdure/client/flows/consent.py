@@ -13,12 +13,13 @@ from perdure.session.flows.kinds import ConsentMode
 from perdure.session.flows.run import ConsentState
 from perdure.session.messages import ToolCallPart
 from perdure.session.notes import ALLOW_FLOW
+from perdure.tools.approval import Bound
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.commands import NeedsShell, canonical, words_of
 from perdure.tools.judging import RuleSet, Ruling, bound_ruling, judged
 from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.spec import Bound, ToolSpec
+from perdure.tools.spec import ToolSpec
 
 RULES: Mapping[ConsentMode, RuleSet] = {
     "no-access": RuleSet(

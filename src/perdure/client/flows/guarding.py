@@ -16,7 +16,7 @@ from perdure.engine.turns.config import Judge, Ruling, Runs
 from perdure.errors import InvalidWorkflow, ToolDenied
 from perdure.session.flows.run import FlowState
 from perdure.session.messages import ToolCallPart
-from perdure.tools.spec import Bound
+from perdure.tools.approval import Bound
 
 
 def guarded(judge: Judge, state: Callable[[], FlowState | None]) -> Judge:

@@ -13,8 +13,7 @@ from perdure.models.retry import RetryPolicy
 from perdure.session.declared.arguments import check_fields
 from perdure.session.ledger import InterruptPolicy, ToolEffect, UnknownPolicy
 from perdure.session.messages import ToolCallPart
-from perdure.tools.judging import Decision
-from perdure.tools.spec import Bound
+from perdure.tools.approval import Bound, Decision
 
 QueueModes = Literal["one-at-a-time", "all"]
 

@@ -22,7 +22,7 @@ from perdure.engine.turns.rules.scribe import Scribe
 from perdure.engine.turns.state import Phase, TurnState
 from perdure.errors import InvalidTransition
 from perdure.session.entries import NewEntry
-from perdure.tools.spec import Bound
+from perdure.tools.approval import Bound
 
 Handler = Callable[[Scribe, Any, TurnConfig], None]
 

@@ -48,7 +48,7 @@ from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.watching import change
-from perdure.tools.spec import Bound
+from perdure.tools.approval import Bound
 
 _log = logging.getLogger(__name__)
 

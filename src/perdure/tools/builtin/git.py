@@ -16,13 +16,14 @@ import msgspec
 from msgspec import Meta
 
 from perdure.errors import InvalidArguments, ToolDenied, ToolError
+from perdure.tools.approval import Bound
 from perdure.tools.builtin.named_files import file_at
 from perdure.tools.builtin.processes import Ended, run_program, small_environment, told
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
 from perdure.tools.paths.floors import is_secret
 from perdure.tools.permissions import Permissions
-from perdure.tools.spec import Bound, Subject, ToolCall, ToolOutput
+from perdure.tools.spec import Subject, ToolCall, ToolOutput
 
 TIMEOUT_S = 30.0
 MAX_MESSAGE = 8000

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from perdure.errors import InvalidArguments, ToolDenied, ToolError
+from perdure.tools.approval import Bound
 from perdure.tools.binding import folder_fact
 from perdure.tools.builtin.named_files import program_facts, script_facts
 from perdure.tools.builtin.processes import program_of, run_program, small_environment, told
@@ -15,7 +16,7 @@ from perdure.tools.builtin.proposing import proposing
 from perdure.tools.commands import NeedsShell, argv_of, canonical, is_allowed, words_of
 from perdure.tools.declare import tool
 from perdure.tools.permissions import MAX_COMMAND_S, Permissions
-from perdure.tools.spec import Bound, Subject, ToolCall, ToolOutput
+from perdure.tools.spec import Subject, ToolCall, ToolOutput
 
 _CONFIG_ONLY = frozenset(
     (

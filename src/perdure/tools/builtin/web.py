@@ -28,11 +28,11 @@ from perdure.errors import (
 )
 from perdure.secrets.references import names_in
 from perdure.secrets.vault import Taint
-from perdure.tools.binding import content_fact
+from perdure.tools.approval import Bound, content_fact
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
 from perdure.tools.permissions import Permissions
-from perdure.tools.spec import Bound, Subject, ToolCall, ToolSpec
+from perdure.tools.spec import Subject, ToolCall, ToolSpec
 
 MAX_BODY = 1024 * 1024
 MAX_RESULTS = 20
@@ -43,8 +43,8 @@ _Body = Annotated[str, Meta(max_length=MAX_BODY)]
 _canonical = msgspec.json.Encoder(order="deterministic")
 _SHOWN_HEADERS = ("content-type", "location", "retry-after", "etag", "last-modified", "link")
 _TEXT = ("text/", "application/json", "application/xml", "application/javascript", "application/x-")
-_HTTP_CONFIG = frozenset(("credential", "credentialRef", "auth", "proxy", "verify", "timeout"))
-_SEARCH_CONFIG = frozenset(("endpoint", "credential", "credentialRef", "engine", "headers", "url"))
+_HTTP_ONLY = frozenset(("credential", "credentialRef", "auth", "proxy", "verify", "timeout"))
+_SEARCH_ONLY = frozenset(("endpoint", "credential", "credentialRef", "engine", "headers", "url"))
 
 
 def about_request(args: Mapping[str, object], permissions: Permissions) -> Subject:
@@ -60,7 +60,8 @@ def bind_request(call: ToolCall) -> Bound:
     place = _allowed(args, call.permissions)
     headers, body = args.get("headers"), args.get("body")
     given = _canonical.encode(headers) if headers else b""
-    sent = "none" if body is None else content_fact(str(body).encode(errors="replace"))
+    data = _data(None if body is None else str(body))
+    sent = "none" if data is None else content_fact(data)
     facts = {
         "method": str(args.get("method") or "GET"),
         "url": place.url,
@@ -87,9 +88,7 @@ def bind_search(call: ToolCall) -> Bound:
 def web_tools(fetch: Fetch) -> tuple[ToolSpec, ToolSpec]:
     """``http_request`` and ``web_search`` over `fetch`."""
 
-    @proposing(
-        "egress", about_request, bind=bind_request, is_outside=True, config_only=_HTTP_CONFIG
-    )
+    @proposing("egress", about_request, bind=bind_request, is_outside=True, config_only=_HTTP_ONLY)
     @tool(effect="external")
     async def http_request(
         url: Annotated[str, "An https URL of an allowed host.", Meta(min_length=1)],
@@ -106,13 +105,10 @@ def web_tools(fetch: Fetch) -> tuple[ToolSpec, ToolSpec]:
         if credential is not None:
             authorization = _authorization(call.secrets, credential)
             sent = {**without(sent, ["authorization"]), "authorization": authorization}
-        data = None if body is None else body.encode(errors="replace")
-        asked = Asked(destination=place, method=method, headers=sent, body=data)
+        asked = Asked(destination=place, method=method, headers=sent, body=_data(body))
         return _shown(await _answer(fetch, call.tool, asked))
 
-    @proposing(
-        "egress", about_search, bind=bind_search, is_outside=True, config_only=_SEARCH_CONFIG
-    )
+    @proposing("egress", about_search, bind=bind_search, is_outside=True, config_only=_SEARCH_ONLY)
     @tool(effect="read", on_unknown="retry")
     async def web_search(
         query: Annotated[str, "What to look for.", Meta(min_length=1, max_length=500)],
@@ -136,6 +132,10 @@ def web_tools(fetch: Fetch) -> tuple[ToolSpec, ToolSpec]:
         return _results(call.tool, await _answer(fetch, call.tool, asked), max_results)
 
     return http_request, web_search
+
+
+def _data(body: str | None) -> bytes | None:
+    return None if body is None else body.encode(errors="replace")
 
 
 async def _pinned(asked: Asked) -> Answered:

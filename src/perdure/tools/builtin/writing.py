@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Meta
 
 from perdure.errors import ApprovalStale, InvalidArguments, ToolDenied, ToolError
-from perdure.tools.binding import content_fact, file_fact, folder_fact
+from perdure.tools.approval import Bound, content_fact
+from perdure.tools.binding import file_fact, folder_fact
 from perdure.tools.builtin.files import MAX_FILE_BYTES, text_in
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
@@ -25,7 +26,7 @@ from perdure.tools.diff import diff_of
 from perdure.tools.paths.floors import is_protected
 from perdure.tools.paths.jail import LINKED, Jail, Place, open_regular, refuse_special
 from perdure.tools.permissions import Permissions
-from perdure.tools.spec import Bound, Subject, ToolCall
+from perdure.tools.spec import Subject, ToolCall
 
 NEW_FOLDER = "does not exist yet"
 

@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.errors import InvalidArguments, ToolError
 from perdure.session.ledger import UnknownPolicy
-from perdure.tools.binding import hash_of
+from perdure.tools.approval import Bound, hash_of
 from perdure.tools.declare import POLICY_BY_EFFECT
 from perdure.tools.mcp.connection import Connection
 from perdure.tools.mcp.naming import named
@@ -18,7 +18,7 @@ from perdure.tools.mcp.results import output_of
 from perdure.tools.mcp.schemas import MAX_DESCRIPTION, UnsupportedSchema, misfit, portable
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
-from perdure.tools.spec import Bound, Run, Subject, ToolCall, ToolOutput, ToolSpec
+from perdure.tools.spec import Run, Subject, ToolCall, ToolOutput, ToolSpec
 
 _canonical = msgspec.json.Encoder(order="deterministic")
 

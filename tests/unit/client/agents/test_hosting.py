@@ -12,7 +12,7 @@ from perdure.engine.turns.session_turns import Signals
 from perdure.errors import ConfigError
 from perdure.session.ids import StreamId
 from perdure.session.messages import ToolCallPart, user
-from perdure.tools.spec import Bound
+from perdure.tools.approval import Bound
 from tests.fakes.chats import MODEL, Stage, calls, says
 
 

@@ -21,9 +21,10 @@ from perdure.session.durable.settling import media_part
 from perdure.session.media.inline import SCHEME, InlineMedia
 from perdure.session.messages import MediaPart, ToolCallPart
 from perdure.stores.chain import blob_hash
+from perdure.tools.approval import Bound
 from perdure.tools.binding import bound_of, require_unchanged
 from perdure.tools.execute import ToolRun, failed_run, run_tool
-from perdure.tools.spec import Bound, ToolCall, ToolOutput, ToolSpec
+from perdure.tools.spec import ToolCall, ToolOutput, ToolSpec
 
 
 async def tool_outcome(

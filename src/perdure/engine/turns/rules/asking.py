@@ -12,7 +12,7 @@ from perdure.session.codec import encode
 from perdure.session.ledger import ToolStarted
 from perdure.session.messages import ToolCallPart
 from perdure.session.notes import Question
-from perdure.tools.binding import digest_of, shown_arguments
+from perdure.tools.approval import digest_of, shown_arguments
 
 
 def args_hash(args: dict[str, object]) -> str:

@@ -14,7 +14,7 @@ from perdure.errors import ToolDenied
 from perdure.session.ledger import ModelCalled, ToolStarted
 from perdure.session.messages import ToolCallPart
 from perdure.session.notes import QueueMode
-from perdure.tools.binding import digest_of
+from perdure.tools.approval import digest_of
 
 
 def go_on(scribe: Scribe, config: TurnConfig) -> None:

@@ -26,7 +26,7 @@ from perdure.session.ledger import (
 )
 from perdure.session.messages import Message, ToolCallPart
 from perdure.session.notes import Adopted, Question, Queued, SideBody
-from perdure.tools.spec import Bound
+from perdure.tools.approval import Bound
 
 
 def queued_of(entry: Entry) -> Queued:

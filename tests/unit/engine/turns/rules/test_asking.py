@@ -14,7 +14,7 @@ from perdure.engine.turns.rules.asking import args_hash
 from perdure.session.ledger import ToolFinished, ToolStarted
 from perdure.session.messages import ToolCallPart, assistant, tool_call
 from perdure.session.notes import Answer, GrantRevoked, Question
-from perdure.tools.spec import Bound
+from perdure.tools.approval import Bound
 from tests.fakes.turn_log import CONFIG, Course
 
 

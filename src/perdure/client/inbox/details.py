@@ -1,0 +1,80 @@
+"""An approval in full: whole arguments and the whole diff, read when somebody wants to see them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from perdure.client.reading import OpenQuestion
+from perdure.engine.turns.rules.asking import args_hash
+from perdure.errors import EntryNotFound
+from perdure.session.ids import entry_place
+from perdure.session.notes import Question
+from perdure.stores.protocol import LogReading
+from perdure.tools.binding import file_fact
+from perdure.tools.diff import diff_of
+
+CHANGED = "The file has changed since the question was asked: the call will be asked again."
+
+
+async def in_full(log: LogReading, asked: OpenQuestion) -> Question:
+    """The question of `asked` with the call's whole arguments and the whole diff.
+
+    The diff is left as it is where the file has changed since; its first line then says so.
+    """
+    question = asked.question
+    args = await _arguments(log, asked)
+    if args is None:
+        return question
+    diff = _whole_diff(question, args) if question.diff is not None else None
+    return msgspec.structs.replace(question, arguments=dict(args), diff=diff or question.diff)
+
+
+async def _arguments(log: LogReading, asked: OpenQuestion) -> Mapping[str, object] | None:
+    question, about = asked.question, asked.about
+    if question.topic != "approval" or about is None:
+        return None
+    try:
+        message = (await log.entry(entry_place(asked.id)[0], about)).message
+    except EntryNotFound:
+        return None
+    calls = () if message is None else message.tool_calls
+    for call in calls:
+        if (call.id, args_hash(call.args)) == (question.call_id, question.args_hash):
+            return call.args
+    return None
+
+
+def _whole_diff(question: Question, args: Mapping[str, object]) -> str | None:
+    """The diff of a file tool's call, uncut, if the file is still what the question says."""
+    bound = question.bound or {}
+    before = _content(bound.get("file", ""), bound.get("before", ""))
+    if before is None:
+        return f"{CHANGED}\n{question.diff}"
+    try:
+        text = before.decode()
+    except UnicodeDecodeError:
+        return None
+    if isinstance(old := args.get("old_text"), str):
+        return diff_of(text, text.replace(old, str(args.get("new_text"))), is_whole=True)
+    content = str(args.get("content", ""))
+    return diff_of(text, text + content if args.get("append") is True else content, is_whole=True)
+
+
+def _content(path: str, fact: str) -> bytes | None:
+    """What is in the file at `path` if `fact` says so; b"" where it says that nothing is there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b"" if fact == "nothing is there" else None
+    except (OSError, ValueError):
+        return None
+    try:
+        now, content = file_fact(descriptor)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return content if now == fact else None

@@ -1,0 +1,73 @@
+"""What an approval is bound to besides the arguments, as values: facts, hashes, what is shown."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from perdure.errors import ToolError
+from perdure.secrets.masking import masked, masked_value
+
+Decision = Literal["run", "ask", "refuse", "examine"]
+"""What is done about a call; ``examine``: what its approval would be bound to has to be read."""
+
+MAX_ARGUMENT = 2000
+HEAD = 1000
+
+_HASH_BYTES = 32
+_canonical = msgspec.json.Encoder(order="deterministic")
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """What an approval of a call is bound to besides its arguments.
+
+    Shape: `facts` are names and texts in the order in which a person is shown them. `always` is
+    appended to the text of a grant, so that it names exactly what it allows; None: no "always".
+    `diff` is what the call would change in a file. `problem` is why the call cannot run.
+    """
+
+    facts: Mapping[str, str] = {}
+    always: str | None = ""
+    diff: str | None = None
+    problem: ToolError | None = None
+
+
+def digest_of(args_hash: str | None, facts: Mapping[str, str] | None) -> str:
+    """One hash over everything that an approval is bound to."""
+    return hash_of(_canonical.encode((args_hash, dict(facts or {}))))
+
+
+def hash_of(data: bytes) -> str:
+    """BLAKE2b-256 of `data`, as ``b2sum -l 256`` prints it."""
+    return hashlib.blake2b(data, digest_size=_HASH_BYTES).hexdigest()
+
+
+def content_fact(data: bytes) -> str:
+    """`data` as a fact: its size and hash."""
+    return f"{len(data)} bytes, blake2b-256 {hash_of(data)}"
+
+
+# ---------------------------------------------------------------- what a person is shown
+
+
+def shown_arguments(args: Mapping[str, object]) -> dict[str, object]:
+    """`args` for a person: secrets masked, a long value as its beginning, size and hash."""
+    return {masked(name): _shown(name, value) for name, value in args.items()}
+
+
+def _shown(name: str, value: object) -> object:
+    text = value if isinstance(value, str) else _json(value)
+    if len(text) <= MAX_ARGUMENT:
+        return masked_value(value, name)
+    data = text.encode(errors="replace")
+    return {"head": masked(text[:HEAD]), "bytes": len(data), "blake2b_256": hash_of(data)}
+
+
+def _json(value: object) -> str:
+    try:
+        return _canonical.encode(value).decode()
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)

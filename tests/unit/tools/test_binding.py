@@ -1,0 +1,64 @@
+"""What an approval is bound to, and what a person is shown of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import ApprovalStale, ToolDenied
+from perdure.tools import binding
+from perdure.tools.approval import digest_of
+from perdure.tools.binding import bound_of, file_fact, require_unchanged
+from perdure.tools.builtin.writing import write_file
+from perdure.tools.permissions import Permissions
+from perdure.tools.spec import ToolCall
+
+
+def call_in(folder: Path, path: str = "a.txt", **settings: Permissions) -> ToolCall:
+    args = {"path": path, "content": "x"}
+    return ToolCall("c", "write_file", args, "s", "", 1, folder, **settings)
+
+
+def test_a_call_that_cannot_run_has_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("/etc")
+    found = bound_of(write_file, call_in(tmp_path, "out/a.txt"), "helper")
+    assert isinstance(found.problem, ToolDenied)
+
+
+def test_a_bound_call_is_unchanged_until_the_file_permissions_or_agent_change(
+    tmp_path: Path,
+) -> None:
+    call = call_in(tmp_path)
+    digest = digest_of("h", bound_of(write_file, call, "helper").facts)
+    assert require_unchanged(write_file, call, "helper", "h", digest).facts["agent"] == "helper"
+    stricter = call_in(tmp_path, permissions=Permissions(scope="sandboxed"))
+    for changed, agent, args in (
+        (call, "other", "h"),
+        (call, "helper", "i"),
+        (stricter, "helper", "h"),
+    ):
+        with pytest.raises(ApprovalStale):
+            require_unchanged(write_file, changed, agent, args, digest)
+    (tmp_path / "a.txt").write_text("new")
+    with pytest.raises(ApprovalStale):
+        require_unchanged(write_file, call, "helper", "h", digest)
+
+
+def test_a_large_file_is_bound_by_its_size_and_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binding, "MAX_HASHED_BYTES", 2)
+    path = tmp_path / "a"
+    path.write_bytes(b"abc")
+    facts: list[str] = []
+    for _ in range(2):
+        descriptor = os.open(path, os.O_RDONLY)
+        fact, content = file_fact(descriptor)
+        os.close(descriptor)
+        assert content is None
+        facts.append(fact)
+        os.utime(path, ns=(1, 1))
+    assert facts[0].startswith("3 bytes, inode ")
+    assert facts[0] != facts[1]
