@@ -16,9 +16,9 @@ from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall
 
 
-def call_in(folder: Path, path: str = "a.txt", **settings: Permissions) -> ToolCall:
+def call_in(folder: Path, path: str = "a.txt", permissions: Permissions | None = None) -> ToolCall:
     args = {"path": path, "content": "x"}
-    return ToolCall("c", "write_file", args, "s", "", 1, folder, **settings)
+    return ToolCall("c", "write_file", args, "s", "", 1, folder, permissions or Permissions())
 
 
 def test_a_call_that_cannot_run_has_a_problem(tmp_path: Path) -> None:
