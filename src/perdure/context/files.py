@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
@@ -29,7 +28,7 @@ CHANGING = frozenset(
 
 PATH_ARGUMENTS = ("path", "file_path", "notebook_path")
 
-_LISTS = re.compile(r"\n*<(read|modified)-files>\n.*?\n</\1-files>", re.DOTALL)
+_TAGS = ("read-files", "modified-files")
 
 
 class FileLists(msgspec.Struct, frozen=True):
@@ -66,11 +65,26 @@ def _path_of(call: ToolCallPart) -> str | None:
 
 def with_file_lists(summary: str, lists: FileLists) -> str:
     """`summary` followed by the lists that are not empty."""
-    named = (("read-files", lists.read), ("modified-files", lists.modified))
+    named = zip(_TAGS, (lists.read, lists.modified), strict=True)
     blocks = [tagged(tag, "\n".join(paths)) for tag, paths in named if paths]
     return "\n\n".join([summary.rstrip(), *blocks])
 
 
 def without_file_lists(summary: str) -> str:
     """`summary` as it was before `with_file_lists`."""
-    return _LISTS.sub("", summary).strip()
+    for tag in _TAGS:
+        summary = _without(summary, f"<{tag}>\n", f"\n</{tag}>")
+    return summary.strip()
+
+
+def _without(text: str, opening: str, closing: str) -> str:
+    """`text` without what stands between `opening` and `closing`, and the line feeds before it."""
+    pieces: list[str] = []
+    at = 0
+    while (begin := text.find(opening, at)) >= 0:
+        end = text.find(closing, begin + len(opening))
+        if end < 0:
+            break
+        pieces.append(text[at:begin].rstrip("\n"))
+        at = end + len(closing)
+    return "".join((*pieces, text[at:]))

@@ -1,13 +1,15 @@
 """What secrets look like: keys by the marks their makers gave them, and values by their names.
 
 Pure. A shape errs on the side of replacing: a key that is none costs a word of a transcript, one
-that gets through costs the account. No pattern repeats a repetition, so each reads in linear time.
+that gets through costs the account. Each pattern reads in linear time: what is repeated without a
+bound is taken as a whole and never tried again from within (tests/attacks/test_patterns.py).
 """
 
 from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -37,7 +39,6 @@ _MARKED: dict[str, str] = {
     "huggingface-token": r"(?:hf|api_org)_[A-Za-z0-9]{30,}",
     "npm-token": r"npm_[A-Za-z0-9]{36,}",
     "pypi-token": r"pypi-[\w-]{50,}",
-    "jwt": r"eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?",
     "vault-token": r"hv[sbr]\.[\w-]{20,}",
     "provider-key": (
         r"(?:gsk_\w{20,}|xai-\w{20,}|pplx-\w{20,}|r8_\w{20,}|dop_v1_[a-f0-9]{20,}|fo1_\w{20,}"
@@ -55,6 +56,10 @@ _marked = re.compile(
     + "|".join(f"(?P<{kind.replace('-', '_')}>{shape})" for kind, shape in _MARKED.items())
     + ")"
 )
+
+_token = re.compile(rf"{BEGINS}eyJ[\w-]{{10,}}+(?P<rest>\.[\w-]{{10,}}(?:\.[\w-]*)?)?")
+"""A JSON web token if it has a `rest`. One without takes its whole run of characters along:
+whatever begins in that run ends where it does, so each run is read once."""
 
 _ENDS_VALUE = r"""\s"'`,;<>|\\"""
 
@@ -135,7 +140,7 @@ _assigned = re.compile(
 _named_key = re.compile(rf"(?i){_NAME}$|^(?:authorization|x-api-key|cookie|set-cookie|auth)$")
 _entropic = re.compile(
     r"(?i)(?<![a-z])(?:key|auth|sig|signature|pass|hash_?salt|salt|seed)"
-    r"(?:\\?[\"'])?\s{0,3}[:=]\s{0,3}(?:\\?[\"'])?([\w+/=.~-]{20,})(?![\w+/=.~(-])"
+    r"(?:\\?[\"'])?\s{0,3}[:=]\s{0,3}(?:\\?[\"'])?([\w+/=.~-]{20,}+)(?P<call>\()?"
 )
 
 _REFERENCE = re.compile(
@@ -170,6 +175,9 @@ def finds(text: str) -> Iterator[Find]:
     for found in _marked.finditer(text):
         kind = (found.lastgroup or "").replace("_", "-")
         yield Find(found.start(), found.end(), kind)
+    for found in _token.finditer(text):
+        if found["rest"]:
+            yield Find(found.start(), found.end(), "jwt")
     lowered = text.lower()
     for hints, kind, shape in _PLACED:
         if not any(hint in lowered for hint in hints):
@@ -183,14 +191,16 @@ def finds(text: str) -> Iterator[Find]:
 
 def _assignments(text: str) -> Iterator[Find]:
     placeholders = [each.span() for each in PLACEHOLDER.finditer(text)]
+    begins = [start for start, _ in placeholders]
     for found in _assigned.finditer(text):
         kind = "password" if found[1].lower().startswith(("pass", "pwd")) else "secret"
         is_marked = bool(found[3]) or (kind == "password" and found[2] == "=")
-        is_of_ours = any(start < found.start() < end for start, end in placeholders)
+        before = bisect_left(begins, found.start())
+        is_of_ours = before > 0 and found.start() < placeholders[before - 1][1]
         if not is_of_ours and _is_assigned(found[4], kind, is_marked=is_marked):
             yield Find(found.start(4), found.end(4), kind)
     for found in _entropic.finditer(text):
-        if is_random(found[1]):
+        if not found["call"] and is_random(found[1]):
             yield Find(found.start(1), found.end(1), "secret")
 
 

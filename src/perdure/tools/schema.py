@@ -8,7 +8,6 @@ An annotation that cannot be said in it is refused when the tool is declared, no
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
@@ -33,7 +32,6 @@ _KEPT = frozenset(
 )
 _LEFT_OUT = frozenset(("title", "discriminator", "uniqueItems", "examples", "default", "$defs"))
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
-_PLACE = re.compile(r"(?P<what>.*) - at `\$\.?(?P<place>.*)`", re.DOTALL)
 
 
 class Parameters(msgspec.Struct, frozen=True):
@@ -102,8 +100,8 @@ def arguments_of(
 
 def _explained(message: str) -> str:
     """The message with the place of the fault in front: ``items[0].name: expected ...``."""
-    split = _PLACE.fullmatch(message)
-    what, place = (split["what"], split["place"]) if split else (message, "")
+    what, at, place = message.rpartition(" - at `$")
+    what, place = (what, place.removeprefix(".").removesuffix("`")) if at else (message, "")
     what = what.removeprefix("Object ")
     return f"{place}: {what[:1].lower()}{what[1:]}" if place else what
 

@@ -30,7 +30,7 @@ _REFERENCE = re.compile(
 )
 _PIECE = re.compile(rf"(?:{_QUOTED}|[^|\"'])+")
 _INSIDE = re.compile(rf"(?:{_QUOTED}|(?!\{{\{{|\}}\}})[^\"'])*+")
-_FILTER = re.compile(r"(?P<name>[a-z_]+)\s*(?:\(\s*(?P<argument>.*)\))?", re.DOTALL)
+_FILTER = re.compile(r"(?P<name>[a-z_]+)\s*+(?:\(\s*+(?P<argument>.*)\))?", re.DOTALL)
 
 FORM = (
     'expected inputs.NAME, ctx.NAME, run.outputs["NODE"] or run.id, perhaps with filters '

@@ -31,7 +31,7 @@ RULES: Mapping[ConsentMode, RuleSet] = {
 
 _NEVER_ASKED = frozenset({"web_search"})
 
-_LOOKING = re.compile(r"pwd|ls(?: (?:-[A-Za-z0-9]+|[A-Za-z0-9_.@%+,=-][A-Za-z0-9_./@%+,=-]*))*")
+_LOOKING = re.compile(r"pwd|ls(?: (?:-[A-Za-z0-9]+|[A-Za-z0-9_.@%+,=][A-Za-z0-9_./@%+,=-]*))*")
 """Commands that only look, and only below the working directory."""
 
 

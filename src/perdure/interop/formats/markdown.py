@@ -51,7 +51,7 @@ _UNDERLINE = re.compile(r" {0,3}(?:=+|-+)\s*$")
 _LEADING_SPACE = re.compile(r"^[ \t]+")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
-_CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
+_TICKS = re.compile(r"`+")
 _LINK = re.compile(r"\](?=[(:])|!(?=\[)")
 """What ends the text of a link, or begins an image."""
 _DESTINATION = re.compile(r"\s*(?:<([^>]*)|([^\s]*))")
@@ -286,7 +286,7 @@ def _code_length(lines: Sequence[str], at: int) -> int:
     opened = _FENCE.match(lines[at])
     if opened is None or "`" in lines[at][opened.end() :]:
         return 0
-    for n, line in enumerate(lines[at + 1 :], 2):
+    for n, line in enumerate((lines[index] for index in range(at + 1, len(lines))), 2):
         closed = _FENCE.match(line)
         if closed and closed[1].startswith(opened[1]) and not line[closed.end() :].strip():
             return n if not opened[0][0].isspace() or closed[0] == opened[0] else 0
@@ -315,7 +315,29 @@ def _inert_stretch(lines: Sequence[str]) -> list[str]:
 
 def _is_ambiguous(line: str) -> bool:
     """Whether a renderer may pair the backticks of `line` otherwise than within the line."""
-    return "\\`" in line or "|" in line or "`" in _CODE_SPAN.sub("", line)
+    if "\\`" in line or "|" in line:
+        return True
+    ends = [0, *(end for _, end in _code_spans(line))]
+    begins = [*(begin for begin, _ in _code_spans(line)), len(line)]
+    return any("`" in line[end:begin] for end, begin in zip(ends, begins, strict=True))
+
+
+def _code_spans(line: str) -> list[tuple[int, int]]:
+    """Where code in backticks begins and ends: as many close it as opened it."""
+    runs = [found.span() for found in _TICKS.finditer(line)]
+    later: dict[int, list[int]] = {}  # length -> runs of that length, the last one first
+    for number in range(len(runs) - 1, -1, -1):
+        begin, end = runs[number]
+        later.setdefault(end - begin, []).append(number)
+    spans: list[tuple[int, int]] = []
+    taken = -1
+    for number, (begin, end) in enumerate(runs):
+        same = later[end - begin]
+        same.pop()  # this one
+        if number > taken and same:
+            taken = same[-1]
+            spans.append((begin, runs[taken][1]))
+    return spans
 
 
 def _inert_line(line: str, *, has_spans: bool) -> str:
@@ -327,9 +349,10 @@ def _inert_line(line: str, *, has_spans: bool) -> str:
         line = "\\" + line.lstrip()
     pieces: list[str] = []
     at = 0
-    for span in _CODE_SPAN.finditer(line) if has_spans else ():
-        pieces += (_inert_text(line[at : span.start()], line[span.start() :]), span[0])
-        at = span.end()
+    for begin, end in _code_spans(line) if has_spans else ():
+        ahead = line[begin : begin + _DESTINATION_CHARS]
+        pieces += (_inert_text(line[at:begin], ahead), line[begin:end])
+        at = end
     return "".join((*pieces, _inert_text(line[at:])))
 
 

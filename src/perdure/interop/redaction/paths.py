@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from perdure.interop.redaction.known_values import KnownValues
 from perdure.secrets.shapes import BEGINS, Find
 
 _BEFORE = r"(?:(?<![\w.-])|(?<=\\[nrtbf]))"
@@ -20,6 +21,8 @@ _home = re.compile(
     rf"|{_BEFORE}/root(?![\w.-])"
 )
 _tilde = re.compile(r"(?<![\w/~.])~([A-Za-z_][\w-]{1,31})(?=/)")
+_begins = re.compile(BEGINS)
+_WORD = re.compile("[A-Za-z0-9]")
 _temporary = re.compile(rf"{_BEFORE}(?:/private)?/var/folders/\w{{2}}/\w{{10,}}")
 
 # Names of accounts and folders that say nothing about a person.
@@ -132,10 +135,15 @@ def folder_pattern(folders: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile(rf"{_BEFORE}(?:{'|'.join(shapes)})(?![\w-]|\.\w)")
 
 
-def user_pattern(names: Iterable[str]) -> re.Pattern[str] | None:
-    """Finds any of `names` as a word of its own, in any letter case."""
-    known = sorted(set(names), key=lambda name: (-len(name), name))
-    if not known:
-        return None
-    shapes = "|".join(re.escape(name) for name in known)
-    return re.compile(rf"(?i){BEGINS}(?:{shapes})(?![A-Za-z0-9])")
+def people(names: KnownValues, text: str) -> Iterator[Find]:
+    """Each of `names`, which are in small letters, where it is a word of its own in `text`."""
+    small = "".join(map(_small, text)) if len(text.lower()) != len(text) else text.lower()
+    for start, end in names.spans(small):
+        if _begins.match(text, start) and not _WORD.match(text, end):
+            yield Find(start, end, "user")
+
+
+def _small(character: str) -> str:
+    """`character` as a small letter, where that is one."""
+    small = character.lower()
+    return small if len(small) == 1 else character

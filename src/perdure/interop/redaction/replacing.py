@@ -13,11 +13,15 @@ from collections.abc import Collection, Iterable
 from typing import Literal
 
 from perdure.interop.redaction import paths
+from perdure.interop.redaction.known_values import KnownValues
 from perdure.secrets import shapes
 from perdure.secrets.shapes import PLACEHOLDER, Find
 
 Redaction = Literal["secrets", "paths"]
 REDACTIONS: tuple[Redaction, ...] = ("secrets", "paths")
+
+_LEAST = 6
+"""Characters of the shortest value that is replaced everywhere (`shapes.is_unmistakable`)."""
 
 
 class Redactor:
@@ -40,10 +44,10 @@ class Redactor:
         self._numbers: Counter[str] = Counter()
         self._secrets: dict[str, str] = {}  # value -> kind
         self._replaced: Counter[str] = Counter()
-        self._everywhere: list[str] = []
+        self._everywhere = KnownValues((), _LEAST)
         self._seen: dict[str, tuple[Find, ...]] = {}
         self._folder_shape: re.Pattern[str] | None = None
-        self._user_shape: re.Pattern[str] | None = None
+        self._people = KnownValues((), paths.SHORTEST_NAME)
 
     def learn(self, text: str) -> None:
         """See `text` before anything is replaced."""
@@ -61,11 +65,11 @@ class Redactor:
 
     def settle(self) -> None:
         """Everything was seen; from now on `replaced` gives what is asked."""
-        known = [value for value in self._secrets if shapes.is_unmistakable(value)]
-        self._everywhere = sorted(known, key=len, reverse=True)
+        known = (value for value in self._secrets if shapes.is_unmistakable(value))
+        self._everywhere = KnownValues(known, _LEAST)
         if "paths" in self._sorts:
             self._folder_shape = paths.folder_pattern(self._folders)
-            self._user_shape = paths.user_pattern(self._users)
+            self._people = KnownValues(self._users, paths.SHORTEST_NAME)
 
     def replaced(self, text: str) -> str:
         """`text` with a placeholder for each value; `text` itself where there is none."""
@@ -111,7 +115,7 @@ class Redactor:
         if "paths" in self._sorts:
             found += _matches(self._folder_shape, text, "cwd")
             found += paths.homes(text)
-            found += _matches(self._user_shape, text, "user")
+            found += paths.people(self._people, text)
         kept = [each.span() for each in PLACEHOLDER.finditer(text)]
         return [
             f for f in found if not any(start <= f.start and f.end <= end for start, end in kept)
@@ -124,11 +128,8 @@ class Redactor:
         return self._seen[text]
 
     def _known_in(self, text: str) -> Iterable[Find]:
-        for value in self._everywhere:
-            at = text.find(value)
-            while at >= 0:
-                yield Find(at, at + len(value), self._secrets[value])
-                at = text.find(value, at + len(value))
+        for start, end in self._everywhere.spans(text):
+            yield Find(start, end, self._secrets[text[start:end]])
 
     def _placeholder(self, value: str, find: Find) -> str:
         kind = self._secrets.get(value, find.kind)

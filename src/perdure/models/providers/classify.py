@@ -45,12 +45,12 @@ OVERFLOW_PHRASES = tuple(
         r"exceeds? the (?:model'?s )?(?:maximum )?context (?:window|length|size)",  # OpenAI
         r"maximum context length",  # vLLM, OpenRouter, Mistral, DeepSeek
         r"prompt is too long",  # Anthropic
-        r"prompt (?:is )?too (?:long|large)\b.*(?:context|token)",  # Ollama
+        r"prompt (?:is )?too (?:long|large)\b.{0,200}(?:context|token)",  # Ollama
         r"input is too long for",  # Bedrock
-        r"input token count.*exceeds",  # Google
+        r"input token count.{0,200}exceeds",  # Google
         r"maximum prompt length is \d+",  # xAI
         r"reduce the length of (?:the|your) (?:messages|prompt|input)",  # Groq
-        r"prompt token count.*exceeds the limit",  # GitHub Copilot
+        r"prompt token count.{0,200}exceeds the limit",  # GitHub Copilot
         r"exceeds the available context size",  # llama.cpp
         r"greater than the context length",  # LM Studio
         r"context window exceeds limit",  # MiniMax
@@ -62,11 +62,17 @@ OVERFLOW_PHRASES = tuple(
 )
 """How providers say that a request does not fit the model's window."""
 
-_USED_AND_LIMIT = (
+_COUNT = r"(?<![\d,])(\d[\d,]{0,20})"
+"""A number of tokens. It is bounded, as is what stands between two, so that time is linear."""
+
+_USED_AND_LIMIT = tuple(
     # Each: the order in which the two numbers stand in the sentence.
-    (re.compile(r"(?:maximum|limit)\D{0,40}?(\d[\d,]*) tokens?\D.*?(\d[\d,]*) tokens", re.I), "lu"),
-    (re.compile(r"(\d[\d,]*) tokens? ?> ?(\d[\d,]*)", re.I), "ul"),
-    (re.compile(r"(\d[\d,]*)\D{0,40}exceeds?\D{0,60}?(\d[\d,]*)", re.I), "ul"),
+    (re.compile(sentence, re.IGNORECASE), order)
+    for sentence, order in (
+        (rf"(?:maximum|limit)\D{{0,40}}?{_COUNT} tokens?\D.{{0,200}}?{_COUNT} tokens", "lu"),
+        (rf"{_COUNT} tokens? ?> ?{_COUNT}", "ul"),
+        (rf"{_COUNT}\D{{0,40}}exceeds?\D{{0,60}}?{_COUNT}", "ul"),
+    )
 )
 _BAD_REQUEST = re.compile(r"invalid_|unsupported_|image_|empty_image")
 """How the codes begin by which a stream says that the request itself is wrong."""

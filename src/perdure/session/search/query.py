@@ -11,7 +11,6 @@ operator with nothing to stand between is a word.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import chain
 from typing import Literal
 
@@ -88,37 +87,37 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._clauses: list[tuple[Phrase, ...]] = []
+        self._clauses: list[list[Phrase]] = []
         self._unwanted: list[Phrase] = []
-        self._waiting: Sequence[Operator] = ()
+        self._waiting: list[Operator] = []
         self._was_unwanted = False
 
     def take(self, item: Phrase | Operator) -> None:
         """The next phrase or operator."""
         if not isinstance(item, Phrase):
-            self._waiting = (*self._waiting, item)
+            self._waiting.append(item)
             return
         self._place(item)
-        self._waiting = ()
+        self._waiting = []
 
     def _place(self, phrase: Phrase) -> None:
         match self._waiting:
-            case () | ("AND",):
-                self._clauses.append((phrase,))
+            case [] | ["AND"]:
+                self._clauses.append([phrase])
                 self._was_unwanted = False
-            case ("NOT",) | ("AND", "NOT"):
+            case ["NOT"] | ["AND", "NOT"]:
                 self._unwanted.append(phrase)
                 self._was_unwanted = True
-            case ("OR",) if not self._was_unwanted:
-                self._clauses[-1] = (*self._clauses[-1], phrase)
-            case ("OR",) | ("OR", "NOT"):
+            case ["OR"] if not self._was_unwanted:
+                self._clauses[-1].append(phrase)
+            case ["OR"] | ["OR", "NOT"]:
                 raise self._refusal("OR cannot be joined with NOT; search twice instead")
             case _:
                 raise self._refusal(f"{' '.join(self._waiting)} needs a word on both sides")
 
     def end(self) -> Sought:
         """What was taken, as a whole."""
-        sought = Sought(tuple(self._clauses), tuple(self._unwanted))
+        sought = Sought(tuple(tuple(each) for each in self._clauses), tuple(self._unwanted))
         if not sought.clauses:
             nothing = "it only says what not to find; add what to find"
             raise self._refusal(nothing if sought.unwanted else "it holds no word to look for")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.interop.redaction import paths
+from perdure.interop.redaction.known_values import KnownValues
 
 
 def homes(text: str) -> list[str]:
@@ -66,8 +67,7 @@ def test_folders_that_say_nothing_are_no_pattern(folder: str) -> None:
 
 
 def test_names_are_found_as_words_in_any_letter_case() -> None:
-    shape = paths.user_pattern(["alice"])
-    assert shape is not None
     text = "Alice, ALICE_KEY, alice's -home-alice-src malice alices"
-    assert len(shape.findall(text)) == 4
-    assert paths.user_pattern([]) is None
+    names = KnownValues(["alice"], paths.SHORTEST_NAME)
+    assert len(list(paths.people(names, text))) == 4
+    assert list(paths.people(KnownValues([], paths.SHORTEST_NAME), text)) == []

@@ -17,10 +17,8 @@ from ruamel.yaml.error import YAMLError
 from perdure.session.flows.kinds import HandoffTarget, RepairCode
 from perdure.yaml.nodes import PlainYaml
 
-_BLOCK = re.compile(
-    r"^(?P<fence>`{3,}|~{3,})[ \t]*handoff[ \t]*\r?\n(?P<yaml>.*?)^(?P=fence)[`~]*[ \t]*$",
-    re.IGNORECASE | re.MULTILINE | re.DOTALL,
-)
+_OPENING = re.compile(r"(?P<fence>`{3,}+|~{3,}+)[ \t]*+handoff[ \t]*+", re.IGNORECASE)
+_CLOSING = re.compile(r"(?P<fence>`{3,}+|~{3,}+)[`~]*+[ \t]*+")
 
 LONGEST = 100_000
 """Characters of a block that are looked at; nothing an agent means to say is longer."""
@@ -77,14 +75,13 @@ class Fault(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=64)  # a turn's end is looked at twice: for what it names, and for what it says
 def signal_in(text: str) -> Signal | Fault:
     """What `text`, the answer of a turn, signals."""
-    blocks = [match["yaml"] for match in _BLOCK.finditer(text)]
-    if not blocks:
+    block = _last_block(text)
+    if block is None:
         return Fault(
             "missing_block",
             "the answer has no handoff block",
             f"Your answer ended without a handoff block, so nothing was handed over. {FORM}",
         )
-    block = blocks[-1]
     if len(block) > LONGEST:
         return _broken("it is too long")
     try:
@@ -92,6 +89,38 @@ def signal_in(text: str) -> Signal | Fault:
     except (YAMLError, ValueError, RecursionError) as error:
         return _broken(_first_line(error))
     return _signal(data)
+
+
+def _last_block(text: str) -> str | None:
+    """The lines of the last block; None where none is opened and closed.
+
+    Reads each line once: what an opening line needs to be closed is known from the end backwards.
+    """
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    longest = _longest_closings(lines)
+    begin, fence, block = 0, "", None
+    for number, line in enumerate(lines):
+        if fence:
+            if (closing := _CLOSING.fullmatch(line)) and closing["fence"].startswith(fence):
+                block, fence = (begin, number), ""
+        elif (opening := _OPENING.fullmatch(line)) is not None:
+            marks = opening["fence"]
+            if len(marks) <= longest[number][marks[0]]:
+                begin, fence = number + 1, marks
+    return None if block is None else "".join(f"{line}\n" for line in lines[block[0] : block[1]])
+
+
+def _longest_closings(lines: list[str]) -> list[dict[str, int]]:
+    """Of each line, how many marks a closing line behind it has at most, by the mark."""
+    found: list[dict[str, int]] = []
+    behind = {"`": 0, "~": 0}
+    for line in reversed(lines):
+        found.append(behind)
+        if (closing := _CLOSING.fullmatch(line)) is not None:
+            marks = closing["fence"]
+            if len(marks) > behind[marks[0]]:
+                behind = {**behind, marks[0]: len(marks)}
+    return found[::-1]
 
 
 def _yaml(text: str) -> object:
