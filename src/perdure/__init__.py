@@ -115,6 +115,7 @@ if TYPE_CHECKING:
     from perdure.errors import ToolUnavailable as ToolUnavailable
     from perdure.errors import TurnFailed as TurnFailed
     from perdure.errors import TurnOpen as TurnOpen
+    from perdure.errors import TurnSuspended as TurnSuspended
     from perdure.errors import UnknownTool as UnknownTool
     from perdure.errors import Unsupported as Unsupported
     from perdure.errors import UnsupportedVersion as UnsupportedVersion
@@ -285,6 +286,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "ToolUnavailable",
         "TurnFailed",
         "TurnOpen",
+        "TurnSuspended",
         "UnknownTool",
         "Unsupported",
         "UnsupportedVersion",

@@ -17,7 +17,7 @@
     │                ToolLost · ApprovalStale
     ├ McpUnavailable
     ├ EgressError    EgressDenied
-    ├ EngineError    InvalidTransition · TurnFailed · HookBlocked · FlowRefusal
+    ├ EngineError    InvalidTransition · TurnFailed · TurnSuspended · HookBlocked · FlowRefusal
     ├ FormatError    InvalidWorkflow · a file or a session that cannot be read or written
     ├ ConfigError    SecretMissing · SecretPasted · InvalidAgentFile · InvalidSettings
     └ WrongArgument  is a TypeError and a ValueError, too
@@ -36,6 +36,7 @@ from perdure.errors.engine import (
     HookBlocked,
     InvalidTransition,
     TurnFailed,
+    TurnSuspended,
 )
 from perdure.errors.flows import FlowExists, FlowNotFound, FlowRefusal
 from perdure.errors.keeping import Erased, QuotaExceeded, SessionHasForks
@@ -174,6 +175,7 @@ __all__ = [
     "ToolUnavailable",
     "TurnFailed",
     "TurnOpen",
+    "TurnSuspended",
     "UnknownTool",
     "Unsupported",
     "UnsupportedVersion",

@@ -36,6 +36,15 @@ class TurnFailed(EngineError):
         self.failure = failure
 
 
+class TurnSuspended(EngineError):
+    """The process stopped running the turn, which stays open in the log."""
+
+    code = "turn_suspended"
+
+    def __init__(self) -> None:
+        super().__init__("the turn was suspended and stays open; Runtime.resume continues it")
+
+
 class HookBlocked(EngineError):
     """A hook of the program would not have it."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from perdure.client.agents.resting import Resting
 from perdure.client.agents.saying import Said, message_of
 from perdure.client.agents.standing import note_if_idle
-from perdure.client.agents.turn import Turn
+from perdure.client.agents.turn import Turn, TurnWork
 from perdure.client.conversation.abandonment import abandon_invoked
 from perdure.client.conversation.appending import settled
 from perdure.engine.turns.session_turns import Signals
@@ -45,7 +47,7 @@ class Chat(Resting):
         async def work(signals: Signals) -> TurnState:
             return await self._running.new_turn(message, contents, signals)
 
-        self.turn = Turn(work, self.session.watch, self._turns)
+        self.turn = self._turn(work)
         return self.turn
 
     def recover(self) -> Turn:
@@ -54,7 +56,7 @@ class Chat(Resting):
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """
         self._require_idle("recover")
-        self.turn = Turn(self._running.lost_turn, self.session.watch, self._turns)
+        self.turn = self._turn(self._running.lost_turn)
         return self.turn
 
     async def steer(self, said: Said | InFlightMessage) -> Entry:
@@ -125,6 +127,10 @@ class Chat(Resting):
         await self.session.end(reason)
 
     # ------------------------------------------------------------ inside
+
+    def _turn(self, work: TurnWork) -> Turn:
+        is_waiting = partial(self._running.environment.person_waits.is_waiting, self.id)
+        return Turn(work, self.session.watch, self._turns, is_waiting)
 
     async def _ended(self, turn: Turn) -> None:
         """Wait until `turn`, which was asked to end, has ended, and what its agent invoked too."""

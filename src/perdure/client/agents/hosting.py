@@ -26,6 +26,7 @@ from perdure.engine.turns.environment import (
     LEASE_TTL_MS,
     Cooldowns,
     Environment,
+    PersonWaits,
     RenewCredentials,
     Scales,
 )
@@ -78,6 +79,7 @@ class Host:
         self._lease_ttl_ms = lease_ttl_ms
         self._scales = Scales()
         self._cooldowns = Cooldowns()
+        self.person_waits = PersonWaits()
         self._vault = Vault(os.environ)
         self._has_traced_content = has_traced_content
         self.servers = Servers(mcp_servers, self._vault)
@@ -108,18 +110,19 @@ class Host:
         caps: Agent | None = None,
         judge: Judge | None = None,
         budget: Budget | None = None,
+        invoked_by: tuple[StreamId, ...] = (),
     ) -> SessionTurns:
         """What runs the turns of session `stream` under `agent`.
 
-        `caps` is the agent whose limits count, if not its own; `judge` rules on tool calls in
-        place of the agent's permissions; `budget` is what the session may spend whatever else
-        says so.
+        `caps` is the agent whose limits count, if not its own; `judge` replaces the agent's
+        permissions, `budget` the configured one; the turns of `invoked_by` wait for these.
         """
         caps = caps or agent
         budget = budget or self.budget_of(caps)
         tools = told_of(agent.tools_in(workspace), self.agents)
-        clock, content = self.store.outside.clock, self._has_traced_content
-        observer = chosen_observer(os.environ, clock, has_content=content)
+        clock = self.store.outside.clock
+        observer = chosen_observer(os.environ, clock, has_content=self._has_traced_content)
+        delegation = Invoking(self, stream, agent, workspace, budget=budget, invoked_by=invoked_by)
         environment = Environment(
             stream=stream,
             store=self.store.backend,
@@ -138,13 +141,14 @@ class Host:
             permissions=agent.permissions,
             vault=self._vault,
             observer=observer,
-            delegation=Invoking(self, stream, agent, workspace, budget),
+            delegation=delegation,
+            invoked_by=invoked_by,
+            person_waits=self.person_waits,
             scratch_dir=scratch_dir_of(self.store.backend, stream),
         )
         environment = with_hooks(environment, Hooks(self.store.hooks, agent.hooks))
         judge = judge or judge_of(tools, agent.permissions)
-        limits = self._limits or caps.limits
-        today = Caps(limits=limits, budget=budget, cost=self._cost, judge=judge)
+        today = Caps(self._limits or caps.limits, budget, self._cost, judge)
         return SessionTurns(environment, terms_of(agent, environment, prompt, today))
 
     async def aclose(self) -> None:

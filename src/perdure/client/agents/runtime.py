@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -52,8 +53,9 @@ class Runtime:
     may name; they end with the runtime. `idle_timeout_s` closes sessions nobody has said anything
     in for so long: on `end_idle`, and when they are resumed. `has_traced_content` has traces hold
     what was said (None: as $PERDURE_OTEL_CONTENT says). `host` is what flows build on.
-    On a normal exit of its ``async with`` it waits for running turns; when the block fails, they
-    are suspended: they stay open in the log and can be resumed.
+    Leaving its ``async with`` waits for running turns but never for people: a turn that waits for a
+    person is suspended, as all are when the block fails. Suspended turns stay open in the log with
+    their questions; `resume` continues them.
     Raises: ConfigError for two agents of one id; WrongArgument for prices of what is no
     ``provider:name``.
     """
@@ -173,15 +175,21 @@ class Runtime:
         return self._store.hooks.on(name, hook, is_guard=is_guard)
 
     async def close(self) -> None:
-        """Wait for the turns that are running."""
-        for turn in tuple(self._running):
-            await turn.settled()
+        """Wait for the running turns, and suspend those that wait for a person.
+
+        A suspended turn stays open in the log with its question; `resume` continues it.
+        """
+        while running := tuple(self._running):
+            waiting = [turn for turn in running if turn.is_waiting]
+            if waiting:
+                await _stop(waiting)
+            else:
+                await _first_of(running, self.host.person_waits.change())
         await self._let_go()
 
     async def suspend(self) -> None:
-        """Stop performing the turns that are running; they stay open and can be resumed."""
-        for turn in tuple(self._running):
-            await turn.stop()
+        """Stop running turns at once; they stay open in the log and `resume` continues them."""
+        await _stop(tuple(self._running))
         await self._let_go()
 
     async def end_idle(self) -> list[str]:
@@ -275,3 +283,18 @@ class Runtime:
         )
         handle = session if agent.hooks is None else session.asking(agent.hooks)
         return Chat(handle, agent, workspace, running, self._running)
+
+
+async def _stop(turns: Iterable[Turn]) -> None:
+    """Stop all `turns` at once, and wait until they have stopped."""
+    await asyncio.gather(*(turn.stop() for turn in turns))
+
+
+async def _first_of(running: Iterable[Turn], change: asyncio.Future[None]) -> None:
+    """Wait until one of the turns has ended, or `change` is done."""
+    ends = [asyncio.ensure_future(turn.settled()) for turn in running]
+    try:
+        await asyncio.wait((change, *ends), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for waited in (change, *ends):
+            waited.cancel()

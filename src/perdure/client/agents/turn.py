@@ -11,7 +11,7 @@ import msgspec
 from perdure.client.watching import Watch
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import TurnFailed
+from perdure.errors import TurnFailed, TurnSuspended
 from perdure.events.types import AnyEvent, Event
 from perdure.session.ids import EntryId
 from perdure.session.ledger import TurnEnd
@@ -46,15 +46,21 @@ TurnWork = Callable[[Signals], Coroutine[Any, Any, TurnState]]
 class Turn:
     """A turn that is running, or has ended.
 
-    ``await turn`` gives its `Reply`; ``async for event in turn`` its events, from its beginning,
-    any number of times. Leaving the loop, or never entering it, does not stop the turn. While it
-    runs it is a member of `running`, which is given by who sees it to its end.
+    ``await turn`` gives its `Reply`, or raises TurnFailed, or TurnSuspended once it was stopped
+    here; ``async for event in turn`` gives its events, from its beginning, any number of times.
+    Leaving the loop, or never entering it, does not stop the turn. While it runs it is a member of
+    `running`, which is given by who sees it to its end.
     """
 
     def __init__(
-        self, work: TurnWork, watch: Callable[[int], Watch], running: set[Turn] | None = None
+        self,
+        work: TurnWork,
+        watch: Callable[[int], Watch],
+        running: set[Turn] | None = None,
+        is_waiting: Callable[[], bool] = lambda: False,
     ) -> None:
         self._watch = watch
+        self._is_waiting = is_waiting
         self._signals = Signals()
         self._task = asyncio.ensure_future(work(self._signals))
         self._task.add_done_callback(self._settle)
@@ -66,6 +72,11 @@ class Turn:
     def is_running(self) -> bool:
         """Whether it has not ended yet."""
         return not self._task.done()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for a person: it, or an agent that it invoked, asked a question."""
+        return self.is_running and self._is_waiting()
 
     def __await__(self) -> Generator[Any, None, Reply]:
         return self._reply().__await__()
@@ -81,7 +92,7 @@ class Turn:
     async def started(self) -> None:
         """Wait until the turn leads its session.
 
-        Raises: LeaseHeld when another process does; TurnOpen.
+        Raises: LeaseHeld when another process does; TurnOpen; TurnSuspended.
         """
         await asyncio.shield(self._signals.begun)
 
@@ -110,7 +121,8 @@ class Turn:
         await self.settled()
 
     async def _reply(self) -> Reply:
-        state = await asyncio.shield(self._task)
+        await self.settled()
+        state = self._result()
         finished = state.finished
         assert finished is not None
         if finished.failure is not None and finished.end == "error":
@@ -125,11 +137,11 @@ class Turn:
             try:
                 await asyncio.wait((following, self._task), return_when=asyncio.FIRST_COMPLETED)
                 if not following.done() and self._task.done():
-                    self._task.result()
+                    self._result()
                 event = await following
             except StopAsyncIteration:  # the store was closed, which breaks off what still runs
-                await asyncio.wait((self._task,))
-                self._task.result()
+                await self.settled()
+                self._result()
                 return
             finally:
                 following.cancel()
@@ -140,7 +152,7 @@ class Turn:
 
     def _settle(self, task: asyncio.Task[TurnState]) -> None:
         # Seen here: a turn that nobody awaits does not end as asyncio's complaint, the log has it.
-        error = None if task.cancelled() else task.exception()
+        error = TurnSuspended() if task.cancelled() else task.exception()
         begun = self._signals.begun
         if begun.done():
             return
@@ -149,3 +161,9 @@ class Turn:
         else:
             begun.set_exception(error)
             begun.exception()
+
+    def _result(self) -> TurnState:
+        """The state of the turn, which has ended. Raises: TurnSuspended; what the turn raised."""
+        if self._task.cancelled():
+            raise TurnSuspended
+        return self._task.result()

@@ -544,6 +544,11 @@ class Turn(Handle[AsyncTurn]):
         """Whether it has not ended yet."""
         return self.asynchronous.is_running
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for a person: it, or an agent that it invoked, asked a question."""
+        return self.asynchronous.is_waiting
+
     def result(self) -> Reply:
         """Wait for the turn's end and give its reply; what ``await`` does for the original."""
 
@@ -558,7 +563,7 @@ class Turn(Handle[AsyncTurn]):
     def started(self) -> None:
         """Wait until the turn leads its session.
 
-        Raises: LeaseHeld when another process does; TurnOpen.
+        Raises: LeaseHeld when another process does; TurnOpen; TurnSuspended.
         """
         return self.portal.call(self.asynchronous.started())
 
@@ -821,11 +826,14 @@ class Runtime(Handle[AsyncRuntime]):
         return self.portal.run(lambda: self.asynchronous.on(name, hook, is_guard=is_guard))
 
     def close(self) -> None:
-        """Wait for the turns that are running."""
+        """Wait for the running turns, and suspend those that wait for a person.
+
+        A suspended turn stays open in the log with its question; `resume` continues it.
+        """
         return self.portal.call(self.asynchronous.close())
 
     def suspend(self) -> None:
-        """Stop performing the turns that are running; they stay open and can be resumed."""
+        """Stop running turns at once; they stay open in the log and `resume` continues them."""
         return self.portal.call(self.asynchronous.suspend())
 
     def end_idle(self) -> list[str]:

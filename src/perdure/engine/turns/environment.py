@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -63,6 +66,42 @@ class Cooldowns:
         return {provider: until for provider, until in self._until.items() if until > at}
 
 
+class PersonWaits:
+    """The sessions of one process whose turns wait for a person."""
+
+    def __init__(self) -> None:
+        self._waiting: Counter[StreamId] = Counter()
+        self._watchers: set[asyncio.Future[None]] = set()
+
+    def is_waiting(self, session: StreamId) -> bool:
+        """Whether the turn of `session` waits for a person."""
+        return self._waiting[session] > 0
+
+    @contextmanager
+    def waiting(self, sessions: Iterable[StreamId]) -> Generator[None]:
+        """Mark `sessions` as waiting for the duration of the block."""
+        marked = Counter(sessions)
+        self._waiting += marked
+        self._wake()
+        try:
+            yield
+        finally:
+            self._waiting -= marked
+            self._wake()
+
+    def change(self) -> asyncio.Future[None]:
+        """A future that is done once a session begins or ends to wait, from this call on."""
+        watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+        return watcher
+
+    def _wake(self) -> None:
+        for watcher in tuple(self._watchers):
+            if not watcher.done():
+                watcher.set_result(None)
+
+
 RenewCredentials = Callable[[str], Awaitable[bool]]
 """Given a provider whose key was refused: whether there is another one now."""
 
@@ -91,8 +130,10 @@ class Environment:
     """Everything a runner touches besides the log's rules.
 
     `owner` names this process to others who find the session in use; `is_gone` says of such a
-    name that its process is certainly dead. `permissions` is what tools may touch and `vault` where
-    named secrets are; `delegation` is how they invoke other agents, None where there are none.
+    name that its process is certainly dead. `invoked_by` are the sessions whose turns wait for this
+    one's, `person_waits` knows which of them wait for a person. `permissions` is what tools may
+    touch and `vault` where named secrets are; `delegation` is how they invoke other agents, None
+    where there are none.
     Units: `lease_ttl_ms` milliseconds: how long a session stays blocked after its process died
     without a word.
     """
@@ -117,6 +158,8 @@ class Environment:
     observer: Observer = SILENCE
     delegation: Delegation | None = None
     scratch_dir: Path | None = None
+    invoked_by: tuple[StreamId, ...] = ()
+    person_waits: PersonWaits = field(default_factory=PersonWaits)
 
     @property
     def claim(self) -> Claim:

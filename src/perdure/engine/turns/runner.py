@@ -326,6 +326,12 @@ class TurnRunner:
 
     async def _wait_for_answer(self, effect: AwaitAnswer, state: TurnState) -> Input:
         environment = self._environment
+        waiting = (environment.stream, *environment.invoked_by)
+        with environment.person_waits.waiting(waiting):
+            return await self._answered(effect, state)
+
+    async def _answered(self, effect: AwaitAnswer, state: TurnState) -> Input:
+        environment = self._environment
         changes = environment.store.changes()
         while True:
             added = await environment.store.entries(environment.stream, after=state.head)

@@ -10,7 +10,7 @@ from perdure.client.agents.turn import Turn
 from perdure.client.watching import Watch
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import LeaseHeld, StoreUnavailable
+from perdure.errors import LeaseHeld, StoreUnavailable, TurnSuspended
 from perdure.session.ids import StreamId
 from tests.fakes.chats import Stage, calls, says
 
@@ -61,5 +61,5 @@ async def test_a_stopped_turn_is_over_for_this_process_only() -> None:
     await turn.stop()
     assert not turn.is_running
     assert (await stage.memory.state(StreamId("s"))).open_turn is not None
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(TurnSuspended):
         await turn

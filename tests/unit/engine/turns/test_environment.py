@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.context.tokens import estimate_request
-from perdure.engine.turns.environment import Cooldowns, Environment, Scales
+from perdure.engine.turns.environment import Cooldowns, Environment, PersonWaits, Scales
 from perdure.models.protocol import ModelRequest
 from perdure.session.ids import StreamId
 from perdure.session.messages import Usage, user
@@ -62,3 +62,18 @@ def test_a_provider_is_left_alone_until_the_latest_moment_anybody_was_told() -> 
     assert cooldowns.open_at(9) == {"p": 30, "q": 10}
     assert cooldowns.open_at(10) == {"p": 30}
     assert cooldowns.open_at(30) == {}
+
+
+async def test_person_waits_count_sessions_and_report_changes() -> None:
+    waits = PersonWaits()
+    a, b = StreamId("a"), StreamId("b")
+    before = waits.change()
+    with waits.waiting((a, b)):
+        assert before.done()
+        within = waits.change()
+        with waits.waiting((a,)):
+            pass
+        assert within.done()
+        assert (waits.is_waiting(a), waits.is_waiting(b)) == (True, True)
+    assert (waits.is_waiting(a), waits.is_waiting(b)) == (False, False)
+    assert not waits.change().done()

@@ -65,6 +65,7 @@ class Hosting(Protocol):
         *,
         prompt: str | None,
         budget: Budget | None = None,
+        invoked_by: tuple[StreamId, ...] = (),
     ) -> SessionTurns:
         """What runs the turns of a session."""
         ...
@@ -77,7 +78,14 @@ class Invoking:
     """
 
     def __init__(
-        self, host: Hosting, stream: StreamId, agent: Agent, workspace: Workspace, budget: Budget
+        self,
+        host: Hosting,
+        stream: StreamId,
+        agent: Agent,
+        workspace: Workspace,
+        *,
+        budget: Budget,
+        invoked_by: tuple[StreamId, ...] = (),
     ) -> None:
         self._host = host
         self._store = host.store.backend
@@ -85,6 +93,7 @@ class Invoking:
         self._agent = agent
         self._workspace = workspace
         self._budget = budget
+        self._invoked_by = (*invoked_by, stream)
 
     async def invoke(
         self, call: ToolCall, agent: str, said: str, *, is_aborted: Callable[[], bool]
@@ -181,7 +190,12 @@ class Invoking:
         agent = agent_of(started.agent, self._agent.registry)
         workspace = msgspec.convert(started.workspace or {}, Workspace)
         return self._host.running(
-            child, agent, workspace, prompt=started.system_prompt, budget=agent.budget
+            child,
+            agent,
+            workspace,
+            prompt=started.system_prompt,
+            budget=agent.budget,
+            invoked_by=self._invoked_by,
         )
 
 
