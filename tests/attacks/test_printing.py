@@ -292,6 +292,7 @@ def test_markdown_export_to_a_file_holds_no_control_character(
     "address",
     [
         "postgresql://ana:hunter22@127.0.0.1:1/db",
+        "POSTGRESQL://ana:hunter22@127.0.0.1:1/db",
         "postgresql://127.0.0.1:1/db?user=ana&password=hunter22",
     ],
 )

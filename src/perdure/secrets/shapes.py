@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from perdure.secrets.files import IN_FILES, NAME
+
 
 class Find(NamedTuple):
     """A secret at `start` to `end` of a text, and what it is."""
@@ -45,7 +47,7 @@ _MARKED: dict[str, str] = {
         r"|SG\.[\w-]{16,}\.[\w-]{16,}|key-[a-f0-9]{32}|lin_(?:api|oauth)_\w{20,}|ntn_\w{20,}"
         r"|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|dapi[a-f0-9]{32}|PMAK-[\w-]{30,}|dp\.[a-z]{2,8}\.\w{30,}"
         r"|AGE-SECRET-KEY-1[A-Z0-9]{40,}|sntry[su]_[\w+/=]{20,}|glsa_\w{30,}|EAA[A-Za-z0-9]{60,}"
-        r"|(?:SK|AC)[a-f0-9]{32}|[0-9]{8,10}:AA[\w-]{32,})"
+        r"|(?:SK|AC)[a-f0-9]{32}|(?:bot)?[0-9]{8,10}:AA[\w-]{32,})"
     ),
 }
 BEGINS = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
@@ -70,7 +72,7 @@ _PLACED: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
         "private-key",
         re.compile(
             r"(-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
-            r"(?:[\w+/=\s\\:,.\"']|-(?!----END))*(?:-----END [A-Z0-9 ]{0,40}-----)?)"
+            r"(?:[\w+/=\s\\:,.\"'>#|*;&]|-(?!----END))*(?:-----END [A-Z0-9 ]{0,40}-----)?)"
         ),
     ),
     (
@@ -95,16 +97,21 @@ _PLACED: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("://",),
         "password",
-        re.compile(r"[a-z][a-z0-9+.-]{0,20}://[^\s/:@\"'<>]{0,80}:([^\s/\"'<>]{1,200})@"),
+        re.compile(r"(?i)[a-z][a-z0-9+.-]{0,20}://[^\s/:@\"'<>]{0,80}:([^\s/\"'<>]{1,200})@"),
     ),
     (
         ("?", "&", ";"),
         "url-secret",
         re.compile(
-            r"(?i)[?&;](?:api[_-]?key|key|token|access_token|refresh_token|auth|sig|signature|secret|"
+            r"(?i)[?&;#](?:api[_-]?key|key|token|access_token|refresh_token|auth|sig|signature|secret|"
             r"password|code|x-amz-(?:signature|security-token|credential)|x-goog-signature)="
             r"([^&\s\"'#<>\\]{8,})"
         ),
+    ),
+    (
+        ("password=",),
+        "password",
+        re.compile(r"(?i)[?&;](?:ssl)?password=([^&;\s\"'#<>\\]{1,200})"),
     ),
     (
         ("https://",),
@@ -123,21 +130,17 @@ _PLACED: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
         ("--",),
         "password",
         re.compile(
-            r"(?i)--(?:password|passwd|token|api-?key|secret)[ =][\"']?([^\s\"'$<\[-][^\s\"']{5,})"
+            r"(?i)--[\w-]{0,40}(?:password|passwd|token|api-?key|secret)[ =]"
+            r"[\"']?([^\s\"'$<\[-][^\s\"']{5,})"
         ),
     ),
 )
 
-_NAME = (
-    r"(?:passw(?:or)?d|passphrase|pwd|secret|token|credentials?"
-    r"|(?:api|access|account|auth|client|deploy|encryption|master|private|secret|service|shared"
-    r"|signing|storage)[_-]?key)"
-)
 _assigned = re.compile(
-    rf"(?i)({_NAME})[\w.-]{{0,30}}(?:\\?[\"'\]])?(\s{{0,3}}(?::=|=>|[:=])\s{{0,3}})"
+    rf"(?i)({NAME})[\w.-]{{0,30}}(?:\\?[\"'\]])?(\s{{0,3}}(?::=|=>|[:=])\s{{0,3}})"
     rf"((?:\\?[\"'`])?)([^{_ENDS_VALUE}]{{4,}})"
 )
-_named_key = re.compile(rf"(?i){_NAME}$|^(?:authorization|x-api-key|cookie|set-cookie|auth)$")
+_named_key = re.compile(rf"(?i){NAME}$|^(?:authorization|x-api-key|cookie|set-cookie|auth)$")
 _entropic = re.compile(
     r"(?i)(?<![a-z])(?:key|auth|sig|signature|pass|hash_?salt|salt|seed)"
     r"(?:\\?[\"'])?\s{0,3}[:=]\s{0,3}(?:\\?[\"'])?([\w+/=.~-]{20,}+)(?P<call>\()?"
@@ -179,7 +182,7 @@ def finds(text: str) -> Iterator[Find]:
         if found["rest"]:
             yield Find(found.start(), found.end(), "jwt")
     lowered = text.lower()
-    for hints, kind, shape in _PLACED:
+    for hints, kind, shape in (*_PLACED, *IN_FILES):
         if not any(hint in lowered for hint in hints):
             continue
         for found in shape.finditer(text):

@@ -1,0 +1,113 @@
+"""Secrets by where files, addresses and commands put them: netrc, pgpass, XML, PEM, ``-p``, hashes.
+
+Pure. Each pattern has one group, the secret. Every repetition is bounded or has no alternative, so
+each pattern reads in linear time.
+"""
+
+from __future__ import annotations
+
+import re
+
+NAME = (
+    r"(?:passw(?:or)?[dt]|passphrase|(?<=[_.-])pass(?![a-z])|pwd|secret|token|credentials?"
+    r"|kennwort|contrase(?:ñ|n)a|wachtwoord|mot[ _-]de[ _-]passe|senha"
+    r"|(?:api|access|account|auth|client|deploy|encryption|master|private|secret|service|shared"
+    r"|signing|storage)[_-]?key)"
+)
+"""What the name of a field with a secret holds, in lower case."""
+
+_NAMED = rf"[\w.-]{{0,60}}{NAME}[\w.-]{{0,30}}"
+
+IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
+    # texts of which one must be there, in lower case; the kind; a pattern whose group is the secret
+    (
+        ("machine", "default"),
+        "password",  # .netrc
+        re.compile(
+            r"(?i)\b(?:machine\s{1,4}\S{1,200}|default)"
+            r"(?:\s{1,80}(?:login|account)\s{1,4}\S{1,100}){0,3}\s{1,80}password\s{1,4}(\S{3,200})"
+        ),
+    ),
+    (
+        (":",),
+        "password",  # .pgpass
+        re.compile(
+            r"(?m)^[^\s:]{1,200}:(?:[0-9]{4,5}|\*):[^\s:]{1,100}:[^\s:]{1,100}"
+            r":((?:\\[\\:]|[^\s\\:]){3,200})$"
+        ),
+    ),
+    (
+        ("<", "&lt;"),
+        "secret",  # <password>…</password>
+        re.compile(
+            rf"(?i)(?:<|&lt;)(?:[\w.-]{{1,40}}:)?{_NAMED}(?:\s[^<>&]{{0,200}})?(?:>|&gt;)\s{{0,80}}"
+            r"(?![0-9.,]{0,40}(?:<|&lt;))([^<>&\s][^<>&]{2,400})(?=<|&lt;)"
+        ),
+    ),
+    (
+        ("value",),
+        "secret",  # name: API_TOKEN, value: …
+        re.compile(
+            rf"(?i)\b(?:key|name)[\\\"']{{0,2}}\s{{0,3}}[=:]\s{{0,3}}[\\\"']{{0,2}}{_NAMED}"
+            r"[\\\"']{0,2},?\s{1,80}[\\\"']{0,2}value[\\\"']{0,2}\s{0,3}[=:]\s{0,3}[\\\"']{0,2}"
+            r"([^\s\"'\\<>,;{}]{4,400})"
+        ),
+    ),
+    (
+        ("<string>",),
+        "secret",  # a property list
+        re.compile(rf"(?i)<key>{_NAMED}</key>\s{{0,80}}<string>([^<>\s][^<>]{{2,400}})</string>"),
+    ),
+    (
+        ("private-lines", "private-mac"),
+        "private-key",  # PuTTY
+        re.compile(
+            r"(?i)Private-(?:Lines:\s[0-9]{1,4}\s{1,4}|MAC:\s)"
+            r"((?:[A-Za-z0-9+/=]{1,200}(?:\s{1,4}|$)){1,200})"
+        ),
+    ),
+    (
+        ("://",),
+        "password",  # a token in place of the user's name
+        re.compile(r"(?i)[a-z][a-z0-9+.-]{0,20}://([\w.~%+-]{20,200})(?::[^\s/\"'<>@]{0,80})?@"),
+    ),
+    (
+        ("jdbc:oracle",),
+        "password",
+        re.compile(r"(?i)jdbc:oracle:\w{1,10}:[^\s/\"']{1,80}/([^\s@\"']{1,200})@"),
+    ),
+    (
+        ("digest",),
+        "authorization",
+        re.compile(r"(?i)digest\s[^\r\n]{0,400}?response=\\?\"?([^\"\s,\\]{16,200})"),
+    ),
+    (
+        ("sshpass", "mysql", "mariadb", "login"),
+        "password",  # -p PASSWORD
+        re.compile(
+            r"(?:sshpass|mysql(?:dump|admin)?|mariadb(?:-dump)?|(?:docker|podman|registry) login)"
+            r"(?:\s{1,3}(?!-p)[^\s|;&]{1,100}){0,10}\s{1,3}-p\s{0,3}[\"']?([^\s\"'|;&]{3,200})"
+        ),
+    ),
+    (
+        ("$",),
+        "password-hash",
+        re.compile(
+            r"(\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2(?:id|i|d)|scrypt|sha1|pbkdf2[\w-]{0,20})\$"
+            r"[\w./+=,$-]{16,300})"
+        ),
+    ),
+    (
+        ("wifi:",),
+        "password",
+        re.compile(r"WIFI:[^\s]{0,200}?;P:((?:\\.|[^;\\\s]){3,100});"),
+    ),
+    (
+        (" is ", " was ", " lautet "),
+        "password",  # the password is …
+        re.compile(
+            r"(?i)\b(?:password|passphrase|passwort|token|secret|api[ -]key)\s(?:is|was|lautet)"
+            r"\s{1,3}[\"'`]?(?=[^\s\"'`]{0,80}[0-9])(?=[^\s\"'`]{0,80}[a-z])([^\s\"'`]{6,200})"
+        ),
+    ),
+)

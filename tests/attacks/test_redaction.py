@@ -1,0 +1,50 @@
+"""Secrets in every form they stand in: masked for onlookers, and replaced in redacted exports."""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+
+from perdure.client.open import open as open_store
+from perdure.interop.exporting import ExportFormat, ExportSelection, export_session
+from perdure.secrets.masking import masked
+from perdure.session.messages import assistant, tool_call, tool_result, user
+from tests.fakes.secret_forms import forms
+
+FORMATS: tuple[ExportFormat, ...] = ("perdure", "pi", "operator", "markdown", "html")
+
+
+def test_secret_in_every_known_form_is_masked() -> None:
+    tried = list(forms())
+    missed = [name for name, text, secret in tried if secret in masked(text)]
+    assert len(tried) >= 110
+    assert missed == []
+    quoted = [name for name, text, secret in tried if secret in masked(f"before\n{text}\nafter")]
+    assert quoted == []
+
+
+async def test_redacted_export_holds_no_secret_in_any_format(tmp_path: Path) -> None:
+    tried = list(forms())
+    async with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        session = await store.create(id="s", title="forms")
+        for number, (_, text, _) in enumerate(tried):
+            call = f"c{number}"
+            match number % 3:
+                case 0:
+                    await session.append(user(text))
+                case 1:
+                    await session.append(assistant(text))
+                case _:
+                    await session.append(assistant(tool_call(call, "read_file", {"path": "x"})))
+                    await session.append(tool_result(call, text))
+        for format in FORMATS:
+            whole = await export_session(store.backend, session.id, format, ExportSelection())
+            shown = html.unescape(whole.content.decode())
+            there = [name for name, _, secret in tried if json.dumps(secret)[1:-1] in shown]
+            assert len(there) > 100, format  # what is looked for can be found
+            clean = await export_session(
+                store.backend, session.id, format, ExportSelection(redact=("secrets",))
+            )
+            shown = html.unescape(clean.content.decode())
+            assert [name for name, _, secret in tried if secret in shown] == [], format

@@ -1,0 +1,56 @@
+"""Secrets by the place that a file, an address or a command gives them."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from perdure.secrets.files import IN_FILES, NAME
+from perdure.secrets.shapes import finds
+
+
+@pytest.mark.parametrize("name", ["db_password", "SMTP_PASS", "apiKey", "Passwort", "credentials"])
+def test_field_with_such_a_name_holds_a_secret(name: str) -> None:
+    assert re.search(NAME, name, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("name", ["bypass", "author", "compass", "monkey", "passage"])
+def test_field_with_another_name_holds_none(name: str) -> None:
+    assert re.search(NAME, name, re.IGNORECASE) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "src/main.c:1042:7: error: expected ';'",
+        "12:30:45:000 started",
+        "<tokens>4096</tokens>",
+        "the password is required.",
+        "https://docs.example.com/@ana",
+        "mysql -u root -h db",
+        "echo $1 $2$3",
+        "-----BEGIN CERTIFICATE-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n-----END CERTIFICATE-----",
+    ],
+)
+def test_text_that_only_resembles_such_a_place_is_left_alone(text: str) -> None:
+    assert list(finds(text)) == []
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["machine a ", "a:1234:b:c:", "<password>", "name: token ", "<key>token</key>", "$6$", "WIFI:"],
+)
+def test_hostile_text_four_times_as_long_takes_four_times_as_long(unit: str) -> None:
+    def cost(count: int) -> float:
+        text = unit * count
+        begun = time.process_time()
+        for _ in range(3):
+            for _, _, shape in IN_FILES:
+                for _ in shape.finditer(text):
+                    pass
+        return time.process_time() - begun
+
+    cost(100)
+    assert cost(8_000) < 12 * cost(2_000) + 0.05
