@@ -12,15 +12,15 @@ import msgspec
 
 from perdure.client.clock import absolute
 from perdure.client.conversation.abandonment import abandon_turn
-from perdure.client.conversation.appending import Appender
+from perdure.client.conversation.appending import Appender, ExpectedLeaf
 from perdure.client.conversation.hooking import asked
 from perdure.client.erasing import erase_session
 from perdure.client.inbox.answer import answer_question
 from perdure.client.reading import EntryRef
 from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMoved
 from perdure.engine.hooks.registry import Hooks
-from perdure.errors import InvalidEntry, TurnOpen
-from perdure.session.codec import body_of
+from perdure.errors import InvalidEntry, LeafConflict, TurnOpen
+from perdure.session.codec import body_of, new_side
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.fold import undone_of
@@ -50,38 +50,60 @@ class Session(Appender):
     (`Entry.lane` is then "side"), and joins the conversation at the turn's next step.
     """
 
-    async def branch(self, entry: EntryRef | None) -> Entry | None:
+    async def branch(
+        self,
+        entry: EntryRef | None,
+        *,
+        expected_leaf: ExpectedLeaf = msgspec.UNSET,
+        idempotency_key: str | None = None,
+    ) -> Entry | None:
         """Let the conversation continue from `entry` (None: from before the root).
 
+        With `expected_leaf` the leaf moves only if it is that entry in the same commit, so entries
+        that another writer appended are never left behind. Repeating a call with its
+        `idempotency_key` moves nothing and returns the first call's entry.
         Durable: also without a following entry. Shape: None when it continued from there anyway.
-        Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a
-        turn runs; HookBlocked. A hook may have a summary of the left branch told instead.
+        Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a turn runs;
+        LeafConflict; IdempotencyMismatch; HookBlocked. A hook may have a summary of the left
+        branch told instead.
         """
         target = None if entry is None else await self._in_tree(entry)
+        expected = await self._expected(expected_leaf)
         leaf = (await self._look()).leaf
-        if leaf == target:
+        if leaf == target and idempotency_key is None:
+            if expected is not msgspec.UNSET and expected != leaf:
+                raise LeafConflict(self.id, expected, leaf)
             return None
         summary = await asked(self._hooks, BeforeTree(self.id, leaf, target))
         if isinstance(summary, str) and summary.strip():
-            return await self._move(BranchSummary(summary, from_id=target))
-        moved = await self._note(LeafMoved(target))
+            told = BranchSummary(summary, from_id=target)
+            return await self._move(told, expected, idempotency_key)
+        new = (new_side(LeafMoved(target)),)
+        moved = (await self._commit(new, expected_leaf=expected, key=idempotency_key))[0]
         await self._hooks.tell(TreeMoved(self.id, moved))
         return moved
 
     async def branch_with_summary(
-        self, entry: EntryRef | None, summary: str | BranchSummary
+        self,
+        entry: EntryRef | None,
+        summary: str | BranchSummary,
+        *,
+        expected_leaf: ExpectedLeaf = msgspec.UNSET,
+        idempotency_key: str | None = None,
     ) -> Entry:
         """Continue from `entry` (None: from before the root) and tell what the left branch was.
 
-        Raises: as `branch`.
+        `expected_leaf` and `idempotency_key` as for `branch`. Raises: as `branch`.
         """
         target = None if entry is None else await self._in_tree(entry)
+        expected = await self._expected(expected_leaf)
         leaf = (await self._look()).leaf
         other = await asked(self._hooks, BeforeTree(self.id, leaf, target))
         told = other if isinstance(other, str) and other.strip() else summary
         if isinstance(told, str):
             told = BranchSummary(told)
-        return await self._move(msgspec.structs.replace(told, from_id=target))
+        told = msgspec.structs.replace(told, from_id=target)
+        return await self._move(told, expected, idempotency_key)
 
     async def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Name `entry`; None or blanks take the name away.
@@ -236,8 +258,10 @@ class Session(Appender):
 
     # ------------------------------------------------------------ inside
 
-    async def _move(self, summary: BranchSummary) -> Entry:
+    async def _move(self, summary: BranchSummary, expected: ExpectedLeaf, key: str | None) -> Entry:
         """Let the conversation go on from where `summary` says, with the summary told there."""
-        entry = await self.append(summary, parent=summary.from_id)
+        (entry,) = await self.append_many(
+            [summary], parent=summary.from_id, expected_leaf=expected, idempotency_key=key
+        )
         await self._hooks.tell(TreeMoved(self.id, entry))
         return entry

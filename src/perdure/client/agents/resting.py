@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.asking import asked_below
 from perdure.client.agents.turn import Turn
 from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.appending import ExpectedLeaf
 from perdure.client.reading import EntryRef, OpenQuestion
 from perdure.client.session import Session
 from perdure.engine.summaries import compact, summarise_branch
 from perdure.engine.turns.recovery import spent_in
 from perdure.engine.turns.session_turns import SessionTurns
-from perdure.errors import InvalidTransition
+from perdure.errors import InvalidTransition, LeafConflict
 from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ThinkingLevel
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
-from perdure.session.ids import StreamId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import ModelChange, ThinkingChange
 from perdure.session.ledger import Spending
 
@@ -97,24 +100,42 @@ class Resting:
         self._require_idle("compact")
         return await compact(self._running.environment, self._running.terms, focus)
 
-    async def branch(self, entry: EntryRef | None, focus: str | None = None) -> Entry | None:
+    async def branch(
+        self,
+        entry: EntryRef | None,
+        focus: str | None = None,
+        *,
+        expected_leaf: ExpectedLeaf = msgspec.UNSET,
+    ) -> Entry | None:
         """Go on from `entry` (None: from before the root), told what the left branch was.
 
         The agent's model writes the summary; `focus` says what it must keep. Where nothing was
-        said on the branch, the conversation only moves.
+        said on the branch, the conversation only moves. It moves only from the leaf that was
+        summarised, or from `expected_leaf`: otherwise the call raises LeafConflict.
         Shape: None when it continued from there anyway.
         Raises: as `compact`; as `Session.branch`.
         """
         self._require_idle("branch")
         target = None if entry is None else (await self.session.path(entry))[-1].id
         await self.session.info()  # the handle looks where the conversation stands
+        expected = await self._expected(expected_leaf)
         if self.session.leaf == target:
-            return None
+            return await self.session.branch(target, expected_leaf=expected)
         running = self._running
         summary = await summarise_branch(running.environment, running.terms, target, focus)
         if summary is None:
-            return await self.session.branch(target)
-        return await self.session.branch_with_summary(target, summary)
+            return await self.session.branch(target, expected_leaf=expected)
+        return await self.session.branch_with_summary(target, summary, expected_leaf=expected)
+
+    async def _expected(self, leaf: ExpectedLeaf) -> EntryId | None:
+        """Return where the conversation stands. Raises: LeafConflict unless that is `leaf`."""
+        stands = self.session.leaf
+        if leaf is msgspec.UNSET:
+            return stands
+        wanted = None if leaf is None else (await self.session.path(leaf))[-1].id
+        if wanted != stands:
+            raise LeafConflict(self.id, wanted, stands)
+        return stands
 
     def _require_idle(self, wanted: str) -> None:
         if self._is_closed:

@@ -29,6 +29,9 @@ Item = Message | InFlightMessage | TreeBody
 Parent = EntryRef | Here | None
 """Where an entry is appended: an entry, `LEAF`, or None for a new root."""
 
+ExpectedLeaf = EntryRef | msgspec.UnsetType | None
+"""Where the caller expects the conversation to stand; None: before the root."""
+
 
 @takes_all_declared_but("items")
 class Appender(ContextReader):
@@ -57,7 +60,7 @@ class Appender(ContextReader):
         *,
         parent: Parent = LEAF,
         expected_head: int | None = None,
-        expected_leaf: EntryRef | msgspec.UnsetType | None = msgspec.UNSET,
+        expected_leaf: ExpectedLeaf = msgspec.UNSET,
         idempotency_key: str | None = None,
         contents: tuple[bytes, ...] = (),
     ) -> list[Entry]:
@@ -75,13 +78,11 @@ class Appender(ContextReader):
             raise WrongArgument("there is nothing to append: give at least one message")
         if parent is not None and not isinstance(parent, Here):
             parent = await self._in_tree(parent)
-        if expected_leaf is not None and expected_leaf is not msgspec.UNSET:
-            expected_leaf = await self._resolve(expected_leaf)
         durable, taken = _settled(items)
         return await self._commit(
             tuple(_new(item, LEAF if n else parent) for n, item in enumerate(durable)),
             expected_head=expected_head,
-            expected_leaf=expected_leaf,
+            expected_leaf=await self._expected(expected_leaf),
             key=idempotency_key,
             contents=(*contents, *taken),
         )
@@ -118,6 +119,9 @@ class Appender(ContextReader):
         appended = (await self._backing.commit(commit)).entries[0]
         await self._see(appended)
         return list(appended)
+
+    async def _expected(self, leaf: ExpectedLeaf) -> EntryId | msgspec.UnsetType | None:
+        return leaf if leaf is None or leaf is msgspec.UNSET else await self._resolve(leaf)
 
     async def _in_tree(self, reference: EntryRef) -> EntryId:
         """The entry, if it is part of the conversation."""

@@ -20,7 +20,7 @@ from perdure.client.agents.saying import Said
 from perdure.client.agents.turn import Reply
 from perdure.client.agents.turn import Turn as AsyncTurn
 from perdure.client.agents.workspace import Workspace
-from perdure.client.conversation.appending import Item, Parent
+from perdure.client.conversation.appending import ExpectedLeaf, Item, Parent
 from perdure.client.reading import EntryRef, OpenQuestion
 from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore
@@ -196,7 +196,7 @@ class Session(Handle[AsyncSession]):
         *,
         parent: Parent = LEAF,
         expected_head: int | None = None,
-        expected_leaf: EntryRef | msgspec.UnsetType | None = msgspec.UNSET,
+        expected_leaf: ExpectedLeaf = msgspec.UNSET,
         idempotency_key: str | None = None,
         contents: tuple[bytes, ...] = (),
     ) -> list[Entry]:
@@ -225,21 +225,46 @@ class Session(Handle[AsyncSession]):
         """
         return self.portal.call(self.asynchronous.flush())
 
-    def branch(self, entry: EntryRef | None) -> Entry | None:
+    def branch(
+        self,
+        entry: EntryRef | None,
+        *,
+        expected_leaf: ExpectedLeaf = msgspec.UNSET,
+        idempotency_key: str | None = None,
+    ) -> Entry | None:
         """Let the conversation continue from `entry` (None: from before the root).
 
+        With `expected_leaf` the leaf moves only if it is that entry in the same commit, so entries
+        that another writer appended are never left behind. Repeating a call with its
+        `idempotency_key` moves nothing and returns the first call's entry.
         Durable: also without a following entry. Shape: None when it continued from there anyway.
-        Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a
-        turn runs; HookBlocked. A hook may have a summary of the left branch told instead.
+        Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a turn runs;
+        LeafConflict; IdempotencyMismatch; HookBlocked. A hook may have a summary of the left
+        branch told instead.
         """
-        return self.portal.call(self.asynchronous.branch(entry))
+        return self.portal.call(
+            self.asynchronous.branch(
+                entry, expected_leaf=expected_leaf, idempotency_key=idempotency_key
+            )
+        )
 
-    def branch_with_summary(self, entry: EntryRef | None, summary: str | BranchSummary) -> Entry:
+    def branch_with_summary(
+        self,
+        entry: EntryRef | None,
+        summary: str | BranchSummary,
+        *,
+        expected_leaf: ExpectedLeaf = msgspec.UNSET,
+        idempotency_key: str | None = None,
+    ) -> Entry:
         """Continue from `entry` (None: from before the root) and tell what the left branch was.
 
-        Raises: as `branch`.
+        `expected_leaf` and `idempotency_key` as for `branch`. Raises: as `branch`.
         """
-        return self.portal.call(self.asynchronous.branch_with_summary(entry, summary))
+        return self.portal.call(
+            self.asynchronous.branch_with_summary(
+                entry, summary, expected_leaf=expected_leaf, idempotency_key=idempotency_key
+            )
+        )
 
     def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Name `entry`; None or blanks take the name away.
@@ -659,15 +684,22 @@ class Chat(Handle[AsyncChat]):
         """
         return self.portal.call(self.asynchronous.compact(focus))
 
-    def branch(self, entry: EntryRef | None, focus: str | None = None) -> Entry | None:
+    def branch(
+        self,
+        entry: EntryRef | None,
+        focus: str | None = None,
+        *,
+        expected_leaf: ExpectedLeaf = msgspec.UNSET,
+    ) -> Entry | None:
         """Go on from `entry` (None: from before the root), told what the left branch was.
 
         The agent's model writes the summary; `focus` says what it must keep. Where nothing was
-        said on the branch, the conversation only moves.
+        said on the branch, the conversation only moves. It moves only from the leaf that was
+        summarised, or from `expected_leaf`: otherwise the call raises LeafConflict.
         Shape: None when it continued from there anyway.
         Raises: as `compact`; as `Session.branch`.
         """
-        return self.portal.call(self.asynchronous.branch(entry, focus))
+        return self.portal.call(self.asynchronous.branch(entry, focus, expected_leaf=expected_leaf))
 
     def send(self, said: Said | InFlightMessage) -> Turn:
         """Say something; the turn that answers it runs at once.
