@@ -102,7 +102,7 @@ class Appender:
                 raise IdempotencyMismatch(key)
             entries = tuple(entries_of(log, range(known.first, known.end)))
             return Committed((entries[_copies_in(known, log) :],), is_replay=True)
-        other = (self._folder.read_side("keys", key) or b"").decode()
+        other = (self._folder.read_side("keys", key) or b"").decode("utf-8", "replace")
         if other and other != stream:
             there = self._shelf.log(StreamId(other))
             if there is not None and key in there.keys:

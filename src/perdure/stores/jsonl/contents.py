@@ -25,6 +25,7 @@ from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.indexed import entry_at, foreign_body, tool_digest
 from perdure.stores.jsonl.lines import Ours, envelope_of, fields_of
 from perdure.stores.jsonl.shelf import Shelf
+from perdure.stores.regular import open_to_read
 from perdure.stores.verification import StoredEntry
 
 
@@ -71,7 +72,7 @@ def media_of(log: Log, digest: str) -> bytes | None:
 
 def _contents(log: Log, seqs: Iterable[int]) -> Iterator[tuple[int, bytes]]:
     try:
-        with log.path.open("rb") as file:
+        with open_to_read(log.path) as file:
             for seq in seqs:
                 yield seq, _content(log, seq, file)
     except FileNotFoundError:  # erased by another process, after its index was brought up to date

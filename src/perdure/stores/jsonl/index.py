@@ -37,6 +37,7 @@ from perdure.stores.jsonl.lines import (
     fields_of,
 )
 from perdure.stores.jsonl.rows import Key, Row, header_of, is_sound, lost_row, place
+from perdure.stores.regular import open_to_read
 from perdure.stores.verification import StoredCommit
 
 _TRAIL_BYTES = 256
@@ -58,7 +59,7 @@ class Log(Indexed):
         Raises: StoreTooNew when a newer perdure wrote it; StoreUnavailable.
         """
         try:
-            with self.path.open("rb") as file:
+            with open_to_read(self.path) as file:
                 stamp = Stamp.of(os.fstat(file.fileno()))
                 if self._stamp != stamp:
                     if self._is_another(stamp):
@@ -340,7 +341,7 @@ class Tail(Log):
         self.base, self.leaf, self.end = base, leaf, end
         self.rows = [lost_row(None)] * base
         self.run = Run(first=base)
-        with self.path.open("rb") as file:
+        with open_to_read(self.path) as file:
             file.seek(end)
             if file.read(1) != b"\n":  # the end of the last line counts to it, or does not
                 file.seek(end)
@@ -349,7 +350,7 @@ class Tail(Log):
 
     def _end(self) -> list[Line | None]:
         """The last lines of the file; None for one that is no record."""
-        with self.path.open("rb") as file:
+        with open_to_read(self.path) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
             offset = file.tell() + len(file.readline())
             return self._lines(file, offset)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +24,7 @@ from perdure.stores.jsonl.index import Log, Tail
 from perdure.stores.jsonl.lines import FORMAT, Batch, batch_info, envelope_of, fields_of
 from perdure.stores.jsonl.rows import header_of, is_sound
 from perdure.stores.protocol import StreamState
+from perdure.stores.regular import NotRegular, open_to_read, status_of
 
 MOST_LOGS = 64
 """Indexes kept in memory; the one unused for longest makes room."""
@@ -90,7 +92,7 @@ class Shelf:
             log = self._log(path)
             return None if log is None else _standing_of(log)
         try:
-            return self._standing(path, Stamp.of(path.stat()))
+            return self._standing(path, Stamp.of(status_of(path)))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -102,15 +104,20 @@ class Shelf:
         Unless `is_thorough`, a file whose name says that it holds another is believed.
         """
         known = self._paths.get(stream)
-        if known is not None and self._holds(known, stream):
-            return known
+        with suppress(NotRegular):
+            if known is not None and self._holds(known, stream):
+                return known
         self._paths.pop(stream, None)
         names = self.folder.names()
         named = [self.folder.path / name for name in names if session_in(name) == stream]
         odd = [self.folder.path / name for name in names if session_in(name) is None]
         for path in (*sorted(named, reverse=True), *odd):
-            if self._holds(path, stream):
-                return self.found(stream, path)
+            try:
+                if self._holds(path, stream):
+                    return self.found(stream, path)
+            except NotRegular as error:  # whatever it is, it is not this session
+                if path in named:
+                    self.folder.fail(error)
         if is_thorough:
             for path, standing in self.standings():
                 if standing.header.id == stream:
@@ -136,7 +143,7 @@ class Shelf:
         if log is not None:
             return path.exists() and log.header.id == stream
         try:
-            standing = self._standing(path, Stamp.of(path.stat()))
+            standing = self._standing(path, Stamp.of(status_of(path)))
         except FileNotFoundError:
             return False
         return standing is not None and standing.header.id == stream
@@ -212,7 +219,7 @@ def state_at(standing: Standing, epoch: int) -> StreamState:
 def peek(path: Path, dialect: Dialect) -> Standing | None:
     """Where the session in `path` stands, if the end of the file says so; None when it does not."""
     try:
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             header = _header(file.readline(), dialect)
             batch = None if header is None else _batch(_last_line(file), header)
     except FileNotFoundError:

@@ -22,6 +22,7 @@ from perdure.stores.jsonl.search.indexing import Index
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.jsonl.upkeep.checking import index_problems
 from perdure.stores.protocol import OnProgress, Problem, Verification
+from perdure.stores.regular import read_regular
 from perdure.stores.verification import (
     Steps,
     StoredEntry,
@@ -54,6 +55,8 @@ def verification(
         problems += found
         streams += log.is_session
         entries += len(log.rows)
+    for path, what in shelf.folder.odd_files():
+        problems.append(Problem(None, None, f"{path.name}: {what}"))
     problems += _content_problems(shelf.folder, steps)
     problems += index_problems(index, steps)
     steps.end()
@@ -71,7 +74,7 @@ def _steps(shelf: Shelf) -> int:
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except FileNotFoundError:  # a vacuum has removed it meanwhile
         return 0
 
@@ -138,7 +141,7 @@ def _content_problems(folder: Folder, steps: Steps) -> Iterator[Problem]:
     for path in blobs_in(folder):
         try:
             steps.add(content_steps(_size(path)))
-            yield from blob_problems(path.name, path.read_bytes())
+            yield from blob_problems(path.name, read_regular(path))
         except FileNotFoundError:  # a vacuum has removed it meanwhile
             continue
         except OSError as error:

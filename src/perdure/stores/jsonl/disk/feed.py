@@ -14,14 +14,14 @@ import os
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
-from io import RawIOBase
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
 from perdure.session.ids import StreamId
 from perdure.stores.jsonl.disk.folder import Folder, Stamp
+from perdure.stores.regular import open_regular, open_to_read, read_regular, status_of
 
 NAME = "feed"
 GAP = 2**20
@@ -29,6 +29,7 @@ GAP = 2**20
 
 
 _TRAIL_BYTES = 256
+_APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT
 
 
 class Span(NamedTuple):
@@ -70,14 +71,14 @@ class Feed:
     def stamp(self) -> Stamp | None:
         """What tells whether somebody committed."""
         try:
-            return Stamp.of(self._path.stat())
+            return Stamp.of(status_of(self._path))
         except OSError:
             return None
 
     def mark(self) -> FeedMark:
         """How far it was read."""
         try:
-            with self._path.open("rb", buffering=0) as file:
+            with open_to_read(self._path, buffering=0) as file:
                 inode, end = os.fstat(file.fileno()).st_ino, self._scanned
                 return FeedMark(inode, end, _trail(file, end))
         except FileNotFoundError:
@@ -90,7 +91,7 @@ class Feed:
         now = self.mark()
         if now.inode != mark.inode or now.end < mark.end:
             return mark == FeedMark()
-        with self._path.open("rb", buffering=0) as file:
+        with open_to_read(self._path, buffering=0) as file:
             return _trail(file, mark.end) == mark.trail
 
     def after(self, position: int) -> Iterator[Span]:
@@ -116,7 +117,7 @@ class Feed:
     def refresh(self) -> None:
         """Read what was added."""
         try:
-            with self._path.open("rb") as file:
+            with open_to_read(self._path) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size < self._scanned:
                     self._scanned, self._spans, self._heads = 0, [], {}
@@ -166,9 +167,12 @@ class Feed:
 
     def _write(self, line: bytes) -> None:
         try:
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            file = os.open(self._path, flags, 0o600)
+            file = open_regular(self._path, _APPENDING)
             try:
+                if os.fstat(file).st_nlink > 1:  # another name of it may be anywhere
+                    os.close(file)
+                    self._folder.put_beside(self._path, read_regular(self._path))
+                    file = open_regular(self._path, _APPENDING)
                 size = os.fstat(file).st_size
                 is_cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"
                 os.write(file, b"\n" + line if is_cut else line)
@@ -179,7 +183,7 @@ class Feed:
         self.refresh()
 
 
-def _trail(file: RawIOBase, end: int) -> bytes:
+def _trail(file: BinaryIO, end: int) -> bytes:
     begin = max(0, end - _TRAIL_BYTES)
     file.seek(begin)
     return hashlib.blake2b(file.read(end - begin) or b"", digest_size=8).digest()

@@ -22,10 +22,25 @@ from typing import NoReturn
 
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.ids import stream_id
+from perdure.stores.regular import (
+    NotRegular,
+    check_folder,
+    open_regular,
+    read_regular,
+    status_of,
+)
 
 SUFFIX = ".jsonl"
 INNER = ".perdure"
+NAMESPACES = ".perdure-namespaces"
 
+MOST_SIDE_BYTES = 2**28
+"""Of a side file that are read; a part of an answer is far smaller."""
+
+_OTHER_NAMES = (
+    "it has other names (hard links), which would get what is appended and keep what is erased; "
+    "replace it by a copy"
+)
 _NO_FOLDER = "a file is in its place, and it is a folder of files; name another"
 
 
@@ -58,13 +73,28 @@ class Folder:
         Raises: StoreReadOnly, StoreFull, StoreUnavailable.
         """
         try:
+            self._check_folders()
             for name in ("locks", "leases", "partials", "keys", "blobs", "erasures", "new"):
                 _make(self.inner / name)
         except OSError as error:
             self.fail(error)
 
+    def _check_folders(self) -> None:
+        """Refuse a link in the place of a folder: what is below it would be outside."""
+        above = (self.path.parent, self.path) if self.path.parent.name == NAMESPACES else ()
+        for path in (*above, self.inner):
+            with suppress(FileNotFoundError):
+                check_folder(path)
+        for path in (self.inner, self.inner / "blobs"):
+            with suppress(FileNotFoundError), os.scandir(path) as found:
+                for item in found:
+                    if item.is_symlink() and not item.is_file():
+                        check_folder(path / item.name)
+
     def fail(self, error: OSError) -> NoReturn:
         """Raise what `error` means for a store."""
+        if isinstance(error, NotRegular):
+            raise StoreUnavailable(str(error.filename), str(error)) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StoreFull(str(self.path)) from error
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
@@ -91,13 +121,41 @@ class Folder:
                 for item in found:
                     if item.name.endswith(SUFFIX):
                         with suppress(FileNotFoundError):
-                            status = item.stat()
+                            status = item.stat(follow_symlinks=False)
                             if S_ISREG(status.st_mode):
                                 yield self._path(item.name), Stamp.of(status)
         except FileNotFoundError:
             return
         except OSError as error:
             self.fail(error)
+
+    def odd_files(self) -> Iterator[tuple[Path, str]]:
+        """Every session file that is no regular one, or has other names, and what it is."""
+        for name in sorted(self.names()):
+            try:
+                self.check_only_name(self.path / name)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                yield self.path / name, str(error)
+
+    def check_only_name(self, path: Path) -> None:
+        """Refuse a file with other names: they would keep what is erased, and get what is appended.
+
+        Raises: NotRegular; OSError.
+        """
+        status = status_of(path)
+        if status.st_nlink > 1:
+            self._remove_draft_of(status)
+            if status_of(path).st_nlink > 1:
+                raise NotRegular(path, _OTHER_NAMES)
+
+    def _remove_draft_of(self, status: os.stat_result) -> None:
+        """Remove the other name of a session file whose process died while it made it."""
+        for path in (self.inner / "new").iterdir():
+            with suppress(FileNotFoundError):
+                if os.path.samestat(path.lstat(), status):
+                    path.unlink()
 
     def _path(self, name: str) -> Path:
         path = self._known.get(name)
@@ -133,8 +191,10 @@ class Folder:
         Raises: StoreFull, StoreReadOnly; StoreUnavailable, after which nobody knows.
         """
         try:
-            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            file = open_regular(path, os.O_WRONLY | os.O_APPEND)
             try:
+                if os.fstat(file).st_nlink > 1:
+                    self.check_only_name(path)
                 if os.write(file, content) < len(content):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 if self.is_synced:
@@ -175,7 +235,9 @@ class Folder:
     def _put(self, path: Path, content: bytes, *, is_synced: bool) -> None:
         passing = self.inner / "new" / f"{_here()}-{path.parent.name}-{path.name}"
         try:
-            if not path.parent.exists():
+            try:
+                check_folder(path.parent)
+            except FileNotFoundError:
                 path.parent.mkdir(mode=0o700, exist_ok=True)
                 if is_synced:
                     _sync_folder(path.parent.parent)
@@ -208,7 +270,7 @@ class Folder:
     def read_side(self, kind: str, name: str) -> bytes | None:
         """What that side file holds; None when there is none."""
         try:
-            return self.side(kind, name).read_bytes()
+            return read_regular(self.side(kind, name), most_bytes=MOST_SIDE_BYTES)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -234,7 +296,7 @@ class Folder:
     def _lock(self, kind: str, name: str) -> int:
         try:
             path = self.inner / "locks" / f"{kind}-{hashed(name)}"
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            return open_regular(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             self.fail(error)
 
@@ -268,6 +330,11 @@ def session_in(name: str) -> str | None:
         return None
 
 
+def is_session_file(name: str) -> bool:
+    """Whether `name` can be that of a session file: no path leads out of the folder by it."""
+    return name.endswith(SUFFIX) and "/" not in name
+
+
 def namespace_folder(root: Path, namespace: str) -> Path:
     """The folder of a namespace: `root` itself for ``default``, one below it for any other."""
     if namespace == "default":
@@ -277,7 +344,7 @@ def namespace_folder(root: Path, namespace: str) -> Path:
         chr(byte) if chr(byte) in plain else f"%{byte:02x}" for byte in namespace.encode()
     )
     name = name if len(name) < 200 else f"%%{hashed(namespace)}"
-    return root / f"{INNER}-namespaces" / (name or "%")
+    return root / NAMESPACES / (name or "%")
 
 
 def _make(path: Path) -> None:
@@ -293,7 +360,12 @@ def _here() -> str:
 
 
 def _write_whole(path: Path, content: bytes, *, is_synced: bool) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        file = open_regular(path, flags)
+    except FileExistsError:  # of a process that was killed, or a link that somebody put there
+        path.unlink()
+        file = open_regular(path, flags)
     try:
         view = memoryview(content)
         while view:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -17,6 +18,7 @@ from perdure.session.ids import StreamId
 from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.protocol import EMPTY, Lease
+from perdure.stores.regular import check_folder, read_regular, status_of
 
 _DIGEST = re.compile(r"sha256-[0-9a-f]{64}")
 
@@ -28,6 +30,8 @@ class HeldLease(msgspec.Struct, frozen=True):
     epoch: int = 0
     until: int = 0
 
+
+T = TypeVar("T")
 
 _held = msgspec.json.Decoder(HeldLease)
 _place = msgspec.json.Decoder(tuple[int, int])
@@ -84,6 +88,21 @@ def release(folder: Folder, lease: Lease) -> None:
             put_lease(folder, lease.stream, msgspec.structs.replace(held, until=0))
 
 
+def decoded_side(
+    folder: Folder, kind: str, name: str, decoder: msgspec.json.Decoder[T]
+) -> T | None:
+    """Return what a side file holds, None when there is none.
+
+    Raises: StoreUnavailable when it is damaged, since nobody knows then what was asked for.
+    """
+    content = folder.read_side(kind, name)
+    try:
+        return None if content is None else decoder.decode(content)
+    except ValueError as error:
+        path = folder.side(kind, name)
+        raise StoreUnavailable(str(path), f"it holds no {name}; remove it") from error
+
+
 def put_partial(folder: Folder, stream: StreamId, turn: int, seq: int, content: bytes) -> None:
     """Keep what has arrived of the answer to `seq`, in the turn that began at `turn`.
 
@@ -116,8 +135,12 @@ def put_blob(folder: Folder, content: bytes) -> None:
     """
     digest = blob_hash(content)
     path = _blob_path(folder, digest)
-    if not path.exists():
+    try:
+        status_of(path)
+    except FileNotFoundError:
         folder.put_new(path, content)
+    except OSError as error:
+        folder.fail(error)
 
 
 def blob_of(folder: Folder, digest: str) -> bytes | None:
@@ -128,7 +151,9 @@ def blob_of(folder: Folder, digest: str) -> bytes | None:
     if not _DIGEST.fullmatch(digest):
         return None
     try:
-        content = _blob_path(folder, digest).read_bytes()
+        path = _blob_path(folder, digest)
+        check_folder(path.parent)
+        content = read_regular(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -141,7 +166,7 @@ def blob_of(folder: Folder, digest: str) -> bytes | None:
 def blobs_in(folder: Folder) -> Iterator[Path]:
     """The file of every content; its name is its hash."""
     for path in sorted((folder.inner / "blobs").glob("*/sha256-*")):
-        if _DIGEST.fullmatch(path.name):
+        if _DIGEST.fullmatch(path.name) and not path.parent.is_symlink():
             yield path
 
 

@@ -21,6 +21,7 @@ from perdure.stores.jsonl.disk.folder import Folder, Stamp
 from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.shelf import Shelf
+from perdure.stores.regular import NotRegular, open_to_read, status_of
 
 LOCK = "contents"
 
@@ -69,7 +70,7 @@ def sizes_of(contents: Iterable[Path]) -> dict[str, int]:
     found: dict[str, int] = {}
     for path in contents:
         with suppress(FileNotFoundError):
-            found[path.name] = path.stat().st_size
+            found[path.name] = path.lstat().st_size
     return found
 
 
@@ -87,8 +88,8 @@ def _leave_out(waiting: dict[str, Path], looking: Looking) -> None:
 
 def _partials(folder: Folder) -> Iterator[tuple[Path, Stamp]]:
     for path in (folder.inner / "partials").iterdir():
-        with suppress(FileNotFoundError):
-            yield path, Stamp.of(path.stat())
+        with suppress(FileNotFoundError, NotRegular):
+            yield path, Stamp.of(status_of(path))
 
 
 class Looking:
@@ -115,7 +116,7 @@ class Looking:
 
     def _found_in(self, path: Path) -> set[bytes] | None:
         found: set[bytes] = set()
-        with suppress(FileNotFoundError), path.open("rb") as file:
+        with suppress(FileNotFoundError), open_to_read(path) as file:
             for line in file:
                 found.update(NAME.findall(line))
         # Entries reach their file first and the feed then. Read in the other order, those that came

@@ -18,8 +18,8 @@ from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.disk.feed import Feed
-from perdure.stores.jsonl.disk.folder import Folder
-from perdure.stores.jsonl.disk.sidefiles import blobs_in
+from perdure.stores.jsonl.disk.folder import Folder, is_session_file
+from perdure.stores.jsonl.disk.sidefiles import blobs_in, decoded_side
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.collecting import Looking, remove_unreferenced, sizes_of
 from perdure.stores.jsonl.search.indexing import Index
@@ -35,6 +35,7 @@ from perdure.stores.keeping.erasing import (
     Relation,
     how_related,
 )
+from perdure.stores.regular import NotRegular, read_regular
 
 BACKEND = "jsonl"
 KIND = "erasures"
@@ -151,6 +152,7 @@ class Eraser:
         logs = [log for id_ in reach.targets if (log := self._shelf.log(id_)) is not None]
         notes = [note for log in logs for note in reading.notes(log, copies.TELLING)]
         files = {standings[log.header.id][0].name: log.header.id for log in logs}
+        self._check_names(files)
         partials = [id_ for id_ in reach.targets if self._folder.side("partials", id_).exists()]
         keys = tuple(key for log in logs for key in log.keys)
         contents = self._own_contents(files)
@@ -177,6 +179,15 @@ class Eraser:
             ),
         )
         return Record(certificate, files, keys, tuple(name for name, _ in contents))
+
+    def _check_names(self, files: Iterable[str]) -> None:
+        """Refuse to erase what has another name, which keeps it. Raises: StoreUnavailable."""
+        try:
+            for name in files:
+                with suppress(FileNotFoundError):
+                    self._folder.check_only_name(self._folder.path / name)
+        except OSError as error:
+            self._folder.fail(error)
 
     def _own_contents(self, files: Iterable[str]) -> list[tuple[str, int]]:
         """The contents that only `files` refer to, with their sizes."""
@@ -235,8 +246,11 @@ class Eraser:
         found: list[Record] = []
         for path in sorted((self._folder.inner / KIND).iterdir()):
             # Half of one that never was begun; or gone, with the session that it was to remove.
-            with suppress(ValueError, FileNotFoundError):
-                found.append(_record.decode(path.read_bytes()))
+            # What somebody else put there is no record either.
+            with suppress(ValueError, FileNotFoundError, NotRegular):
+                record = _record.decode(read_regular(path))
+                if all(map(is_session_file, record.files)):
+                    found.append(record)
         return found
 
     def _put(self, record: Record) -> None:
@@ -254,8 +268,7 @@ def remember_backup(folder: Folder, backup: Backup) -> None:
 
 def backups(folder: Folder) -> list[Backup]:
     """What ``Remembering.backups`` promises."""
-    kept = folder.read_side("limits", _BACKUPS)
-    return [] if kept is None else _backups.decode(kept)
+    return decoded_side(folder, "limits", _BACKUPS, _backups) or []
 
 
 def _roots(

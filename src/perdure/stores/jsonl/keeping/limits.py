@@ -22,7 +22,7 @@ from perdure.session.ids import StreamId
 from perdure.session.notes import CLOSING, Question
 from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl import reading
-from perdure.stores.jsonl.disk.sidefiles import blobs_in, lease_of
+from perdure.stores.jsonl.disk.sidefiles import blobs_in, decoded_side, lease_of
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.collecting import remove_unreferenced, sizes_of
 from perdure.stores.jsonl.keeping.erasing import Eraser, backups, remember_backup
@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 _policy = msgspec.json.Decoder(Retention)
 _quota = msgspec.json.Decoder(Quota)
+_moment = msgspec.json.Decoder(int)
 
 
 class Limits:
@@ -51,8 +52,7 @@ class Limits:
 
     def policy(self) -> Retention:
         """The policy of the namespace."""
-        kept = self.folder.read_side(KIND, POLICY)
-        return Retention() if kept is None else _policy.decode(kept)
+        return decoded_side(self.folder, KIND, POLICY, _policy) or Retention()
 
     def set_policy(self, policy: Retention) -> None:
         """`policy` is that of the namespace from now on."""
@@ -62,8 +62,7 @@ class Limits:
 
     def quota(self) -> Quota:
         """The quota of the namespace."""
-        kept = self.folder.read_side(KIND, QUOTA)
-        return Quota() if kept is None else _quota.decode(kept)
+        return decoded_side(self.folder, KIND, QUOTA, _quota) or Quota()
 
     def set_quota(self, quota: Quota) -> None:
         """`quota` is that of the namespace from now on."""
@@ -108,7 +107,7 @@ class Limits:
 
     def keys_since(self) -> int:
         """Keys of commits made before this moment are forgotten."""
-        return int(self.folder.read_side(KIND, KEYS) or 0)
+        return decoded_side(self.folder, KIND, KEYS, _moment) or 0
 
     def forget_keys(self, before: int) -> int:
         """What ``Retaining.forget_keys`` promises."""

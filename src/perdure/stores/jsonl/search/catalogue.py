@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from perdure.stores.jsonl.disk.folder import Stamp
 from perdure.stores.jsonl.rows import Row
 from perdure.stores.jsonl.search.branching import Branching
 from perdure.stores.jsonl.search.partfile import Place
+from perdure.stores.regular import open_to_read, status_of
 
 FORMAT = 1
 
@@ -83,7 +84,7 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
     def stands_in(self, path: Path) -> bool:
         """Whether what was indexed is in the file `path`."""
         try:
-            stamp = Stamp.of(path.stat())
+            stamp = Stamp.of(status_of(path))
             is_long = stamp.size >= self.end
             return stamp.inode == self.inode and is_long and trail_of(path, self.end) == self.trail
         except OSError:
@@ -178,7 +179,17 @@ def decode(content: bytes, dialect: str) -> Catalogue | None:
         return None
     if found is None or (found.format, found.version) != (FORMAT, VERSION):
         return None
-    return found if found.dialect == dialect else None
+    is_here = all(map(_is_name, (*(known.name for known in found.sessions), *_names(found))))
+    return found if found.dialect == dialect and is_here else None
+
+
+def _names(catalogue: Catalogue) -> Iterator[str]:
+    return (piece.name for piece in catalogue.pieces)
+
+
+def _is_name(name: str) -> bool:
+    """Whether `name` is that of a file in the folder: no path leads out of it."""
+    return "/" not in name and name not in ("", ".", "..")
 
 
 def is_whole(content: bytes) -> bool:
@@ -192,7 +203,7 @@ def _hash(content: bytes) -> bytes:
 
 def trail_of(path: Path, end: int) -> bytes:
     """The hash of what stands before `end` in the file."""
-    with path.open("rb", buffering=0) as file:
+    with open_to_read(path, buffering=0) as file:
         begin = max(0, end - _TRAIL_BYTES)
         file.seek(begin)
         return hashlib.blake2b(file.read(end - begin), digest_size=8).digest()

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from perdure.stores.jsonl.disk.folder import Folder, Stamp
 from perdure.stores.jsonl.search.catalogue import Catalogue, Piece, decode, encode, is_whole
 from perdure.stores.jsonl.search.partfile import PartFile, Whole, name_of, written
+from perdure.stores.regular import check_folder, open_to_read, read_regular, status_of
 
 KIND = "search"
 LOCK, BUILDING = "search", "indexing"
@@ -38,7 +39,7 @@ class IndexFiles:
         Raises: StoreUnavailable.
         """
         try:
-            with (self.path / CATALOGUE).open("rb", buffering=0) as file:
+            with open_to_read(self.path / CATALOGUE, buffering=0) as file:
                 stamp = Stamp.of(os.fstat(file.fileno()))
                 if self._known is None or self._known[0] != stamp:
                     self._known = (stamp, decode(file.read(), self.dialect))
@@ -51,7 +52,7 @@ class IndexFiles:
     def stamp(self) -> Stamp | None:
         """What tells whether somebody changed it."""
         try:
-            return Stamp.of((self.path / CATALOGUE).stat())
+            return Stamp.of(status_of(self.path / CATALOGUE))
         except OSError:
             return None
 
@@ -70,26 +71,26 @@ class IndexFiles:
     def has(self, piece: Piece) -> bool:
         """Whether the file of a part is there, as long as it was."""
         try:
-            return (self.path / piece.name).stat().st_size == piece.size
+            return status_of(self.path / piece.name).st_size == piece.size
         except OSError:
             return False
 
     def is_as_written(self, piece: Piece, whole: Whole) -> bool:
         """Whether a part is what its name says, and what the catalogue does. Raises: OSError."""
-        is_named = name_of((self.path / piece.name).read_bytes()) == piece.name
+        is_named = name_of(read_regular(self.path / piece.name)) == piece.name
         return is_named and _piece(piece.name, piece.size, whole) == piece
 
     def is_damaged(self) -> bool:
         """Whether the catalogue is not as it was written: there is no index then."""
         try:
-            return not is_whole((self.path / CATALOGUE).read_bytes())
+            return not is_whole(read_regular(self.path / CATALOGUE))
         except OSError:
             return False
 
     def size_bytes(self) -> int:
         """What the index takes."""
         try:
-            return sum(path.stat().st_size for path in self.path.iterdir())
+            return sum(path.lstat().st_size for path in self.path.iterdir())
         except OSError:
             return 0
 
@@ -105,6 +106,7 @@ class IndexFiles:
         """Make the folder of the index. Raises: StoreReadOnly, StoreFull, StoreUnavailable."""
         try:
             self.path.mkdir(mode=0o700, exist_ok=True)
+            check_folder(self.path)
         except OSError as error:
             self.folder.fail(error)
 

@@ -20,6 +20,7 @@ import msgspec
 from perdure.session.search.parts.building import Part, Said
 from perdure.session.search.parts.pages import Page, after
 from perdure.stores.jsonl.rows import Row
+from perdure.stores.regular import open_regular
 
 _MAGIC = b"perdure1"
 _HEAD = Struct("<8sIIII")
@@ -105,7 +106,7 @@ class PartFile:
 
     def __init__(self, path: Path, size: int) -> None:
         try:
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = open_regular(path)
         except FileNotFoundError as error:
             raise PartGone(path.name) from error
         try:

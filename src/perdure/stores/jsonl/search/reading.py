@@ -29,6 +29,7 @@ from perdure.stores.jsonl.search.places import SearchedSession, sessions_in
 from perdure.stores.jsonl.search.sieve import Looking, Sieve
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.protocol import OnProgress
+from perdure.stores.regular import open_to_read
 from perdure.stores.scanning import Fit, Found, fitting, found_entry, found_title, hits_among
 
 STEP_COST = 4 * 2**20
@@ -170,7 +171,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
     Shape: nothing where the file is gone.
     """
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_to_read(path, buffering=0) as file:
             begin, size = 0, _PIECE_BYTES
             while len(piece := file.read(size)) == size:
                 yield piece

@@ -25,6 +25,7 @@ from perdure.stores.jsonl.search.places import Places
 from perdure.stores.jsonl.search.survey import words_of_title
 from perdure.stores.jsonl.search.texts import found_in, placed
 from perdure.stores.protocol import Problem
+from perdure.stores.regular import status_of
 from perdure.stores.scanning import Found
 from perdure.stores.verification import Steps
 
@@ -60,7 +61,7 @@ class _Check:
         """The session, if what was indexed of it is there as it was."""
         path = self._index.shelf.folder.path / known.name
         try:
-            is_there = known.begins(path, Stamp.of(path.stat()))
+            is_there = known.begins(path, Stamp.of(status_of(path)))
         except OSError:
             return None
         log = self._index.shelf.log(known.stream) if is_there else None

@@ -25,6 +25,7 @@ from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.operating.mending import Remains
 from perdure.stores.operating.salvaging import Salvaged
 from perdure.stores.protocol import Problem
+from perdure.stores.regular import read_regular
 
 
 def salvaged(shelf: Shelf, feed: Feed) -> Salvaged:
@@ -82,7 +83,7 @@ class _Salvage:
             return None
         header = self._shelf.dialect.header(session, 0, None, None)
         copy = self._place / path.name
-        copy.write_bytes(msgspec.json.encode(header) + b"\n" + path.read_bytes())
+        copy.write_bytes(msgspec.json.encode(header) + b"\n" + read_regular(path))
         return copy
 
     def _remains(self, log: Log, *, has_header: bool) -> Remains:
@@ -102,7 +103,7 @@ class _Salvage:
         )
 
     def _lines_lost(self, log: Log, path: Path) -> Iterator[Problem]:
-        stream, shift = log.header.id, log.path.stat().st_size - path.stat().st_size
+        stream, shift = log.header.id, log.path.stat().st_size - path.lstat().st_size
         for offset, size in log.unreadable:
             text = f"the line at byte {offset - shift} ({size} bytes) is no record: it is left out"
             yield Problem(stream, None, text)

@@ -1,0 +1,93 @@
+"""Regular files only: how the files of a folder that may be a stranger's are opened.
+
+A link leads out of the folder, a pipe is waited for, a device never ends. So a file is opened
+without following a link at its name and without waiting, and what was opened is looked at, not what
+had the name before.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+_KINDS = (
+    (stat.S_ISREG, "a file"),
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISCHR, "a device"),
+)
+_ODD = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.EOPNOTSUPP})
+"""What opening a link, a pipe, a socket or a folder fails with."""
+
+
+class NotRegular(OSError):
+    """There is no regular file at a path, but a link, a pipe, a device or a folder."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(errno.ELOOP, reason, str(path))
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+    """Open the regular file `path`; return its descriptor.
+
+    Raises: NotRegular; OSError.
+    """
+    try:
+        file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if error.errno in _ODD:
+            status_of(path)
+        raise
+    try:
+        _check(path, os.fstat(file))
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def open_to_read(path: Path, *, buffering: int = -1) -> BinaryIO:
+    """Open the regular file `path` as `Path.open` does with ``rb``. Raises: NotRegular; OSError."""
+    return os.fdopen(open_regular(path), "rb", buffering=buffering)
+
+
+def read_regular(path: Path, *, most_bytes: int | None = None) -> bytes:
+    """Read the regular file `path`. Raises: NotRegular; OSError, also above `most_bytes`."""
+    with open_to_read(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if most_bytes is not None and size > most_bytes:
+            reason = f"it has {size:,} bytes, at most {most_bytes:,} are read"
+            raise OSError(errno.EFBIG, reason, str(path))
+        return file.read() if most_bytes is None else file.read(most_bytes)
+
+
+def status_of(path: Path) -> os.stat_result:
+    """The status of the regular file `path`. Raises: NotRegular; OSError."""
+    status = path.lstat()
+    _check(path, status)
+    return status
+
+
+def check_folder(path: Path) -> None:
+    """Refuse what is no folder of its own, such as a link to one. Raises: NotRegular; OSError."""
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotRegular(path, f"it is {_kind(status)}, not a folder; remove it")
+
+
+def _check(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise NotRegular(path, f"it is {_kind(status)}, not a regular file; remove it")
+
+
+def _kind(status: os.stat_result) -> str:
+    return next((name for is_one, name in _KINDS if is_one(status.st_mode)), "something else")

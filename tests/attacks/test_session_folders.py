@@ -1,0 +1,350 @@
+"""A received folder of session files: nothing outside it is read, written, removed or waited for.
+
+Each form plants something into a good folder the way a sender could: a link, a pipe, a device, a
+socket, a hard link, a record that names a path. Then everything is done that users do. What lies
+outside stays as it is to the byte, no call waits, and the session beside the planted one works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perdure.errors import PerdureError, SessionNotFound, StoreUnavailable
+from perdure.session.ids import StreamId
+from perdure.session.search.values import SearchQuery
+from perdure.stores.jsonl.disk.folder import Folder, hashed
+from perdure.stores.jsonl.search.catalogue import encode
+from perdure.stores.jsonl.search.files import IndexFiles
+from perdure.stores.jsonl.store import JsonlStore
+from perdure.stores.keeping.erasing import EraseRequest
+from perdure.stores.protocol import Verification
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.streams import create, say
+
+GOOD, EVIL = StreamId("good"), StreamId("evil")
+LIMIT_S = 10.0
+NAME = "2026-01-01T00-00-00-000Z_evil.jsonl"
+SECRET = "outside-secret-4711"
+
+Plant = Callable[[Path, Path], None]
+
+
+async def opened(folder: Path, seed: int = 1) -> JsonlStore:
+    return await JsonlStore.open(folder, clock=ManualClock(), random=SeededRandom(seed))
+
+
+async def planted(tmp_path: Path, plant: Plant) -> tuple[Path, Path]:
+    """A folder with the session `GOOD`, an outside with a session file `EVIL`; then the form."""
+    folder, outside = tmp_path / "received", tmp_path / "outside"
+    outside.mkdir()
+    for place, stream in ((folder, GOOD), (outside, EVIL)):
+        store = await opened(place)
+        await create(store, stream)
+        await say(store, f"hello {SECRET}", stream=stream)
+        if stream == GOOD:
+            await store.reindex()
+        await store.close()
+    next(outside.glob("*.jsonl")).rename(outside / "evil.jsonl")
+    (outside / "precious.txt").write_text(SECRET)
+    (outside / "sub").mkdir()
+    (outside / "sub" / "precious.txt").write_text(SECRET)
+    plant(folder, outside)
+    return folder, outside
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    """Every file below `folder` with its bytes."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b""
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+# ---------------------------------------------------------------- what is planted
+
+
+def link(name: str, target: str) -> Plant:
+    """A symbolic link in the folder to something outside; what had the name goes."""
+
+    def plant(folder: Path, outside: Path) -> None:
+        make_room(folder / name)
+        (folder / name).symlink_to(target.replace("OUT", str(outside)))
+
+    return plant
+
+
+def fifo(name: str) -> Plant:
+    def plant(folder: Path, _: Path) -> None:
+        make_room(folder / name)
+        os.mkfifo(folder / name)
+
+    return plant
+
+
+def make_room(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() and not path.is_symlink():
+        path.rename(path.with_name(f"{path.name}-before"))
+    elif path.exists():
+        path.unlink()
+
+
+def unix_socket(folder: Path, _: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        here = Path.cwd()
+        os.chdir(folder)  # a socket's path may only be short
+        try:
+            made.bind(NAME)
+        finally:
+            os.chdir(here)
+
+
+def directory(folder: Path, _: Path) -> None:
+    (folder / NAME).mkdir()
+
+
+def hard_link(folder: Path, outside: Path) -> None:
+    os.link(outside / "evil.jsonl", folder / NAME)
+
+
+def hard_linked_feed(folder: Path, outside: Path) -> None:
+    make_room(folder / ".perdure" / "feed")
+    os.link(outside / "precious.txt", folder / ".perdure" / "feed")
+
+
+def erasure_of(path: str) -> Plant:
+    """A record of an erasure that is not finished, of a file anywhere."""
+
+    def plant(folder: Path, outside: Path) -> None:
+        certificate: dict[str, object] = {
+            "id": "e", "backend": "jsonl", "namespace": "default", "scope": "session", "by": "x",
+            "at": START_MS, "sessions": [], "removed": {}, "copies": [],
+        }  # fmt: skip
+        name = path.replace("OUT", str(outside))
+        record: dict[str, object] = {
+            "certificate": certificate,
+            "files": {name: "evil"},
+            "keys": [],
+            "contents": [],
+        }
+        (folder / ".perdure" / "erasures" / hashed("e")).write_bytes(msgspec.json.encode(record))
+
+    return plant
+
+
+def catalogue_of(path: str) -> Plant:
+    """A list of the search index that names a part and a session anywhere."""
+
+    def plant(folder: Path, outside: Path) -> None:
+        name = path.replace("OUT", str(outside))
+        os.mkfifo(outside / "pipe")  # whoever reads it waits
+        files = IndexFiles(Folder(folder, is_synced=False), "operator")
+        found = files.catalogue()
+        assert found is not None
+        known = [msgspec.structs.replace(each, file=os.fsencode(name)) for each in found.sessions]
+        changed = msgspec.structs.replace(found, sessions=tuple(known))
+        (folder / ".perdure" / "search" / "catalogue").write_bytes(encode(changed))
+
+    return plant
+
+
+SIDE = {
+    "lease": f".perdure/leases/{hashed('good')}",
+    "partial": f".perdure/partials/{hashed('good')}",
+    "key": f".perdure/keys/{hashed('good')}",
+    "quota": f".perdure/limits/{hashed('quota')}",
+    "erasure": f".perdure/erasures/{hashed('x')}",
+    "lock-of-session": f".perdure/locks/stream-{hashed('good')}",
+    "lock-of-feed": f".perdure/locks/feed-{hashed('')}",
+    "feed": ".perdure/feed",
+    "catalogue": ".perdure/search/catalogue",
+}
+FOLDERS = ("locks", "leases", "partials", "keys", "blobs", "erasures", "new", "search", "limits")
+
+FORMS: dict[str, Plant] = {
+    "link-to-a-session-file": link(NAME, "OUT/evil.jsonl"),
+    "relative-link": link(NAME, "../outside/evil.jsonl"),
+    "link-with-any-name": link("notes.jsonl", "OUT/evil.jsonl"),
+    "link-to-nothing": link(NAME, "OUT/new.jsonl"),
+    "link-to-text": link(NAME, "OUT/precious.txt"),
+    "link-to-itself": link(NAME, NAME),
+    "link-to-a-folder": link(NAME, "OUT/sub"),
+    "link-to-endless-zeros": link(NAME, "/dev/zero"),
+    "link-to-a-terminal": link(NAME, "/dev/tty"),
+    "link-to-the-session-beside": link(NAME, "notes.txt"),
+    "pipe": fifo(NAME),
+    "pipe-with-any-name": fifo("notes.jsonl"),
+    "socket": unix_socket,
+    "directory": directory,
+    "hard-link": hard_link,
+    "hard-linked-feed": hard_linked_feed,
+    "inner-folder-is-a-link": link(".perdure", "OUT/sub"),
+    "shard-of-contents-is-a-link": link(".perdure/blobs/ab", "OUT/sub"),
+    "unfinished-catalogue-is-a-link": link(".perdure/search/catalogue.new", "OUT/precious.txt"),
+    "erasure-of-an-absolute-path": erasure_of("OUT/precious.txt"),
+    "erasure-of-a-path-above": erasure_of("../outside/precious.txt"),
+    "erasure-of-a-path-below": erasure_of("../received/../outside/evil.jsonl"),
+    "catalogue-of-an-absolute-path": catalogue_of("OUT/pipe"),
+    "catalogue-of-a-path-above": catalogue_of("../outside/pipe"),
+    **{f"{name}-is-a-link": link(path, "OUT/precious.txt") for name, path in SIDE.items()},
+    **{f"{name}-is-a-link-to-nothing": link(path, "OUT/new.txt") for name, path in SIDE.items()},
+    **{f"{name}-is-a-pipe": fifo(path) for name, path in SIDE.items()},
+    **{f"folder-{name}-is-a-link": link(f".perdure/{name}", "OUT/sub") for name in FOLDERS},
+}
+
+
+# ---------------------------------------------------------------- what users do
+
+
+async def use(folder: Path) -> tuple[list[PerdureError], Verification | None]:
+    """Do everything once; what was refused, and what verify says."""
+    refused: list[PerdureError] = []
+    verified: Verification | None = None
+    try:
+        store = await opened(folder, 2)
+    except PerdureError as error:
+        return [error], None
+    request = EraseRequest(id="r", scope="session", by="me", at=START_MS, name=EVIL)
+    try:
+        for action in (
+            store.sessions,
+            lambda: store.state(EVIL),
+            lambda: store.entries(EVIL),
+            lambda: say(store, "more", stream=EVIL),
+            lambda: store.acquire_lease(GOOD, "me", 1_000),
+            lambda: say(store, "more", stream=GOOD),
+            lambda: store.entries(GOOD),
+            lambda: store.partial(GOOD),
+            store.quota,
+            lambda: store.feed(0),
+            lambda: store.search(SearchQuery(text="hello")),
+            store.reindex,
+            store.holdings,
+            store.vacuum,
+            store.salvaged,
+            lambda: store.erase(request),
+            store.erasures,
+        ):
+            try:
+                await action()
+            except PerdureError as error:
+                refused.append(error)
+        with suppress(PerdureError):
+            verified = await store.verify()
+    finally:
+        await store.close()
+    return refused, verified
+
+
+SESSION_FORMS = tuple(FORMS)[:15]
+"""Forms in the place of a session file: the first of `FORMS`."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_folder_is_used_and_nothing_outside_is_touched(form: str, tmp_path: Path) -> None:
+    folder, outside = await planted(tmp_path, FORMS[form])
+    before = content_of(outside)
+    async with asyncio.timeout(LIMIT_S):
+        refused, _ = await use(folder)
+    assert content_of(outside) == before
+    for error in refused:
+        assert SECRET not in str(error)
+
+
+@pytest.mark.parametrize("form", SESSION_FORMS)
+async def test_irregular_session_file_is_named_and_the_others_work(
+    form: str, tmp_path: Path
+) -> None:
+    folder, _ = await planted(tmp_path, FORMS[form])
+    async with asyncio.timeout(LIMIT_S):
+        refused, verified = await use(folder)
+    assert verified is not None
+    (problem,) = verified.problems
+    assert problem.problem.startswith(
+        ("2026-01-01T00-00-00-000Z_evil.jsonl: it", "notes.jsonl: it")
+    )
+    for error in refused:
+        named = isinstance(error, StoreUnavailable) and error.store.endswith(NAME)
+        assert named or isinstance(error, SessionNotFound)
+    store = await opened(folder, 3)
+    assert len(await store.entries(GOOD)) == 2
+    await store.close()
+
+
+async def test_session_with_a_second_name_is_neither_appended_to_nor_erased(tmp_path: Path) -> None:
+    folder, outside = await planted(tmp_path, hard_link)
+    store = await opened(folder)
+    assert len(await store.entries(EVIL)) == 1
+    request = EraseRequest(id="r", scope="session", by="me", at=START_MS, name=EVIL)
+    with pytest.raises(StoreUnavailable, match="hard links"):
+        await store.erase(request)
+    with pytest.raises(StoreUnavailable, match="hard links"):
+        await say(store, "more", stream=EVIL)
+    assert await store.erasures() == []
+    (outside / "evil.jsonl").unlink()
+    await say(store, "more", stream=EVIL)
+    assert (await store.erase(request)).is_complete
+    await store.close()
+
+
+async def test_file_that_its_creator_died_over_is_appended_to(tmp_path: Path) -> None:
+    folder, _ = await planted(tmp_path, lambda _folder, _outside: None)
+    (path,) = folder.glob("*.jsonl")
+    draft = folder / ".perdure" / "new" / "1-2-draft"
+    os.link(path, draft)
+    store = await opened(folder)
+    await say(store, "more", stream=GOOD)
+    assert not draft.exists()
+    assert (await store.verify()).problems == ()
+    await store.close()
+
+
+async def test_link_that_is_swapped_in_while_appending_leads_nowhere(tmp_path: Path) -> None:
+    folder, outside = await planted(tmp_path, lambda _folder, _outside: None)
+    (path,) = folder.glob("*.jsonl")
+    before = content_of(outside)
+    done = threading.Event()
+
+    def swap() -> None:
+        kept, link = folder / "kept", folder / "link"
+        while not done.is_set():
+            link.symlink_to(outside / "evil.jsonl")
+            os.link(path, kept)
+            link.replace(path)
+            kept.replace(path)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    store = await opened(folder)
+    appended = 0
+    try:
+        for _ in range(300):
+            with suppress(PerdureError):
+                await say(store, "more", stream=GOOD)
+                appended += 1
+    finally:
+        done.set()
+        swapping.join()
+        await store.close()
+    assert content_of(outside) == before
+
+
+@pytest.mark.parametrize("kind", ["retention", "quota", "keys"])
+async def test_limit_that_is_none_is_refused_and_named(kind: str, tmp_path: Path) -> None:
+    folder, _ = await planted(tmp_path, lambda _folder, _outside: None)
+    place = folder / ".perdure" / "limits" / hashed(kind)
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(b"[1, 2")
+    store = await opened(folder)
+    with pytest.raises(StoreUnavailable, match=place.name):
+        await {"retention": store.retention, "quota": store.quota, "keys": store.vacuum}[kind]()
+    await store.close()
