@@ -10,9 +10,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+_OTHER_NAMES = (
+    "it has other names (hard links), which would get what is appended and keep what is erased; "
+    "replace it by a copy"
+)
 _KINDS = (
     (stat.S_ISREG, "a file"),
     (stat.S_ISLNK, "a symbolic link"),
@@ -75,6 +80,23 @@ def status_of(path: Path) -> os.stat_result:
     status = path.lstat()
     _check(path, status)
     return status
+
+
+def check_only_name(path: Path, drafts: Path) -> None:
+    """Refuse a file with other names: they would keep what is erased, and get what is appended.
+
+    A second name in the folder `drafts`, where a process died that gave the file its name, goes.
+    Raises: NotRegular; OSError.
+    """
+    status = status_of(path)
+    if status.st_nlink == 1:
+        return
+    for draft in drafts.iterdir():
+        with suppress(FileNotFoundError):
+            if os.path.samestat(draft.lstat(), status):
+                draft.unlink()
+    if status_of(path).st_nlink > 1:
+        raise NotRegular(path, _OTHER_NAMES)
 
 
 def check_folder(path: Path) -> None:

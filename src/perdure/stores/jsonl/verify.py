@@ -22,7 +22,7 @@ from perdure.stores.jsonl.search.indexing import Index
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.jsonl.upkeep.checking import index_problems
 from perdure.stores.protocol import OnProgress, Problem, Verification
-from perdure.stores.regular import read_regular
+from perdure.stores.regular import check_only_name, read_regular
 from perdure.stores.verification import (
     Steps,
     StoredEntry,
@@ -55,12 +55,22 @@ def verification(
         problems += found
         streams += log.is_session
         entries += len(log.rows)
-    for path, what in shelf.folder.odd_files():
-        problems.append(Problem(None, None, f"{path.name}: {what}"))
+    problems += _irregular(shelf.folder)
     problems += _content_problems(shelf.folder, steps)
     problems += index_problems(index, steps)
     steps.end()
     return Verification(streams, entries, tuple(problems))
+
+
+def _irregular(folder: Folder) -> Iterator[Problem]:
+    """Yield every session file that is not a regular file, or has other names."""
+    for name in sorted(folder.names()):
+        try:
+            check_only_name(folder.path / name, folder.drafts)
+        except FileNotFoundError:  # erased meanwhile
+            continue
+        except OSError as error:
+            yield Problem(None, None, f"{name}: {error}")
 
 
 def _steps(shelf: Shelf) -> int:

@@ -25,9 +25,9 @@ from perdure.session.ids import stream_id
 from perdure.stores.regular import (
     NotRegular,
     check_folder,
+    check_only_name,
     open_regular,
     read_regular,
-    status_of,
 )
 
 SUFFIX = ".jsonl"
@@ -37,10 +37,6 @@ NAMESPACES = ".perdure-namespaces"
 MOST_SIDE_BYTES = 2**28
 """Of a side file that are read; a part of an answer is far smaller."""
 
-_OTHER_NAMES = (
-    "it has other names (hard links), which would get what is appended and keep what is erased; "
-    "replace it by a copy"
-)
 _NO_FOLDER = "a file is in its place, and it is a folder of files; name another"
 
 
@@ -64,6 +60,7 @@ class Folder:
     def __init__(self, path: Path, *, is_synced: bool) -> None:
         self.path = path
         self.inner = path / INNER
+        self.drafts = self.inner / "new"
         self.is_synced = is_synced
         self._known: dict[str, Path] = {}
 
@@ -73,23 +70,11 @@ class Folder:
         Raises: StoreReadOnly, StoreFull, StoreUnavailable.
         """
         try:
-            self._check_folders()
+            _check_folders(self.path)
             for name in ("locks", "leases", "partials", "keys", "blobs", "erasures", "new"):
                 _make(self.inner / name)
         except OSError as error:
             self.fail(error)
-
-    def _check_folders(self) -> None:
-        """Refuse a link in the place of a folder: what is below it would be outside."""
-        above = (self.path.parent, self.path) if self.path.parent.name == NAMESPACES else ()
-        for path in (*above, self.inner):
-            with suppress(FileNotFoundError):
-                check_folder(path)
-        for path in (self.inner, self.inner / "blobs"):
-            with suppress(FileNotFoundError), os.scandir(path) as found:
-                for item in found:
-                    if item.is_symlink() and not item.is_file():
-                        check_folder(path / item.name)
 
     def fail(self, error: OSError) -> NoReturn:
         """Raise what `error` means for a store."""
@@ -129,34 +114,6 @@ class Folder:
         except OSError as error:
             self.fail(error)
 
-    def odd_files(self) -> Iterator[tuple[Path, str]]:
-        """Every session file that is no regular one, or has other names, and what it is."""
-        for name in sorted(self.names()):
-            try:
-                self.check_only_name(self.path / name)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                yield self.path / name, str(error)
-
-    def check_only_name(self, path: Path) -> None:
-        """Refuse a file with other names: they would keep what is erased, and get what is appended.
-
-        Raises: NotRegular; OSError.
-        """
-        status = status_of(path)
-        if status.st_nlink > 1:
-            self._remove_draft_of(status)
-            if status_of(path).st_nlink > 1:
-                raise NotRegular(path, _OTHER_NAMES)
-
-    def _remove_draft_of(self, status: os.stat_result) -> None:
-        """Remove the other name of a session file whose process died while it made it."""
-        for path in (self.inner / "new").iterdir():
-            with suppress(FileNotFoundError):
-                if os.path.samestat(path.lstat(), status):
-                    path.unlink()
-
     def _path(self, name: str) -> Path:
         path = self._known.get(name)
         if path is None:
@@ -169,7 +126,7 @@ class Folder:
         Durable: as `is_synced` says, its name included.
         """
         path = self.path / name
-        passing = self.inner / "new" / f"{_here()}-{hashed(name)}"
+        passing = self.drafts / f"{_here()}-{hashed(name)}"
         try:
             _write_whole(passing, content, is_synced=self.is_synced)
             try:
@@ -194,7 +151,7 @@ class Folder:
             file = open_regular(path, os.O_WRONLY | os.O_APPEND)
             try:
                 if os.fstat(file).st_nlink > 1:
-                    self.check_only_name(path)
+                    check_only_name(path, self.drafts)
                 if os.write(file, content) < len(content):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 if self.is_synced:
@@ -233,7 +190,7 @@ class Folder:
         self._put(path, content, is_synced=self.is_synced)
 
     def _put(self, path: Path, content: bytes, *, is_synced: bool) -> None:
-        passing = self.inner / "new" / f"{_here()}-{path.parent.name}-{path.name}"
+        passing = self.drafts / f"{_here()}-{path.parent.name}-{path.name}"
         try:
             try:
                 check_folder(path.parent)
@@ -345,6 +302,20 @@ def namespace_folder(root: Path, namespace: str) -> Path:
     )
     name = name if len(name) < 200 else f"%%{hashed(namespace)}"
     return root / NAMESPACES / (name or "%")
+
+
+def _check_folders(path: Path) -> None:
+    """Refuse a link in the place of a folder: what is below it would be outside."""
+    inner = path / INNER
+    above = (path.parent, path) if path.parent.name == NAMESPACES else ()
+    for folder in (*above, inner):
+        with suppress(FileNotFoundError):
+            check_folder(folder)
+    for folder in (inner, inner / "blobs"):
+        with suppress(FileNotFoundError), os.scandir(folder) as found:
+            for item in found:
+                if item.is_symlink() and not item.is_file():
+                    check_folder(folder / item.name)
 
 
 def _make(path: Path) -> None:

@@ -35,7 +35,7 @@ from perdure.stores.keeping.erasing import (
     Relation,
     how_related,
 )
-from perdure.stores.regular import NotRegular, read_regular
+from perdure.stores.regular import NotRegular, check_only_name, read_regular
 
 BACKEND = "jsonl"
 KIND = "erasures"
@@ -185,7 +185,7 @@ class Eraser:
         try:
             for name in files:
                 with suppress(FileNotFoundError):
-                    self._folder.check_only_name(self._folder.path / name)
+                    check_only_name(self._folder.path / name, self._folder.drafts)
         except OSError as error:
             self._folder.fail(error)
 
