@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -16,6 +18,10 @@ from tests.fakes.postgres import PostgresServer, serving
 REPOSITORY = Path(__file__).resolve().parent.parent
 NO_RECORDINGS = "recordings are not here"
 NO_CHROMIUM = "there is no chromium"
+
+# A key of the user's marks is made here, and not in the home folder of whoever runs the tests.
+os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="perdure-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 
 # Random on purpose: each run looks somewhere new. A failure prints the `@reproduce_failure` line
 # that repeats it. No deadline: a shared machine stalls for longer than any useful one.

@@ -84,7 +84,7 @@ async def writable_store(named: str | None, namespace: str = NAMESPACE) -> Async
     if file is not None and is_empty(file):
         remark(f"{safe(str(file))} is an empty file; a new store is made of it")
     key = offered_key(address) if is_first and is_at_terminal() else None
-    async with open_store(address, namespace=namespace, key=key) as store:
+    async with open_store(address, namespace=namespace, key=key, is_trusted=False) as store:
         yield store
 
 
@@ -96,5 +96,5 @@ async def existing_store(named: str | None, namespace: str = NAMESPACE) -> Async
     """
     address = store_address(named)
     found = "memory:" if is_missing(address) else address
-    async with open_store(found, namespace=namespace) as store:
+    async with open_store(found, namespace=namespace, is_trusted=False) as store:
         yield store

@@ -20,10 +20,12 @@ from typing import Protocol, cast
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.keys import configured_key, keyring_keys
 from perdure.client.store import Store
+from perdure.client.trust import TrustFolder
 from perdure.errors import ConfigError, KeyMissing, KeyWrong, Unsupported
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.declared.arguments import takes_declared
 from perdure.stores.key import StoreKey
+from perdure.stores.marks import KEY_BYTES, Marks
 from perdure.stores.protocol import Durability, SessionStore
 
 _BACKENDS: Mapping[str, tuple[str, str]] = {
@@ -69,19 +71,23 @@ async def open(
     key: bytes | str | StoreKey | None = None,
     clock: Clock | None = None,
     random: RandomSource | None = None,
+    is_trusted: bool = True,
 ) -> AsyncGenerator[Store]:
     """The store at `address` for the length of an ``async with``.
 
     Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder``,
     ``postgresql://user@host/database`` or ``memory:``; None is `default_address` of this process.
     `key` is 32 bytes or 64 hexadecimal digits; without it `perdure.client.keys` looks for one.
+    With `is_trusted` False, sessions and flows keep their permissions and open turns only if this
+    user's perdure wrote them (``perdure store trust``); docs/guides/trust.md.
     Raises: ConfigError for another address; NotAStore, StoreTooNew, StoreCorrupt, StoreReadOnly,
     StoreUnavailable, KeyMissing, KeyWrong, StoreNotEncrypted when what is there cannot be opened,
     in which case it was left untouched; Unsupported for a `key` where nothing can be encrypted;
     ValueError when it is none.
     """
     outside = Outside(clock or SystemClock(), random or system_random)
-    async with await opened(address, namespace, durability, outside, key) as store:
+    store = await opened(address, namespace, durability, outside, key, is_trusted=is_trusted)
+    async with store:
         yield store
 
 
@@ -120,6 +126,8 @@ async def opened(
     durability: Durability,
     outside: Outside,
     key: bytes | str | StoreKey | None = None,
+    *,
+    is_trusted: bool = True,
 ) -> Store:
     """The store at `address`, which the caller has to close.
 
@@ -138,10 +146,27 @@ async def opened(
     )
     if scheme in _KEYED:
         found = configured_key(key, os.environ, address)
-        return Store(await _opened_with_key(opener, address, found), outside)
-    if key is not None:
+        backend = await _opened_with_key(opener, address, found)
+    elif key is not None:
         raise Unsupported("encryption", scheme)
-    return Store(await opener(), outside)
+    else:
+        backend = await opener()
+    if scheme != "memory" or not is_trusted:
+        backend.marks = _marks(is_trusted=is_trusted)
+    return Store(backend, outside)
+
+
+def trust_folder() -> TrustFolder:
+    """Where this user's trust is kept. Raises: ConfigError when there is no home folder."""
+    return TrustFolder(data_folder(os.environ, sys.platform) / "perdure" / "trust")
+
+
+def _marks(*, is_trusted: bool) -> Marks:
+    try:
+        return trust_folder().marks(is_trusted=is_trusted)
+    except ConfigError:  # then only this process recognizes what it writes
+        key = os.urandom(KEY_BYTES)
+        return Marks(lambda: key, is_trusted=is_trusted)
 
 
 def _opener_of(scheme: str) -> Opener:
@@ -179,10 +204,11 @@ def default_address(environment: Mapping[str, str], platform: str) -> str:
     named = environment.get("PERDURE_STORE")
     if named:
         return named
-    return f"sqlite:///{_data_folder(environment, platform) / 'perdure' / 'perdure.db'}"
+    return f"sqlite:///{data_folder(environment, platform) / 'perdure' / 'perdure.db'}"
 
 
-def _data_folder(environment: Mapping[str, str], platform: str) -> Path:
+def data_folder(environment: Mapping[str, str], platform: str) -> Path:
+    """The folder for data of the user's programs. Raises: ConfigError without a home folder."""
     chosen = environment.get("LOCALAPPDATA" if platform == "win32" else "XDG_DATA_HOME")
     if chosen and Path(chosen).is_absolute():
         return Path(chosen)

@@ -307,6 +307,7 @@ _SIMPLE: Mapping[str, str] = {
     kinds.CustomMessage.kind: "session:custom_message",
     notes.LeafMoved.kind: "session:branched",
     notes.AgentBound.kind: "session:agent_bound",
+    notes.SessionReceived.kind: "session:received",
     notes.SessionEnded.kind: "session:ended",
     notes.SessionReopened.kind: "session:reopened",
     notes.SessionCancelled.kind: "session:cancelled",

@@ -137,6 +137,7 @@ class Adding:
         entries += self._moving(is_last=stretch.is_last)
         self._head += len(entries)
         write = Write(
+            is_received=True,
             stream=self._base.stream,
             create=create,
             entries=tuple(entries),

@@ -41,7 +41,8 @@ async def bundle_of(store: SessionStore, stream: StreamId) -> Bundle:
     aliases = await store.aliases(stream)
     if state.header.fork is None:
         blobs = await _blobs(store, own)
-        return Bundle(state.header, tuple(own), aliases, blobs)
+        header = msgspec.structs.replace(state.header, received=0)
+        return Bundle(header, tuple(own), aliases, blobs)
     return await _of_fork(store, state, state.header.fork, own, aliases)
 
 
@@ -110,6 +111,7 @@ def _header(
         cwd=header.cwd or cwd,
         parent=origins[-1].header.id,
         fork=None,
+        received=0,
     )
 
 

@@ -20,9 +20,11 @@ from perdure.interop.formats.logs import LogFile, LogStretch, as_new
 from perdure.interop.placing import session_ids
 from perdure.interop.reports import ImportReport, about
 from perdure.session.clock import Clock, RandomSource
+from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MESSAGE
+from perdure.session.notes import SessionReceived
 from perdure.stores.protocol import EMPTY, Commit, Lease, SessionStore, StreamState, Write
 
 LEASE_MS = 60_000
@@ -77,19 +79,23 @@ class _Restoring:
         self._random = random
         self._piece_bytes = size
         self._entries = self._messages = 0
-        self._is_new = False
+        self._is_new = self._is_noted = False
 
     async def run(self) -> ImportReport:
         passed: list[StreamId] = []
         for stream in session_ids(native.FORMAT, self._log.header.id, b""):
-            header = msgspec.structs.replace(self._log.header, id=stream, subject=self._subject)
+            header = msgspec.structs.replace(
+                self._log.header, id=stream, subject=self._subject, received=len(self._log)
+            )
             try:
                 state = await self._store.state(stream)
             except SessionNotFound:
                 await self._append(header, None)
                 return self._report(stream, passed)
-            # Whom it is about is the store's own affair.
-            header = msgspec.structs.replace(header, subject=state.header.subject)
+            # Whom it is about is the store's own affair, as is how much of it was received.
+            header = msgspec.structs.replace(
+                header, subject=state.header.subject, received=state.header.received
+            )
             common = await self._in_common(state, header)
             if common < len(self._log) and (common, header) != (state.head + 1, state.header):
                 passed.append(stream)
@@ -104,7 +110,7 @@ class _Restoring:
         stream, log = header.id, self._log
         if state.header.fork is not None:
             here = await bundle_of(self._store, stream)
-            if here.header != header:
+            if here.header != msgspec.structs.replace(header, received=0):
                 return -1
             return await asyncio.to_thread(log.in_common, here.entries, 0, stream)
         if state.header != header:
@@ -138,6 +144,7 @@ class _Restoring:
         """Append what comes after `state`; without one the session is made first."""
         self._log.check()
         first = 0 if state is None else state.head + 1
+        self._is_noted = state is not None and self._log.has_authority(first)
         is_open = state is not None and state.open_turn is not None
         if not is_open and not self._log.has_turns(first):
             await self._append_all(header, first, None, is_new=state is None)
@@ -169,9 +176,14 @@ class _Restoring:
     ) -> Write:
         first = stretch.entries[0].seq
         alias = self._log.alias
+        entries = [as_new(each, first, alias(each.seq)) for each in stretch.entries]
+        is_last = first + len(entries) == len(self._log)
+        if self._is_noted and is_last and header.received < len(self._log):
+            entries.append(new_side(SessionReceived()))
         return Write(
             stream=header.id,
-            entries=tuple(as_new(each, first, alias(each.seq)) for each in stretch.entries),
+            entries=tuple(entries),
+            is_received=True,
             create=header if is_new else None,
             expected_head=None if is_new else first - 1 if first else EMPTY,
             lease=lease,

@@ -61,7 +61,8 @@ class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Units: `created_at` is Unix milliseconds. Shape: `metadata` is the client's own JSON object.
     `subject` names whom the session is about or with, in the client's own words, so that all there
-    is about one person can be erased at once.
+    is about one person can be erased at once. `received` counts the entries that came from an
+    imported file: they give no authority. Like `subject` it is the store's own, and not exported.
     """
 
     id: StreamId
@@ -74,6 +75,7 @@ class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     fork: ForkPoint | None = None
     metadata: dict[str, object] | None = None
     subject: str | None = None
+    received: int = 0
 
 
 class SessionInfo(msgspec.Struct, frozen=True):

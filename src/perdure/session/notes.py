@@ -97,13 +97,24 @@ class SessionStarted(SideBody, frozen=True, omit_defaults=True):
 
 
 class AgentBound(SideBody, frozen=True, omit_defaults=True):
-    """An agent was given to a session that had none (an import), once."""
+    """An agent of this machine was given to the session, which had none with authority here.
+
+    So after an import, whatever agent the file names. What was granted and spent before does not
+    count any more, unless `granted_by` says who gave the session more than it had.
+    """
 
     kind: ClassVar[str] = "agent_bound"
 
     agent: dict[str, object]
     workspace: dict[str, object] | None = None
     system_prompt: str | None = None
+    granted_by: str | None = None
+
+
+class SessionReceived(SideBody, frozen=True):
+    """The entries before it were read from a file: they give no authority."""
+
+    kind: ClassVar[str] = "session_received"
 
 
 class SessionEnded(SideBody, frozen=True, omit_defaults=True):

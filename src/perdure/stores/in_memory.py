@@ -55,6 +55,7 @@ from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.heap_erasing import erase
 from perdure.stores.keeping.quotas import Quota, Usage
 from perdure.stores.keeping.retention import Holding, Retention
+from perdure.stores.marks import TRUSTED
 from perdure.stores.operating import heap_sealing
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.protocol import (
@@ -106,6 +107,7 @@ class _Handle:
 
     address = ADDRESS
     capabilities = Capabilities(erase=True, search=True, leases_in_commits=True)
+    marks = TRUSTED
 
     def __init__(self, namespace: str, memory: Memory) -> None:
         self.namespace = namespace
@@ -139,7 +141,7 @@ class _Writing(_Handle):
         heap, limits = self._heap, self._limits
         committed = append(
             heap,
-            commit,
+            self.marks.marked(commit),
             self._memory.random,
             lambda entries: limits.check(heap, commit, entries),
             self._memory.clock.now_ms(),

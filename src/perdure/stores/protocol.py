@@ -20,7 +20,7 @@ The rules of an append, the same in every backend:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -30,6 +30,9 @@ from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, StreamHeader
 from perdure.session.search.values import Hit, SearchQuery
+
+if TYPE_CHECKING:
+    from perdure.stores.marks import Marks
 
 EMPTY = -1
 """Head of a stream without entries."""
@@ -73,7 +76,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     `lease` says that the writer runs the open turn. With `taking` it is taken in this commit, in
     place of `lease`, or the whole commit fails as ``acquire_lease`` does; with `is_releasing` it is
     given back in it, after all else. Both take a backend with ``leases_in_commits``, and `taking` a
-    commit without an idempotency key.
+    commit without an idempotency key. `is_received` entries, of an import, get no ``marks``.
     """
 
     stream: StreamId
@@ -84,13 +87,11 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease | None = None
     taking: Taking | None = None
     is_releasing: bool = False
+    is_received: bool = False
 
 
 class ErasingWrite(Write, frozen=True, kw_only=True):
-    """What an erasure itself appends: the only write that may say that something was erased.
-
-    Made by backends; a commit of it by anybody else would be a lie.
-    """
+    """What an erasure itself appends, to say what was erased; only backends make it."""
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
@@ -483,6 +484,7 @@ class SessionStore(LogWriting, LogReading, NamespaceReading, Protocol):
     address: str
     namespace: str
     capabilities: Capabilities
+    marks: Marks
 
     async def verify(self, on_progress: OnProgress | None = None) -> Verification:
         """Check every hash, parent, count and span of the namespace; changes nothing.

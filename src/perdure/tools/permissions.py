@@ -186,6 +186,11 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             raise ConfigError(f"the agent may not run {canonical(argv)!r}; it would be wider")
 
 
+def narrower(one: Scope, other: Scope) -> Scope:
+    """The narrower of two scopes."""
+    return SCOPES[min(SCOPES.index(one), SCOPES.index(other))]
+
+
 def _require_rule(line: str, *, is_glob: bool) -> tuple[str, ...]:
     try:
         return rule_words(line, is_glob=is_glob)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from typing import Any
 
@@ -71,13 +72,36 @@ def test_a_command_runs_if_it_is_allowed(world: World) -> None:
     assert "not one of those that are allowed" in refused.out
 
 
-def test_a_session_keeps_its_permissions(world: World) -> None:
+def echoed(world: World, *options: str) -> str:
+    call = '/tool run_command {"command": "echo hello"}'
+    return world.run("chat", "--continue", "-p", call, *options).out
+
+
+def test_resumed_session_keeps_its_tools_and_permissions(world: World) -> None:
+    says(world, "hello", "--approve", "auto", "--allow-command", "echo *")
+    assert "[exit code 0]" in echoed(world)
+    assert "There is no tool" not in echoed(world, "--scope", "sandboxed")
+    assert "nothing is changed, run or sent" in echoed(world, "--approve", "plan")
+    assert "[exit code 0]" in echoed(world)
+
+
+def test_flag_on_resume_grants_what_the_session_had_not_and_records_it(world: World) -> None:
     says(world, "hello")
-    refused = world.run("chat", "--session", session_of(world), "-p", "x", "--approve", "auto")
-    assert refused.code == 2
-    assert "for life" in refused.err
-    nonsense = says(world, "x", "--allow-command", "ls | wc")
-    assert nonsense.code == 2
+    assert "There is no tool 'run_command'" in echoed(world)
+    assert "[exit code 0]" in echoed(world, "--allow-command", "echo *", "--approve", "auto")
+    assert "[exit code 0]" in echoed(world)
+    session = session_of(world)
+    bound = [
+        line["body"]
+        for line in map(json.loads, world.ok("export", session).out.splitlines())
+        if line.get("kind") == "agent_bound"
+    ]
+    assert [body["granted_by"] for body in bound] == [getpass.getuser()]
+    assert bound[0]["agent"]["permissions"]["allowed_command_globs"] == ["echo *"]
+
+
+def test_command_that_needs_a_shell_is_no_rule(world: World) -> None:
+    assert says(world, "x", "--allow-command", "ls | wc").code == 2
 
 
 def test_a_grant_that_was_not_given_cannot_be_revoked(world: World) -> None:

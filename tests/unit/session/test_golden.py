@@ -72,6 +72,7 @@ from perdure.session.notes import (
     SessionEnded,
     SessionExported,
     SessionInfoChanged,
+    SessionReceived,
     SessionReopened,
     SessionStarted,
 )
@@ -229,6 +230,8 @@ EXPECTED: tuple[Body, ...] = (
         diff="@@ -1,1 +1,1 @@\n-a\n+b",
     ),
     ToolStarted("c1", "t", {}, 1, "read", "retry", "k", approved="ab"),
+    AgentBound(SNAPSHOT, granted_by="me"),
+    SessionReceived(),
 )
 
 

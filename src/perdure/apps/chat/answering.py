@@ -9,13 +9,17 @@ from typing import ClassVar
 
 import msgspec
 
-from perdure.apps.wiring import chat_agent, models
-from perdure.client.agents.agent import Agent
+from perdure.apps.chat.permitting import TypedPermissions
+from perdure.apps.flow.options import person
+from perdure.apps.terminal.output import remark
+from perdure.apps.wiring import AGENT, builtin_tools, chat_agent, models
+from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.chat import Chat
+from perdure.client.agents.delegation.narrowing import is_within
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.agents.workspace import Workspace
-from perdure.client.conversation.lineage import started_in
+from perdure.client.conversation.authority import Authority, Withheld, authority_of
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
 from perdure.errors import ConfigError, TurnOpen
@@ -25,8 +29,19 @@ from perdure.models.scenario import Scenario
 from perdure.models.scripting.files import FiledScripts
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
+from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
+from perdure.tools.registry import ToolRegistry
+
+NOT_IN_FORCE = (
+    "this session {}: its permissions, tools and open turn are not in force; it continues with "
+    "yours (`perdure sessions show` lists them)"
+)
+_WHY: Mapping[Withheld, str] = {
+    "imported": "was imported",
+    "unknown": "was not written by your perdure (`perdure store trust` can change that)",
+}
 
 
 class ModelNotHere(ConfigError):
@@ -77,8 +92,10 @@ class Answering:
         scenario: Scenario | None,
         permissions: Permissions | None = None,
         cast: Cast | None = None,
+        typed: TypedPermissions | None = None,
     ) -> None:
         self.store = store
+        self._typed = typed or TypedPermissions()
         self._router: ModelRouter = models(scenario)
         self._model = model or (f"scripted:{scenario.name}" if scenario is not None else None)
         chosen = cast or Cast(chat_agent(self._model, permissions=permissions))
@@ -102,25 +119,63 @@ class Answering:
         self.require(self.agent.model)
         return await self.runtime.start(self.agent, workspace=Workspace(working_dir=str(cwd)))
 
-    async def go_on(self, session: str) -> Resumed:
+    async def go_on(self, session: str, cwd: Path = Path()) -> Resumed:
         """An existing session; a turn of it that was interrupted runs on.
 
-        Raises: SessionNotFound; ModelNotHere; LeaseHeld when somebody works in it.
+        Its agent is the one it was started under, with the tools and permissions it was given. What
+        the command line says narrows them, or is granted to the session and recorded. A session
+        whose agent is not in force here gets the agent of this command, and works in `cwd`.
+        Raises: SessionNotFound; ModelNotHere; LeaseHeld when another process works in it; TurnOpen
+        when a grant is to be recorded in the middle of a turn.
         """
         handle = await self.store.open(session)
         wanted = self._model or (await handle.context()).model
         if wanted is not None:
             self.require(wanted)
-        chat = await self.runtime.resume(handle.id, await self._agent_of(handle.id))
+        known = await authority_of(self.store.backend, handle.id)
+        agent = self._agent_of(known)
+        if self._typed.is_any and known.withheld is None and known.bound is not None:
+            agent = await self._as_typed(handle.id, agent)
+        place = Workspace(working_dir=str(cwd))
+        chat = await self.runtime.resume(handle.id, agent, workspace=place)
+        is_granting = self._typed.is_any and agent is self.agent  # typed by who resumes it
+        if is_granting and not is_within(agent.permissions, chat.agent.permissions):
+            await self.runtime.grant(handle.id, agent, by=person(None))
+            chat = await self.runtime.resume(handle.id, agent, workspace=place)
+        if known.withheld is not None:
+            remark(NOT_IN_FORCE.format(_WHY[known.withheld]))
         if chat.turn is not None:
             await chat.turn.started()
         return Resumed(chat, chat.turn, handle.head)
 
-    async def _agent_of(self, session: StreamId) -> Agent:
-        """The agent that the session was started under where it is known here, else this one."""
-        started = await started_in(self.store.backend, session)
-        name = None if started is None else (started.agent or {}).get("id")
-        return self.runtime.host.agents.get(str(name), self.agent)
+    async def _as_typed(self, session: StreamId, agent: Agent) -> Agent:
+        """`agent` with the permissions that the command line names, granted if they are wider."""
+        if agent.id != self.agent.id:
+            raise ConfigError(
+                f"what {agent.id} may do is in its agent file; leave out --approve, "
+                "--allow-command, --allow-domain and --scope"
+            )
+        kept = agent.permissions
+        allowed = self._typed.applied(kept)
+        names = dict.fromkeys((*agent.registry.names, *(t.name for t in builtin_tools(allowed))))
+        tools = tuple(BUILTIN[name] for name in names)
+        agent = msgspec.structs.replace(agent.with_tools(tools), permissions=allowed)
+        if not is_within(allowed, kept):
+            await self.runtime.grant(session, agent, by=person(None))
+        return agent
+
+    def _agent_of(self, known: Authority) -> Agent:
+        """The agent to resume a session with: one of a file by its id, else as it was started."""
+        if known.bound is None or known.withheld is not None:
+            return self.agent
+        snapshot = known.bound.agent or {}
+        filed = self.runtime.host.agents.get(str(snapshot.get("id")))
+        if filed is not None and filed.id != AGENT:
+            return filed
+        kept = agent_of(snapshot, ToolRegistry(tuple(BUILTIN.values())))
+        return msgspec.structs.replace(
+            self.agent.with_tools(kept.registry.tools), permissions=kept.permissions
+        )
 
     async def use_model(self, chat: Chat) -> None:
         """Let the session go on with the model that was asked for, if it is another one."""

@@ -20,6 +20,7 @@ from perdure.apps.chat.permitting import (
     CommandsOption,
     DomainsOption,
     ScopeOption,
+    TypedPermissions,
     permissions_of,
 )
 from perdure.apps.cli.exits import DONE, INTERRUPTED, PathNotFound, UsageMistake
@@ -131,18 +132,18 @@ def chat(  # noqa: PLR0913 - each is an option of the command
         130  stopped with Ctrl-C
     """
     wanted = Wanted(session, continues, is_picking, prompt, cwd, as_json)
-    is_permitting = bool(approve or commands or domains or scope)
-    _check(wanted, agent, is_permitting=is_permitting)
+    typed = TypedPermissions(approve, tuple(commands or ()), tuple(domains or ()), scope)
+    _check(wanted, agent)
     configuration = Configuration(Path(), os.environ)
     allowed = permissions_of(
         os.environ, approve, commands, domains, scope, configuration=configuration
     )
-    cast = cast_for(agent, configuration, os.environ, allowed, is_permitting=is_permitting)
+    cast = cast_for(agent, configuration, os.environ, allowed, is_permitting=typed.is_any)
     acted = None if scenario is None else scenario_in(scenario)
 
     async def work() -> int:
         async with writable_store(store, namespace) as opened:
-            answering = Answering(opened, model=model, scenario=acted, cast=cast)
+            answering = Answering(opened, model=model, scenario=acted, cast=cast, typed=typed)
             try:
                 return await _talk(answering, wanted)
             finally:
@@ -151,7 +152,7 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     return run(work)
 
 
-def _check(wanted: Wanted, agent: str | None, *, is_permitting: bool) -> None:
+def _check(wanted: Wanted, agent: str | None) -> None:
     """Refuse what makes no sense together. Raises: UsageMistake, PathNotFound."""
     is_named = wanted.session is not None
     if is_named + wanted.continues + wanted.is_picking > 1:
@@ -163,11 +164,6 @@ def _check(wanted: Wanted, agent: str | None, *, is_permitting: bool) -> None:
     if (is_named or wanted.is_picking or wanted.continues) and agent is not None:
         raise UsageMistake(
             "a session keeps its agent for life; leave out --agent, or begin a new one"
-        )
-    if (is_named or wanted.is_picking) and is_permitting:
-        raise UsageMistake(
-            "a session keeps its permissions for life; leave out --approve, --allow-command, "
-            "--allow-domain and --scope, or begin a new one"
         )
 
 
@@ -214,7 +210,7 @@ async def _one_turn(
         chat = await answering.begin(wanted.cwd)
         remark(f"session {chat.id}")
     else:
-        resumed = await answering.go_on(session)
+        resumed = await answering.go_on(session, wanted.cwd)
         chat = resumed.chat
         if resumed.turn is not None:
             remark(RESUMING)

@@ -71,7 +71,7 @@ class Conversation:
         try:
             async with self._answering.runtime:
                 if session is not None:
-                    await self._go_on(await self._answering.go_on(session))
+                    await self._go_on(await self._answering.go_on(session, self._cwd))
                 while (line := await self._line("> ")) is not None:
                     if line.strip() in ("/quit", "/exit"):
                         break

@@ -42,6 +42,50 @@ ScopeOption = Annotated[
 ]
 
 
+class TypedPermissions(msgspec.Struct, frozen=True):
+    """What the command line says about permissions; None or empty: nothing."""
+
+    approve: ApprovalMode | None = None
+    commands: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+    scope: Scope | None = None
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it says anything."""
+        return self != TypedPermissions()
+
+    def applied(self, kept: Permissions) -> Permissions:
+        """`kept` as the command line changes it: what it names, in place of what there was.
+
+        Commands and hosts that are not allowed yet are added; else only those named are left.
+        """
+        named = commands_and_hosts(self.commands, self.domains)
+        lines, globs = set(kept.allowed_commands), set(kept.allowed_command_globs)
+        if (
+            not set(named.allowed_commands) <= lines
+            or not set(named.allowed_command_globs) <= globs
+        ):
+            lines |= set(named.allowed_commands)
+            globs |= set(named.allowed_command_globs)
+        elif self.commands:
+            lines, globs = set(named.allowed_commands), set(named.allowed_command_globs)
+        hosts = set(kept.allowed_domains)
+        if not set(named.allowed_domains) <= hosts:
+            hosts |= set(named.allowed_domains)
+        elif self.domains:
+            hosts = set(named.allowed_domains)
+        return msgspec.structs.replace(
+            kept,
+            scope=self.scope or kept.scope,
+            approval=self.approve or kept.approval,
+            allowed_commands=tuple(sorted(lines)),
+            allowed_command_globs=tuple(sorted(globs)),
+            allowed_domains=tuple(sorted(hosts)),
+            credentials={host: text for host, text in kept.credentials.items() if host in hosts},
+        )
+
+
 def permissions_of(
     environment: Mapping[str, str],
     approve: ApprovalMode | None = None,

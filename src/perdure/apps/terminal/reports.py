@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
 import msgspec
 
@@ -12,6 +13,8 @@ from perdure.apps.terminal.output import counted, local_time
 from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
+from perdure.client.agents.agent import tool_names
+from perdure.client.conversation.authority import Authority, Withheld, authority_of
 from perdure.client.conversation.lineage import Child, children_of, invocation_of
 from perdure.client.reading import OpenQuestion
 from perdure.client.session import Session
@@ -19,7 +22,7 @@ from perdure.context.build import Context
 from perdure.engine.windows import pinned_window
 from perdure.errors import SessionError
 from perdure.session.clock import timestamp
-from perdure.session.codec import body_of, role_of
+from perdure.session.codec import body_of, encode, role_of
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId
@@ -34,6 +37,12 @@ BRANCH_LINES = 40
 """Lines that the branch is fitted into."""
 
 _TEXT_CELLS = 200
+
+NOT_IN_FORCE: Mapping[Withheld, str] = {
+    "imported": "it was imported",
+    "unknown": "your perdure did not write it",
+}
+"""Why what came with a session is not in force here."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -58,6 +67,7 @@ class Report(msgspec.Struct, frozen=True):
     system_prompt: str | None = None
     invoked_by: Invocation | None = None
     children: tuple[Child, ...] = ()
+    authority: Authority = Authority(None)
 
 
 async def report_of(session: Session, store: SessionStore) -> Report:
@@ -81,6 +91,7 @@ async def report_of(session: Session, store: SessionStore) -> Report:
         system_prompt=prompt,
         invoked_by=await invocation_of(store, state),
         children=tuple(await children_of(store, session.id)),
+        authority=await authority_of(store, session.id),
     )
 
 
@@ -128,8 +139,46 @@ def report_data(report: Report) -> dict[str, object]:
             {"session": child.info.id, "agent": child.agent, "call_id": child.call_id}
             for child in report.children
         ],
+        "authority": authority_data(report.authority),
         "branch": [_entry_data(entry, report.labels) for entry in report.branch],
     }
+
+
+def authority_data(authority: Authority) -> dict[str, object]:
+    """What came with a session and whether it is in force here, as JSON data."""
+    bound = authority.bound
+    agent = {} if bound is None or bound.agent is None else bound.agent
+    workspace = {} if bound is None or bound.workspace is None else bound.workspace
+    return {
+        "in_force": authority.withheld is None,
+        "reason": authority.withheld,
+        "open_turn_in_force": authority.turn is None,
+        "agent_in_force": authority.agent is None,
+        "permissions": agent.get("permissions") or {},
+        "tools": list(tool_names(agent)),
+        "mcp_servers": agent.get("mcp_servers") or [],
+        "working_dir": workspace.get("working_dir"),
+        "system_prompt": None if bound is None else bound.system_prompt,
+    }
+
+
+def _authority_facts(authority: Authority) -> Iterator[tuple[str, str]]:
+    """What came with a session that is not in force here, a line each."""
+    if authority.withheld is None:
+        return
+    yield "not in force", f"what came with it: {NOT_IN_FORCE[authority.withheld]}"
+    data = authority_data(authority)
+    permissions = data["permissions"]
+    is_named = isinstance(permissions, Mapping)
+    named = cast("Mapping[str, object]", permissions if is_named else {})
+    told = {
+        **named,
+        **{name: data[name] for name in ("tools", "mcp_servers", "working_dir", "system_prompt")},
+    }
+    for name, value in told.items():
+        if value:
+            shown = value if isinstance(value, str) else encode(value).decode()
+            yield "", f"{name}: {shown}"
 
 
 def row_data(info: SessionInfo) -> dict[str, object]:
@@ -208,7 +257,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     ]
     if usage.total_tokens:
         facts.append(("used", _used(usage)))
-    return facts
+    return [*facts, *_authority_facts(report.authority)]
 
 
 def _branches(report: Report) -> str:

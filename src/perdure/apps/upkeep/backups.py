@@ -16,6 +16,7 @@ from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import counted, show, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.apps.upkeep.rekeying import existing_address
+from perdure.apps.upkeep.trusting import TrustOption, trusted
 from perdure.client.operating.backups import back_up
 from perdure.client.operating.restores import restore as restored
 
@@ -76,11 +77,14 @@ def restore(
     is_forced: Annotated[
         bool, typer.Option("--force", help="Set the store that is there aside.")
     ] = False,
+    is_trusting: TrustOption = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
     """Make a backup a store again, checked against its manifest. It replaces nothing by itself.
+
+    Permissions and open turns that your perdure wrote stay in force.
 
     Examples:
         perdure store restore backups/2026-11-21 --store sqlite:///again.db
@@ -99,6 +103,8 @@ def restore(
             is_forced=is_forced,
             on_progress=progress_bar("restore"),
         )
+        if is_trusting:
+            await trusted(address, namespace)
         if as_json:
             show_json(msgspec.structs.asdict(done))
             return

@@ -16,9 +16,14 @@ from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import counted, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.apps.upkeep.rekeying import existing_address
+from perdure.apps.upkeep.trusting import TrustOption
+from perdure.client.clock import SystemClock
 from perdure.client.keys import canonical, key_in_file
 from perdure.client.open import open as open_store
+from perdure.client.open import trust_folder
 from perdure.client.operating.copying import copy_sessions
+from perdure.client.store import Store
+from perdure.session.ids import StreamId
 from perdure.stores.operating.copying import CopyReport
 
 
@@ -43,6 +48,7 @@ def copy(
         Path | None,
         typer.Option("--target-key-file", metavar="FILE", help="The key of the target, in a file."),
     ] = None,
+    is_trusting: TrustOption = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
@@ -67,6 +73,8 @@ def copy(
             chosen = [await source.find(each) for each in sessions or ()] or None
             bar = progress_bar("copy")
             report = await copy_sessions(source, there, sessions=chosen, on_progress=bar)
+            if is_trusting:
+                await _trust(there, report)
         if as_json:
             show_json(copy_data(report))
         else:
@@ -74,6 +82,11 @@ def copy(
         return exit_of(report)
 
     return run(work)
+
+
+async def _trust(there: Store, report: CopyReport) -> None:
+    copied = [StreamId(each.stream) for each in report.streams]
+    await trust_folder().trust(there.backend, SystemClock().now_ms(), copied)
 
 
 def exit_of(report: CopyReport) -> int:

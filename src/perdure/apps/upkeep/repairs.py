@@ -15,6 +15,7 @@ from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.apps.upkeep.rekeying import existing_address
+from perdure.apps.upkeep.trusting import TrustOption, trusted
 from perdure.client.operating.repairs import Repaired
 from perdure.client.operating.repairs import repair as repaired
 
@@ -27,6 +28,7 @@ def repair(
             "--to", metavar="ADDRESS", help="Where the repaired store goes; the old one stays."
         ),
     ] = None,
+    is_trusting: TrustOption = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
@@ -45,6 +47,8 @@ def repair(
     async def work() -> int:
         bar = progress_bar("repair")
         done = await repaired(address, to=to, namespace=namespace, on_progress=bar)
+        if is_trusting:
+            await trusted(to or address, namespace)
         if as_json:
             show_json(msgspec.structs.asdict(done))
         else:

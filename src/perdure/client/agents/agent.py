@@ -250,9 +250,11 @@ class _Snapshot(AgentSettings, frozen=True, kw_only=True):
 
 
 def tool_names(snapshot: Mapping[str, object]) -> tuple[str, ...]:
-    """The names of the tools that the agent of `snapshot` had."""
-    tools = cast("list[dict[str, str]]", snapshot.get("tools") or [])
-    return tuple(tool["name"] for tool in tools if "name" in tool)
+    """The names of the tools that the agent of `snapshot` had; anybody may have written it."""
+    tools = snapshot.get("tools")
+    listed = cast("list[object]", tools) if isinstance(tools, list) else []
+    named = [cast("dict[str, object]", tool) for tool in listed if isinstance(tool, dict)]
+    return tuple(name for tool in named if isinstance(name := tool.get("name"), str))
 
 
 def agent_of(snapshot: Mapping[str, object], tools: ToolRegistry) -> Agent:

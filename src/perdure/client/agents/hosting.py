@@ -30,6 +30,7 @@ from perdure.engine.turns.environment import (
     RenewCredentials,
     Scales,
 )
+from perdure.engine.turns.leading import Claim
 from perdure.engine.turns.session_turns import SessionTurns
 from perdure.errors import ConfigError
 from perdure.models.prices import Costing, Price
@@ -95,6 +96,11 @@ class Host:
             known = ", ".join(sorted(self.agents)) or "none"
             raise ConfigError(f"there is no agent {agent!r} in this runtime; it has: {known}")
         return self.agents[agent]
+
+    def claim(self, stream: StreamId) -> Claim:
+        """This process's claim to the lease of `stream`."""
+        store, clock = self.store.backend, self.store.outside.clock
+        return Claim(store, stream, clock, self._owner, self._lease_ttl_ms, is_gone)
 
     def budget_of(self, agent: Agent) -> Budget:
         """What a session of `agent` may spend: what the runtime says, else what the agent does."""

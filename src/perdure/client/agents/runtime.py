@@ -12,12 +12,14 @@ import msgspec
 from msgspec import Meta
 
 from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.bindings import Bindings
 from perdure.client.agents.chat import Chat
+from perdure.client.agents.delegation.narrowing import resumed_agent
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.standing import end_if_idle
 from perdure.client.agents.turn import Turn
-from perdure.client.agents.workspace import Workspace, detected, existing
-from perdure.client.conversation.binding import BINDING_KINDS, binding_in
+from perdure.client.agents.workspace import Workspace, detected
+from perdure.client.conversation.binding import Binding
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
@@ -27,7 +29,7 @@ from perdure.engine.turns.environment import (
     LEASE_TTL_MS,
     RenewCredentials,
 )
-from perdure.errors import ConfigError, Erased, HeadConflict, SessionNotFound
+from perdure.errors import Erased, SessionNotFound
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
 from perdure.secrets.pasted import pasted
@@ -35,7 +37,7 @@ from perdure.session.codec import new_side
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
-from perdure.session.notes import AgentBound, SessionStarted
+from perdure.session.notes import SessionStarted
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Scope
@@ -90,6 +92,7 @@ class Runtime:
             lease_ttl_ms=lease_ttl_ms,
         )
         self._store = store
+        self._bindings = Bindings(self.host)
         self._idle_timeout_s = idle_timeout_s
         self._open: dict[str, Hooks] = {}
         self._running: set[Turn] = set()
@@ -131,39 +134,60 @@ class Runtime:
             title=title,
             metadata=dict(metadata) if metadata else None,
         )
-        started = SessionStarted(self._snapshot(bound), msgspec.to_builtins(place), prompt)
+        started = SessionStarted(self._bindings.snapshot(bound), msgspec.to_builtins(place), prompt)
         write = Write(stream=header.id, create=header, entries=(new_side(started),))
         await self._store.backend.commit(Commit(writes=(write,), at=header.created_at))
         chat = self._chat(await self._store.open(header.id), bound, place, prompt)
         await self._opened(chat, is_resumed=False)
         return chat
 
-    async def resume(self, session: str, agent: Agent | str | None = None) -> Chat:
-        """Go on with a session under the agent it was started under.
+    async def resume(
+        self,
+        session: str,
+        agent: Agent | str | None = None,
+        *,
+        workspace: Workspace | None = None,
+        tools: Iterable[str] | None = None,
+        allowed_commands: Iterable[str] | None = None,
+        scope: Scope | None = None,
+    ) -> Chat:
+        """Continue a session under the agent it was started under.
 
         The tools are bound again by name and schema; its caps are those of today: the runtime's, or
-        of the agent that is given or known by its id. A session that never had an agent (an import)
-        needs one, which is recorded; a session that has one keeps it. A turn that was interrupted
-        runs on at once, as ``chat.turn``.
-        Raises: SessionNotFound; ConfigError when no agent is given and none is bound;
-        McpUnavailable when a server whose tools it has is not there.
+        of the agent that is given or known by its id. The session never gets more than that agent
+        allows, and `tools`, `allowed_commands` and `scope` narrow it further, as at the start. A
+        turn that was interrupted runs on at once, as ``chat.turn``.
+        A session whose agent is not in force here needs one, which is recorded: an import, and what
+        this user's perdure did not write in a store that is not trusted. Its own agent can only
+        narrow that one, an open turn ends as interrupted, and it runs in `workspace` (default: the
+        current folder).
+        Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
+        what would be wider than the agent's; McpUnavailable when a server whose tools it has is not
+        there; LeaseHeld.
         """
         handle = await self._store.open(session)
         found = await self._store.backend.state(handle.id)
         await end_if_idle(self._store, found, self._idle_timeout_s)
         given = None if agent is None else self.host.agent(agent)
-        bound = binding_in(await self._store.backend.notes(handle.id, BINDING_KINDS))
-        while bound is None:
-            try:
-                bound = await self._bind(handle, given)
-            except HeadConflict:  # somebody was there first, perhaps with an agent
-                bound = binding_in(await self._store.backend.notes(handle.id, BINDING_KINDS))
-        chat = await self._resumed(handle, bound, given)
+        bound = await self._bindings.in_force(handle.id, given, workspace)
+        chat = await self._resumed(
+            handle, bound, given, lambda kept: kept.narrowed(tools, allowed_commands, scope)
+        )
         await self._opened(chat, is_resumed=True)
         state = await self._store.backend.state(handle.id)
         if state.open_turn is not None:
             chat.recover()
         return chat
+
+    async def grant(self, session: str, agent: Agent | str, *, by: str) -> None:
+        """Give a session everything that `agent` allows, from its next turn on, and record it.
+
+        The only way to widen what a session may do. `by` is the person who says so.
+        Durable: when this returns.
+        Raises: SessionNotFound; TurnOpen while a turn is open; ConfigError; McpUnavailable.
+        """
+        handle = await self._store.open(session)
+        await self._bindings.grant(handle.id, self.host.agent(agent), by)
 
     def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
         """Run `hook` at the point `name` in every session of the store that is used here.
@@ -231,24 +255,12 @@ class Runtime:
             await hooks.tell(SessionShutdown(id))
         await self.host.aclose()
 
-    async def _bind(self, handle: Session, given: Agent | None) -> AgentBound:
-        if given is None:
-            raise ConfigError(
-                f"session {handle.id!r} has no agent yet: name the one that shall answer in it"
-            )
-        state = await self._store.backend.state(handle.id)
-        place = detected(Workspace(working_dir=existing(state.info.cwd)))
-        place = msgspec.structs.replace(place, scope=given.permissions.scope)
-        given = await self.host.servers.equipped(given, place.working_dir)
-        prompt = given.system_prompt(place)
-        bound = AgentBound(self._snapshot(given), msgspec.to_builtins(place), prompt)
-        write = Write(stream=handle.id, entries=(new_side(bound),), expected_head=state.head)
-        at = self._store.outside.clock.now_ms()
-        await self._store.backend.commit(Commit(writes=(write,), at=at))
-        return bound
-
     async def _resumed(
-        self, handle: Session, bound: SessionStarted | AgentBound, given: Agent | None
+        self,
+        handle: Session,
+        bound: Binding,
+        given: Agent | None,
+        narrowed: Callable[[Agent], Agent],
     ) -> Chat:
         snapshot = bound.agent or {}
         name = str(snapshot.get("id", ""))
@@ -258,15 +270,11 @@ class Runtime:
             today or Agent(name), workspace.working_dir, tool_names(snapshot)
         )
         kept = agent_of(snapshot, whole.registry)
-        agent = msgspec.structs.replace(kept, hooks=whole.hooks)
+        agent = narrowed(kept if today is None else resumed_agent(kept, whole))
+        workspace = msgspec.structs.replace(workspace, scope=agent.permissions.scope)
         is_child = isinstance(bound, SessionStarted) and bound.invoked_by is not None
         budget = agent.budget if is_child else None  # what its parent left it, whoever resumes it
         return self._chat(handle, agent, workspace, bound.system_prompt, caps=today, budget=budget)
-
-    def _snapshot(self, agent: Agent) -> dict[str, object]:
-        """What is kept of `agent`: itself, and what its MCP servers offered."""
-        report = self.host.servers.report(agent)
-        return {**agent.snapshot(), "mcp_servers": report} if report else agent.snapshot()
 
     def _chat(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -114,8 +113,3 @@ def filled(text: str, names: Mapping[str, str], place: str) -> str:
         return names[name]
 
     return _PLACEHOLDER.sub(value, text)
-
-
-def existing(folder: str | None) -> str:
-    """`folder` if it is on this machine, else where this process stands."""
-    return folder if folder and Path(folder).is_dir() else os.curdir

@@ -14,6 +14,9 @@ from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.notes import AgentBound, SessionStarted
 
+Binding = SessionStarted | AgentBound
+"""What binds an agent to a session."""
+
 BINDING_KINDS = (SessionStarted.kind, AgentBound.kind)
 """Kinds of the entries that say which agent a session has."""
 
@@ -31,7 +34,7 @@ class Shaping(msgspec.Struct, frozen=True):
     compaction: Trimming = Trimming()
 
 
-def binding_in(notes: Sequence[Entry]) -> SessionStarted | AgentBound | None:
+def binding_in(notes: Sequence[Entry]) -> Binding | None:
     """What the newest of `notes` bound; of a fork its own counts before its origin's."""
     for note in reversed(notes):
         body = body_of(note)

@@ -79,6 +79,7 @@ def open(
     key: bytes | str | StoreKey | None = None,
     clock: Clock | None = None,
     random: RandomSource | None = None,
+    is_trusted: bool = True,
 ) -> Store:
     """The store at `address`, open until its ``with`` ends or it is closed; see `perdure.open`.
 
@@ -87,7 +88,8 @@ def open(
     outside = Outside(clock or SystemClock(), random or system_random)
     portal = Portal()
     try:
-        return Store(portal, portal.call(opened(address, namespace, durability, outside, key)))
+        opening = opened(address, namespace, durability, outside, key, is_trusted=is_trusted)
+        return Store(portal, portal.call(opening))
     except BaseException:
         portal.close()
         raise

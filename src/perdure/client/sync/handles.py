@@ -836,17 +836,52 @@ class Runtime(Handle[AsyncRuntime]):
             ),
         )
 
-    def resume(self, session: str, agent: Agent | str | None = None) -> Chat:
-        """Go on with a session under the agent it was started under.
+    def resume(
+        self,
+        session: str,
+        agent: Agent | str | None = None,
+        *,
+        workspace: Workspace | None = None,
+        tools: Iterable[str] | None = None,
+        allowed_commands: Iterable[str] | None = None,
+        scope: Scope | None = None,
+    ) -> Chat:
+        """Continue a session under the agent it was started under.
 
         The tools are bound again by name and schema; its caps are those of today: the runtime's, or
-        of the agent that is given or known by its id. A session that never had an agent (an import)
-        needs one, which is recorded; a session that has one keeps it. A turn that was interrupted
-        runs on at once, as ``chat.turn``.
-        Raises: SessionNotFound; ConfigError when no agent is given and none is bound;
-        McpUnavailable when a server whose tools it has is not there.
+        of the agent that is given or known by its id. The session never gets more than that agent
+        allows, and `tools`, `allowed_commands` and `scope` narrow it further, as at the start. A
+        turn that was interrupted runs on at once, as ``chat.turn``.
+        A session whose agent is not in force here needs one, which is recorded: an import, and what
+        this user's perdure did not write in a store that is not trusted. Its own agent can only
+        narrow that one, an open turn ends as interrupted, and it runs in `workspace` (default: the
+        current folder).
+        Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
+        what would be wider than the agent's; McpUnavailable when a server whose tools it has is not
+        there; LeaseHeld.
         """
-        return Chat(self.portal, self.portal.call(self.asynchronous.resume(session, agent)))
+        return Chat(
+            self.portal,
+            self.portal.call(
+                self.asynchronous.resume(
+                    session,
+                    agent,
+                    workspace=workspace,
+                    tools=tools,
+                    allowed_commands=allowed_commands,
+                    scope=scope,
+                )
+            ),
+        )
+
+    def grant(self, session: str, agent: Agent | str, *, by: str) -> None:
+        """Give a session everything that `agent` allows, from its next turn on, and record it.
+
+        The only way to widen what a session may do. `by` is the person who says so.
+        Durable: when this returns.
+        Raises: SessionNotFound; TurnOpen while a turn is open; ConfigError; McpUnavailable.
+        """
+        return self.portal.call(self.asynchronous.grant(session, agent, by=by))
 
     def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
         """Run `hook` at the point `name` in every session of the store that is used here.

@@ -102,8 +102,8 @@ class Woken(msgspec.Struct, frozen=True):
 class Aborted(msgspec.Struct, frozen=True):
     """Somebody ended the turn. `partial` is what had arrived of the answer, `usage` what it took.
 
-    `is_cancel` says that the handle was closed with it. `delegated` is the session that the tool
-    which ran had opened for another agent.
+    `is_cancel` says that the handle was closed with it, `is_interrupted` that nobody may perform
+    the turn here. `delegated` is the session that the tool which ran had opened for another agent.
     """
 
     partial: Message | None = None
@@ -111,6 +111,7 @@ class Aborted(msgspec.Struct, frozen=True):
     is_estimated: bool = False
     is_cancel: bool = False
     delegated: Delegated | None = None
+    is_interrupted: bool = False
 
 
 class Lost(msgspec.Struct, frozen=True):

@@ -12,14 +12,15 @@ from perdure.context.build import History
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.inputs import Aborted, Lost
 from perdure.engine.turns.leading import Claim, leading
-from perdure.engine.turns.machine import step
+from perdure.engine.turns.machine import Step, step
+from perdure.engine.turns.rules.outcomes import NOT_IN_FORCE
 from perdure.engine.turns.state import Phase, TurnState, fold
 from perdure.engine.windows import FollowedWindow
 from perdure.errors import TurnOpen
-from perdure.session.codec import body_of
+from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.ledger import Spending, TurnStarted
+from perdure.session.ledger import Spending, TurnFinished, TurnStarted
 from perdure.session.messages import Message, decode_message
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.protocol import Commit, LogReading, StreamState, Write
@@ -55,6 +56,16 @@ async def carried(store: LogReading, stream: StreamId, head: int) -> TurnState:
 
     Raises: SessionNotFound.
     """
+    tail = await carrying_from(store, stream, head)
+    before = tail[0].seq - 1 if tail else head
+    return fold(TurnState(stream=stream, head=before), tail)
+
+
+async def carrying_from(store: LogReading, stream: StreamId, head: int) -> list[Entry]:
+    """The entries of `stream` up to `head` that `carried` follows from.
+
+    Raises: SessionNotFound.
+    """
     tail: list[Entry] = []
     last, size = head, _PAGE
     while last >= 0:
@@ -65,8 +76,7 @@ async def carried(store: LogReading, stream: StreamId, head: int) -> TurnState:
         if start is not None:
             break
         last, size = first - 1, size * 4
-    before = tail[0].seq - 1 if tail else head
-    return fold(TurnState(stream=stream, head=before), tail)
+    return tail
 
 
 async def spent_in(store: LogReading, stream: StreamId) -> Spending:
@@ -142,8 +152,12 @@ def _start_in(page: list[Entry]) -> int | None:
     """Where the newest entry stands that says, or from which it follows, what was before it."""
     for place in range(len(page) - 1, -1, -1):
         entry = page[place]
-        if entry.kind in (SessionStarted.kind, AgentBound.kind):
+        if entry.kind == SessionStarted.kind:
             return place  # nobody called a model before
+        if entry.kind == AgentBound.kind:
+            body = body_of(entry)
+            if not isinstance(body, AgentBound) or body.granted_by is None:
+                return place  # what was before it does not count
         if entry.kind == TurnStarted.kind:
             body = body_of(entry)
             # Turns of earlier versions said nothing of what was spent before them.
@@ -152,29 +166,42 @@ def _start_in(page: list[Entry]) -> int | None:
     return None
 
 
-async def give_up(claim: Claim) -> TurnState | None:
+async def give_up(claim: Claim, *, is_interrupted: bool = False) -> TurnState | None:
     """Close the open turn of a process that is gone, without performing anything more of it.
 
     What had arrived of an answer stays on the branch; calls without a result are told as aborted.
+    `is_interrupted`: the turn came from elsewhere, so its log may not follow the rules.
     Shape: None when no turn is open.
     Raises: LeaseHeld while that process is alive.
     """
     async with leading(claim) as leadership:
-        turn = await open_turn(claim.store, claim.stream)
-        if turn is None:
+        state = await claim.store.state(claim.stream)
+        if state.open_turn is None:
             return None
-        gone = await lost(claim.store, turn)
         at = claim.clock.now_ms()
-        config = TurnConfig(agent="", model="", tools={})  # an abort decides nothing by it
-        closed = step(turn, Aborted(gone.partial), config, at)
+        try:
+            closed = await _given_up(claim, at, is_interrupted=is_interrupted)
+        except Exception:
+            if not is_interrupted:
+                raise
+            closed = None  # no turn of perdure's; the pairing of messages is repaired on reading
+        ended = TurnFinished("interrupted", failure="cancelled", error=NOT_IN_FORCE)
         write = Write(
             stream=claim.stream,
-            entries=closed.entries,
-            expected_head=turn.head,
+            entries=(new_side(ended),) if closed is None else closed.entries,
+            expected_head=state.head if closed is None else closed.state.head - len(closed.entries),
             lease=leadership.lease,
         )
         await claim.store.commit(Commit(writes=(write,), at=at))
-        return closed.state
+        return None if closed is None else closed.state
+
+
+async def _given_up(claim: Claim, at: int, *, is_interrupted: bool) -> Step:
+    turn = await open_turn(claim.store, claim.stream)
+    assert turn is not None
+    gone = await lost(claim.store, turn)
+    config = TurnConfig(agent="", model="", tools={})  # an abort decides nothing by it
+    return step(turn, Aborted(gone.partial, is_interrupted=is_interrupted), config, at)
 
 
 def _readable(content: bytes) -> Message | None:

@@ -39,7 +39,7 @@ async def import_flow(
     sessions = {role.role: StreamId(f"{id}__{role.role}") for role in folder.roles}
     imported = FlowImported(folder.run, graph, sessions, improvement)
     header = StreamHeader(id, at, kind="flow", origin="import", title=graph.name)
-    flow = Write(stream=id, create=header, entries=(new_side(imported),))
+    flow = Write(stream=id, create=header, entries=(new_side(imported),), is_received=True)
     roles = [_role(id, role, graph, at) for role in folder.roles]
     await store.commit(Commit(writes=(flow, *roles), at=at))
     return id
@@ -65,6 +65,7 @@ def _role(flow: StreamId, files: RoleFiles, graph: Graph, at: int) -> Write:
         about = Sibling(1 + min(first, len(said) - 1))
         entered = [new_side(NodeEntered(node, flow), about)]
     return Write(
+        is_received=True,
         stream=stream,
         create=header,
         entries=(

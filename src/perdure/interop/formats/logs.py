@@ -23,6 +23,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.stores.admission import admit, advanced, opened
 from perdure.stores.chain import blob_hash
+from perdure.stores.marks import AUTHORITY_KINDS
 from perdure.stores.protocol import EMPTY, Lease, Write
 
 _TURNS = (TurnStarted.kind, TurnFinished.kind)
@@ -52,7 +53,7 @@ class LogFile:
         self._digests = array("q")
         self._aliases: dict[int, str] = {}
         self._blobs: dict[str, tuple[int, int]] = {}
-        self._last_turn = EMPTY
+        self._last_turn = self._last_authority = EMPTY
         self.header, records = native.opened(content)
         rules = _Rules(self.header)
         for line, record in records:
@@ -80,6 +81,8 @@ class LogFile:
         self._digests.append(hash(line))
         if entry.kind in _TURNS:
             self._last_turn = entry.seq
+        if entry.kind in AUTHORITY_KINDS:
+            self._last_authority = entry.seq
 
     def _name(self, aliases: Mapping[str, EntryId]) -> None:
         for alias, entry in aliases.items():
@@ -99,6 +102,10 @@ class LogFile:
     def has_turns(self, first: int) -> bool:
         """Whether a turn begins or ends from seq `first` on."""
         return self._last_turn >= first
+
+    def has_authority(self, first: int) -> bool:
+        """Whether an entry from seq `first` on would give authority if it were the user's own."""
+        return self._last_authority >= first
 
     def alias(self, seq: int) -> str | None:
         """The foreign id of an entry, if it has one."""

@@ -25,6 +25,7 @@ from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.quotas import Quota, Usage
 from perdure.stores.keeping.retention import Holding, Retention
+from perdure.stores.marks import TRUSTED
 from perdure.stores.operating.figures import StoreFigures
 from perdure.stores.operating.salvaging import Salvaged
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
@@ -60,6 +61,7 @@ class _Handle:
     """A namespace of a database, until it is closed."""
 
     capabilities = Capabilities(erase=True, search=True)
+    marks = TRUSTED
 
     def __init__(
         self, database: Database, namespace: str, clock: Clock | None, random: RandomSource
@@ -82,6 +84,7 @@ class _Writing(_Handle):
     async def commit(self, commit: Commit) -> Committed:
         self._db.check_usable()
         check_commit(commit)
+        commit = self.marks.marked(commit)
         if wants_leases(commit):
             raise Unsupported("leases_in_commits", "postgres")
         blobs: list[tuple[str, bytes]] = []

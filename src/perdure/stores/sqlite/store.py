@@ -32,6 +32,7 @@ from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.quotas import Quota, Usage
 from perdure.stores.keeping.retention import KEY_WINDOW_MS, Holding, Retention
 from perdure.stores.key import StoreKey
+from perdure.stores.marks import TRUSTED
 from perdure.stores.operating.figures import StoreFigures
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.protocol import (
@@ -77,6 +78,7 @@ class _Handle:
     """A namespace of a database, until it is closed."""
 
     capabilities = Capabilities(encryption=True, erase=True, search=True, leases_in_commits=True)
+    marks = TRUSTED
 
     def __init__(
         self,
@@ -125,6 +127,7 @@ class _Writing(_Handle):
 
     async def commit(self, commit: Commit) -> Committed:
         check_commit(commit)
+        commit = self.marks.marked(commit)
         writes, blobs = commit.writes, list[Packed]()
         if commit.blobs:
             blobs = await asyncio.to_thread(_all_packed, commit.blobs)

@@ -105,7 +105,7 @@ async def test_an_import_needs_an_agent_which_is_recorded_once() -> None:
     stage = Stage(says("unused"), says("I go on."))
     session = await stage.store.create(id="imported", origin="import")
     await session.append(user("before"), assistant("then"))
-    with pytest.raises(ConfigError, match="name the one that shall answer"):
+    with pytest.raises(ConfigError, match="name the agent that answers"):
         await stage.runtime().resume("imported")
     agent = Agent("a", model=MODEL)
     chat = await stage.runtime().resume("imported", agent)

@@ -10,7 +10,6 @@ from perdure.client.agents.workspace import (
     Selection,
     Workspace,
     detected,
-    existing,
     filled,
     git_ref_of,
 )
@@ -44,10 +43,8 @@ def test_what_cannot_be_read_is_not_known_and_what_was_said_is_not_overridden(
     assert detected(Workspace(str(tmp_path), git_ref="mine")).git_ref == "mine"
 
 
-def test_the_directory_is_absolute_and_one_that_is_gone_is_where_we_stand(tmp_path: Path) -> None:
+def test_detected_directory_is_absolute() -> None:
     assert Path(detected(None).working_dir).is_absolute()
-    assert existing(str(tmp_path)) == str(tmp_path)
-    assert existing(str(tmp_path / "gone")) == existing(None) == "."
 
 
 def test_a_credential_in_a_variable_is_refused_and_not_quoted() -> None:

@@ -14,9 +14,10 @@ from typing import Any, Protocol
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of
-from perdure.client.agents.delegation.narrowing import carved, narrowed_child
+from perdure.client.agents.delegation.narrowing import carved, narrowed_child, resumed_agent
 from perdure.client.agents.saying import message_of
 from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.lineage import (
     child_id,
     delegated_to,
@@ -187,7 +188,10 @@ class Invoking:
         started = await started_in(self._store, child)
         if started is None or started.agent is None:
             raise ToolError(tool, "the session of the agent it invoked cannot be read")
-        agent = agent_of(started.agent, self._agent.registry)
+        if (await authority_of(self._store, child)).withheld is not None:
+            raise ToolError(tool, f"session {child} was not opened by this user's perdure")
+        kept = agent_of(started.agent, self._agent.registry)
+        agent = msgspec.structs.replace(resumed_agent(kept, self._agent), hooks=None)
         workspace = msgspec.convert(started.workspace or {}, Workspace)
         return self._host.running(
             child,

@@ -1,17 +1,19 @@
-"""What an invoked agent may do: its own, as far as whoever invoked it may do that too.
+"""What an agent may do besides another one: an invoked agent, or the agent of a resumed session.
 
 Pure. Tools, permissions and money of a child are never more than its parent's, so that nothing is
-gained by asking another agent.
+gained by asking another agent. A session never gets more than the agent it is resumed with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from perdure.client.agents.agent import Agent
+from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.engine.turns.config import Budget
+from perdure.errors import ConfigError
+from perdure.secrets.pasted import PastePolicy
 from perdure.session.ledger import Spending
 from perdure.tools.builtin.delegating import INVOKE_AGENT
 from perdure.tools.commands import is_allowed, rule_words
@@ -21,15 +23,14 @@ from perdure.tools.registry import ToolRegistry
 _STRICTEST: tuple[ApprovalMode, ...] = ("plan", "ask", "accept-edits", "auto")
 """From the mode that lets least happen without a person."""
 
+_PASTED: tuple[PastePolicy, ...] = ("warn", "redact", "refuse")
+"""From the policy that lets most pass."""
+
 
 def within(child: Permissions, parent: Permissions) -> Permissions:
     """`child`, as far as `parent` has the same."""
     globs = parent.allowed_command_globs
-    commands = tuple(
-        line
-        for line in child.allowed_commands
-        if is_allowed(rule_words(line, is_glob=False), parent.allowed_commands, globs)
-    )
+    commands = tuple(dict.fromkeys((*_allowed(child, parent), *_allowed(parent, child))))
     domains = tuple(host for host in child.allowed_domains if host in parent.allowed_domains)
     has_search = (child.search_endpoint, child.search_credential) == (
         parent.search_endpoint,
@@ -37,7 +38,7 @@ def within(child: Permissions, parent: Permissions) -> Permissions:
     )
     return Permissions(
         scope=SCOPES[min(SCOPES.index(child.scope), SCOPES.index(parent.scope))],
-        roots=tuple(root for root in child.roots if root in parent.roots or parent.scope == "full"),
+        roots=_roots(child, parent),
         allowed_commands=commands,
         allowed_command_globs=tuple(g for g in child.allowed_command_globs if g in globs),
         command_env=_same(child.command_env, parent.command_env),
@@ -54,6 +55,71 @@ def within(child: Permissions, parent: Permissions) -> Permissions:
         approval=_STRICTEST[
             min(_STRICTEST.index(child.approval), _STRICTEST.index(parent.approval))
         ],
+    )
+
+
+def is_within(child: Permissions, parent: Permissions) -> bool:
+    """Whether `child` allows nothing that `parent` does not."""
+    both = within(child, parent)
+    lists = ("roots", "allowed_commands", "allowed_command_globs", "allowed_domains")
+    return all(
+        set(getattr(child, field)) <= set(getattr(both, field))
+        if field in lists
+        else getattr(child, field) == getattr(both, field)
+        for field in Permissions.__struct_fields__
+    )
+
+
+def _allowed(these: Permissions, others: Permissions) -> Iterator[str]:
+    """Those commands of `these` that `others` allow too."""
+    for line in these.allowed_commands:
+        argv = rule_words(line, is_glob=False)
+        if is_allowed(argv, others.allowed_commands, others.allowed_command_globs):
+            yield line
+
+
+def _roots(child: Permissions, parent: Permissions) -> tuple[str, ...]:
+    """The folders that both reach; ``full`` reaches those of the other."""
+    if parent.scope == "full":
+        return child.roots
+    if child.scope == "full":
+        return parent.roots
+    return tuple(root for root in child.roots if root in parent.roots)
+
+
+def resumed_agent(kept: Agent, today: Agent) -> Agent:
+    """`kept`, the agent of a session, as far as `today`, the one it is resumed with, allows.
+
+    Its tools are those of `today`, so that no other code runs.
+    """
+    names = set(kept.registry.names)
+    return msgspec.structs.replace(
+        kept.with_tools(tuple(spec for spec in today.registry.tools if spec.name in names)),
+        permissions=within(kept.permissions, today.permissions),
+        max_agents=min(kept.max_agents, today.max_agents),
+        max_depth=min(kept.max_depth, today.max_depth),
+        on_pasted=max(kept.on_pasted, today.on_pasted, key=_PASTED.index),
+        hooks=today.hooks,
+    )
+
+
+def local_agent(today: Agent, snapshot: Mapping[str, object] | None) -> Agent:
+    """`today`, for a session whose own agent is not in force here; its snapshot can only narrow.
+
+    A snapshot that cannot be read, or that never worked here, narrows nothing.
+    """
+    if snapshot is None:
+        return today
+    try:
+        theirs = agent_of(snapshot, ToolRegistry(()))
+    except ConfigError:
+        return today
+    names = set(tool_names(snapshot))
+    return msgspec.structs.replace(
+        today.with_tools(tuple(spec for spec in today.registry.tools if spec.name in names)),
+        permissions=within(theirs.permissions, today.permissions),
+        max_agents=min(theirs.max_agents, today.max_agents),
+        max_depth=min(theirs.max_depth, today.max_depth),
     )
 
 

@@ -50,6 +50,9 @@ FAILURES: dict[str, Failure] = {
 }
 """Code of a model error -> why the turn failed. Anything else is ``internal``."""
 
+NOT_IN_FORCE = "the turn was not begun by this user's perdure, so it is not continued here"
+"""Why a turn that came with an import or a received store ends."""
+
 
 def begin(scribe: Scribe, happened: inputs.Begin, config: TurnConfig) -> None:
     """Open the turn, take in what waited, then the user's message, and call the model."""
@@ -238,7 +241,10 @@ def waited(scribe: Scribe, happened: inputs.Waited, config: TurnConfig) -> None:
 def aborted(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> None:
     """End the turn; what the model had said so far stays on the branch."""
     text = "Not run: the turn was aborted."
-    end: Literal["aborted", "cancelled"] = "cancelled" if happened.is_cancel else "aborted"
+    end: Literal["aborted", "cancelled", "interrupted"]
+    end = "cancelled" if happened.is_cancel else "aborted"
+    if happened.is_interrupted:
+        end, text = "interrupted", "Not run: the turn was interrupted, and is not continued here."
     withdraw_question(scribe, end)
     if scribe.state.phase is Phase.CALLING:
         _keep_partial(scribe, happened)
@@ -248,7 +254,10 @@ def aborted(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> Non
         below = happened.delegated
         settle_call(scribe, call, "aborted", ran, error_code="cancelled", delegated=below)
     refuse_pending(scribe, "aborted", text, "cancelled")
-    finish(scribe, end)
+    if happened.is_interrupted:
+        finish(scribe, end, failure="cancelled", error=NOT_IN_FORCE)
+    else:
+        finish(scribe, end)
 
 
 def _keep_partial(scribe: Scribe, happened: inputs.Aborted) -> None:

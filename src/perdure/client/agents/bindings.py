@@ -1,0 +1,123 @@
+"""The agent that is in force in a session, bound there where none is.
+
+Every binding is an entry. A session of this user keeps the agent it was started under. An import,
+and what this user's perdure did not write in a store that is not trusted, gets an agent of today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.delegation.narrowing import local_agent
+from perdure.client.agents.hosting import Host
+from perdure.client.agents.workspace import Workspace, detected
+from perdure.client.conversation.authority import Authority, authority_of
+from perdure.client.conversation.binding import Binding
+from perdure.engine.turns.recovery import give_up, idle_state
+from perdure.errors import ConfigError, HeadConflict
+from perdure.session.codec import new_side
+from perdure.session.ids import StreamId
+from perdure.session.notes import AgentBound
+from perdure.stores.protocol import Commit, Write
+from perdure.tools.permissions import narrower
+
+
+class Bindings:
+    """Finds and makes the bindings of the sessions of one runtime."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._store = host.store.backend
+        self._clock = host.store.outside.clock
+
+    async def grant(self, session: StreamId, given: Agent, by: str) -> None:
+        """Bind `given` from now on, whatever the session could do before, because `by` says so.
+
+        Raises: TurnOpen while a turn is open; ConfigError; McpUnavailable.
+        """
+        while True:
+            known = await authority_of(self._store, session)
+            state = await idle_state(self._store, session)
+            place = None
+            if known.bound is not None and known.withheld is None:
+                place = msgspec.convert(known.bound.workspace or {}, Workspace)
+                place = msgspec.structs.replace(place, scope=None)
+            with suppress(HeadConflict):
+                await self._bind(session, given, place, state.head, granted_by=by)
+                return
+
+    def snapshot(self, agent: Agent) -> dict[str, object]:
+        """What is kept of `agent`: itself, and what its MCP servers offered."""
+        report = self._host.servers.report(agent)
+        return {**agent.snapshot(), "mcp_servers": report} if report else agent.snapshot()
+
+    async def in_force(
+        self, session: StreamId, given: Agent | None, workspace: Workspace | None
+    ) -> Binding:
+        """The agent that is in force in the session; without one, `given` is bound.
+
+        Raises: ConfigError when there is none, and none is given.
+        """
+        store = self._store
+        while True:
+            known = await authority_of(store, session)
+            if known.bound is not None and known.withheld is None:
+                return known.bound
+            is_own = known.bound is not None and known.agent is None
+            if not is_own and given is None:
+                raise ConfigError(_no_agent(session, known))
+            state = await store.state(session)
+            if state.open_turn is not None and known.withheld is not None:
+                await give_up(self._host.claim(session), is_interrupted=True)
+                continue
+            with suppress(HeadConflict):  # somebody was there first, perhaps with an agent
+                if is_own and known.bound is not None:
+                    await self._bind_again(session, known.bound, state.head)
+                elif given is not None:
+                    snapshot = None if known.bound is None else known.bound.agent
+                    await self._bind(session, given, workspace, state.head, narrowing=snapshot)
+
+    async def _bind(
+        self,
+        session: StreamId,
+        given: Agent,
+        workspace: Workspace | None,
+        head: int,
+        *,
+        narrowing: Mapping[str, object] | None = None,
+        granted_by: str | None = None,
+    ) -> None:
+        """Record `given`, narrowed by a snapshot, as the session's agent from here on."""
+        place = detected(workspace)
+        whole = await self._host.servers.equipped(given, place.working_dir)
+        given = local_agent(whole, narrowing)
+        if place.scope is not None:
+            given = given.narrowed(scope=narrower(place.scope, given.permissions.scope))
+        place = msgspec.structs.replace(place, scope=given.permissions.scope)
+        prompt = given.system_prompt(place)
+        snapshot = self.snapshot(given)
+        bound = AgentBound(snapshot, msgspec.to_builtins(place), prompt, granted_by)
+        await self._record(session, bound, head)
+
+    async def _bind_again(self, session: StreamId, bound: Binding, head: int) -> None:
+        """Record the session's own agent once more: what came after it is not in force."""
+        again = AgentBound(bound.agent or {}, bound.workspace, bound.system_prompt)
+        await self._record(session, again, head)
+
+    async def _record(self, session: StreamId, bound: AgentBound, head: int) -> None:
+        write = Write(stream=session, entries=(new_side(bound),), expected_head=head)
+        at = self._clock.now_ms()
+        await self._store.commit(Commit(writes=(write,), at=at))
+
+
+def _no_agent(session: StreamId, known: Authority) -> str:
+    why = {
+        None: "has no agent yet",
+        "imported": "was imported, so its own agent is not in force",
+        "unknown": "was not written by this user's perdure, so its own agent is not in force",
+    }[known.withheld]
+    return f"session {session!r} {why}: name the agent that answers in it"

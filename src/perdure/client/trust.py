@@ -1,0 +1,171 @@
+"""Which stores a user trusts: the key of the user's marks, and what is trusted without a mark.
+
+All of it is in the folder ``perdure/trust`` of the user's data folder: ``key`` (32 bytes that
+never leave it), ``endorsed`` (a digest for each trusted entry that has no mark of this key), and
+``stores`` (what was trusted, and when, for people). docs/decisions/0017 says why.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from perdure.client.conversation.binding import BINDING_KINDS
+from perdure.errors import ConfigError
+from perdure.session.entries import Entry
+from perdure.session.flows.kinds import FlowImported, FlowStarted
+from perdure.session.ids import StreamId
+from perdure.stores.marks import KEY_BYTES, TURN_KINDS, Marks
+from perdure.stores.protocol import SessionStore
+
+_SOME = 500
+"""Entries that are read at once."""
+
+
+class TrustedStore(msgspec.Struct, frozen=True):
+    """A store that somebody trusted. Units: `at` is Unix milliseconds."""
+
+    address: str
+    namespace: str
+    at: int
+    streams: int
+    entries: int
+
+
+class TrustFolder:
+    """The folder in which a user's trust is kept.
+
+    Raises of every method that writes: ConfigError when the folder cannot be used.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._endorsed: tuple[int, frozenset[str]] | None = None
+
+    def marks(self, *, is_trusted: bool) -> Marks:
+        """The marks for a store; a key is made when there is none and the first entry is marked.
+
+        Where that is impossible, only this process recognizes what it writes.
+        """
+        return Marks(self._any_key, is_trusted=is_trusted, endorsed=self._read_endorsed)
+
+    async def trust(
+        self, store: SessionStore, at: int, streams: Iterable[StreamId]
+    ) -> TrustedStore:
+        """Trust what is in `streams` of `store` now.
+
+        Durable: when this returns. Units: `at` is Unix milliseconds.
+        """
+        key = self._key() or self._made_key()
+        marks = Marks(lambda: key, is_trusted=False)
+        names = tuple(streams)
+        endorsed: list[str] = []
+        for stream in names:
+            endorsed += marks.endorsements(await _with_authority(store, stream))
+        self._append("endorsed", "".join(f"{digest}\n" for digest in endorsed))
+        told = TrustedStore(store.address, store.namespace, at, len(names), len(endorsed))
+        self._append("stores", msgspec.json.encode(told).decode() + "\n")
+        return told
+
+    def stores(self) -> list[TrustedStore]:
+        """What was trusted, the oldest first; lines that nobody can read are left out."""
+        found: list[TrustedStore] = []
+        with suppress(OSError, UnicodeDecodeError):
+            for line in (self._folder / "stores").read_text("utf-8").splitlines():
+                with suppress(msgspec.MsgspecError):
+                    found.append(msgspec.json.decode(line, type=TrustedStore))
+        return found
+
+    # ------------------------------------------------------------ inside
+
+    def _key(self) -> bytes | None:
+        try:
+            key = (self._folder / "key").read_bytes()
+        except OSError:
+            return None
+        return key if len(key) == KEY_BYTES else None
+
+    def _any_key(self) -> bytes:
+        try:
+            return self._key() or self._made_key()
+        except ConfigError:
+            return secrets.token_bytes(KEY_BYTES)
+
+    def _made_key(self) -> bytes:
+        """A new key; another process's where that was first."""
+
+        def write(folder: Path) -> None:
+            draft = folder / f".key-{secrets.token_hex(8)}"
+            try:
+                with os.fdopen(
+                    os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+                ) as f:
+                    f.write(secrets.token_bytes(KEY_BYTES))
+                    f.flush()
+                    os.fsync(f.fileno())
+                with suppress(FileExistsError):
+                    os.link(draft, folder / "key")
+            finally:
+                draft.unlink(missing_ok=True)
+
+        self._in_folder(write)
+        key = self._key()
+        if key is None:
+            raise ConfigError(f"{self._folder / 'key'} holds no key; delete it to make another")
+        return key
+
+    def _append(self, name: str, text: str) -> None:
+        def write(folder: Path) -> None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            with os.fdopen(os.open(folder / name, flags, 0o600), "w", encoding="utf-8") as f:
+                f.write(text)
+                f.flush()
+                os.fsync(f.fileno())
+
+        self._in_folder(write)
+
+    def _in_folder(self, write: Callable[[Path], None]) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write(self._folder)
+        except OSError as error:
+            raise ConfigError(f"cannot write to {self._folder}: {error.strerror}") from error
+
+    def _read_endorsed(self) -> frozenset[str]:
+        file = self._folder / "endorsed"
+        try:
+            size = file.stat().st_size
+            if self._endorsed is None or self._endorsed[0] != size:
+                self._endorsed = size, frozenset(file.read_text("ascii").split())
+        except (OSError, UnicodeDecodeError):
+            return frozenset()
+        return self._endorsed[1]
+
+
+async def streams_of(store: SessionStore) -> list[StreamId]:
+    """Every session and flow of `store`."""
+    sessions = await store.sessions(limit=None, scope="all")
+    flows = await store.notes_of_all((FlowStarted.kind, FlowImported.kind))
+    return [info.id for info in sessions] + list(dict.fromkeys(note.stream for note in flows))
+
+
+async def _with_authority(store: SessionStore, stream: StreamId) -> list[Entry]:
+    """The entries of `stream` that give authority: what it is bound to, and its turns."""
+    state = await store.state(stream)
+    is_flow = state.header.kind == "flow"
+    found: list[Entry] = []
+    after = -1
+    while page := await store.entries(stream, after, _SOME):
+        after = page[-1].seq
+        in_turn = state.open_turn is not None and after >= state.open_turn
+        for entry in page:
+            is_told = entry.kind in TURN_KINDS or entry.kind in BINDING_KINDS
+            is_open = in_turn and entry.seq >= (state.open_turn or 0)
+            if is_told or is_open or (is_flow and entry.kind != FlowImported.kind):
+                found.append(entry)
+    return found

@@ -1,0 +1,208 @@
+"""Marks by which a user's perdure recognizes the entries that it wrote.
+
+A mark is a keyed digest at the end of an entry's body. The key is in the user's data folder, so a
+file that somebody else wrote cannot hold one. A mark covers the stream's id and the bodies: it is
+of no use in another session, and a copied store keeps it. ``docs/log-format.md`` is normative.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Protocol
+
+import msgspec
+
+from perdure.session.entries import Entry, NewEntry
+from perdure.session.flows.kinds import FLOW_BODIES
+from perdure.session.ids import StreamId
+from perdure.session.ledger import (
+    Interrupted,
+    ModelCalled,
+    ModelFinished,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from perdure.session.notes import AgentBound, Answer, GrantRevoked, Question, SessionStarted
+from perdure.stores.protocol import Commit, Write
+
+KEY_BYTES = 32
+_MARK_BYTES = 16
+_MARK = re.compile(rb',?"mark":"(?:(\d{1,18})\.(\d{1,9})\.)?([0-9a-f]{32})"\}$')
+
+TURN_KINDS = frozenset(
+    body.kind
+    for body in (
+        TurnStarted,
+        ModelCalled,
+        ModelFinished,
+        ToolStarted,
+        ToolFinished,
+        TurnFinished,
+        Interrupted,
+        Question,
+        Answer,
+    )
+)
+"""Kinds by which a turn is resumed, and what is granted in it."""
+
+_ALONE = frozenset(
+    (
+        SessionStarted.kind,
+        AgentBound.kind,
+        Answer.kind,
+        GrantRevoked.kind,
+        *(body.kind for body in FLOW_BODIES),
+    )
+)
+"""Kinds that are written without a turn's lease, each marked on its own."""
+
+AUTHORITY_KINDS = TURN_KINDS | _ALONE
+"""Kinds that are marked: what a session is bound to, its turns, and what a flow decided."""
+
+
+class _Body(Protocol):
+    """What a mark covers of an entry, whether the store has placed it or not."""
+
+    @property
+    def lane(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def v(self) -> int: ...
+    @property
+    def body(self) -> bytes: ...
+
+
+class Marks:
+    """What is trusted in a store, and the key of its own marks.
+
+    `key` is called once, when the first mark is made or checked; None marks nothing. `is_trusted`:
+    every entry counts as the user's own, but for what was imported. `endorsed` gives the digests of
+    the entries that the user trusts without a mark.
+    """
+
+    def __init__(
+        self,
+        key: Callable[[], bytes | None] = lambda: None,
+        *,
+        is_trusted: bool = True,
+        endorsed: Callable[[], frozenset[str]] = frozenset,
+    ) -> None:
+        self._find_key = key
+        self._endorsed = endorsed
+        self.is_trusted = is_trusted
+
+    @cached_property
+    def _key(self) -> bytes | None:
+        return self._find_key()
+
+    def marked(self, commit: Commit) -> Commit:
+        """`commit` with marks in what gives authority; what was received stays as it is."""
+        if not any(_has_authority(write) for write in commit.writes) or self._key is None:
+            return commit
+        key = self._key
+        writes = tuple(
+            self._marked(write, key) if _has_authority(write) else write for write in commit.writes
+        )
+        return msgspec.structs.replace(commit, writes=writes)
+
+    def is_own(self, entry: Entry) -> bool:
+        """Whether the user's perdure wrote `entry`, or the user trusts it."""
+        return entry.seq in self.own_among((entry,))
+
+    def own_among(self, entries: Sequence[Entry]) -> frozenset[int]:
+        """The seqs of those of `entries`, a stretch of one stream, that are the user's own."""
+        if self.is_trusted:
+            return frozenset(entry.seq for entry in entries)
+        if self._key is None:
+            return frozenset()
+        by_seq = {entry.seq: entry for entry in entries}
+        own = {seq for entry in entries for seq in _covered(entry, by_seq, self._key)}
+        if len(own) < len(by_seq) and (endorsed := self._endorsed()):
+            own |= {e.seq for e in entries if endorsement(e, self._key) in endorsed}
+        return frozenset(own)
+
+    def endorsements(self, entries: Iterable[Entry]) -> list[str]:
+        """What `endorsed` has to give for `entries` to be trusted."""
+        return [] if self._key is None else [endorsement(entry, self._key) for entry in entries]
+
+    def _marked(self, write: Write, key: bytes) -> Write:
+        if write.expected_head is None or (write.lease is None and write.taking is None):
+            entries = tuple(
+                _with_mark(new, _alone(write.stream, _about(new), new, key).hex())
+                if new.kind in _ALONE
+                else new
+                for new in write.entries
+            )
+            return msgspec.structs.replace(write, entries=entries)
+        last = max(place for place, new in enumerate(write.entries) if new.lane == "side")
+        first, count = write.expected_head + 1, len(write.entries)
+        digest = _together(write.stream, first, write.entries, key).hex()
+        entries = list(write.entries)
+        entries[last] = _with_mark(entries[last], f"{first}.{count}.{digest}")
+        return msgspec.structs.replace(write, entries=tuple(entries))
+
+
+TRUSTED = Marks()
+"""Of a store that a program opened: it brings its own agents, and trusts what is there."""
+
+
+def endorsement(entry: Entry, key: bytes) -> str:
+    """The digest by which `entry` alone, at its place, is trusted."""
+    return _mac(key, "endorsed", entry.stream, entry.seq, [_told(entry)]).hex()
+
+
+def _has_authority(write: Write) -> bool:
+    return not write.is_received and any(new.kind in AUTHORITY_KINDS for new in write.entries)
+
+
+def _covered(entry: Entry, by_seq: Mapping[int, Entry], key: bytes) -> Iterable[int]:
+    """The seqs that the mark of `entry` covers; none where it has no valid one."""
+    found = _MARK.search(entry.body)
+    if found is None or entry.lane != "side":
+        return ()
+    bare = msgspec.structs.replace(entry, body=entry.body[: found.start()] + b"}")
+    mark = bytes.fromhex(found[3].decode())
+    if found[1] is None:
+        is_valid = mark == _alone(entry.stream, _about(entry), bare, key)
+        return (entry.seq,) if is_valid else ()
+    seqs = range(int(found[1]), int(found[1]) + int(found[2]))
+    if entry.seq not in seqs or len(seqs) > len(by_seq) or not all(s in by_seq for s in seqs):
+        return ()
+    stretch = [bare if seq == entry.seq else by_seq[seq] for seq in seqs]
+    return seqs if mark == _together(entry.stream, seqs.start, stretch, key) else ()
+
+
+def _with_mark(new: NewEntry, mark: str) -> NewEntry:
+    comma = b"" if new.body == b"{}" else b","
+    body = b'%b%b"mark":"%b"}' % (new.body[:-1], comma, mark.encode())
+    return msgspec.structs.replace(new, body=body)
+
+
+def _about(entry: Entry | NewEntry) -> str | None:
+    """What an answer answers; other kinds say it in their bodies."""
+    return str(entry.about) if entry.kind == Answer.kind else None
+
+
+def _alone(stream: StreamId, about: str | None, entry: _Body, key: bytes) -> bytes:
+    return _mac(key, "alone", stream, about, [_told(entry)])
+
+
+def _together(stream: StreamId, first: int, entries: Iterable[_Body], key: bytes) -> bytes:
+    return _mac(key, "together", stream, first, [_told(entry) for entry in entries])
+
+
+def _told(entry: _Body) -> tuple[str, str, int, bytes]:
+    return entry.lane, entry.kind, entry.v, entry.body
+
+
+def _mac(key: bytes, *told: object) -> bytes:
+    content = msgspec.msgpack.encode(told)
+    return hashlib.blake2b(
+        content, digest_size=_MARK_BYTES, key=key, person=b"perdure-mark"
+    ).digest()

@@ -1,0 +1,130 @@
+"""Which agent a resumed session has: its own if that is in force, never more than today's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.chat import Chat
+from perdure.errors import ConfigError
+from perdure.interop.exporting import export_session
+from perdure.interop.importing import import_source
+from perdure.session.codec import body_of
+from perdure.session.ids import StreamId
+from perdure.session.notes import AgentBound
+from perdure.tools.permissions import Permissions
+from tests.fakes.chats import MODEL, Stage, says
+from tests.fakes.clock import ManualClock, SeededRandom
+
+WIDE: dict[str, Any] = {
+    "scope": "full",
+    "approval": "auto",
+    "allowed_commands": ("true",),
+    "allowed_command_globs": ("echo *",),
+    "command_env": {"A": "1"},
+    "allowed_domains": ("example.org",),
+    "credentials": {"example.org": "{{secrets.X}}"},
+}
+TOOLS = ("read_file", "write_file", "run_command")
+
+
+def helper(*tools: str, **permissions: Any) -> Agent:
+    allowed = Permissions(**permissions)
+    return Agent("helper", model=MODEL, tools=tools, permissions=allowed, instructions="Mine.")
+
+
+async def started(stage: Stage, agent: Agent) -> Chat:
+    return await stage.runtime(agent).start(agent, id="s")
+
+
+@pytest.mark.parametrize(
+    "narrower",
+    [
+        {**WIDE, "scope": "sandboxed"},
+        {**WIDE, "approval": "plan"},
+        {**WIDE, "allowed_commands": (), "allowed_command_globs": ()},
+        {**WIDE, "command_env": {"A": "2"}},
+        {**WIDE, "credentials": {}},
+        {},
+    ],
+)
+async def test_resumed_session_gets_no_more_than_its_agent_of_today(narrower: Any) -> None:
+    stage = Stage(says("hi"))
+    await started(stage, helper(*TOOLS, **WIDE))
+    today = helper("read_file", **narrower)
+    for given in (today, None):
+        chat = await stage.runtime(today).resume("s", given)
+        assert chat.agent.registry.names == ("read_file",)
+        for field in ("scope", "approval", "allowed_commands", "allowed_command_globs"):
+            assert getattr(chat.agent.permissions, field) == getattr(today.permissions, field)
+        assert chat.agent.permissions.credentials == narrower.get("credentials", {})
+        assert chat.workspace.scope == today.permissions.scope
+    assert (await stage.runtime().resume("s", helper(*TOOLS, **WIDE))).agent.registry.names
+
+
+async def test_session_can_be_narrowed_at_each_resume_and_not_widened() -> None:
+    stage = Stage(says("hi"))
+    wide, narrow = helper(*TOOLS, **WIDE), helper("read_file")
+    await started(stage, wide)
+    runtime = stage.runtime(wide)
+    chat = await runtime.resume("s", wide, tools=["read_file"], scope="sandboxed")
+    assert chat.agent.registry.names == ("read_file",)
+    assert chat.agent.permissions.scope == "sandboxed"
+    assert (await runtime.resume("s", wide)).agent.registry.names == TOOLS
+    other = Stage(says("hi"))
+    await started(other, narrow)
+    assert (await other.runtime().resume("s", wide)).agent.registry.names == ("read_file",)
+    with pytest.raises(ConfigError, match="wider"):
+        await other.runtime().resume("s", wide, scope="full")
+
+
+async def test_grant_widens_a_session_for_good_and_is_recorded() -> None:
+    stage = Stage(says("hi"))
+    wide = helper(*TOOLS, **WIDE)
+    await started(stage, helper("read_file"))
+    await stage.runtime().grant("s", wide, by="ana")
+    chat = await stage.runtime().resume("s", wide)
+    assert chat.agent.registry.names == TOOLS
+    assert chat.agent.permissions == wide.permissions
+    (note,) = await stage.memory.notes(StreamId("s"), (AgentBound.kind,))
+    assert getattr(body_of(note), "granted_by") == "ana"  # noqa: B009 - of another kind it has none
+
+
+async def imported(stage: Stage) -> Stage:
+    """The session of `stage`, exported and imported into another store."""
+    content = (await export_session(stage.memory, StreamId("s"), "perdure")).content
+    other = Stage(says("hi"))
+    await import_source(other.memory, content, clock=ManualClock(), random=SeededRandom(2))
+    return other
+
+
+async def test_imported_session_takes_a_local_agent_that_it_can_only_narrow() -> None:
+    stage = Stage(says("hi"))
+    theirs = msgspec.structs.replace(helper(*TOOLS, **WIDE), instructions="Obey the file.")
+    await started(stage, theirs)
+    other = await imported(stage)
+    mine = helper("read_file", "write_file", "git_status", scope="sandboxed")
+    with pytest.raises(ConfigError, match="imported"):
+        await other.runtime(mine).resume("s")
+    chat = await other.runtime(mine).resume("s", mine)
+    assert chat.agent.registry.names == ("read_file", "write_file")
+    assert chat.agent.permissions == mine.permissions
+    assert await chat.send("hi")
+    bound = body_of((await other.memory.notes(StreamId("s"), (AgentBound.kind,)))[-1])
+    assert isinstance(bound, AgentBound)
+    assert bound.system_prompt == "Mine."
+    wide = helper(*TOOLS, **WIDE)
+    again = await other.runtime(wide).resume("s")
+    assert again.agent.permissions.scope == "sandboxed"
+
+
+async def test_round_trip_of_an_import_gives_the_same_bytes() -> None:
+    stage = Stage(says("hi"))
+    chat = await started(stage, helper(*TOOLS, **WIDE))
+    await chat.send("hello")
+    other = await imported(stage)
+    first = await export_session(stage.memory, StreamId("s"), "perdure")
+    assert (await export_session(other.memory, StreamId("s"), "perdure")).content == first.content

@@ -1,0 +1,86 @@
+"""What of a session is in force: imports, marks, grown files, forks."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.client.conversation.authority import Authority, authority_of
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import NewEntry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.messages import user
+from perdure.session.notes import AgentBound, Answer, SessionReceived
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.marks import TRUSTED
+from perdure.stores.protocol import Commit, Write
+from tests.unit.stores.test_marks import OTHER, OWN, STARTED, S, begun, store_with
+
+
+async def appended(store: MemoryStore, *entries: NewEntry) -> None:
+    await store.commit(Commit(writes=(Write(stream=S, entries=entries),), at=1))
+
+
+async def created(store: MemoryStore, header: StreamHeader, *entries: NewEntry) -> None:
+    write = Write(stream=header.id, create=header, entries=entries)
+    await store.commit(Commit(writes=(write,), at=1))
+
+
+async def test_own_session_is_in_force() -> None:
+    for marks in (OWN, OTHER, TRUSTED):
+        store = store_with(marks)
+        await begun(store)
+        assert await authority_of(store, S) == Authority(STARTED)
+
+
+async def test_session_of_another_user_is_not_in_force() -> None:
+    store = store_with(OTHER)
+    await begun(store)
+    store.marks = OWN
+    known = await authority_of(store, S)
+    assert known == Authority(STARTED, "unknown", "unknown")
+    assert known.withheld == "unknown"
+
+
+async def test_foreign_agent_after_the_users_own_is_not_in_force() -> None:
+    store = store_with(OWN)
+    await begun(store)
+    store.marks = OTHER
+    await appended(store, new_side(AgentBound({"id": "theirs"})))
+    store.marks = OWN
+    assert (await authority_of(store, S)).agent == "unknown"
+
+
+async def test_foreign_answer_in_the_open_turn_takes_only_the_turn_out() -> None:
+    store = store_with(OWN)
+    await begun(store)
+    store.marks = OTHER
+    await appended(store, new_side(Answer("always", "them"), EntryId("s/3")))
+    store.marks = OWN
+    assert await authority_of(store, S) == Authority(STARTED, None, "unknown")
+
+
+async def test_received_entries_are_not_in_force_even_in_a_trusted_store() -> None:
+    store = store_with(TRUSTED)
+    await created(store, StreamHeader(S, 1, received=1), new_side(STARTED))
+    assert (await authority_of(store, S)).agent == "imported"
+    bound = AgentBound({"id": "mine"})
+    await appended(store, new_side(bound))
+    assert await authority_of(store, S) == Authority(bound)
+    await appended(store, new_side(SessionReceived()))
+    assert (await authority_of(store, S)).agent == "imported"
+
+
+async def test_fork_of_an_import_is_not_in_force() -> None:
+    store = store_with(TRUSTED)
+    await created(store, StreamHeader(S, 1, received=2), new_side(STARTED), new_tree(user("a")))
+    fork = ForkPoint(S, EntryId("s/1"), 1, "tree")
+    await created(store, StreamHeader(StreamId("f"), 1, fork=fork))
+    assert (await authority_of(store, StreamId("f"))).agent == "imported"
+
+
+async def test_session_without_an_agent_has_none() -> None:
+    store = store_with(OWN)
+    await created(store, StreamHeader(S, 1), new_tree(user("hello")))
+    assert await authority_of(store, S) == Authority(None)
+    assert msgspec.json.encode(Authority(None))
