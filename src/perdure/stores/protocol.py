@@ -14,8 +14,7 @@ The rules of an append, the same in every backend:
    tree entries. Anybody else's tree entry is kept as side entry ``queued``, in its place; anybody
    else's ``leaf`` raises `TurnOpen`.
 5. A ``turn_started`` opens a turn and needs a lease; a ``turn_finished`` closes it.
-6. Every stream's share of a commit extends that stream's hash chain (``stores.chain``).
-"""
+6. Every stream's share of a commit extends that stream's hash chain (``stores.chain``)."""
 
 from __future__ import annotations
 
@@ -43,9 +42,9 @@ Durability = Literal["full", "normal"]
 
 def durability_of(text: str) -> Durability:
     """The durability that is called `text`. Raises: ConfigError when there is none."""
-    if text in ("full", "normal"):
-        return "full" if text == "full" else "normal"
-    raise ConfigError(f"there is no durability {text!r}: use full or normal")
+    if text not in ("full", "normal"):
+        raise ConfigError(f"there is no durability {text!r}: use full or normal")
+    return "full" if text == "full" else "normal"
 
 
 class Lease(msgspec.Struct, frozen=True):

@@ -70,11 +70,7 @@ def copy(
             existing_store(address, namespace) as source,
             open_store(target, namespace=target_namespace or namespace, key=key) as there,
         ):
-            chosen = [await source.find(each) for each in sessions or ()] or None
-            bar = progress_bar("copy")
-            report = await copy_sessions(source, there, sessions=chosen, on_progress=bar)
-            if is_trusting:
-                await _trust(there, report)
+            report = await _copied(source, there, sessions, is_trusting=is_trusting)
         if as_json:
             show_json(copy_data(report))
         else:
@@ -84,9 +80,15 @@ def copy(
     return run(work)
 
 
-async def _trust(there: Store, report: CopyReport) -> None:
-    copied = [StreamId(each.stream) for each in report.streams]
-    await trust_folder().trust(there.backend, SystemClock().now_ms(), copied)
+async def _copied(
+    source: Store, there: Store, sessions: list[str] | None, *, is_trusting: bool
+) -> CopyReport:
+    chosen = [await source.find(each) for each in sessions or ()] or None
+    report = await copy_sessions(source, there, sessions=chosen, on_progress=progress_bar("copy"))
+    if is_trusting:
+        copied = [StreamId(each.stream) for each in report.streams]
+        await trust_folder().trust(there.backend, SystemClock().now_ms(), copied)
+    return report
 
 
 def exit_of(report: CopyReport) -> int:

@@ -166,12 +166,11 @@ class _Writing(_Handle):
 
     async def commit(self, commit: Commit) -> Committed:
         check_commit(commit)
-        commit = self.marks.marked(commit)
         if len(commit.writes) > 1:
             raise Unsupported("multi_stream_commit", BACKEND)
         if wants_leases(commit):
             raise Unsupported("leases_in_commits", BACKEND)
-        committed = await self._run(lambda: self._appender.append(commit))
+        committed = await self._run(lambda: self._appender.append(self.marks.marked(commit)))
         if not committed.is_replay:
             self._watcher.wake_all()
         return committed
@@ -489,9 +488,7 @@ async def open_jsonl(
     options = parse_qs(parts.query, keep_blank_values=True)
     name = options.pop("dialect", ["operator"])[-1]
     if options or name not in _DIALECTS:
-        raise ConfigError(
-            f"{address} is not understood: the only option is ?dialect=operator or pi"
-        )
+        raise ConfigError(f"{address}: the only option is ?dialect=operator or ?dialect=pi")
     return await JsonlStore.open(
         Path(folder),
         dialect="pi" if name == "pi" else "operator",
