@@ -14,7 +14,8 @@ The rules of an append, the same in every backend:
    tree entries. Anybody else's tree entry is kept as side entry ``queued``, in its place; anybody
    else's ``leaf`` raises `TurnOpen`.
 5. A ``turn_started`` opens a turn and needs a lease; a ``turn_finished`` closes it.
-6. Every stream's share of a commit extends that stream's hash chain (``stores.chain``)."""
+6. Every stream's share of a commit extends that stream's hash chain (``stores.chain``).
+"""
 
 from __future__ import annotations
 
@@ -486,10 +487,7 @@ class SessionStore(LogWriting, LogReading, NamespaceReading, Protocol):
     marks: Marks
 
     async def verify(self, on_progress: OnProgress | None = None) -> Verification:
-        """Check every hash, parent, count and span of the namespace; changes nothing.
-
-        `on_progress` may be told on another thread.
-        """
+        """Check every hash, parent, count and span. `on_progress` may be told on another thread."""
         ...
 
     async def info(self) -> StoreInfo:
