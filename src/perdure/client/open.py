@@ -25,7 +25,7 @@ from perdure.errors import ConfigError, KeyMissing, KeyWrong, Unsupported
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.declared.arguments import takes_declared
 from perdure.stores.key import StoreKey
-from perdure.stores.marks import KEY_BYTES, Marks
+from perdure.stores.marks import KEY_BYTES, Marked, Marks
 from perdure.stores.protocol import Durability, SessionStore
 
 _BACKENDS: Mapping[str, tuple[str, str]] = {
@@ -151,7 +151,7 @@ async def opened(
         raise Unsupported("encryption", scheme)
     else:
         backend = await opener()
-    if scheme != "memory" or not is_trusted:
+    if isinstance(backend, Marked) and (scheme != "memory" or not is_trusted):
         backend.marks = _marks(is_trusted=is_trusted)
     return Store(backend, outside)
 

@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -150,6 +150,18 @@ class Marks:
 
 TRUSTED = Marks()
 """Of a store that a program opened: it brings its own agents, and trusts what is there."""
+
+
+@runtime_checkable
+class Marked(Protocol):
+    """What a store of perdure's has besides what it promises as a `SessionStore`."""
+
+    marks: Marks
+
+
+def marks_of(store: object) -> Marks:
+    """The marks of `store`; one that has none is trusted."""
+    return store.marks if isinstance(store, Marked) else TRUSTED
 
 
 def endorsement(entry: Entry, key: bytes) -> str:

@@ -20,7 +20,7 @@ The rules of an append, the same in every backend:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -30,9 +30,6 @@ from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, StreamHeader
 from perdure.session.search.values import Hit, SearchQuery
-
-if TYPE_CHECKING:
-    from perdure.stores.marks import Marks
 
 EMPTY = -1
 """Head of a stream without entries."""
@@ -484,7 +481,6 @@ class SessionStore(LogWriting, LogReading, NamespaceReading, Protocol):
     address: str
     namespace: str
     capabilities: Capabilities
-    marks: Marks
 
     async def verify(self, on_progress: OnProgress | None = None) -> Verification:
         """Check every hash, parent, count and span. `on_progress` may be told on another thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import ClassVar
 import msgspec
 
 from perdure.apps.chat.permitting import TypedPermissions
-from perdure.apps.flow.options import person
 from perdure.apps.terminal.output import remark
 from perdure.apps.wiring import AGENT, builtin_tools, chat_agent, models
 from perdure.client.agents.agent import Agent, agent_of
@@ -140,7 +140,7 @@ class Answering:
         chat = await self.runtime.resume(handle.id, agent, workspace=place)
         is_granting = self._typed.is_any and agent is self.agent  # typed by who resumes it
         if is_granting and not is_within(agent.permissions, chat.agent.permissions):
-            await self.runtime.grant(handle.id, agent, by=person(None))
+            await self.runtime.grant(handle.id, agent, by=getpass.getuser())
             chat = await self.runtime.resume(handle.id, agent, workspace=place)
         if known.withheld is not None:
             remark(NOT_IN_FORCE.format(_WHY[known.withheld]))
@@ -161,7 +161,7 @@ class Answering:
         tools = tuple(BUILTIN[name] for name in names)
         agent = msgspec.structs.replace(agent.with_tools(tools), permissions=allowed)
         if not is_within(allowed, kept):
-            await self.runtime.grant(session, agent, by=person(None))
+            await self.runtime.grant(session, agent, by=getpass.getuser())
         return agent
 
     def _agent_of(self, known: Authority) -> Agent:

@@ -16,7 +16,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import SessionReceived
-from perdure.stores.marks import TURN_KINDS
+from perdure.stores.marks import TURN_KINDS, marks_of
 from perdure.stores.protocol import SessionStore
 
 Withheld = Literal["imported", "unknown"]
@@ -76,7 +76,7 @@ async def _received(store: SessionStore, session: StreamId, notes: list[Entry]) 
 def _withheld(store: SessionStore, entry: Entry, received: int) -> Withheld | None:
     if entry.seq < received:
         return "imported"
-    return None if store.marks.is_own(entry) else "unknown"
+    return None if marks_of(store).is_own(entry) else "unknown"
 
 
 async def _turn_withheld(store: SessionStore, session: StreamId, received: int) -> Withheld | None:
@@ -90,7 +90,7 @@ async def _turn_withheld(store: SessionStore, session: StreamId, received: int) 
     told = [entry for entry in entries if _gives_authority(entry, open_from)]
     if any(entry.seq < received for entry in told):
         return "imported"
-    own = store.marks.own_among(entries)
+    own = marks_of(store).own_among(entries)
     return None if all(entry.seq in own for entry in told) else "unknown"
 
 
