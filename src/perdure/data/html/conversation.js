@@ -29,8 +29,9 @@ const medium = (piece) => {
 };
 
 const said = (text) => {
-  const node = el("div", { class: "prose", dir: "auto" });
+  const node = el("div", { class: "prose" });
   node.append(prose(text));
+  node.dir = "auto"; // after the text: else the browser looks for its direction at each piece of it
   return node;
 };
 

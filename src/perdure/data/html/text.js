@@ -1,5 +1,5 @@
-// Elements, and Markdown as elements. Whatever a transcript holds gets into the page here and only
-// as text nodes: there is no way from its words to markup.
+// Elements, and Markdown as elements. Whatever a transcript holds gets into the page here: as text
+// nodes, or as the few elements that are left of Markdown after it was sanitized.
 
 const el = (tag, attributes, ...children) => {
   const node = document.createElement(tag);
@@ -13,37 +13,7 @@ const el = (tag, attributes, ...children) => {
   return node;
 };
 
-const LONGEST_MARKUP = 20000; // a longer stretch is shown as it is, so that no text can stall us
-const DEEPEST = 4;
-
-const link = (address, ...children) =>
-  el("a", { href: address, rel: "noopener noreferrer", target: "_blank" }, ...children);
-
-const INLINE =
-  /(?<!`)(`+)(?!`)([^]*?[^`])\1(?!`)|\*\*(?=\S)([^*\n]*[^*\s])\*\*|(?<![\w*])[*_](?=[^\s*_])([^*_\n]*[^*_\s])[*_](?![\w*])|\[([^\]\n]{1,300})\]\((https?:\/\/[^\s()]{1,2000})\)|https?:\/\/[^\s<>"'`)\]]{1,2000}/g;
-
-const inline = (text, depth = 0) => {
-  const out = document.createDocumentFragment();
-  if (text.length > LONGEST_MARKUP || depth > DEEPEST) {
-    out.append(text);
-    return out;
-  }
-  let at = 0;
-  for (const found of text.matchAll(INLINE)) {
-    out.append(text.slice(at, found.index));
-    at = found.index + found[0].length;
-    if (found[2] !== undefined) out.append(el("code", {}, found[2].replace(/^ (.+) $/, "$1")));
-    else if (found[3] !== undefined) out.append(el("strong", {}, inline(found[3], depth + 1)));
-    else if (found[4] !== undefined) out.append(el("em", {}, inline(found[4], depth + 1)));
-    else if (found[6] !== undefined) out.append(link(found[6], inline(found[5], depth + 1)));
-    else {
-      const address = found[0].replace(/[.,;:!?]+$/, "");
-      out.append(link(address, address), found[0].slice(address.length));
-    }
-  }
-  out.append(text.slice(at));
-  return out;
-};
+const LONGEST_MARKUP = 200000; // a longer text is shown as it is
 
 const codeBlock = (text, name, isWrapped) => {
   const copy = el("button", { class: "copy", type: "button", "aria-label": "Copy" }, "Copy");
@@ -57,92 +27,61 @@ const codeBlock = (text, name, isWrapped) => {
   return el("div", { class: "code-box" }, name ? el("span", { class: "code-name" }, name) : null, copy, code);
 };
 
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.+?)\s*#*\s*$/;
-const RULE = /^ {0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/;
-const ITEM = /^( *)([-*+]|\d{1,9}[.)])\s+(.*)$/;
-const TABLE_RULE = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*$/;
+// Markdown is rendered by markdown-it, which is given no HTML to keep, and sanitized by DOMPurify; both
+// are in vendor/. What comes out is elements, never a string: links to pages, and no images.
+const markdown = globalThis.markdownit({ html: false, linkify: true, breaks: true, maxNesting: 40 });
+markdown.disable("image");
+markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false, fuzzyIP: false });
+markdown.validateLink = (address) => /^https?:\/\//i.test(address);
+markdown.core.ruler.push("page", (state) => {
+  for (const token of state.tokens) {
+    if (token.type.startsWith("heading_")) token.tag = `h${Math.min(6, Number(token.tag.slice(1)) + 2)}`;
+    if (token.type === "th_open" || token.type === "td_open") token.attrs = null; // a style of its own
+  }
+});
 
-const cells = (row) => row.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
-
-const table = (rows) => {
-  const head = el("tr", {}, ...cells(rows[0]).map((cell) => el("th", {}, inline(cell))));
-  const body = rows.slice(2).map((row) => el("tr", {}, ...cells(row).map((cell) => el("td", {}, inline(cell)))));
-  return el("div", { class: "table" }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...body)));
+const ALLOWED = {
+  ALLOWED_TAGS: ["a", "blockquote", "br", "code", "em", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"],
+  ALLOWED_ATTR: ["class", "href", "start"],
+  ALLOWED_URI_REGEXP: /^https?:\/\//i,
+  ALLOW_ARIA_ATTR: false,
+  ALLOW_DATA_ATTR: false,
+  RETURN_DOM_FRAGMENT: true,
 };
 
-const list = (items) => {
-  const root = { indent: -1, node: el("div", { class: "list" }) };
-  const stack = [root];
-  for (const { indent, mark, text } of items) {
-    while (stack.length > 1 && indent < stack[stack.length - 1].indent) stack.pop();
-    const isOrdered = /\d/.test(mark);
-    let top = stack[stack.length - 1];
-    if (indent > top.indent && stack.length < 8) {
-      const node = el(isOrdered ? "ol" : "ul", isOrdered ? { start: parseInt(mark, 10) } : {});
-      (top.last || top.node).append(node);
-      top = { indent, node };
-      stack.push(top);
-    }
-    const task = /^\[([ xX])\]\s+/.exec(text);
-    const words = task ? text.slice(task[0].length) : text;
-    top.last = el("li", { class: task ? "task" : null },
-      task ? el("span", { class: "box", "aria-label": task[1] === " " ? "open" : "done" }, task[1] === " " ? "☐" : "☑") : null,
-      inline(words));
-    top.node.append(top.last);
-  }
-  return root.node;
+const task = (item) => {
+  const words = item.firstElementChild && item.firstElementChild.tagName === "P" ? item.firstElementChild : item;
+  const first = words.firstChild;
+  const found = first && first.nodeType === Node.TEXT_NODE ? /^\s*\[([ xX])\]\s/.exec(first.data) : null;
+  if (!found) return;
+  first.data = first.data.slice(found[0].length);
+  item.className = "task";
+  words.prepend(el("span", { class: "box", "aria-label": found[1] === " " ? "open" : "done" }, found[1] === " " ? "☐" : "☑"));
 };
 
-// The blocks of `text` as elements. Anything it does not know is a paragraph with its line breaks.
-const prose = (text, depth = 0) => {
-  const out = document.createDocumentFragment();
-  const lines = text.split("\n");
-  let at = 0;
-  const taken = (test) => {
-    const start = at;
-    while (at < lines.length && test(lines[at])) at += 1;
-    return lines.slice(start, at);
-  };
-  const isPlain = (line) =>
-    line.trim() && !FENCE.test(line) && !HEADING.test(line) && !RULE.test(line) && !ITEM.test(line) && !line.startsWith(">");
-  while (at < lines.length) {
-    const line = lines[at];
-    let found;
-    if (!line.trim()) at += 1;
-    else if ((found = FENCE.exec(line))) {
-      const end = new RegExp(`^ {0,3}\\${found[1][0]}{${found[1].length},}\\s*$`);
-      at += 1;
-      const code = taken((each) => !end.test(each));
-      at += 1;
-      out.append(codeBlock(code.join("\n"), found[2]));
-    } else if ((found = HEADING.exec(line))) {
-      at += 1;
-      out.append(el(`h${Math.min(6, found[1].length + 2)}`, {}, inline(found[2])));
-    } else if (RULE.test(line)) {
-      at += 1;
-      out.append(el("hr"));
-    } else if (line.startsWith(">") && depth < DEEPEST) {
-      const quoted = taken((each) => each.startsWith(">")).map((each) => each.replace(/^> ?/, ""));
-      out.append(el("blockquote", {}, prose(quoted.join("\n"), depth + 1)));
-    } else if (ITEM.test(line)) {
-      const items = [];
-      while (at < lines.length && lines[at].trim()) {
-        const item = ITEM.exec(lines[at]);
-        if (item) items.push({ indent: item[1].length, mark: item[2], text: item[3] });
-        else if (FENCE.test(lines[at])) break;
-        else items[items.length - 1].text += "\n" + lines[at].trim();
-        at += 1;
-      }
-      out.append(list(items));
-    } else if (line.includes("|") && TABLE_RULE.test(lines[at + 1] || "")) {
-      out.append(table(taken((each) => each.includes("|") && each.trim())));
-    } else {
-      const paragraph = taken(isPlain);
-      if (!paragraph.length) { paragraph.push(line); at += 1; }
-      out.append(el("p", {}, inline(paragraph.join("\n"))));
-    }
+// The blocks of `text` as elements.
+const prose = (text) => {
+  if (text.length > LONGEST_MARKUP) {
+    const out = document.createDocumentFragment();
+    out.append(el("p", { class: "plain" }, text));
+    return out;
   }
+  const out = globalThis.DOMPurify.sanitize(markdown.render(text), ALLOWED);
+  for (const pre of out.querySelectorAll("pre")) {
+    const code = pre.firstElementChild || pre;
+    const language = /^language-(\S+)$/.exec(code.className);
+    pre.replaceWith(codeBlock(code.textContent.replace(/\n$/, ""), language ? language[1] : ""));
+  }
+  for (const node of out.querySelectorAll("table")) {
+    const box = el("div", { class: "table" });
+    node.replaceWith(box);
+    box.append(node);
+  }
+  for (const anchor of out.querySelectorAll("a")) {
+    anchor.rel = "noopener noreferrer";
+    anchor.target = "_blank";
+  }
+  out.querySelectorAll("li").forEach(task);
   return out;
 };
 

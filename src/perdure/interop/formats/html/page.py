@@ -1,8 +1,9 @@
 """A transcript as one HTML file that loads nothing: its script, its style and its data are in it.
 
 Whatever a transcript holds is data: it stands in the file as JSON without a single ``<`` and gets
-into the page as text nodes only. A policy in the page forbids every other script, style, image,
-frame, form and connection, and any making of markup out of strings.
+into the page as text nodes, or as what a sanitizer leaves of its Markdown. A policy in the page
+forbids every other script, style, image, frame, form and connection, and any making of markup out
+of strings by anything but that sanitizer.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ FORMAT = "html"
 
 _PACKAGE = "perdure"
 _FOLDER = ("data", "html")
+_VENDOR = ("vendor/markdown-it.min.js", "vendor/dompurify.min.js")
 _SCRIPTS = ("text.js", "session.js", "conversation.js", "sidebar.js", "page.js")
 _MARKER = re.compile(r"\{\{(\w+)\}\}")
 _ESCAPES = {
@@ -64,6 +66,7 @@ def _policy(script: str, style: str) -> str:
             "base-uri 'none'",
             "form-action 'none'",
             "require-trusted-types-for 'script'",
+            "trusted-types dompurify",
         )
     )
 
@@ -74,9 +77,15 @@ def _digest(text: str) -> str:
 
 @cache
 def _script() -> str:
-    """The page's script: its files as one function, so that they share names and leave none."""
+    """The page's script: the libraries, then its files as one function that leaves no name."""
+    vendored = "".join(f"{_without_map(_asset(name))};\n" for name in _VENDOR)
     parts = "\n".join(_asset(name) for name in _SCRIPTS)
-    return f'"use strict";\n(() => {{\n{parts}}})();\n'
+    return f'{vendored}(() => {{\n"use strict";\n{parts}}})();\n'
+
+
+def _without_map(script: str) -> str:
+    """`script` without its last comment, the address of a map that is not in the page."""
+    return script.partition("//# sourceMappingURL=")[0].rstrip()
 
 
 @cache

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,9 @@ from perdure.session.codec import encode
 from perdure.session.messages import Message, TextPart, user
 from perdure.session.notes import SessionInfoChanged
 from tests.fakes.bundles import Making
+
+VENDOR = Path(page.__file__).parents[3] / "data" / "html" / "vendor"
+MANIFEST: dict[str, dict[str, str]] = json.loads((VENDOR / "manifest.json").read_text())
 
 _texts = st.text(st.characters(codec="utf-8")) | st.sampled_from(
     ["</script>", "<!--", "]]>", "{{script}}{{data}}", "</title><script>", "\u2028\x00&amp;"]
@@ -79,6 +83,7 @@ def test_the_policy_allows_the_page_s_own_script_and_style_and_nothing_else() ->
         assert f"{kind} 'sha256-{digest}'" in policy
     for part in ("default-src 'none'", "base-uri 'none'", "form-action 'none'", "img-src data:"):
         assert part in policy
+    assert "trusted-types dompurify" in policy
     assert "unsafe" not in policy
     assert "http" not in policy
 
@@ -89,10 +94,34 @@ def test_the_page_names_no_address_to_load_and_makes_no_markup_of_strings() -> N
         assert "src" not in attributes, tag
         assert (attributes.get("href") or "#").startswith("#"), tag
         assert not any(name.startswith("on") or name == "style" for name in attributes), tag
-    script = elements.texts["script"][-1]
+    script = own_script(elements.texts["script"][-1])
     makers = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|srcdoc"
     assert re.search(makers, script) is None
     assert re.search(r"fetch\(|XMLHttpRequest|WebSocket|import\(|sendBeacon", script) is None
+
+
+def own_script(script: str) -> str:
+    """`script` of a page without the vendored libraries, which are known by their hashes."""
+    for name in MANIFEST:
+        vendored = (VENDOR / name).read_text("utf-8").partition("//# sourceMappingURL=")[0].rstrip()
+        assert script.count(vendored) == 1, name
+        script = script.replace(vendored, "")
+    return script
+
+
+def test_vendored_scripts_are_the_published_files() -> None:
+    files = {path.name for path in VENDOR.glob("*.js")}
+    assert files == MANIFEST.keys()
+    for name, about in MANIFEST.items():
+        content = (VENDOR / name).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == about["sha256"], name
+        assert about["version"].encode() in content or about["package"] == "markdown-it"
+        assert f"{about['package']}-{about['version']}" in (VENDOR / "LICENSES.txt").read_text()
+
+
+def test_no_script_can_end_the_element_it_is_in() -> None:
+    script = Elements(written("x").decode()).texts["script"][-1]
+    assert re.search(r"</?script|sourceMappingURL", script, re.IGNORECASE) is None
 
 
 def test_the_same_session_gives_the_same_page() -> None:
