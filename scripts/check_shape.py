@@ -92,6 +92,7 @@ TESTED_IN = {
     "client/flows/": ("tests/integration/flows", "they run whole flows with files and tools"),
     "client/operating/": ("tests/integration/operating", "they work on whole stores on disk"),
     "apps/upkeep/": ("tests/acceptance", "likewise"),
+    "tools/git/": ("tests/attacks", "against real repositories, configured to run something"),
     "tools/mcp/connection.py": ("tests/acceptance/mcp", "against servers that are processes"),
     "tools/mcp/complaints.py": ("tests/acceptance/mcp", "likewise"),
     "tools/mcp/watched.py": ("tests/acceptance/mcp", "likewise"),

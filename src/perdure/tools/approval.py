@@ -21,18 +21,31 @@ _HASH_BYTES = 32
 _canonical = msgspec.json.Encoder(order="deterministic")
 
 
+class Doubt(msgspec.Struct, frozen=True):
+    """Something about a working directory that a person decides on first, in every mode.
+
+    `text` asks. `grant` is what "always" allows: it names the directory and everything in doubt, so
+    that a change of either is asked about again.
+    """
+
+    text: str
+    grant: str
+
+
 class Bound(msgspec.Struct, frozen=True):
     """What an approval of a call is bound to besides its arguments.
 
     Shape: `facts` are names and texts in the order in which a person is shown them. `always` is
     appended to the text of a grant, so that it names exactly what it allows; None: no "always".
     `diff` is what the call would change in a file. `problem` is why the call cannot run.
+    `doubt` makes it a call that is asked about whatever the mode says.
     """
 
     facts: Mapping[str, str] = {}
     always: str | None = ""
     diff: str | None = None
     problem: ToolError | None = None
+    doubt: Doubt | None = None
 
 
 def digest_of(args_hash: str | None, facts: Mapping[str, str] | None) -> str:

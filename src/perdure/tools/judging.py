@@ -13,7 +13,7 @@ import msgspec
 from perdure.errors import PerdureError, ToolDenied, ToolError
 from perdure.secrets.masking import masked
 from perdure.session.messages import ToolCallPart
-from perdure.tools.approval import Bound, Decision
+from perdure.tools.approval import Bound, Decision, Doubt
 from perdure.tools.permissions import ApprovalMode, Permissions
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.spec import Action, Subject, ToolSpec
@@ -111,6 +111,8 @@ def bound_ruling(
     """As `judged`, but ``examine`` where a person might be asked and `bound` was not given."""
     if bound is not None:
         return judged(spec, call.args, permissions, granted, rules, bound=bound)
+    if spec.action is None and spec.bind is not None:
+        return EXAMINE
     ruling = judged(spec, call.args, permissions, frozenset(), rules)
     return EXAMINE if ruling.decision == "ask" else ruling
 
@@ -129,15 +131,33 @@ def judged(
     `rules` are those of the agent's mode unless others are given. `bound` is what an approval of
     the call is bound to; None offers "always" for the arguments alone.
     """
+    chosen = rules or RULE_SETS[permissions.approval]
     if spec.action is None:
-        return Ruling("run")
+        return _without_action(spec, chosen, granted, bound)
     try:
         subject = _examined(spec, args, permissions)
     except PerdureError as error:
         reason = error.reason if isinstance(error, ToolError) else str(error)
         return Ruling("refuse", f"{spec.name}: {masked(reason)}", error_code=error.code)
-    chosen = rules or RULE_SETS[permissions.approval]
     return _decided(spec, subject, chosen, granted, bound or Bound())
+
+
+def _without_action(
+    spec: ToolSpec, rules: RuleSet, granted: frozenset[str], bound: Bound | None
+) -> Ruling:
+    """A call that no mode is about: it runs, unless something is in doubt that nobody granted."""
+    if bound is None or bound.doubt is None:
+        return Ruling("run")
+    grant = f"{spec.name} {bound.doubt.grant}"
+    if rules.honours_grants and grant in granted:
+        return Ruling("run", bound=bound)
+    offered = grant if rules.honours_grants and grant.isprintable() else None
+    choices = ("always", "deny") if offered else ("allow", "deny")
+    return Ruling("ask", _doubted(spec, bound.doubt), offered, choices=choices, bound=bound)
+
+
+def _doubted(spec: ToolSpec, doubt: Doubt) -> str:
+    return f"May {spec.name} run? {_showable(doubt.text)}"
 
 
 def _examined(spec: ToolSpec, args: Mapping[str, object], permissions: Permissions) -> Subject:
@@ -173,6 +193,8 @@ def _decided(
         offered = grant if rules.honours_grants else None
         preview = _preview(action, subject)
         text = _question(spec, subject)
+        if bound.doubt is not None:
+            text = f"{text} {_showable(bound.doubt.text)}"
         return Ruling("ask", text, offered, action=action, preview=preview, bound=bound)
     return Ruling("run")
 

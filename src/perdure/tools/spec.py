@@ -116,8 +116,8 @@ class ToolSpec(msgspec.Struct, frozen=True):
     while it ran: ``retry`` it, ``ask`` a person, or ``never`` repeat it.
     `action` makes it a tool that is approved first: `examine` then says what a call is about,
     `bind` what its approval is bound to besides the arguments, and `is_gated` that a person is
-    asked in every mode. `config_only` are names that a model cannot give. `is_outside` brands what
-    it returns as written by strangers.
+    asked in every mode. A `bind` without an `action` only finds what is in doubt. `config_only` are
+    names that a model cannot give. `is_outside` brands what it returns as written by strangers.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8 that the model is shown.
     Shape: `parameters` is a JSON Schema of type object.
     """

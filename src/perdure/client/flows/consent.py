@@ -46,7 +46,7 @@ def consent_judge(
         now, spec = consent(), tools.get(call.name)
         rules = RULES[now.mode]
         ruling = bound_ruling(spec, call, permissions, in_turn, rules, bound=bound)
-        if ruling.decision not in ("ask", "examine"):
+        if ruling.decision not in ("ask", "examine") or spec.action is None:
             return ruling
         if _is_granted(spec, call, permissions, now) or _is_harmless(call):
             return Ruling("run")

@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Meta
 
 from perdure.errors import ToolError, ToolUnavailable
-from perdure.tools.builtin.processes import Ended, run_program, small_environment
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
 from perdure.tools.permissions import Permissions
+from perdure.tools.processes import Ended, run_program, small_environment
 from perdure.tools.spec import Subject, ToolCall
 
 TIMEOUT_S = 5.0

@@ -1,57 +1,49 @@
 """Git in the working directory: looking at it, and committing behind a gate.
 
-Every flag is ours. What a repository's own files could make git run (hooks, external diffs, text
-conversion, file system monitors, pagers, editors, signing) is switched off, and git looks for the
-repository in the working directory only, not above it.
+Every flag is ours. What the repository's configuration could start, fetch or lead to is turned off
+(`tools.git`), and git is told where the repository is: at the top of the working directory.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
-import msgspec
 from msgspec import Meta
 
 from perdure.errors import InvalidArguments, ToolDenied, ToolError
 from perdure.tools.approval import Bound
 from perdure.tools.builtin.named_files import file_at
-from perdure.tools.builtin.processes import Ended, run_program, small_environment, told
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
+from perdure.tools.git.running import SETTINGS, Git, names_of, repository_of
 from perdure.tools.paths.floors import is_secret
 from perdure.tools.permissions import Permissions
+from perdure.tools.processes import Ended, told
 from perdure.tools.spec import Subject, ToolCall, ToolOutput
 
 TIMEOUT_S = 30.0
 MAX_MESSAGE = 8000
 
-_GIT = (
-    "git",
-    "--no-pager",
-    "--no-optional-locks",
-    *("-c", "core.hooksPath=/dev/null"),
-    *("-c", "core.fsmonitor=false"),
-    *("-c", "core.pager=cat"),
-    *("-c", "core.editor=true"),
-    *("-c", "core.askPass=true"),
-    *("-c", "credential.helper="),
-    *("-c", "protocol.allow=never"),
-    *("-c", "color.ui=false"),
-    *("-c", "commit.gpgSign=false"),
-    *("-c", "gc.auto=0"),
-    *("-c", "maintenance.auto=false"),
-    *("-c", "submodule.recurse=false"),
-)
 _LOOKS: Mapping[str, Sequence[str]] = {
     "status": ("status", "--porcelain=v1", "--branch", "--ignore-submodules=all"),
-    "log": ("log", "--max-count=30", "--oneline", "--decorate", "--no-ext-diff"),
-    "diff": ("diff", "HEAD", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all"),
+    "log": ("log", "--max-count=30", "--oneline", "--decorate", "--no-ext-diff", "--no-color"),
 }
+_DIFF = ("diff", "HEAD", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
+_FILTERED = b"clean filter"
 
 
+def bind_look(call: ToolCall) -> Bound:
+    """What the repository sets that a person has to allow first, if anything."""
+    repository = repository_of(call)
+    if repository.grant is None:
+        return Bound()
+    return Bound({SETTINGS: repository.grant}, doubt=repository.doubt)
+
+
+@proposing(None, bind=bind_look)
 @tool(effect="read", on_unknown="retry")
 async def git_status(
     command: Annotated[Literal["status", "log", "diff"], "What to look at."] = "status",
@@ -59,7 +51,10 @@ async def git_status(
     call: ToolCall,
 ) -> ToolOutput:
     """See the state of the git repository in the working directory: status, log or diff."""
-    return _output(await _git(call, _LOOKS[command]))
+    git = await Git.of(call, TIMEOUT_S)
+    if command == "diff":
+        return await _diff(git)
+    return _output(await git.run(*_LOOKS[command]))
 
 
 def about_commit(args: Mapping[str, object], permissions: Permissions) -> Subject:
@@ -71,32 +66,24 @@ def about_commit(args: Mapping[str, object], permissions: Permissions) -> Subjec
     for path in files:
         if not path or path.startswith("-") or "\0" in path:
             raise InvalidArguments("git_commit", "files: a path does not begin with - or is empty")
-        if is_secret(path.split("/")):
-            raise ToolDenied("git_commit", "a file that holds credentials is not committed")
+        _require_open(path)
     first = message.strip().splitlines()[0]
     return Subject(f"{first} ({', '.join(files) if files else 'what is staged'})")
 
 
 def bind_commit(call: ToolCall) -> Bound:
-    """The repository's folder, and each file that is committed, or else its index."""
+    """The repository's folder, each file that is committed or else its index, what it sets."""
+    repository = repository_of(call)
     folder = Path(os.path.realpath(call.working_dir))
     files = cast("Sequence[str]", call.args.get("files") or ())
     facts = {"folder": str(folder)}
     for name in files:
         facts[f"file {name}"] = file_at(folder / name)
     if not files:
-        facts["index"] = file_at(_git_dir(folder) / "index")
-    return Bound(facts)
-
-
-def _git_dir(folder: Path) -> Path:
-    """The repository of `folder`, which for a worktree is named in a file."""
-    place = folder / ".git"
-    try:
-        text = place.read_text()[:4096] if place.is_file() else ""
-    except (OSError, ValueError):
-        text = ""
-    return folder / text.removeprefix("gitdir:").strip() if text else place
+        facts["index"] = file_at(repository.git_dir / "index")
+    if repository.grant is not None:
+        facts[SETTINGS] = repository.grant
+    return Bound(facts, doubt=repository.doubt)
 
 
 @proposing(
@@ -115,39 +102,72 @@ async def git_commit(
 ) -> ToolOutput:
     """Commit in the git repository of the working directory. A person is asked each time."""
     about_commit({"message": message, "files": files}, call.permissions)
+    git = await Git.of(call, TIMEOUT_S)
     paths = ("--", *files) if files else ()
+    changed = await git.run(*_CHANGES, *paths)
+    if changed.code != 0:
+        return _output(changed)
+    names = list(_to_commit(changed.stdout, is_staged_only=not paths))
+    if not names:
+        raise ToolError(call.tool, "there is nothing to commit")
+    for name in names:
+        _require_open(name)
     if paths:
-        added = await _git(call, ("add", "--intent-to-add", *paths))
+        added = await git.run("add", "--intent-to-add", *paths, requires_filters=True)
         if added.code != 0:
             return _output(added)
-    return _output(await _git(call, ("commit", f"--message={message}", "--no-verify", *paths)))
+    words = ("commit", f"--message={message}", "--no-verify", *paths)
+    return _output(await git.run(*words, requires_filters=True))
 
 
-async def _git(call: ToolCall, words: Sequence[str]) -> Ended:
-    place = call.working_dir.resolve()
-    environment = {
-        **small_environment(os.environ, call.working_dir),
-        "GIT_CEILING_DIRECTORIES": str(place.parent),
-        "GIT_LITERAL_PATHSPECS": "1",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_ATTR_NOSYSTEM": "1",
-        "LC_ALL": "C.UTF-8",
-    }
-    ended = await run_program(
-        (*_GIT, *words),
-        tool=call.tool,
-        working_dir=call.working_dir,
-        environment=environment,
-        timeout_s=TIMEOUT_S,
-    )
-    if ended.code == 128 and b"not a git repository" in ended.stderr:
-        raise ToolError(call.tool, "the working directory is not the top of a git repository")
-    stderr = ended.stderr.replace(str(place).encode(), b".")
-    return msgspec.structs.replace(ended, stderr=stderr)
+_CHANGES = (
+    "status",
+    "--porcelain=v1",
+    "-z",
+    "--no-renames",
+    "--untracked-files=all",
+    "--ignore-submodules=dirty",
+)
+
+
+def _to_commit(listed: bytes, *, is_staged_only: bool) -> Iterator[str]:
+    """The paths that a commit would change, of what ``status -z`` printed."""
+    for line in names_of(listed):
+        state, path = line[:2], line[3:]
+        if not is_staged_only or state[0] not in " ?!":
+            yield path
+
+
+async def _diff(git: Git) -> ToolOutput:
+    """The difference to HEAD, without the files that no tool reads."""
+    listed = await git.run(*_DIFF, "--name-only", "-z", "--no-renames")
+    if listed.code != 0:
+        return _output(listed)
+    if listed.left_out:
+        raise ToolError(git.call.tool, "too many files differ")
+    names = names_of(listed.stdout)
+    closed = [name for name in names if is_secret(name.split("/"))]
+    without = [f":(top,literal,exclude){name}" for name in closed]
+    shown = await git.run(*_DIFF, "--no-color", "--", ".", *without, is_literal=False)
+    output = _output(shown)
+    if not closed or output.is_error:
+        return output
+    left = f"[{len(closed)} left out: they hold credentials]"
+    return ToolOutput(f"{output.text}\n{left}")
+
+
+def _require_open(path: str) -> None:
+    if is_secret(path.split("/")):
+        raise ToolDenied("git_commit", "a file that holds credentials is not committed")
 
 
 def _output(ended: Ended) -> ToolOutput:
     if ended.code == 0:
         return ToolOutput(ended.stdout.decode(errors="replace").rstrip("\n") or "[nothing]")
+    if _FILTERED in ended.stderr:
+        return ToolOutput(
+            "git_commit: a file would be changed by a filter (filter.*.clean), which perdure does "
+            "not run; it has to be committed by a person",
+            is_error=True,
+        )
     return ToolOutput(told(ended, TIMEOUT_S), is_error=True)

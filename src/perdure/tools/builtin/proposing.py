@@ -15,7 +15,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 def proposing(
-    action: Action,
+    action: Action | None,
     examine: Examine | None = None,
     *,
     bind: Bind | None = None,

@@ -11,11 +11,11 @@ from perdure.errors import InvalidArguments, ToolDenied, ToolError
 from perdure.tools.approval import Bound
 from perdure.tools.binding import folder_fact
 from perdure.tools.builtin.named_files import program_facts, script_facts
-from perdure.tools.builtin.processes import program_of, run_program, small_environment, told
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.commands import NeedsShell, argv_of, canonical, is_allowed, words_of
 from perdure.tools.declare import tool
 from perdure.tools.permissions import MAX_COMMAND_S, Permissions
+from perdure.tools.processes import program_of, run_program, small_environment, told
 from perdure.tools.spec import Subject, ToolCall, ToolOutput
 
 _CONFIG_ONLY = frozenset(

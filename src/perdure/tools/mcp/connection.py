@@ -26,10 +26,10 @@ from perdure.errors import (
 )
 from perdure.secrets.masking import masked
 from perdure.secrets.vault import Taint, Vault
-from perdure.tools.builtin.processes import program_of, small_environment
 from perdure.tools.mcp.complaints import Complaints, complaints
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.mcp.watched import Watched
+from perdure.tools.processes import program_of, small_environment
 
 MAX_PAGES = 100
 MAX_TOOLS = 1000

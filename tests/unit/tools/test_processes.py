@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import ToolUnavailable
-from perdure.tools.builtin.processes import Ended, program_of, small_environment, told
+from perdure.tools.processes import Ended, program_of, small_environment, told
 
 
 def test_only_what_a_program_needs_is_inherited(tmp_path: Path) -> None:

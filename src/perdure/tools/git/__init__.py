@@ -1,0 +1,1 @@
+"""Git in repositories that somebody else may have configured."""

@@ -1,0 +1,256 @@
+"""What each key of a git configuration means for the git commands that perdure runs.
+
+A key is allowed (it changes what these commands show, and nothing else), overridden (it can start a
+program, fetch, or point outside the working directory; `overrides_of` gives the value that turns it
+off), or neither: then a person is asked. Pure.
+
+The commands are status, log, diff, add, commit and ls-files.
+Source: ``git help -c`` of git 2.39. What a later git adds to the sections that these commands read
+is asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import msgspec
+
+Fate = Literal["allowed", "overridden", "neither"]
+
+ALWAYS: Mapping[str, str] = {
+    "core.hookspath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.pager": "cat",
+    "core.editor": "true",
+    "sequence.editor": "true",
+    "core.askpass": "true",
+    "core.sshcommand": "false",
+    "core.alternaterefscommand": "false",
+    "core.prefersymlinkrefs": "false",
+    "credential.helper": "",
+    "protocol.allow": "never",
+    "color.ui": "false",
+    "commit.gpgsign": "false",
+    "commit.template": "/dev/null",
+    "commit.verbose": "false",
+    "diff.external": "",
+    "diff.ignoresubmodules": "all",
+    "diff.orderfile": "/dev/null",
+    "gpg.program": "false",
+    "gpg.ssh.program": "false",
+    "gpg.openpgp.program": "false",
+    "gpg.x509.program": "false",
+    "gpg.ssh.defaultkeycommand": "",
+    "gpg.ssh.allowedsignersfile": "/dev/null",
+    "gpg.ssh.revocationfile": "/dev/null",
+    "gc.auto": "0",
+    "interactive.difffilter": "",
+    "log.mailmap": "false",
+    "log.showsignature": "false",
+    "mailmap.file": "/dev/null",
+    "maintenance.auto": "false",
+    "rerere.enabled": "false",
+    "safe.barerepository": "explicit",
+    "status.submodulesummary": "false",
+    "submodule.recurse": "false",
+    "uploadpack.packobjectshook": "",
+}
+"""Key -> value that is given in every call. Keys are in lower case, as git lists them."""
+
+WHERE_SET: Mapping[str, str] = {
+    "browser.*.cmd": "",
+    "browser.*.path": "",
+    "core.attributesfile": "/dev/null",
+    "core.excludesfile": "/dev/null",
+    "core.gitproxy": "",
+    "credential.*.helper": "",
+    "diff.*.command": "",
+    "diff.*.textconv": "",
+    "difftool.*.cmd": "",
+    "difftool.*.path": "",
+    "filter.*.clean": "",
+    "filter.*.process": "",
+    "filter.*.smudge": "",
+    "fsmonitor.socketdir": "",
+    "gc.recentobjectshook": "",
+    "gitcvs.logfile": "/dev/null",
+    "gpg.*.program": "false",
+    "guitool.*.cmd": "",
+    "help.browser": "",
+    "http.cookiefile": "",
+    "imap.tunnel": "",
+    "init.templatedir": "",
+    "instaweb.browser": "",
+    "instaweb.httpd": "",
+    "instaweb.modulepath": "",
+    "man.*.cmd": "",
+    "man.*.path": "",
+    "man.viewer": "",
+    "merge.*.driver": "false",
+    "mergetool.*.cmd": "",
+    "mergetool.*.path": "",
+    "pager.*": "false",
+    "protocol.*.allow": "never",
+    "receive.procreceiverefs": "",
+    "remote.*.proxy": "",
+    "remote.*.receivepack": "false",
+    "remote.*.uploadpack": "false",
+    "remote.*.vcs": "",
+    "sendemail.*": "",
+    "submodule.*.ignore": "all",
+    "submodule.*.update": "none",
+    "trailer.*.cmd": "",
+    "trailer.*.command": "",
+    "web.browser": "",
+}
+"""Pattern of keys -> value that is given where a configuration sets one."""
+
+WORKSPACE_ONLY = frozenset(("core.attributesfile", "core.excludesfile"))
+"""Overridden only where the repository sets them; a person's own ones are obeyed."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+BY_ENVIRONMENT = frozenset(("core.worktree", "extensions.partialclone"))
+"""Overridden by GIT_WORK_TREE, and by GIT_ALLOW_PROTOCOL, which leaves nothing to fetch with."""
+
+_UNREAD = _words(
+    """
+    alias am apply bitmap blame browser bundle checkout clean clone completion credential
+    credentialcache credentialstore difftool fastimport fetch format fsck fsmonitor gc gitcvs gitweb
+    grep gui guitool help http imap init instaweb interactive lsrefs mailinfo mailmap maintenance
+    man mergetool pack pager promisor protocol pull push rebase receive reftable remote remotes
+    repack rerere revert safe sendemail sendpack sequence showbranch ssh submodule tar trace2
+    trailer transfer uploadarchive uploadpack uploadpackfilter url web worktree
+    lfs gitflow gitbutler gitg gk github gitlab svn svn-remote vscode magit forge branchless jj town
+    git-town hub tig
+    """
+)
+"""Sections that the commands do not read: of other git commands, and of other programs."""
+
+_READ = _words(
+    """
+    add advice author branch color column commitgraph committer feature i18n merge notes pretty
+    sparse splitindex stash tag user versionsort
+    """
+)
+"""Sections that the commands read, with no program, no address and no path in them."""
+
+_NAMES: Mapping[str, frozenset[str]] = {
+    "attr": frozenset(("tree",)),
+    "commit": frozenset(("cleanup", "status")),
+    "core": _words(
+        """
+        abbrev alternaterefsprefixes autocrlf bare bigfilethreshold checkroundtripencoding checkstat
+        commentchar commentstring commitgraph compression createobject deltabasecachelimit eol
+        filemode filesreflocktimeout fsmonitorhookversion fsync fsyncmethod fsyncobjectfiles
+        hidedotfiles ignorecase ignorestat logallrefupdates loosecompression maxtreedepth
+        multipackindex notesref packedgitlimit packedgitwindowsize packedrefstimeout
+        precomposeunicode preloadindex protecthfs protectntfs quotepath repositoryformatversion
+        restrictinheritedhandles safecrlf sharedrepository sparsecheckout sparsecheckoutcone
+        splitindex symlinks trustctime unsetenvvars untrackedcache usereplacerefs warnambiguousrefs
+        whitespace
+        """
+    ),
+    "diff": _words(
+        """
+        algorithm autorefreshindex binary cachetextconv colormoved colormovedws context dirstat
+        dstprefix guitool indentheuristic interhunkcontext mnemonicprefix name noindex noprefix
+        relative renamelimit renames srcprefix statgraphwidth statnamewidth submodule
+        suppressblankempty tool trustexitcode wordregex wserrorhighlight xfuncname
+        """
+    ),
+    "filter": frozenset(("required",)),
+    "gpg": frozenset(("format", "mintrustlevel")),
+    "index": _words("recordendofindexentries recordoffsettable skiphash sparse threads version"),
+    "log": _words(
+        """
+        abbrevcommit date decorate diffmerges excludedecoration follow graphcolors
+        initialdecorationset showroot
+        """
+    ),
+    "status": _words(
+        """
+        aheadbehind branch displaycommentprefix relativepaths renamelimit renames short showstash
+        showuntrackedfiles
+        """
+    ),
+}
+"""Section -> the last words of its keys that are allowed, where it holds others as well."""
+
+_ALLOWED_EXTENSIONS: Mapping[str, frozenset[str] | None] = {
+    "extensions.noop": None,
+    "extensions.noop-v1": None,
+    "extensions.objectformat": None,
+    "extensions.compatobjectformat": None,
+    "extensions.preciousobjects": None,
+    "extensions.relativeworktrees": None,
+    "extensions.worktreeconfig": None,
+    "extensions.refstorage": frozenset(("files", "reftable")),
+}
+"""Extension -> the values that are known to stay in the repository; None: all of them do."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A key of a configuration as git lists it, and its value; None where only the key is there."""
+
+    key: str
+    value: str | None
+
+    @property
+    def pattern_key(self) -> str:
+        """The key with ``*`` for what stands between section and name, if anything does."""
+        section, _, rest = self.key.partition(".")
+        between, dot, name = rest.rpartition(".")
+        return f"{section}.*.{name}" if dot or between else f"{section}.{name}"
+
+
+def fate_of(setting: Setting) -> Fate:
+    """What is done about `setting`."""
+    if inert_value(setting) is not None or setting.key in BY_ENVIRONMENT:
+        return "overridden"
+    if setting.key in _ALLOWED_EXTENSIONS:
+        values = _ALLOWED_EXTENSIONS[setting.key]
+        return "allowed" if values is None or setting.value in values else "neither"
+    section, name = setting.key.partition(".")[0], setting.key.rpartition(".")[2]
+    is_known = section in _UNREAD or section in _READ or name in _NAMES.get(section, ())
+    return "allowed" if is_known else "neither"
+
+
+def inert_value(setting: Setting) -> str | None:
+    """The value of the key of `setting` that turns it off; None where it needs none."""
+    if setting.key in ALWAYS:
+        return ALWAYS[setting.key]
+    shape = setting.pattern_key
+    if shape in WHERE_SET:
+        return WHERE_SET[shape]
+    for pattern, value in WHERE_SET.items():
+        if pattern.endswith(".*") and fnmatchcase(setting.key, pattern):
+            return value
+    return None
+
+
+def overrides_of(
+    settings: Iterable[Setting], own: Iterable[Setting], *, requires_filters: bool
+) -> dict[str, str]:
+    """Key -> value for all that has to be turned off in a repository.
+
+    `settings` are all in force there, `own` those that the repository itself sets. With
+    `requires_filters` git refuses to store a file that a filter would have changed; without, such a
+    file counts as it is.
+    """
+    found = dict(ALWAYS)
+    local = {setting.key for setting in own}
+    for setting in settings:
+        value = inert_value(setting)
+        if value is None or (setting.key in WORKSPACE_ONLY and setting.key not in local):
+            continue
+        found[setting.key] = value
+        if setting.key.startswith("filter."):
+            required = f"{setting.key.rpartition('.')[0]}.required"
+            found[required] = "true" if requires_filters else "false"
+    return found
