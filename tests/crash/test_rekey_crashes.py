@@ -10,6 +10,7 @@ import pytest
 
 from perdure.errors import KeyMissing, KeyWrong, StoreNotEncrypted
 from perdure.stores.key import StoreKey
+from perdure.stores.sqlite.rekey_copy import unfinished_copy
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.upkeep.rekey import rekey
 from tests.crash.children.rekeyer import KEYS
@@ -71,15 +72,21 @@ async def test_a_kill_at_each_step_of_a_rekey(tmp_path: Path, names: tuple[str, 
     kill_at_each(tmp_path, names)
 
     found: list[str] = []
+    left = 0
     places = places_in(tmp_path)
     for place in places:
         path = place / "store.db"
+        left += unfinished_copy(path).exists()
         found.append(await key_of(path, names))
+        assert not [name for name in files_in(place) if "rekey" in name]
+        if KEYS[found[-1]] is not None:
+            assert not [file for file in place.iterdir() if WORD.encode() in file.read_bytes()]
         assert await content(path, KEYS[found[-1]]) == before
         if found[-1] == old:
             rekey(path, KEYS[old], KEYS[new], lambda _done, _total: None)
             assert await content(path, KEYS[new]) == before
         assert files_in(place) == {"store.db"}
     assert len(places) > 20
+    assert left > 10
     assert found == sorted(found, key=names.index)  # first only the old key fits, then the new one
     assert found[-1] == new

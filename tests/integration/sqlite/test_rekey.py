@@ -24,8 +24,9 @@ from perdure.errors import (
 )
 from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.opening import bare_connection, connection, located
+from perdure.stores.sqlite.rekey_copy import copy_held, unfinished_copy
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.sqlite.upkeep.rekey import is_encrypted, rekey, unfinished_copy
+from perdure.stores.sqlite.upkeep.rekey import is_encrypted, rekey
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.faulty_vfs import failing_from, faulty_vfs
 from tests.fakes.planted import content_of, plant
@@ -248,6 +249,35 @@ async def test_a_copy_that_a_killed_rekey_left_is_written_anew(path: Path) -> No
 
     assert await content(path, FIRST) == before
     assert not unfinished_copy(path).exists()
+
+
+@pytest.mark.parametrize("key", [None, FIRST])
+async def test_opening_removes_the_copy_of_a_killed_rekey(path: Path, key: StoreKey | None) -> None:
+    await planted(path, key)
+    copy = unfinished_copy(path)
+    for end in ("", "-wal", "-shm", "-journal"):
+        write(copy.with_name(copy.name + end), b"half a copy")
+
+    await (await opened(path, key)).close()
+
+    assert names_in(path.parent) == [path.name]
+
+
+async def test_opening_without_the_key_removes_the_plain_copy(path: Path) -> None:
+    await planted(path, FIRST)
+    write(unfinished_copy(path), b"plain words")
+    with pytest.raises(KeyMissing):
+        await opened(path, None)
+    assert names_in(path.parent) == [path.name]
+
+
+async def test_opening_keeps_the_copy_that_a_rekey_is_writing(path: Path) -> None:
+    await planted(path, FIRST)
+    with copy_held(path) as copy:
+        await (await opened(path, FIRST)).close()
+        assert copy.exists()
+    await (await opened(path, FIRST)).close()
+    assert not copy.exists()
 
 
 async def test_a_link_to_a_store_stays_a_link(path: Path) -> None:

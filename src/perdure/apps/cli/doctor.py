@@ -29,7 +29,7 @@ from perdure.client.agents.providers import provider_states
 from perdure.errors import PerdureError
 from perdure.secrets.masking import masked_value
 from perdure.stores.protocol import StoreInfo, Verification
-from perdure.stores.sqlite.upkeep.rekey import unfinished_copy
+from perdure.stores.sqlite.rekey_copy import unfinished_copy
 from perdure.stores.sqlite.upkeep.repair import unfinished_repair
 from perdure.stores.sqlite.upkeep.restoring import unfinished_restore
 

@@ -43,6 +43,7 @@ from perdure.stores.operating.manifest import (
     hash_of,
     heads_of,
 )
+from perdure.stores.regular import check_folder
 
 SQLITE = "sqlite:///"
 _PARTIAL = ".partial"
@@ -179,6 +180,7 @@ def _partial(folder: Path) -> Generator[Path]:
         with alone_at(partial):
             _check_free(folder)  # another may have been finished since
             partial.mkdir(mode=0o700, exist_ok=True)
+            check_folder(partial)
             _clear(partial)
             try:
                 yield partial

@@ -193,7 +193,7 @@ async def _into_other(fetched: _Fetched, address: str, bound: _Bound) -> Restore
 async def _earlier(fetched: _Fetched, path: Path, bound: _Bound) -> Path:
     """A store beside `path` that holds what was in the backup at an earlier moment."""
     earlier: Path = upkeep_of_sqlite("restoring").earlier_store(path)
-    await asyncio.to_thread(upkeep_of_sqlite("placing").remove_with_logs, earlier)
+    await asyncio.to_thread(upkeep_of_sqlite("restoring").remove_with_logs, earlier)
     moments = await asyncio.to_thread(_moments, fetched, bound)
     for name, moment in moments or [(bound.namespace, [])]:
         await _copied(fetched, SQLITE + str(earlier), fetched.key, name, moment)
@@ -242,6 +242,6 @@ def _moments(fetched: _Fetched, bound: _Bound) -> list[tuple[str, list[Standing]
 
 def _clear_beside(path: Path) -> None:
     """Remove what a restore has made beside its place."""
-    restoring, placing = upkeep_of_sqlite("restoring"), upkeep_of_sqlite("placing")
+    restoring = upkeep_of_sqlite("restoring")
     for left in (restoring.unfinished_restore(path), restoring.earlier_store(path)):
-        placing.remove_with_logs(left)
+        restoring.remove_with_logs(left)

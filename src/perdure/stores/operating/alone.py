@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from perdure.stores.regular import open_regular
+
 
 @contextmanager
 def alone_at(place: Path) -> Generator[None]:
@@ -20,7 +22,7 @@ def alone_at(place: Path) -> Generator[None]:
     """
     lock = place.with_name(f"{place.name}.lock")
     while True:
-        with lock.open("w") as file:
+        with os.fdopen(open_regular(lock, os.O_WRONLY | os.O_CREAT), "w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

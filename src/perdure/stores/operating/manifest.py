@@ -14,10 +14,14 @@ import msgspec
 
 from perdure.errors import BackupDamaged
 from perdure.stores.operating.sealed import Standing
+from perdure.stores.regular import open_to_read, read_regular, status_of
 
 FORMAT = 1
 STORE_NAME = "store.sqlite"
 MANIFEST_NAME = "manifest.json"
+
+MOST_BYTES = 2**16
+"""Of a manifest that are read; ours have 500."""
 
 _CHUNK_BYTES = 2**20
 
@@ -55,13 +59,13 @@ def read_manifest(folder: Path) -> Manifest:
     Raises: BackupDamaged when there is none, or none that can be read.
     """
     try:
-        content = (folder / MANIFEST_NAME).read_bytes()
+        content = read_regular(folder / MANIFEST_NAME, most_bytes=MOST_BYTES)
     except OSError as error:
         reason = f"it has no {MANIFEST_NAME} that can be read ({error.strerror})"
         raise BackupDamaged(str(folder), reason) from error
     try:
         manifest = msgspec.json.decode(content, type=Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BackupDamaged(str(folder), f"its {MANIFEST_NAME} is damaged") from error
     if manifest.format > FORMAT:
         raise BackupDamaged(str(folder), "a newer perdure made it; upgrade this one")
@@ -72,7 +76,8 @@ def check_file(folder: Path, manifest: Manifest) -> None:
     """Compare the backup's file with its manifest. Raises: BackupDamaged."""
     path = folder / STORE_NAME
     try:
-        size, digest = hash_of(path)
+        size = status_of(path).st_size
+        digest = hash_of(path)[1] if size == manifest.bytes else ""
     except OSError as error:
         reason = f"its {STORE_NAME} cannot be read ({error.strerror})"
         raise BackupDamaged(str(folder), reason) from error
@@ -86,7 +91,7 @@ def check_file(folder: Path, manifest: Manifest) -> None:
 def hash_of(path: Path) -> tuple[int, str]:
     """Size and SHA-256 of a file. Blocks."""
     digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
             size += len(chunk)

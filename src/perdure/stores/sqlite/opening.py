@@ -35,6 +35,7 @@ from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version, migrate, version_of
 from perdure.stores.sqlite.packing.cipher import looks_encrypted, unlock
+from perdure.stores.sqlite.rekey_copy import remove_dead_copy
 from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.schema import PAGE_BYTES, check_schema, harden
 
@@ -186,6 +187,7 @@ def located(path: Path, *, is_created: bool, key: StoreKey | None) -> Site:
 
     Raises: as `opened`.
     """
+    remove_dead_copy(path)
     if path.is_dir():
         raise NotAStore(str(path), "it is a folder")
     if path.exists() and not path.is_file():  # a device is as empty as a new file, and everybody's

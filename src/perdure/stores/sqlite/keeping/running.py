@@ -22,9 +22,8 @@ from perdure.stores.sqlite.keeping.records import (
     open_erasures,
 )
 from perdure.stores.sqlite.keeping.retaining import begin_removal
+from perdure.stores.sqlite.rekey_copy import remove_dead_copy
 from perdure.stores.sqlite.upkeep.collecting import batched, unreferenced
-from perdure.stores.sqlite.upkeep.placing import remove_with_logs
-from perdure.stores.sqlite.upkeep.rekey import unfinished_copy
 
 BACKEND = "sqlite"
 
@@ -100,4 +99,4 @@ async def _finish(database: Database, erasure: Open, durability: Durability, clo
 def _remove_leftovers(database: Database) -> None:
     """The copy that a killed rekey left holds all there was; a running one would have the file."""
     with suppress(OSError):
-        remove_with_logs(unfinished_copy(database.path))
+        remove_dead_copy(database.path)

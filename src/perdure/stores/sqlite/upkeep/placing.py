@@ -21,6 +21,7 @@ from perdure.errors import StoreExists, StoreInUse, StoreUnavailable
 from perdure.stores.sqlite.database import is_attached
 from perdure.stores.sqlite.opening import Patience, Site, identity_of, sync_folder
 from perdure.stores.sqlite.packing.cipher import unlock
+from perdure.stores.sqlite.rekey_copy import BESIDE
 from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.schema import harden
 
@@ -29,9 +30,6 @@ ALONE_LIMIT_S = 2.0
 
 PROGRESS_STEPS = 1_000
 """Instructions of SQLite between two reports."""
-
-BESIDE = ("-wal", "-shm", "-journal")
-"""How the names of the files end that SQLite keeps beside a database."""
 
 Report = Callable[[int, int], None]
 """Told how many bytes of how many are written."""
@@ -80,12 +78,6 @@ def sync_file(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def remove_with_logs(path: Path) -> None:
-    """Remove a database and what SQLite keeps beside it."""
-    for name in ("", *BESIDE):
-        path.with_name(path.name + name).unlink(missing_ok=True)
 
 
 def put_in_place(new: Path, path: Path) -> None:

@@ -2,10 +2,10 @@
 
 The copy is written beside the store, checked and synced; then it takes the store's name. Killed at
 any moment, there is the whole store, under the old key or under the new one, and perhaps a copy
-that the next rekey removes. Meanwhile the store is held alone: it is taken out of write-ahead mode,
-which only succeeds when nobody else has it open, and stays locked. Whoever waited for that lock
-finds a file without a name and without a log, which SQLite refuses to write to, and which
-`opening.connection` recognises.
+that opening the store removes (`rekey_copy`). Meanwhile the store is held alone: it is taken out
+of write-ahead mode, which only succeeds when nobody else has it open, and stays locked. Whoever
+waited for that lock finds a file without a name and without a log, which SQLite refuses to write
+to, and which `opening.connection` recognises.
 """
 
 from __future__ import annotations
@@ -32,18 +32,15 @@ from perdure.stores.sqlite.opening import (
     refusal,
 )
 from perdure.stores.sqlite.packing.cipher import copy_into
+from perdure.stores.sqlite.rekey_copy import copy_held, remove_with_logs
 from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.upkeep.placing import (
     PROGRESS_STEPS,
     Report,
     addressing_connection,
-    new_file,
     put_in_place,
-    remove_with_logs,
     take_alone,
 )
-
-_COPY = "-rekey"
 
 
 def is_encrypted(path: Path) -> bool:
@@ -53,11 +50,6 @@ def is_encrypted(path: Path) -> bool:
     except KeyMissing:
         return True
     return False
-
-
-def unfinished_copy(path: Path) -> Path:
-    """Where a rekey of the store at `path` that was killed leaves its copy."""
-    return path.with_name(path.name + _COPY)
 
 
 def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Report) -> None:
@@ -80,7 +72,9 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
             check_version(site, db)  # first, since taking it alone writes to it
         take_alone(db, site)
         check_version(site, db)
-        put_in_place(_copied(db, site, new_key, report), site.path)
+        with copy_held(site.path) as copy:
+            _copy(db, copy, new_key, report)
+            put_in_place(copy, site.path)
     except apsw.Error as error:
         raise refusal(error, site, db.system_errno if db else 0) from error
     except OSError as error:
@@ -91,11 +85,8 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
                 db.close(force=True)
 
 
-def _copied(db: Connection, site: Site, new_key: StoreKey | None, report: Report) -> Path:
-    """The checked copy."""
-    copy = unfinished_copy(site.path)
-    remove_with_logs(copy)
-    new_file(copy)
+def _copy(db: Connection, copy: Path, new_key: StoreKey | None, report: Report) -> None:
+    """Fill the copy and check it."""
     total = db.pragma("page_count") * db.pragma("page_size")
 
     def tell() -> bool:
@@ -112,7 +103,6 @@ def _copied(db: Connection, site: Site, new_key: StoreKey | None, report: Report
     finally:
         db.set_progress_handler(None, 0)
     report(total, total)
-    return copy
 
 
 def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from perdure.errors import BackupDamaged, NotAStore, PerdureError, StoreExists
 from perdure.stores.key import StoreKey
 from perdure.stores.operating.manifest import STORE_NAME, Manifest, heads_of
+from perdure.stores.regular import open_to_read
 from perdure.stores.sqlite.opening import located, opened
+from perdure.stores.sqlite.rekey_copy import remove_with_logs
 from perdure.stores.sqlite.upkeep.backup import Content, check_sound
 from perdure.stores.sqlite.upkeep.placing import (
     Report,
@@ -16,7 +18,6 @@ from perdure.stores.sqlite.upkeep.placing import (
     free_name,
     new_file,
     put_where_nothing_is,
-    remove_with_logs,
 )
 
 _CHUNK_BYTES = 2**20
@@ -40,9 +41,9 @@ def fetch(folder: Path, path: Path, report: Report) -> Path:
     remove_with_logs(copy)
     new_file(copy)
     source = folder / STORE_NAME
-    done, total = 0, source.stat().st_size
-    with source.open("rb") as reading, copy.open("r+b") as writing:
-        while chunk := reading.read(_CHUNK_BYTES):
+    with open_to_read(source) as reading, copy.open("r+b") as writing:
+        done, total = 0, os.fstat(reading.fileno()).st_size
+        while done < total and (chunk := reading.read(_CHUNK_BYTES)):
             writing.write(chunk)
             done += len(chunk)
             report(done, total)
