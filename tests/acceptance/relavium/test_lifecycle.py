@@ -228,7 +228,8 @@ async def test_29_a_call_that_is_approved_after_the_abort_never_runs() -> None:
     (asked,) = await chat.session.questions()
     assert asked.question.topic == "approval"
     await chat.abort()
-    await chat.session.answer(asked.id, "allow", by="somebody")
+    with pytest.raises(perdure.QuestionClosed):
+        await chat.session.answer(asked.id, "allow", by="somebody")
     assert (await turn).end == "aborted"
     assert ran == []
     results = [m for m in await chat.session.messages() if m.role == "tool"]

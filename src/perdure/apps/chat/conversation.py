@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from perdure.apps.chat.answering import Answering, Resumed
-from perdure.apps.chat.asking import Asked, pending_questions
+from perdure.apps.chat.asking import Asked, cancelled, pending_questions
 from perdure.apps.chat.performing import (
     PASTED,
     RESUMING,
@@ -75,7 +75,7 @@ class Conversation:
                 while (line := await self._line("> ")) is not None:
                     if line.strip() in ("/quit", "/exit"):
                         break
-                    await self._obey(line.strip())
+                    await self._obey(line)
         except Left:
             self._teller.remark("")
             return INTERRUPTED
@@ -135,7 +135,7 @@ class Conversation:
             show(prompt, end="", is_flushed=True)
 
     async def _obey(self, line: str) -> None:
-        if not line:
+        if not line.strip():
             return
         word, _, rest = line.partition(" ")
         try:
@@ -176,10 +176,10 @@ class Conversation:
             )
         finally:
             if steering is not None:
-                steering.cancel()
+                await cancelled((steering,))
 
     async def _steered(self, chat: Chat) -> None:
-        """Give what is typed while a turn runs to whoever waits for it, else to the turn."""
+        """Pass lines typed while a turn runs to the question that waits, or to the turn."""
         while True:
             line = await self._lines.next()
             if self._wanted is not None and not self._wanted.done():
@@ -187,7 +187,17 @@ class Conversation:
             elif line is None:
                 return
             elif line.strip():
-                await chat.steer(line.strip())
+                await self._steer(chat, line)
+
+    async def _steer(self, chat: Chat, line: str) -> None:
+        steering = asyncio.ensure_future(chat.steer(line))
+        try:
+            await asyncio.shield(steering)
+        except asyncio.CancelledError:  # the turn is over: the line was typed all the same
+            await asyncio.wait((steering,))
+            raise
+        except PerdureError as error:
+            self._teller.remark(str(error))
 
     async def _ask(self, asked: Asked) -> None:
         """Have `asked` answered by whoever types.

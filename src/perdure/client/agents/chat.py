@@ -12,6 +12,7 @@ from perdure.client.agents.standing import note_if_idle
 from perdure.client.agents.turn import Turn, TurnWork
 from perdure.client.conversation.abandonment import abandon_invoked
 from perdure.client.conversation.appending import settled
+from perdure.client.conversation.call_order import reached
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition
@@ -62,11 +63,13 @@ class Chat(Resting):
     async def steer(self, said: Said | InFlightMessage) -> Entry:
         """Say something to the running turn; the model is told before its next call.
 
-        When the turn has just ended, it becomes an ordinary message.
+        When the turn has just ended, it becomes an ordinary message. Messages are stored in the
+        order of the calls, also while `send` has not stored its own yet.
         """
         durable, contents = settled(said)
         message = message_of(durable, self.agent.on_pasted)
-        return (await self.session.append_many([message], contents=contents))[0]
+        async with self._order.place():
+            return (await self.session.append_many([message], contents=contents))[0]
 
     async def follow_up(self, said: Said | InFlightMessage) -> Entry:
         """Say something that the running turn answers once it would be finished.
@@ -76,18 +79,8 @@ class Chat(Resting):
         durable, contents = settled(said)
         message = message_of(durable, self.agent.on_pasted)
         body = Queued(MESSAGE, msgspec.Raw(encode(message)), mode="follow_up")
-        environment = self._running.environment
-        while True:
-            state = await environment.store.state(self.id)
-            if state.open_turn is None:
-                raise InvalidTransition("idle", "follow_up")
-            write = Write(stream=self.id, entries=(new_side(body),), expected_head=state.head)
-            commit = Commit(writes=(write,), at=environment.clock.now_ms(), blobs=contents)
-            try:
-                done = await environment.store.commit(commit)
-            except HeadConflict:
-                continue
-            return done.entries[0][0]
+        async with self._order.place():
+            return await self._queued(body, contents)
 
     async def abort(self) -> None:
         """End the running turn, keeping what was said so far; nothing happens when none runs."""
@@ -129,8 +122,29 @@ class Chat(Resting):
     # ------------------------------------------------------------ inside
 
     def _turn(self, work: TurnWork) -> Turn:
+        signals = Signals()
+        before = self._order.take(signals.begun)
+
+        async def in_order(signals: Signals) -> TurnState:
+            await reached(before)
+            return await work(signals)
+
         is_waiting = partial(self._running.environment.person_waits.is_waiting, self.id)
-        return Turn(work, self.session.watch, self._turns, is_waiting)
+        return Turn(in_order, self.session.watch, self._turns, is_waiting, signals)
+
+    async def _queued(self, body: Queued, contents: tuple[bytes, ...]) -> Entry:
+        environment = self._running.environment
+        while True:
+            state = await environment.store.state(self.id)
+            if state.open_turn is None:
+                raise InvalidTransition("idle", "follow_up")
+            write = Write(stream=self.id, entries=(new_side(body),), expected_head=state.head)
+            commit = Commit(writes=(write,), at=environment.clock.now_ms(), blobs=contents)
+            try:
+                done = await environment.store.commit(commit)
+            except HeadConflict:
+                continue
+            return done.entries[0][0]
 
     async def _ended(self, turn: Turn) -> None:
         """Wait until `turn`, which was asked to end, has ended, and what its agent invoked too."""

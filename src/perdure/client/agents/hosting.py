@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.invoking import Invoking, told_of
@@ -15,6 +16,7 @@ from perdure.client.agents.providers import default_models
 from perdure.client.agents.servers import Servers
 from perdure.client.agents.terms import Caps, terms_of
 from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.call_order import CallOrder
 from perdure.client.conversation.hooking import with_hooks
 from perdure.client.looking.scratch import scratch_dir_of
 from perdure.client.processes import is_gone, this_process
@@ -81,6 +83,7 @@ class Host:
         self._scales = Scales()
         self._cooldowns = Cooldowns()
         self.person_waits = PersonWaits()
+        self._call_orders: WeakValueDictionary[str, CallOrder] = WeakValueDictionary()
         self._vault = Vault(os.environ)
         self._has_traced_content = has_traced_content
         self.servers = Servers(mcp_servers, self._vault)
@@ -105,6 +108,13 @@ class Host:
     def budget_of(self, agent: Agent) -> Budget:
         """What a session of `agent` may spend: what the runtime says, else what the agent does."""
         return self._budget or agent.budget
+
+    def call_order(self, session: str) -> CallOrder:
+        """The order of the calls to `session`, which all its chats in this runtime share."""
+        order = self._call_orders.get(session)
+        if order is None:
+            order = self._call_orders[session] = CallOrder()
+        return order
 
     def running(
         self,

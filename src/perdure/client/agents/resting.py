@@ -11,6 +11,7 @@ from perdure.client.agents.delegation.asking import asked_below
 from perdure.client.agents.turn import Turn
 from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.appending import ExpectedLeaf
+from perdure.client.conversation.call_order import CallOrder
 from perdure.client.reading import EntryRef, OpenQuestion
 from perdure.client.session import Session
 from perdure.engine.summaries import compact, summarise_branch
@@ -39,6 +40,8 @@ class Resting:
         workspace: Workspace,
         running: SessionTurns,
         turns: set[Turn],
+        *,
+        order: CallOrder | None = None,
     ) -> None:
         self.session = session
         self.agent = agent
@@ -46,6 +49,7 @@ class Resting:
         self.turn: Turn | None = None
         self._running = running
         self._turns = turns
+        self._order = order or CallOrder()
         self._is_closed = False
 
     @property

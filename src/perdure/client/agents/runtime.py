@@ -290,7 +290,8 @@ class Runtime:
             StreamId(session.id), agent, workspace, prompt=prompt, caps=caps, budget=budget
         )
         handle = session if agent.hooks is None else session.asking(agent.hooks)
-        return Chat(handle, agent, workspace, running, self._running)
+        order = self.host.call_order(session.id)
+        return Chat(handle, agent, workspace, running, self._running, order=order)
 
 
 async def _stop(turns: Iterable[Turn]) -> None:

@@ -58,10 +58,11 @@ class Turn:
         watch: Callable[[int], Watch],
         running: set[Turn] | None = None,
         is_waiting: Callable[[], bool] = lambda: False,
+        signals: Signals | None = None,
     ) -> None:
         self._watch = watch
         self._is_waiting = is_waiting
-        self._signals = Signals()
+        self._signals = signals or Signals()
         self._task = asyncio.ensure_future(work(self._signals))
         self._task.add_done_callback(self._settle)
         if running is not None:

@@ -721,7 +721,8 @@ class Chat(Handle[AsyncChat]):
     def steer(self, said: Said | InFlightMessage) -> Entry:
         """Say something to the running turn; the model is told before its next call.
 
-        When the turn has just ended, it becomes an ordinary message.
+        When the turn has just ended, it becomes an ordinary message. Messages are stored in the
+        order of the calls, also while `send` has not stored its own yet.
         """
         return self.portal.call(self.asynchronous.steer(said))
 

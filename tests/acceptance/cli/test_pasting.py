@@ -1,0 +1,83 @@
+"""Lines pasted into the chat are stored in their order, with their indentation."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import pytest
+
+import perdure
+from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, World
+from tests.concurrency.test_message_order import said_in
+
+CODE = ("def f(x):", "    if x:", "\treturn 1  ", "    return 2", "print(f(1))", "  # end")
+MANY = tuple(f"{'  ' * (n % 4)}line {n}" for n in range(60))
+
+
+class Terminal:
+    """A chat at a terminal."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._shown = ""
+        self._deadline = time.monotonic() + PATIENCE_S
+
+    def read(self) -> str:
+        """All that was shown so far."""
+        assert time.monotonic() < self._deadline, self._shown
+        if select.select([self._descriptor], [], [], 0.05)[0]:
+            self._shown += os.read(self._descriptor, 65_536).decode(errors="replace")
+        return self._shown
+
+    def type(self, text: str) -> None:
+        """Type `text`, all at once."""
+        os.write(self._descriptor, text.encode())
+
+
+@contextmanager
+def terminal(world: World) -> Generator[Terminal]:
+    """A chat with the offline model."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        ["setsid", "--ctty", PERDURE, "chat"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**world.environment, "TERM": "xterm"},
+        cwd=world.folder,
+    )
+    os.close(theirs)
+    with process:
+        try:
+            yield Terminal(ours)
+        finally:
+            process.kill()
+            os.close(ours)
+
+
+def said(world: World) -> list[str]:
+    """What people said in the only session of the store, in the order in which it was stored."""
+    if not world.file.exists():
+        return []
+    with perdure.blocking.open(f"sqlite:///{world.file}") as store:
+        sessions = store.recent()
+        return said_in(store.open(sessions[0].id).entries()) if sessions else []
+
+
+@pytest.mark.parametrize("lines", [CODE, MANY], ids=["code", "many"])
+def test_pasted_lines_keep_their_order_and_indentation(
+    world: World, lines: tuple[str, ...]
+) -> None:
+    with terminal(world) as chat:
+        while "> " not in chat.read():
+            pass
+        chat.type("".join(f"{line}\n" for line in lines))
+        while len(said(world)) < len(lines):
+            chat.read()
+    assert said(world) == list(lines)

@@ -1,0 +1,153 @@
+"""Messages are stored in the order of one process's calls, however fast they follow.
+
+$PERDURE_ORDER_ROUNDS says how many rounds each kind of store and of calls gets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.client.agents.chat import Chat
+from perdure.errors import InvalidTransition
+from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.messages import Message, Usage, decode_message
+from perdure.session.notes import Queued
+
+ROUNDS = int(os.environ.get("PERDURE_ORDER_ROUNDS", "25"))
+STORES = ["memory", "sqlite", "jsonl", "postgres"]
+AGENT = perdure.Agent("helper", model="p:m")
+CALLS = ("send", "steer", "follow_up", "steer", "follow_up")
+ORDERS = sorted(set(itertools.permutations(CALLS)))
+
+
+class Gate:
+    """A model that answers once `is_open`, which any thread may set."""
+
+    is_open = False
+
+    def info(self, model: str) -> ModelInfo:
+        return ModelInfo(model, None)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        while not self.is_open:  # noqa: ASYNC110 - set from other threads, which no Event may be
+            await asyncio.sleep(0.0005)
+        yield TextDelta("ok")
+        yield Finished("stop", Usage(1, 1))
+
+
+@pytest.fixture(params=STORES)
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store with nothing in it."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres").take())
+    where = {
+        "memory": "memory:",
+        "sqlite": f"sqlite:///{tmp_path / 's.db'}",
+        "jsonl": f"jsonl:///{tmp_path / 's'}",
+    }
+    return where[request.param]
+
+
+def rounds() -> Iterable[Sequence[str]]:
+    """The orders of the calls in each round: all of them, again and again."""
+    return itertools.islice(itertools.cycle(random.sample(ORDERS, len(ORDERS))), ROUNDS)
+
+
+def expected(calls: Sequence[str]) -> list[str]:
+    """What is stored, in order: a follow-up without an open turn is refused."""
+    said = [f"{n} {call}" for n, call in enumerate(calls)]
+    begun = calls.index("send")
+    return [words for n, words in enumerate(said) if n >= begun or "follow_up" not in words]
+
+
+def said_in(entries: Iterable[Entry]) -> list[str]:
+    """What people said, in the order in which it was first stored."""
+    found: list[str] = []
+    for entry in entries:
+        body = body_of(entry)
+        if isinstance(body, Queued):
+            body = decode_message(bytes(body.entry_body))
+        if isinstance(body, Message) and body.role == "user":
+            found.append(body.text)
+    return list(dict.fromkeys(found))
+
+
+async def call(chat: Chat, name: str, words: str) -> None:
+    if name == "send":
+        chat.send(words)
+    elif name == "steer":
+        await chat.steer(words)
+    else:
+        with suppress(InvalidTransition):  # before the turn; `expected` leaves it out
+            await chat.follow_up(words)
+
+
+@pytest.mark.parametrize("is_awaited", [True, False], ids=["awaited", "at-once"])
+async def test_messages_are_stored_in_the_order_of_the_calls(
+    address: str, is_awaited: bool
+) -> None:
+    gate = Gate()
+    async with (
+        perdure.open(address, durability="normal") as store,
+        perdure.Runtime(store, [AGENT], models=gate) as runtime,
+    ):
+        for calls in rounds():
+            gate.is_open = False
+            chat = await runtime.start(AGENT)
+            made = [call(chat, name, f"{n} {name}") for n, name in enumerate(calls)]
+            if is_awaited:
+                for each in made:
+                    await each
+            else:
+                await asyncio.gather(*made)
+            gate.is_open = True
+            assert chat.turn is not None
+            assert (await chat.turn).text == "ok"
+            entries = [entry async for entry in chat.session.entries()]
+            assert said_in(entries) == expected(calls), calls
+
+
+def test_messages_of_a_blocking_program_are_stored_in_the_order_of_the_calls(address: str) -> None:
+    gate = Gate()
+    with (
+        perdure.blocking.open(address, durability="normal") as store,
+        perdure.blocking.Runtime(store, [AGENT], models=gate) as runtime,
+    ):
+        for calls in rounds():
+            gate.is_open = False
+            chat = runtime.start(AGENT)
+            for n, name in enumerate(calls):
+                with suppress(InvalidTransition):
+                    getattr(chat, name)(f"{n} {name}")
+            gate.is_open = True
+            assert chat.turn is not None
+            assert chat.turn.result().text == "ok"
+            assert said_in(chat.session.entries()) == expected(calls), calls
+
+
+async def test_chats_of_one_session_share_the_order_of_their_calls(tmp_path: Path) -> None:
+    gate = Gate()
+    async with (
+        perdure.open(f"sqlite:///{tmp_path / 's.db'}", durability="normal") as store,
+        perdure.Runtime(store, [AGENT], models=gate) as runtime,
+    ):
+        chat = await runtime.start(AGENT, id="s")
+        other = await runtime.resume("s")
+        turn = chat.send("one")
+        await other.steer("two")
+        await other.follow_up("three")
+        gate.is_open = True
+        await turn
+        entries = [entry async for entry in chat.session.entries()]
+        assert said_in(entries) == ["one", "two", "three"]
