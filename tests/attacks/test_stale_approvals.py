@@ -28,6 +28,7 @@ from perdure.engine.turns.session_turns import Signals
 from perdure.models.scenario import CallTools, ScriptedCall
 from perdure.session.ids import StreamId
 from perdure.tools.permissions import Permissions
+from perdure.tools.spec import ToolCall, ToolOutput, ToolSpec
 from tests.fakes.chats import MODEL, Stage, says, until
 
 Change = Callable[[Path], object]
@@ -596,3 +597,50 @@ async def _next_question(chat: Chat, but: str | None) -> str:
 
     await until(is_asked, within_s=20)
     return next(each.id for each in await chat.session.questions() if each.id != but)
+
+
+async def test_folder_name_that_is_not_utf8_is_shown_and_bound(tmp_path: Path) -> None:
+    """A link leads to a folder whose name no JSON can hold."""
+
+    def odd(name: bytes) -> Change:
+        def make(folder: Path) -> None:
+            (folder / os.fsdecode(name)).mkdir()
+            (folder / "l").unlink(missing_ok=True)
+            (folder / "l").symlink_to(os.fsdecode(name))
+
+        return make
+
+    form = Form("write_file", write("l/x"), odd(b"a\xff"), odd(b"b\xfe"), exists("l/x"))
+    case = Case(form, tmp_path)
+    chat = await case.asked()
+    (waiting,) = await chat.session.questions()
+    assert "a\\udcff/x" in (waiting.question.bound or {})["file"]
+    form.change(case.folder)
+    await chat.session.answer(waiting.id, "allow", by="me")
+    asked = await case.questions(chat, 2)
+    assert len(asked) == 2
+    await chat.session.answer(asked[1], "allow", by="me")
+    await until(case.is_over, within_s=20)
+    assert form.effect(case.folder)
+
+
+async def test_deeply_nested_arguments_are_shown_and_asked_about(tmp_path: Path) -> None:
+    async def run(call: ToolCall) -> ToolOutput:
+        return ToolOutput("sent")
+
+    spec = ToolSpec("send", "Send it.", {"type": "object"}, run, action="egress")
+    depth = 200
+    while depth < 1600:
+        call = ScriptedCall("send", f'{{"data": {"[" * depth}{"]" * depth}}}', id="c")
+        stage = Stage(says(CallTools((call,))), says("done"))
+        chat = await stage.chat([spec])
+        turn = chat.send("go")
+
+        async def is_asked(session: Any = chat.session, turn: Any = turn) -> bool:
+            return bool(await session.questions()) or not turn.is_running
+
+        await until(is_asked, within_s=20)
+        for waiting in await chat.session.questions():
+            await chat.session.answer(waiting.id, "deny", by="me")
+        await turn
+        depth *= 2

@@ -74,7 +74,10 @@ def shown_arguments(args: Mapping[str, object]) -> dict[str, object]:
 def _shown(name: str, value: object) -> object:
     text = value if isinstance(value, str) else _json(value)
     if len(text) <= MAX_ARGUMENT:
-        return masked_value(value, name)
+        try:
+            return masked_value(value, name)
+        except RecursionError:
+            return masked(text)
     data = text.encode(errors="replace")
     return {"head": masked(text[:HEAD]), "bytes": len(data), "blake2b_256": hash_of(data)}
 
@@ -83,4 +86,4 @@ def _json(value: object) -> str:
     try:
         return _canonical.encode(value).decode()
     except (TypeError, ValueError, RecursionError):
-        return repr(value)
+        return "(cannot be shown)"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 
 import msgspec
 
@@ -15,6 +16,9 @@ from perdure.errors import ApprovalStale, ToolError
 from perdure.tools.approval import Bound, content_fact, digest_of, hash_of
 from perdure.tools.judging import effective_args
 from perdure.tools.spec import ToolCall, ToolSpec
+
+RULES = frozenset(("agent", "permissions"))
+"""Facts of every approval; the others are the tool's own."""
 
 MAX_HASHED_BYTES = 16 * 1024 * 1024
 """A larger file is bound by its size, inode and times instead of its content."""
@@ -32,8 +36,18 @@ def bound_of(spec: ToolSpec, call: ToolCall, agent: str) -> Bound:
     except ToolError as error:
         return Bound(problem=error)
     rules = (call.permissions, spec.name, spec.parameters, spec.action, spec.effect, spec.is_gated)
-    facts = {**own.facts, "agent": agent, "permissions": hash_of(_canonical.encode(rules))}
-    return msgspec.structs.replace(own, facts=facts)
+    facts = {**utf8(own.facts), "agent": agent, "permissions": hash_of(_canonical.encode(rules))}
+    always = None if own.always is None else _utf8(own.always)
+    return msgspec.structs.replace(own, facts=facts, always=always)
+
+
+def utf8(facts: Mapping[str, str]) -> dict[str, str]:
+    """`facts` with each byte of a file's name that is not UTF-8 written as an escape."""
+    return {_utf8(name): _utf8(fact) for name, fact in facts.items()}
+
+
+def _utf8(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 def require_unchanged(

@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from perdure.errors import PerdureError, ToolDenied, ToolError, ToolLost, ToolTimeout
+from perdure.errors import ApprovalStale, PerdureError, ToolDenied, ToolError, ToolLost, ToolTimeout
 from perdure.secrets.masking import masked
 from perdure.session.clock import Clock
 from perdure.session.ledger import ToolOutcome
@@ -67,7 +67,7 @@ async def run_tool(
     except BaseException as error:  # noqa: BLE001 - whatever else a tool raises is its result
         run = failed_run(spec.name, error)
     duration_ms = round((clock.steady_s() - started_s) * 1000)
-    if answered is not None:
+    if answered is not None and run.error_code != ApprovalStale.code:
         run = await answered(run)
     run = msgspec.structs.replace(run, duration_ms=duration_ms)
     return _bounded(_branded(_scrubbed(run, call), spec), spec.max_output_bytes)

@@ -49,7 +49,7 @@ def test_a_change_waits_for_approval_and_an_always_is_remembered_until_it_is_rev
     world.ok("chat", "--session", session, "-p", "never mind")
     assert not (world.folder / "b.txt").exists()
 
-    world.ok("grants", "revoke", session, asked["always"])
+    world.ok("grants", "revoke", session, "write_file a.txt")
     assert world.ok("grants", "list", session, "--json").json == []
     assert world.run("chat", "--session", session, "-p", write("a.txt", "one")).code == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -41,7 +42,8 @@ def list_grants(
 ) -> int:
     """List what was answered with "always" in a session.
 
-    Each is a tool and exactly what it may do: a path, a command, a host.
+    Each is a tool and exactly what it may do: this content to this file, this command with
+    these scripts, this request.
 
     Examples:
         perdure grants list 01jd
@@ -62,11 +64,24 @@ def list_grants(
     return run(work)
 
 
+def _find_grant(text: str, known: Sequence[str]) -> str:
+    """Return the grant that is `text`, or the only one that begins with it."""
+    matches = [grant for grant in known if text and grant.startswith(text)]
+    if text in known:
+        return text
+    if len(matches) > 1:
+        raise UsageMistake(f"{text!r} is ambiguous: {len(matches)} grants begin with it")
+    if not matches:
+        raise UsageMistake(f"no grant {text!r}; `perdure grants list` lists the grants")
+    return matches[0]
+
+
 @grants.command("revoke")
 def revoke(
     session: SessionArgument,
     grant: Annotated[
-        str | None, typer.Argument(metavar="GRANT", help="As `grants list` shows it.")
+        str | None,
+        typer.Argument(metavar="GRANT", help="As `grants list` shows it, or its beginning."),
     ] = None,
     *,
     is_all: Annotated[bool, typer.Option("--all", help="Everything that was granted.")] = False,
@@ -87,9 +102,8 @@ def revoke(
         async with existing_store(store, namespace) as opened:
             stream = await named_session(opened, session)
             known = (await standing_of(opened, stream)).grants
-            if grant is not None and grant not in known:
-                raise UsageMistake("that was not granted; `perdure grants list` shows what was")
-            await revoke_grant(opened, stream, grant)
+            found = None if grant is None else _find_grant(grant, known)
+            await revoke_grant(opened, stream, found)
             left = (await standing_of(opened, stream)).grants
         if as_json:
             show_json(list(left))

@@ -5,19 +5,36 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from perdure.errors import ToolError
+from perdure.tools.approval import hash_of
 from perdure.tools.binding import MAX_HASHED_BYTES, file_fact
 
 MAX_FILES = 64
-MAX_TRIED = 2000
+MAX_TRIED = 10_000
 MAX_TOTAL_BYTES = 4 * MAX_HASHED_BYTES
 MAX_PATH = 4096
 
 _ENDINGS = ("", ".py", ".js", ".mjs", ".cjs", ".sh", "/__main__.py", "/index.js", "/package.json")
 """What interpreters add to a name to find the file that they run."""
+
+_PYTEST = ("conftest.py", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+_NODE = ("package.json",)
+_DEFAULTS: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
+    **dict.fromkeys(("npm", "npx", "pnpm", "yarn", "bun"), _NODE),
+    **dict.fromkeys(("pytest", "py.test"), _PYTEST),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "tox": ("tox.ini", "pyproject.toml", "setup.cfg"),
+    "nox": ("noxfile.py",),
+    "rake": ("Rakefile", "rakefile"),
+    "cargo": ("Cargo.toml", "build.rs"),
+    "gradle": ("build.gradle", "build.gradle.kts"),
+    "docker-compose": ("compose.yaml", "docker-compose.yml"),
+}
+"""What programs run or obey in their folder without being told its name."""
 
 _separators = re.compile(r"[\s;&|()<>'\"`$=,:]+")
 _module = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
@@ -29,7 +46,7 @@ def program_facts(program: str, folder: Path) -> dict[str, str]:
     Raises: ToolError when it cannot be read.
     """
     path = os.path.realpath(folder / program)
-    fact = None if _size_of(Path(path)) is None else _fact_of(path)
+    fact = None if _status_of(Path(path)) is None else _fact_of(path)
     if fact is None:
         raise ToolError("run_command", "the program cannot be started: it is not a readable file")
     return {"program": path, "program file": fact}
@@ -38,22 +55,30 @@ def program_facts(program: str, folder: Path) -> dict[str, str]:
 def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
     """Each file that the arguments of `argv` name, as a command in `folder` would find it.
 
-    Shape: "script NAME" -> the path, links resolved, and its hash.
-    Raises: ToolError when they are too many or too large to be hashed.
+    Shape: "script NAME" -> the path, links resolved, and its hash. Of many files the first
+    `MAX_FILES` have a fact of their own, the others one together.
+    Raises: ToolError when there are too many names to look for.
     """
     facts: dict[str, str] = {}
+    others: list[str] = []
     left_bytes = MAX_TOTAL_BYTES
     for tried, name in enumerate(_names(argv)):
-        if tried == MAX_TRIED or len(facts) == MAX_FILES or left_bytes < 0:
-            raise ToolError("run_command", "the command names too many files to be approved")
-        path = folder / name
-        size = _size_of(path)
-        if size is None:
+        if tried == MAX_TRIED:
+            raise ToolError("run_command", "the command is too long to be approved")
+        found = _status_of(folder / name)
+        if found is None:
             continue
-        left_bytes -= min(size, MAX_HASHED_BYTES)
-        real = os.path.realpath(path)
-        fact = _fact_of(real)
-        facts[f"script {name}"] = f"{real}, {'not readable' if fact is None else fact}"
+        real = os.path.realpath(folder / name)
+        left_bytes -= found.st_size
+        is_hashed = left_bytes >= 0 and len(facts) < MAX_FILES
+        fact = f"{real}, {_fact_of(real) if is_hashed else _times(found)}"
+        if len(facts) < MAX_FILES:
+            facts[f"script {name}"] = fact
+        else:
+            others.append(f"{name} = {fact}")
+    if others:
+        digest = hash_of("\n".join(others).encode(errors="surrogateescape"))
+        facts["further files"] = f"{len(others)}, blake2b-256 {digest}"
     return facts
 
 
@@ -71,25 +96,37 @@ def file_at(path: Path) -> str:
 
 
 def _names(argv: Sequence[str]) -> Iterator[str]:
-    """Every name in the arguments that may be a file's, in order."""
+    """Every name in the arguments that may be a file's, in order, each once."""
     seen: set[str] = set()
+    for name in _candidates(argv):
+        if name not in seen and len(name) <= MAX_PATH:
+            seen.add(name)
+            yield name
+
+
+def _candidates(argv: Sequence[str]) -> Iterator[str]:
+    yield from _DEFAULTS.get(argv[0].rpartition("/")[2], ())
     for place, word in enumerate(argv[1:], 1):
-        words = [word, *_separators.split(word)]
+        words = [word]
         if argv[place - 1] == "-m" and _module.fullmatch(word):
             words.append(word.replace(".", "/"))
-        for each in words:
-            if each and each not in seen and len(each) <= MAX_PATH:
-                seen.add(each)
-                yield from (each + ending for ending in _ENDINGS)
+            yield from _DEFAULTS.get(word, ())
+        yield from (each + ending for each in words if each for ending in _ENDINGS)
+        yield from filter(None, _separators.split(word))
 
 
-def _size_of(path: Path) -> int | None:
-    """The size of the regular file that `path` leads to; None when it leads to none."""
+def _status_of(path: Path) -> os.stat_result | None:
+    """The status of the regular file that `path` leads to; None when it leads to none."""
     try:
         found = path.stat()
     except (OSError, ValueError):
         return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _times(found: os.stat_result) -> str:
+    times = f"modified {found.st_mtime_ns} ns, changed {found.st_ctime_ns} ns"
+    return f"{found.st_size} bytes, inode {found.st_ino}, {times}"
 
 
 def _fact_of(path: str) -> str | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from perdure.errors import InvalidArguments, ToolDenied, ToolError
+from perdure.errors import ApprovalStale, InvalidArguments, ToolDenied, ToolError
 from perdure.tools.approval import Bound
-from perdure.tools.binding import folder_fact
+from perdure.tools.binding import RULES, folder_fact, utf8
 from perdure.tools.builtin.named_files import program_facts, script_facts
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.commands import NeedsShell, argv_of, canonical, is_allowed, words_of
@@ -30,6 +31,16 @@ def about_command(args: Mapping[str, object], permissions: Permissions) -> Subje
     """The command a call is about, refused already when it is not allowed."""
     argv = allowed_argv(args, permissions)
     return Subject(canonical(argv), canonical(argv))
+
+
+def _require_approved(call: ToolCall, approved: Mapping[str, str]) -> None:
+    """Refuse where a person approved other files or another folder.
+
+    Raises: ApprovalStale; ToolError.
+    """
+    now = utf8(bind_command(call).facts)
+    if now != {name: fact for name, fact in approved.items() if name not in RULES}:
+        raise ApprovalStale(call.tool)
 
 
 def allowed_argv(args: Mapping[str, object], permissions: Permissions) -> tuple[str, ...]:
@@ -93,6 +104,8 @@ async def run_command(
     permissions = call.permissions
     argv = allowed_argv({"command": command, "args": args}, permissions)
     given = {name: call.secrets.filled(text) for name, text in permissions.command_env.items()}
+    if call.approved is not None and given:  # a secret may have taken its time
+        await asyncio.to_thread(_require_approved, call, call.approved)
     ended = await run_program(
         argv,
         tool=call.tool,

@@ -54,12 +54,40 @@ def test_a_pipe_or_a_device_is_never_opened(tmp_path: Path) -> None:
     assert script_facts(("cat", "pipe", "/dev/zero"), tmp_path) == {}
 
 
-def test_too_many_files_are_refused(tmp_path: Path) -> None:
-    names = [f"f{n}" for n in range(MAX_FILES + 1)]
+def test_many_files_are_bound_together(tmp_path: Path) -> None:
+    names = [f"f{n}" for n in range(MAX_FILES + 2)]
     for name in names:
         (tmp_path / name).write_text("x")
-    with pytest.raises(ToolError, match="too many files"):
-        script_facts(("cat", *names), tmp_path)
+    before = script_facts(("cat", *names), tmp_path)
+    assert len(before) == MAX_FILES + 1
+    assert before["further files"].startswith("2, blake2b-256 ")
+    (tmp_path / names[-1]).write_text("y")
+    assert script_facts(("cat", *names), tmp_path) != before
+
+
+def test_too_many_names_are_refused(tmp_path: Path) -> None:
+    words = " ".join(f"w{n}" for n in range(20_000))
+    with pytest.raises(ToolError, match="too long to be approved"):
+        script_facts(("sh", "-c", words), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("argv", "file"),
+    [
+        (("make",), "Makefile"),
+        (("npm", "test"), "package.json"),
+        (("pytest",), "conftest.py"),
+        (("python3", "-m", "pytest"), "pyproject.toml"),
+        (("/usr/bin/make", "all"), "makefile"),
+    ],
+)
+def test_file_that_a_program_runs_unnamed_is_bound(
+    tmp_path: Path, argv: tuple[str, ...], file: str
+) -> None:
+    (tmp_path / file).write_text("one")
+    before = script_facts(argv, tmp_path)
+    (tmp_path / file).write_text("two")
+    assert script_facts(argv, tmp_path) != before
 
 
 def test_program_is_bound_by_path_and_content(tmp_path: Path) -> None:
