@@ -109,3 +109,30 @@ def test_a_grant_that_was_not_given_cannot_be_revoked(world: World) -> None:
     assert world.run("grants", "revoke", session_of(world), "write_file x").code == 2
     assert world.run("grants", "revoke", session_of(world)).code == 2
     assert "every call is asked for" in world.ok("grants", "list", session_of(world)).out
+
+
+def test_chat_shows_the_whole_call_before_it_asks(world: World) -> None:
+    (world.folder / "a.txt").write_text("old\n")
+    content = "\n".join(f"line {n}" for n in range(300))
+    talked = world.run("chat", stdin=f"{write('a.txt', content)}\nyes\nshow\nallow\n")
+    said = talked.out + talked.err
+    assert "path = a.txt" in said
+    assert f"file: {world.folder / 'a.txt'}" in said
+    assert "before: 4 bytes, blake2b-256 " in said
+    assert "always: from now on in this session, without asking: write_file a.txt: " in said
+    assert "answer allow, always, deny, or show to see all of it" in said
+    assert said.count("| +line 299") == 1
+    assert (world.folder / "a.txt").read_text() == content
+
+
+def test_beginning_of_a_grant_names_it_unless_several_begin_so(world: World) -> None:
+    says(world, write("a.txt", "one"))
+    world.ok("inbox", "answer", question(world)["id"], "always")
+    session = session_of(world)
+    world.ok("chat", "--session", session, "-p", "thanks")
+    world.run("chat", "--session", session, "-p", write("a.txt", "two"))
+    world.ok("inbox", "answer", question(world)["id"], "always")
+    world.ok("chat", "--session", session, "-p", "thanks")
+    assert "ambiguous" in world.run("grants", "revoke", session, "write_file a.txt").err
+    assert world.run("grants", "revoke", session, "write_file b").code == 2
+    assert len(world.ok("grants", "list", session, "--json").json) == 2
