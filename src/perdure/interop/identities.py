@@ -62,8 +62,10 @@ class Traces:
         self._places: dict[tuple[int, int, Lane], EntryId] = {}
         self._ordinals: dict[int, int] = {}
         self._opaque: dict[bytes, list[EntryId]] = {}
-        self._remaining: set[EntryId] = set()
+        self._remaining: dict[EntryId, None] = {}
         self._said: dict[EntryId, Signature] = {}
+        self._own_messages: list[EntryId] = []
+        self._imported: dict[EntryId, bytes] = {}
 
     def take(self, entry: Entry) -> None:
         """Remember `entry`."""
@@ -85,10 +87,14 @@ class Traces:
         if entry.kind == OPAQUE:
             self._opaque.setdefault(digest_of_opaque(entry.body), []).append(entry.id)
             return
-        self._remaining.add(entry.id)
+        self._remaining[entry.id] = None
+        if source is None and entry.kind == MESSAGE:
+            self._own_messages.append(entry.id)
         if source is not None:
-            said = _said(entry.kind, without_source(entry.body))
-            self._said[entry.id] = (entry.kind, entry.at, said)
+            body = without_source(entry.body)
+            self._said[entry.id] = (entry.kind, entry.at, _said(entry.kind, body))
+            if source.length:
+                self._imported[entry.id] = hashlib.sha256(body).digest()
 
     def known(self, items: Sequence[Item], ids: Mapping[str, EntryId]) -> dict[int, EntryId]:
         """Item -> the entry it is already in the session as, but for what only its body tells.
@@ -128,6 +134,34 @@ class Traces:
             if candidates:
                 yield position, candidates.pop()
 
+    def are_continued_by(
+        self, items: Iterable[tuple[int, Item]], known: Mapping[int, EntryId]
+    ) -> bool:
+        """Whether the entries are the beginning of `items`, whose bodies are there.
+
+        Shape: the `known` items come first, in the order of their entries, each says what its entry
+        says, and all that was imported before is among them. Of the messages that were added here
+        the last may be missing.
+        """
+        count = len(known)
+        if not count or any(position >= count for position in known):
+            return False
+        order = {entry: number for number, entry in enumerate(self._remaining)}
+        numbers = [order[known[position]] for position in range(count) if known[position] in order]
+        if numbers != sorted(numbers):
+            return False
+        found = set(known.values())
+        own = [entry for entry in self._own_messages if entry in found]
+        if not self._imported.keys() <= found or own != self._own_messages[: len(own)]:
+            return False
+        for position, item in items:
+            if position >= count:
+                break
+            digest = self._imported.get(known[position])
+            if digest is not None and digest != _digest(item, known):
+                return False
+        return True
+
     @property
     def has_said(self) -> bool:
         """Whether there are entries that only what they say can tell."""
@@ -148,6 +182,13 @@ def _opaque_digest(items: Sequence[Item], position: int, item: Item) -> bytes:
         return items.opaque[position]
     assert isinstance(item.body, bytes), "an opaque item has bytes"
     return digest_of_opaque(item.body)
+
+
+def _digest(item: Item, known: Mapping[int, EntryId]) -> bytes | None:
+    """Of what `item` says, with references to `known` items; None where it refers to others."""
+    if any(position not in known for position in (item.references or {}).values()):
+        return None
+    return hashlib.sha256(body_without_source(item, known)).digest()
 
 
 def _said(kind: str, body: bytes) -> bytes:

@@ -3,8 +3,9 @@
 A source becomes one session: its bytes as blobs, ``import_source`` entries that name them, and
 entries for all its lines; in one commit if it is small, else in several (``interop.adding``), with
 the session ``importing`` until the last one is there. The same file again adds nothing; a file that
-grew, was rewritten, or whose import was cut off, adds what is new, below the parents it names,
-and leaves the session's leaf where perdure moved it.
+grew, or whose import was cut off, adds what is new, below the parents it names, and leaves the
+session's leaf where perdure moved it. A file that does not begin with what was imported before
+becomes a session of its own.
 """
 
 from __future__ import annotations
@@ -272,9 +273,12 @@ async def _why_other(store: SessionStore, passed: list[StreamId], stream: Stream
     """Why the session became `stream` and not the first of `passed`; None where there is none."""
     if not passed:
         return None
-    was_erased = (await store.state(passed[0])).info.status == "erased"
-    why = "was erased" if was_erased else "is something else"
-    return f"session {passed[0]} {why}; this one became {stream}"
+    if (await store.state(passed[0])).info.status == "erased":
+        return f"session {passed[0]} was erased; this file became session {stream}"
+    return (
+        f"this file is not a continuation of session {passed[0]}, whose id it has; "
+        f"it became session {stream}"
+    )
 
 
 def _parent_of(parsed: ParsedSource) -> StreamId | None:
@@ -292,10 +296,13 @@ async def _update(
     """Add what is new in `work`; None when the session at `state` is another one after all."""
     stream, parsed = state.header.id, work.parsed
     is_of = _is_of(state.header, parsed)
-    originals = originals_of(await store.notes(stream, (ImportSource.kind,)))
+    notes = await store.notes(stream, (ImportSource.kind,))
+    originals = originals_of(note for note in notes if note.stream == stream)
     relation = await _relation(store, work.source.content, originals)
     if relation in (FileRelation.SAME, FileRelation.OLDER):
         return _nothing_new(work, stream, relation)
+    if relation is FileRelation.OTHER and originals and not _may_be_rewritten(state, parsed):
+        return None  # what was imported before is not the beginning of this file
     base = await _base(
         store, work, state, originals[-1] if relation is FileRelation.GROWN else None
     )
@@ -309,8 +316,21 @@ async def _update(
     if (has_grown or not is_of) and not is_cut_off and adding.has_only_known():
         return _nothing_new(work, stream, FileRelation.SAME)
     await adding.run(store, clock.now_ms(), work.piece_bytes)
-    warning = None if has_grown else "the file was rewritten since it was imported"
-    return _report(work, stream, warning)
+    return _report(work, stream, None)
+
+
+def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
+    """Whether the program that wrote the file changes lines which it wrote before.
+
+    Then the entries are compared instead of the bytes. Pi migrates a file once, to a newer version.
+    """
+    if parsed.header.is_saved_whole:
+        return True
+    imported = fields_of((state.header.metadata or {}).get(IMPORT)) or {}
+    before, now = imported.get("version", 1), parsed.header.metadata.get("version", 1)
+    if parsed.format != pi.FORMAT or not isinstance(before, int) or not isinstance(now, int):
+        return False
+    return before < now
 
 
 async def _relation(
@@ -362,8 +382,10 @@ async def _base(
     known: Mapping[int, EntryId] = {}
     if ids or grown is not None or is_of:
         known = await asyncio.to_thread(_known, work.source, traces, ids)
-    if not known and grown is None:
-        return None
+    if grown is None:
+        bodies = _with_bodies(work.source)
+        if not await asyncio.to_thread(traces.are_continued_by, bodies, known):
+            return None
     return Base(
         stream=stream,
         head=state.head,

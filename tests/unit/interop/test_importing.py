@@ -359,14 +359,15 @@ class RacedStore(MemoryStore):
 # -- a file that was rewritten
 
 
-async def test_a_rewritten_file_is_matched_by_its_ids() -> None:
+async def test_rewritten_file_becomes_a_session_of_its_own() -> None:
     store = empty_store()
     content = pi_file("v3.jsonl")
     await imported(store, lines(content, 8))
+    before = await store.entries(V3)
     report = await imported(store, content.replace(b"A blue pixel.", b"A blue dot."))
-    assert (report.session, report.entries, report.is_new) == (V3, 12, False)
-    assert "rewritten" in report.warnings[0]
-    assert (await store.state(V3)).info.messages == 8
+    assert (report.session, report.is_new) == (f"{V3}.2", True)
+    assert "not a continuation" in report.warnings[0]
+    assert await store.entries(V3) == before
 
 
 async def test_a_migrated_file_is_matched_by_what_was_said_when() -> None:

@@ -86,7 +86,8 @@ class SourceHeader(msgspec.Struct, frozen=True):
     """What a source says of its session. `session` is its foreign id, `metadata` plain data.
 
     `parent` is the foreign id of the session it was begun from; `is_subagent` says that a call
-    made there began it.
+    made there began it. `is_saved_whole`: its program writes the whole file anew at each save, so
+    the bytes of an older version are not the beginning of a newer one.
     """
 
     session: str | None = None
@@ -95,6 +96,7 @@ class SourceHeader(msgspec.Struct, frozen=True):
     metadata: dict[str, object] = {}
     parent: str | None = None
     is_subagent: bool = False
+    is_saved_whole: bool = False
 
 
 class ParsedSource(msgspec.Struct, frozen=True):

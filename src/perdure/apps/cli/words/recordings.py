@@ -84,5 +84,7 @@ async def _made_of(store: SessionStore, stream: StreamId, source: Source) -> Rec
         return None
     originals = originals_of(await store.notes(stream, (ImportSource.kind,)))
     relations = {relation_of(source.content, original) for original in originals}
+    if relations == {FileRelation.OTHER} and not parsed.header.is_saved_whole:
+        return None
     is_whole = bool(relations & {FileRelation.SAME, FileRelation.OLDER})
     return Recorded(stream, is_behind=not is_whole or originals[-1].is_cut_off)

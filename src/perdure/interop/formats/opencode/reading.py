@@ -162,6 +162,7 @@ class _Reader:
             metadata={name: info[name] for name in _METADATA if info.get(name) is not None},
             parent=parent,
             is_subagent=parent is not None,
+            is_saved_whole=True,
         )
         return self.draft.parsed(described, self._leaf)
 

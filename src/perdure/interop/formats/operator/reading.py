@@ -182,6 +182,7 @@ class Reader:
             created_at=seconds_in(header, "timestamp") or time_in(header, "created_at"),
             cwd=name_in(header, "cwd"),
             metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
+            is_saved_whole=self._is_legacy,
         )
         return self.draft.parsed(described, self.leaf.node)
 

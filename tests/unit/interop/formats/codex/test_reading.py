@@ -251,12 +251,12 @@ def test_a_second_header_is_kept_beside() -> None:
     assert parsed.items[0].body == ImportedRecord("codex", "session_meta")
 
 
-async def test_a_rollout_that_was_rewritten_is_matched_by_what_was_said_when() -> None:
+async def test_rollout_with_another_header_becomes_a_session_of_its_own() -> None:
     store = empty_store()
     content = codex_file("rollout.jsonl")
     first = await imported(store, content)
     report = await imported(store, content.replace(b'"branch":"main"', b'"branch":"next"'))
-    assert (report.session, report.entries) == (first.session, 0)
+    assert (report.session, report.is_new) == (f"{first.session}.2", True)
 
 
 @given(spoilt(FILES))
