@@ -14,8 +14,6 @@ from urllib.parse import unquote
 
 from perdure.apps.first_run import is_at_terminal, offered_key
 from perdure.apps.settings.lookup import setting
-from perdure.apps.terminal.output import remark
-from perdure.apps.terminal.text import safe
 from perdure.client.open import check_address, default_address
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
@@ -58,17 +56,11 @@ def own_folders(address: str) -> tuple[Path, ...]:
 
 
 def is_missing(address: str) -> bool:
-    """Whether the store is a file or folder that nobody has made, or that nobody has written to."""
+    """Whether the store is a file or folder that is not there."""
     file = database_file(address)
     if file is not None:
-        return not file.exists() or is_empty(file)
+        return not file.exists()
     return any(not folder.exists() for folder in own_folders(address))
-
-
-def is_empty(file: Path) -> bool:
-    """Whether `file` is there with nothing in it: as a store it is one that is still to be made."""
-    log = file.with_name(f"{file.name}-wal")
-    return file.is_file() and file.stat().st_size == 0 and not log.exists()
 
 
 @asynccontextmanager
@@ -81,8 +73,6 @@ async def writable_store(named: str | None, namespace: str = NAMESPACE) -> Async
     file = database_file(address)
     is_own = named is None and "PERDURE_STORE" not in os.environ
     is_first = is_own and file is not None and is_missing(address)
-    if file is not None and is_empty(file):
-        remark(f"{safe(str(file))} is an empty file; a new store is made of it")
     key = offered_key(address) if is_first and is_at_terminal() else None
     async with open_store(address, namespace=namespace, key=key, is_trusted=False) as store:
         yield store

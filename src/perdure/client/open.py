@@ -15,7 +15,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Annotated, Protocol, cast
+
+from msgspec import Meta
 
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.keys import configured_key, keyring_keys
@@ -24,18 +26,23 @@ from perdure.client.trust import TrustFolder
 from perdure.errors import ConfigError, KeyMissing, KeyWrong, Unsupported
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.declared.arguments import takes_declared
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
+from perdure.stores.access.process import running_loop
 from perdure.stores.key import StoreKey
 from perdure.stores.marks import KEY_BYTES, Marked, Marks
 from perdure.stores.protocol import Durability, SessionStore
 
 _BACKENDS: Mapping[str, tuple[str, str]] = {
-    "jsonl": ("perdure.stores.jsonl.store", "open_jsonl"),
+    "jsonl": ("perdure.stores.jsonl.address", "open_jsonl"),
     "memory": ("perdure.stores.in_memory", "open_memory"),
     "postgres": ("perdure.stores.postgres.store", "open_postgres"),
     "postgresql": ("perdure.stores.postgres.store", "open_postgres"),
-    "sqlite": ("perdure.stores.sqlite.store", "open_sqlite"),
+    "sqlite": ("perdure.stores.sqlite.address", "open_sqlite"),
 }
 """Scheme -> module and name of its `Opener`."""
+
+LockTimeout = Annotated[float, Meta(gt=0)]
+"""The longest wait for a lock of another process. Units: seconds."""
 
 _SQLITE = "sqlite:///"
 _OPTIONS = re.compile(r"\?\w+=")
@@ -56,6 +63,7 @@ class Opener(Protocol):
         durability: Durability,
         clock: Clock,
         random: RandomSource,
+        lock_timeout_s: float,
     ) -> SessionStore:
         """The namespace of the store at `address`, made if it is not there."""
         ...
@@ -72,6 +80,7 @@ async def open(
     clock: Clock | None = None,
     random: RandomSource | None = None,
     is_trusted: bool = True,
+    lock_timeout_s: LockTimeout = LOCK_TIMEOUT_S,
 ) -> AsyncGenerator[Store]:
     """The store at `address` for the length of an ``async with``.
 
@@ -80,13 +89,24 @@ async def open(
     `key` is 32 bytes or 64 hexadecimal digits; without it `perdure.client.keys` looks for one.
     With `is_trusted` False, sessions and flows keep their permissions and open turns only if this
     user's perdure wrote them (``perdure store trust``); docs/guides/trust.md.
-    Raises: ConfigError for another address; NotAStore, StoreTooNew, StoreCorrupt, StoreReadOnly,
-    StoreUnavailable, KeyMissing, KeyWrong, StoreNotEncrypted when what is there cannot be opened,
-    in which case it was left untouched; Unsupported for a `key` where nothing can be encrypted;
-    ValueError when it is none.
+    A call waits at most `lock_timeout_s` for a lock that another process holds, then it raises
+    StoreUnavailable, which names that process. Units: seconds.
+    Raises: NotAsyncio where no event loop of asyncio runs; ConfigError for another address;
+    NotAStore, StoreTooNew, StoreCorrupt, StoreReadOnly, StoreUnavailable, KeyMissing, KeyWrong,
+    StoreNotEncrypted when what is there cannot be opened, in which case it was left untouched;
+    Unsupported for a `key` where nothing can be encrypted; ValueError when it is none.
     """
+    running_loop()
     outside = Outside(clock or SystemClock(), random or system_random)
-    store = await opened(address, namespace, durability, outside, key, is_trusted=is_trusted)
+    store = await opened(
+        address,
+        namespace,
+        durability,
+        outside,
+        key,
+        is_trusted=is_trusted,
+        lock_timeout_s=lock_timeout_s,
+    )
     async with store:
         yield store
 
@@ -128,6 +148,7 @@ async def opened(
     key: bytes | str | StoreKey | None = None,
     *,
     is_trusted: bool = True,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> Store:
     """The store at `address`, which the caller has to close.
 
@@ -143,6 +164,7 @@ async def opened(
         durability=durability,
         clock=outside.clock,
         random=outside.random,
+        lock_timeout_s=lock_timeout_s,
     )
     if scheme in _KEYED:
         found = configured_key(key, os.environ, address)

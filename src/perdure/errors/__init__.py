@@ -20,6 +20,7 @@
     ├ EngineError    InvalidTransition · TurnFailed · TurnSuspended · HookBlocked · FlowRefusal
     ├ FormatError    InvalidWorkflow · a file or a session that cannot be read or written
     ├ ConfigError    SecretMissing · SecretPasted · InvalidAgentFile · InvalidSettings
+    ├ NotAsyncio  no event loop of asyncio runs; a RuntimeError, too
     └ WrongArgument  is a TypeError and a ValueError, too
 
 Each message is one sentence that says what to do; the facts it is made of are attributes, so
@@ -101,7 +102,7 @@ from perdure.errors.tools import (
     ToolUnavailable,
     UnknownTool,
 )
-from perdure.errors.usage import WrongArgument
+from perdure.errors.usage import NotAsyncio, WrongArgument
 from perdure.errors.workflow import InvalidAgentFile, InvalidSettings, InvalidWorkflow
 
 __all__ = [
@@ -146,6 +147,7 @@ __all__ = [
     "ModelRefused",
     "ModelUnavailable",
     "NotAStore",
+    "NotAsyncio",
     "PerdureError",
     "QuestionClosed",
     "QuestionNotFound",

@@ -20,3 +20,15 @@ class WrongArgument(PerdureError, TypeError, ValueError):
         super().__init__(message)
         self.argument = argument
         self.takes = takes
+
+
+class NotAsyncio(PerdureError, RuntimeError):
+    """A coroutine of perdure was awaited where no event loop of asyncio runs; nothing was done."""
+
+    code = "not_asyncio"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "perdure runs on asyncio, and no asyncio event loop is running here; under trio or "
+            "curio, call perdure.blocking from a worker thread"
+        )

@@ -6,9 +6,9 @@ may share a memory. Closing a handle keeps the data; nothing outlives the proces
 
 from __future__ import annotations
 
-import asyncio
+import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -32,6 +32,8 @@ from perdure.session.info import ORIGINS, SessionInfo, is_found
 from perdure.session.kinds import OPAQUE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
+from perdure.stores.access.process import OwnProcess, running_loop
+from perdure.stores.access.serial import one_at_a_time
 from perdure.stores.admission import is_current
 from perdure.stores.chain import blob_hash
 from perdure.stores.heap import (
@@ -41,7 +43,6 @@ from perdure.stores.heap import (
     entry_in,
     find_entry,
     held_in,
-    is_on_branch,
     is_tree_entry,
     notes_in,
     resolve,
@@ -50,6 +51,7 @@ from perdure.stores.heap import (
     window_in,
 )
 from perdure.stores.heap_append import append, lead
+from perdure.stores.heap_search import is_shown, texts_in
 from perdure.stores.keeping import heap_limits
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.heap_erasing import erase
@@ -73,7 +75,7 @@ from perdure.stores.protocol import (
     Taking,
     Verification,
 )
-from perdure.stores.scanning import Found, fitting, found_entry, found_title, hits_among
+from perdure.stores.scanning import fitting, hits_among
 from perdure.stores.verification import (
     Steps,
     blob_problems,
@@ -94,6 +96,8 @@ class Memory:
 
     clock: Clock
     random: RandomSource
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    process: OwnProcess = field(default_factory=lambda: OwnProcess(ADDRESS))
     heaps: dict[str, Heap] = field(default_factory=dict[str, Heap])
     limits: dict[str, heap_limits.Limits] = field(default_factory=dict[str, heap_limits.Limits])
     erasures: dict[str, list[Certificate]] = field(default_factory=dict[str, "list[Certificate]"])
@@ -111,6 +115,7 @@ class _Handle:
 
     def __init__(self, namespace: str, memory: Memory) -> None:
         self.namespace = namespace
+        self.lock, self.process = memory.lock, memory.process
         self._memory = memory
         self._data = memory.heaps.setdefault(namespace, Heap())
         self._limits = memory.limits.setdefault(namespace, heap_limits.Limits())
@@ -148,7 +153,7 @@ class _Writing(_Handle):
         )
         if not committed.is_replay:
             for watch in tuple(self._watches):
-                watch.wake_now()
+                watch.wake()
         return committed
 
     async def acquire_lease(
@@ -286,8 +291,9 @@ class _Namespace(_Handle):
         return len(self._heap.log)
 
     def changes(self) -> Changes:
+        self.process.check()
         self._check_open()
-        changes = Changes(asyncio.get_running_loop())
+        changes = Changes(running_loop())
         self._watches.add(changes)
         self._own_watches.add(changes)
         return changes
@@ -306,30 +312,11 @@ class _Searching(_Handle):
 
     async def search(self, query: SearchQuery) -> list[Hit]:
         heap, sought = self._heap, sought_in(query.text)
-        fits = list(islice(fitting(_texts_in(heap), query, sought), MOST_RANKED))
-        return hits_among(fits, query, sought, lambda found: _is_on_branch(heap, found))
+        fits = list(islice(fitting(texts_in(heap), query, sought), MOST_RANKED))
+        return hits_among(fits, query, sought, lambda found: is_shown(heap, found))
 
     async def reindex(self) -> int:
-        return sum(1 for _ in _texts_in(self._heap))
-
-
-def _texts_in(heap: Heap) -> Iterator[Found]:
-    """Everything that can be found, the newest entry first and then the titles."""
-    for position in range(len(heap.log), 0, -1):
-        entry = heap.log[position - 1]
-        if entry is not None and heap.streams[entry.stream].state.header.kind == "session":
-            found = found_entry(position, entry)
-            if found is not None:
-                yield found
-    for number, held in enumerate(heap.streams.values(), 1):
-        found = found_title(number, held.state.header)
-        if found is not None:
-            yield found
-
-
-def _is_on_branch(heap: Heap, found: Found) -> bool:
-    target = found.target
-    return target is None or is_on_branch(heap, target, heap.streams[found.stream].state.leaf)
+        return sum(1 for _ in texts_in(self._heap))
 
 
 class _Sealing(_Handle):
@@ -347,7 +334,7 @@ class _Sealing(_Handle):
         heap_sealing.receive(self._heap, sealed, contents)
         self._limits.count(self._heap)
         for watch in tuple(self._watches):
-            watch.wake_now()
+            watch.wake()
 
 
 class _Erasing(_Handle):
@@ -401,6 +388,7 @@ class _Retaining(_Handle):
         self._limits.count(self._heap)
 
 
+@one_at_a_time
 class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing, _Retaining):
     """A namespace of this process's memory; a `SessionStore`, and whatever else its bases say."""
 
@@ -488,9 +476,15 @@ def _problems_of(heap: Heap, held: HeldStream) -> list[Problem]:
 
 
 async def open_memory(
-    address: str, *, namespace: str, durability: str, clock: Clock, random: RandomSource
+    address: str,
+    *,
+    namespace: str,
+    durability: str,
+    clock: Clock,
+    random: RandomSource,
+    **_: object,
 ) -> MemoryStore:
-    """A store that nobody else can see; `durability` has no meaning here.
+    """A store that nobody else can see: durability and limits of locks have no meaning here.
 
     Raises: ConfigError when `address` says more than ``memory:``.
     """

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, suppress
 
 from perdure.errors import StoreError, StoreUnavailable
+from perdure.stores.access.process import running_loop
 
 POLL_S = (0.020, 0.100)
 _GROWTH = 1.2
@@ -40,18 +41,24 @@ class Changes:
         self._is_due.clear()
 
     def wake(self) -> None:
-        """There may have been a commit. Called on any thread."""
+        """Continue the waiter, as there may have been a commit. Called on any thread."""
+        if _current_loop() is self._loop:
+            self._is_due.set()
+            return
         with suppress(RuntimeError):  # the loop was closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._is_due.set)
 
-    def wake_now(self) -> None:
-        """There may have been a commit. Called on the loop's own thread."""
-        self._is_due.set()
-
     def end(self) -> None:
-        """Whoever waits stops waiting. Called on the loop's own thread."""
+        """End the waiting. Called on any thread."""
         self._has_ended = True
-        self._is_due.set()
+        self.wake()
+
+
+def _current_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 async def change(changes: AsyncIterator[None], address: str) -> None:
@@ -80,7 +87,7 @@ class Watcher:
 
     def watch(self) -> Changes:
         """A new iterator, which sees every commit from now on. Called on a loop's thread."""
-        changes = Changes(asyncio.get_running_loop())
+        changes = Changes(running_loop())
         with self._lock:
             self._watches.add(changes)
             if self._thread is None:
@@ -104,7 +111,7 @@ class Watcher:
             changes.wake()
 
     def end(self) -> None:
-        """End every iterator. Called on the loop's own thread."""
+        """End every iterator. Called on any thread."""
         for changes in list(self._watches):
             changes.end()
 

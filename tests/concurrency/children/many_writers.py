@@ -35,7 +35,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import user
-from perdure.stores.jsonl.store import open_jsonl
+from perdure.stores.jsonl.address import open_jsonl
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Lease, SessionStore, Write
 from perdure.stores.sqlite.store import SqliteStore

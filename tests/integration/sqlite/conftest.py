@@ -30,6 +30,7 @@ async def open_store(path: Path) -> AsyncIterator[Opener]:
         durability: Durability = "normal",
         *,
         is_created: bool = True,
+        lock_timeout_s: float = 30.0,
     ) -> SqliteStore:
         store = await SqliteStore.open(
             at,
@@ -38,6 +39,7 @@ async def open_store(path: Path) -> AsyncIterator[Opener]:
             clock=ManualClock(),
             random=SeededRandom(len(opened)),
             is_created=is_created,
+            lock_timeout_s=lock_timeout_s,
         )
         opened.append(store)
         return store

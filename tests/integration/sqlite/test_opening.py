@@ -11,10 +11,11 @@ import apsw
 import pytest
 
 from perdure.errors import ConfigError, NotAStore, StoreCorrupt, StoreTooNew, StoreUnavailable
+from perdure.stores.sqlite.address import open_sqlite
 from perdure.stores.sqlite.database import READERS
 from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version
 from perdure.stores.sqlite.rows import Tables
-from perdure.stores.sqlite.store import SqliteStore, open_sqlite
+from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.raw_database import raw_database
 from tests.fakes.streams import S, create, say
@@ -85,13 +86,6 @@ async def test_closing_leaves_one_file(open_store: Opener, path: Path) -> None:
     assert names_in(path.parent) == [path.name]
 
 
-async def test_an_empty_file_becomes_a_store(open_store: Opener, path: Path) -> None:
-    with raw_database(path):
-        pass  # SQLite makes the file when it opens it, and writes when it must
-
-    await made(open_store)
-
-
 async def test_an_empty_database_becomes_a_store(open_store: Opener, path: Path) -> None:
     with raw_database(path) as db:
         db.pragma("user_version", 7)
@@ -100,17 +94,10 @@ async def test_an_empty_database_becomes_a_store(open_store: Opener, path: Path)
     await made(open_store)
 
 
-@pytest.mark.parametrize("is_there", [False, True])
-async def test_nothing_is_made_where_a_store_must_exist(
-    open_store: Opener, path: Path, is_there: bool
-) -> None:
-    if is_there:
-        with raw_database(path):
-            pass
-
+async def test_nothing_is_made_where_a_store_must_exist(open_store: Opener, path: Path) -> None:
     with pytest.raises(NotAStore, match="no such file"):
         await open_store(is_created=False)
-    assert names_in(path.parent) == ([path.name] if is_there else [])
+    assert names_in(path.parent) == []
 
 
 async def test_a_folder_is_no_store(open_store: Opener, tmp_path: Path) -> None:
@@ -129,7 +116,7 @@ async def test_what_is_no_file_is_no_store_and_stays_open_to_others(
     assert mode_of(path) == mode
 
 
-@pytest.mark.parametrize("content", [b"dear diary\n", b"x" * 5000, b"SQLite format 3\0"])
+@pytest.mark.parametrize("content", [b"dear diary\n", b"x" * 5000])
 async def test_a_file_that_is_no_database_is_left_alone(
     open_store: Opener, path: Path, content: bytes
 ) -> None:
@@ -297,11 +284,3 @@ async def test_a_read_that_stops_half_way_does_not_keep_its_moment(store: Sqlite
     await say(store, "one")
     for _ in range(2 * READERS):
         assert (await store.state(S)).head == 0
-
-
-async def test_an_empty_file_that_becomes_a_store_is_its_owners_alone(tmp_path: Path) -> None:
-    path = tmp_path / "empty.db"
-    path.touch(mode=0o644)
-    store = await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(1))
-    await store.close()
-    assert path.stat().st_mode & 0o777 == 0o600

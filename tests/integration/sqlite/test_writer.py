@@ -273,10 +273,10 @@ async def test_another_program_that_holds_the_lock_is_waited_for(
 
 
 async def test_a_lock_that_is_never_given_back_is_named_as_such(
-    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, open_store: Opener, path: Path
 ) -> None:
     await create(store)
-    monkeypatch.setattr("perdure.stores.sqlite.opening.BUSY_LIMIT_S", 0.05)
+    await open_store(lock_timeout_s=0.05)
     with raw_database(path) as other:
         other.execute("BEGIN IMMEDIATE")
         told = await asyncio.gather(

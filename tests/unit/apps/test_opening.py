@@ -15,7 +15,7 @@ from perdure.apps.opening import (
     store_address,
     writable_store,
 )
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, StoreCorrupt
 
 
 def test_the_named_store_counts_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,19 +66,14 @@ def test_an_address_that_is_none_is_refused_before_anything_is_done(address: str
         store_address(address)
 
 
-async def test_an_empty_file_is_no_store_yet_and_whoever_writes_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_empty_file_is_reported_as_damaged_and_left_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "x.db"
     file.touch()
-    assert is_missing(file_address(file))
-    async with existing_store(file_address(file)) as store:
-        assert await store.recent() == []
+    for opened in (existing_store, writable_store):
+        with pytest.raises(StoreCorrupt, match="it is empty"):
+            async with opened(file_address(file)):
+                pass
     assert file.stat().st_size == 0
-    async with writable_store(file_address(file)) as store:
-        await store.create(id="s")
-    assert f"{file} is an empty file; a new store is made of it" in capsys.readouterr().err
-    assert not is_missing(file_address(file))
 
 
 async def test_writing_makes_it_private(tmp_path: Path) -> None:

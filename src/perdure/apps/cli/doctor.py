@@ -129,8 +129,12 @@ def _place(store: str | None) -> Iterator[Check]:
         yield Check("store", "ok", address)
         return
     if is_missing(address):
-        detail = f"{address} is {'an empty file' if file.exists() else 'not there yet'}"
-        yield Check("store", "ok", detail, "`perdure import` or `perdure chat` makes it")
+        yield Check(
+            "store",
+            "ok",
+            f"{address} is not there yet",
+            "`perdure import` or `perdure chat` makes it",
+        )
     else:
         yield Check("store", "ok", address)
         yield _privacy(file)

@@ -163,7 +163,7 @@ def write_record(flow: StreamId, record: Path, text: str) -> None:
     _is_of(flow, record)  # before it is opened to be written, which another person's cannot be
     # Another process may begin the same flow just now: nobody reads what is half written.
     with (record / OWNED_BY).open("ab") as owner:
-        hold(owner.fileno())
+        hold(owner.fileno(), record / OWNED_BY)
         if not _is_of(flow, record):
             owner.write(flow.encode())
             owner.flush()

@@ -15,13 +15,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from perdure.client.clock import Outside, SystemClock, system_random
-from perdure.client.open import Durability, opened
+from perdure.client.open import Durability, LockTimeout, opened
 from perdure.client.store import Store as AsyncStore
 from perdure.client.sync import handles
 from perdure.client.sync.handles import Chat, Runtime, Session, Turn, Watch
 from perdure.client.sync.portal import Portal
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.declared.arguments import takes_declared
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.key import StoreKey
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def open(
     clock: Clock | None = None,
     random: RandomSource | None = None,
     is_trusted: bool = True,
+    lock_timeout_s: LockTimeout = LOCK_TIMEOUT_S,
 ) -> Store:
     """The store at `address`, open until its ``with`` ends or it is closed; see `perdure.open`.
 
@@ -88,8 +90,16 @@ def open(
     outside = Outside(clock or SystemClock(), random or system_random)
     portal = Portal()
     try:
-        opening = opened(address, namespace, durability, outside, key, is_trusted=is_trusted)
-        return Store(portal, portal.call(opening))
+        work = opened(
+            address,
+            namespace,
+            durability,
+            outside,
+            key,
+            is_trusted=is_trusted,
+            lock_timeout_s=lock_timeout_s,
+        )
+        return Store(portal, portal.call(work))
     except BaseException:
         portal.close()
         raise

@@ -150,7 +150,7 @@ def write_batch(shelf: Shelf, feed: Feed, batch: Rendering, salts: Sequence[byte
     after = shelf.log(stream)
     if after is None:
         raise StoreUnavailable(str(path), "the session's file was taken away")
-    feed.extend(stream, after.head, after.path, is_lossy=False)
+    feed.extend_soon(stream, after.head, after.path)
 
 
 def _create(shelf: Shelf, batch: Rendering, content: bytes) -> Path:

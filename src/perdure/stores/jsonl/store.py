@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeVar
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import quote
 
 from perdure.errors import (
     AmbiguousId,
-    ConfigError,
     EntryNotFound,
     LeaseHeld,
     SessionNotFound,
-    StoreUnavailable,
     Unsupported,
 )
 from perdure.session.clock import Clock, RandomSource
@@ -32,6 +30,7 @@ from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ORIGINS, SessionInfo, is_found
 from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.admission import check_commit
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.appending import BACKEND, Appender
@@ -42,6 +41,7 @@ from perdure.stores.jsonl.dialects.pi import Pi
 from perdure.stores.jsonl.disk import sidefiles
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder, namespace_folder
+from perdure.stores.jsonl.disk.thread import FolderThread
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.erasing import Eraser
 from perdure.stores.jsonl.keeping.limits import Limited, Limits
@@ -69,7 +69,6 @@ from perdure.stores.protocol import (
     StoreInfo,
     StreamState,
     Verification,
-    durability_of,
     wants_leases,
 )
 from perdure.stores.watching import Changes, Look, Watcher
@@ -77,7 +76,7 @@ from perdure.stores.watching import Changes, Look, Watcher
 SCHEME = "jsonl:///"
 DialectName = Literal["operator", "pi"]
 
-_DIALECTS: dict[str, Dialect] = {"operator": Operator(), "pi": Pi()}
+DIALECTS: dict[str, Dialect] = {"operator": Operator(), "pi": Pi()}
 
 FILES_POLL_S = 1.0
 """How often a watcher looks for what a tool wrote that knows nothing of us."""
@@ -100,30 +99,26 @@ class _Handle:
         durability: Durability,
         clock: Clock,
         random: RandomSource,
+        lock_timeout_s: float,
     ) -> None:
         self.address = f"{SCHEME}{quote(str(root))}?dialect={dialect.name}"
         self.namespace = namespace
         self.durability: Durability = durability
         self._clock, self._random = clock, random
-        self._folder = Folder(namespace_folder(root, namespace), is_synced=durability == "full")
+        path, is_synced = namespace_folder(root, namespace), durability == "full"
+        self._folder = Folder(path, is_synced=is_synced, lock_timeout_s=lock_timeout_s)
         self._shelf = Shelf(self._folder, dialect)
         self._feed = Feed(self._folder)
         self._limits = Limits(self._shelf)
         self._index = Index(self._shelf, self._feed)
         self._eraser = Eraser(self._shelf, self._feed, self._index, namespace)
         self._appender = Appender(self._shelf, self._feed, self._limits, random)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="perdure-jsonl")
+        self._thread = FolderThread(self._folder, self.address)
         self._searches = Searches(self._index, self._run)
         self._watcher = Watcher(self._looking)
-        self._is_closed = False
 
     async def _run(self, work: Callable[[], T]) -> T:
-        self._check_open()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise StoreUnavailable(self.address, "it was closed")
+        return await self._thread.run(work)
 
     async def _read(self, stream: StreamId, read: Callable[[Log], T]) -> T:
         return await self._run(lambda: read(self._log(stream)))
@@ -354,7 +349,7 @@ class _Namespace(_Handle):
         return await self._run(work)
 
     def changes(self) -> Changes:
-        self._check_open()
+        self._thread.check_usable()
         return self._watcher.watch()
 
     async def blob(self, digest: str) -> bytes:
@@ -389,9 +384,8 @@ class _Sealing(_Handle):
     async def sealed(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
     ) -> Sealed:
-        return await self._run(
-            lambda: sealing.sealed(self._shelf, stream, after=after, upto=upto, limit=limit)
-        )
+        share = partial(sealing.sealed, self._shelf, stream, after=after, upto=upto, limit=limit)
+        return await self._run(share)
 
     async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
         await self._run(lambda: sealing.receive(self._shelf, self._feed, sealed, contents))
@@ -426,6 +420,7 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing,
         durability: Durability = "full",
         clock: Clock,
         random: RandomSource,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
     ) -> JsonlStore:
         """A handle on the sessions in the folder `root`, made if it is missing.
 
@@ -435,11 +430,12 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing,
         """
         store = cls(
             root,
-            dialect=_DIALECTS[dialect],
+            dialect=DIALECTS[dialect],
             namespace=namespace,
             durability=durability,
             clock=clock,
             random=random,
+            lock_timeout_s=lock_timeout_s,
         )
         await asyncio.to_thread(store._folder.make)
         if await asyncio.to_thread(store._eraser.has_open):
@@ -463,37 +459,10 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing,
         )
 
     async def close(self) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._watcher.end()
-        await asyncio.to_thread(self._stop)
+        if self._thread.end():
+            self._watcher.end()
+            await asyncio.to_thread(self._stop)
 
     def _stop(self) -> None:
         self._watcher.close()
-        self._thread.shutdown(wait=True)
-
-
-async def open_jsonl(
-    address: str, *, namespace: str, durability: str, clock: Clock, random: RandomSource
-) -> JsonlStore:
-    """The store at ``jsonl:///folder`` or ``jsonl:////absolute/folder``, ``?dialect=operator|pi``.
-
-    Raises: ConfigError for another address, dialect or durability; else as `JsonlStore.open`.
-    """
-    parts = urlsplit(address)
-    folder = unquote(parts.path.removeprefix("/"))
-    if not address.startswith(SCHEME) or not folder:
-        raise ConfigError(f"{address} names no folder: use {SCHEME}folder or {SCHEME}/folder")
-    options = parse_qs(parts.query, keep_blank_values=True)
-    name = options.pop("dialect", ["operator"])[-1]
-    if options or name not in _DIALECTS:
-        raise ConfigError(f"{address}: the only option is ?dialect=operator or ?dialect=pi")
-    return await JsonlStore.open(
-        Path(folder),
-        dialect="pi" if name == "pi" else "operator",
-        namespace=namespace,
-        durability=durability_of(durability),
-        clock=clock,
-        random=random,
-    )
+        self._thread.join()

@@ -5,12 +5,18 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from perdure.errors import StoreUnavailable
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S, holder_of
 from perdure.stores.regular import open_regular
+
+LOOK_S = 0.01
+"""How often a process that waits for a lock looks for it."""
 
 
 @contextmanager
@@ -41,12 +47,12 @@ def alone_at(place: Path) -> Generator[None]:
 
 @contextmanager
 def in_turn(folder: Path) -> Generator[None]:
-    """Do the block while nobody else is in one for `folder`; who comes second waits.
+    """Do the block while no other process is in one for `folder`; the second one waits.
 
     As `hold` says.
     """
     with _opened(folder) as descriptor:
-        hold(descriptor)
+        hold(descriptor, folder)
         yield
 
 
@@ -54,24 +60,36 @@ def in_turn(folder: Path) -> Generator[None]:
 def alone_in(folder: Path) -> Generator[None]:
     """Be the only one who works in `folder` while the block lasts; nothing is written there.
 
-    As `hold` says. Raises: BlockingIOError while another works in it.
+    Where it cannot be locked, as on some network disks, nobody is refused.
+    Raises: BlockingIOError while another works in it.
     """
     with _opened(folder) as descriptor:
-        hold(descriptor, is_waiting=False)
+        if not _is_locked(descriptor):
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
         yield
 
 
-def hold(file: int, *, is_waiting: bool = True) -> None:
-    """Keep others from holding the open `file`, or folder, until it is closed.
+def hold(file: int, place: Path) -> None:
+    """Keep other processes from holding `place`, open as `file`, until that is closed.
 
-    Where it cannot be locked, as on some network disks, nobody waits, and nobody is refused.
-    Raises: BlockingIOError while another holds it, unless this is `is_waiting` for it.
+    Where it cannot be locked, as on some network disks, nobody waits.
+    Raises: StoreUnavailable, which names the holder, after `LOCK_TIMEOUT_S`.
     """
+    until = time.monotonic() + LOCK_TIMEOUT_S
+    while not _is_locked(file):
+        if time.monotonic() >= until:
+            told = f"{holder_of(place)} holds its lock; continue or end that process"
+            raise StoreUnavailable(str(place), f"{told}, then try again")
+        time.sleep(LOOK_S)
+
+
+def _is_locked(file: int) -> bool:
+    """Lock `file` where that is possible; False while another process has it locked."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX if is_waiting else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno == errno.EWOULDBLOCK:
-            raise
+        return error.errno != errno.EWOULDBLOCK
+    return True
 
 
 @contextmanager

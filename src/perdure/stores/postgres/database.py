@@ -8,7 +8,10 @@ together are sent together and answered in one round trip.
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import os
+import socket
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -17,7 +20,7 @@ from struct import pack
 from typing import Any, LiteralString, NamedTuple
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, Connection
+from psycopg import AsyncConnection, AsyncCursor, Connection, errors
 from psycopg.abc import AdaptContext
 from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -28,6 +31,8 @@ from psycopg.types.string import StrBinaryDumper
 from psycopg_pool import AsyncConnectionPool
 
 from perdure.errors import ConfigError, StoreUnavailable
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
+from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.postgres.faults import is_lost, meaning_of
 from perdure.stores.postgres.migrate import prepared
 from perdure.stores.postgres.rows import Contents, Numbers, Row, Salts, Texts, key_of
@@ -42,12 +47,18 @@ LOOK_S = 60.0
 CONNECT_S = 10
 WAIT_S = 15.0
 STATEMENT_S = 60
-LOCK_S = 30
 IDLE_IN_TRANSACTION_S = 10
+
+CLOSING_S = 2.0
+"""How long closing waits for calls under way, before it has the server cancel them."""
+
+_OTHER_LOOP = (
+    "it was opened in another event loop; open it again in this one, or use perdure.blocking, "
+    "whose handles work in every thread"
+)
 
 # A server that vanished without a word is noticed within half a minute.
 _DEFAULTS = {
-    "application_name": "perdure",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "4",
@@ -72,6 +83,27 @@ FROM pg_settings JOIN (VALUES
 """
 
 
+_LIMITS: LiteralString = """
+SELECT set_config('lock_timeout', %s, false),
+    set_config('idle_in_transaction_session_timeout', %s, false)
+"""
+
+_HOLDER: LiteralString = """
+SELECT a.pid, a.application_name, coalesce(host(a.client_addr), 'this machine'),
+    to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')
+FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
+WHERE l.granted AND a.pid <> pg_backend_pid() AND a.xact_start < now() - interval '1 second'
+    AND l.mode NOT IN ('AccessShareLock', 'ShareUpdateExclusiveLock') AND a.wait_event_type
+        IS DISTINCT FROM 'Lock' AND a.datname = current_database()
+    AND (l.locktype = 'advisory' OR l.relation IN (
+        SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('perdure')))
+ORDER BY a.xact_start LIMIT 1
+"""
+
+# The pool reports each lost connection to this logger, and Python prints what nobody handles.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+
+
 class Statement(NamedTuple):
     """A statement with its values."""
 
@@ -92,16 +124,28 @@ class _Pooled(AsyncConnection[Row]):
 
 
 class Database:
-    """One namespace of one database, until it is closed. Used from one event loop."""
+    """One namespace of one database, until it is closed. Used from the event loop that opens it.
 
-    def __init__(self, conninfo: str, namespace: str, durability: Durability) -> None:
+    Units: `lock_timeout_s` seconds, the longest wait for a lock.
+    """
+
+    def __init__(
+        self,
+        conninfo: str,
+        namespace: str,
+        durability: Durability,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+    ) -> None:
         self.address = public_address(conninfo)
         self.namespace = key_of(namespace)
         self.durability: Durability = durability
         self._conninfo = conninfo
         self._role: str | None = None
         self._pool: AsyncConnectionPool[_Pooled] | None = None
-        self._pid = os.getpid()
+        self._lock_ms = f"{math.ceil(lock_timeout_s * 1000)}"
+        self._process = OwnProcess(self.address)
+        self._loop = running_loop()
+        self._lent_now: set[_Pooled] = set()
         self._calls = 0
         self._is_closed = False
         self._is_idle = asyncio.Event()
@@ -118,6 +162,7 @@ class Database:
             async with await AsyncConnection.connect(
                 self._conninfo, autocommit=True, connect_timeout=CONNECT_S
             ) as first:
+                await first.execute(_LIMITS, (self._lock_ms, f"{IDLE_IN_TRANSACTION_S * 1000}"))
                 self._role = await prepared(first, self.address)
             pool: AsyncConnectionPool[_Pooled] = AsyncConnectionPool(
                 self._conninfo,
@@ -130,6 +175,8 @@ class Database:
                 open=False,
             )
             await pool.open(wait=True, timeout=WAIT_S)
+        except errors.LockNotAvailable as error:
+            raise StoreUnavailable(self.address, await self._lock_reason()) from error
         except psycopg.Error as error:
             raise meaning_of(error, self.address) from error
         self._pool = pool
@@ -140,8 +187,8 @@ class Database:
 
     def _settings(self) -> tuple[object, ...]:
         commit = "on" if self.durability == "full" else "off"
-        limits = (STATEMENT_S, LOCK_S, IDLE_IN_TRANSACTION_S)
-        return (self._role, commit, *(f"{seconds * 1000}" for seconds in limits))
+        statement, idle = (f"{s * 1000}" for s in (STATEMENT_S, IDLE_IN_TRANSACTION_S))
+        return (self._role, commit, statement, self._lock_ms, idle)
 
     async def connect_apart(self) -> Connected:
         """A connection outside the pool, which the caller has to close."""
@@ -205,10 +252,14 @@ class Database:
         self._calls += 1
         try:
             db = await self._take(pool)
+            self._lent_now.add(db)
             try:
                 yield db
             finally:
+                self._lent_now.discard(db)
                 await self._give_back(pool, db)
+        except errors.LockNotAvailable as error:
+            raise StoreUnavailable(self.address, await self._lock_reason()) from error
         except psycopg.Error as error:
             if is_lost(error) and not self._is_closed:
                 await self._drain(pool)
@@ -252,31 +303,66 @@ class Database:
         if db is not None:
             await pool.putconn(db)
 
+    async def _lock_reason(self) -> str:
+        """Say who held the lock that a call waited for in vain, as far as the server tells."""
+        row: Row | None = None
+        with suppress(psycopg.Error):
+            async with await AsyncConnection.connect(
+                self._conninfo, autocommit=True, connect_timeout=CONNECT_S
+            ) as db:
+                row = await (await db.execute(_HOLDER)).fetchone()
+        if row is None:
+            return "others kept the session locked for too long; try again"
+        pid, name, host, since = row
+        return (
+            f"the connection of {name or 'another program'} from {host} (server process {pid}) "
+            f"has held a lock since {since} UTC; continue or end that program, then try again"
+        )
+
     def check_usable(self) -> None:
-        """Raises: StoreUnavailable in a forked child, and once it is closed."""
+        """Raises: StoreUnavailable in a forked child or another event loop, and once closed."""
         self._usable()
 
+    def check_loop(self) -> bool:
+        """Whether this is the process that opened it. Raises: StoreUnavailable in another loop."""
+        if self._process.is_this and running_loop() is not self._loop:
+            raise StoreUnavailable(self.address, _OTHER_LOOP)
+        return self._process.is_this
+
     def _usable(self) -> AsyncConnectionPool[_Pooled]:
-        if os.getpid() != self._pid:
-            raise StoreUnavailable(self.address, "it was opened before a fork; open it again")
+        self._process.check()
+        self.check_loop()
         if self._is_closed or self._pool is None:
             raise StoreUnavailable(self.address, "it was closed")
         return self._pool
 
     async def close(self) -> None:
-        """Wait for the calls under way, then close every connection."""
+        """Wait for the calls under way, then close every connection.
+
+        What the server has not answered after `CLOSING_S` is cancelled there: it waits for a lock.
+        """
         if self._is_closed:
             return
         self._is_closed = True
-        while self._calls:
-            self._is_idle.clear()
-            await self._is_idle.wait()
+        try:
+            async with asyncio.timeout(CLOSING_S):
+                await self._settled()
+        except TimeoutError:
+            for lent in tuple(self._lent_now):
+                with suppress(psycopg.Error):
+                    await lent.cancel_safe(timeout=CONNECT_S)
+            await self._settled()
         db, self._at_hand = self._at_hand, None
         if self._pool is not None:
             with suppress(psycopg.Error):
                 if db is not None:
                     await self._pool.putconn(db)
                 await self._pool.close()
+
+    async def _settled(self) -> None:
+        while self._calls:
+            self._is_idle.clear()
+            await self._is_idle.wait()
 
 
 async def asked(db: Connected, namespace: str, statements: Sequence[Statement]) -> list[list[Row]]:
@@ -362,7 +448,9 @@ def conninfo_of(address: str) -> str:
     """
     try:
         chosen = conninfo_to_dict(address)
-        defaults = {name: value for name, value in _DEFAULTS.items() if name not in chosen}
+        name = f"perdure (process {os.getpid()} on {socket.gethostname()})"[:63]
+        defaults = {"application_name": name, **_DEFAULTS}
+        defaults = {name: value for name, value in defaults.items() if name not in chosen}
         return make_conninfo(address, client_encoding="UTF8", **defaults)
     except psycopg.Error as error:
         raise ConfigError(

@@ -19,6 +19,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import SALT_BYTES, blob_hash, fingerprint
 from perdure.stores.keeping.backups import Backup
@@ -321,6 +322,7 @@ class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasi
         clock: Clock | None = None,
         random: RandomSource,
         max_connections: int = CONNECTIONS,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
     ) -> PostgresStore:
         """A handle on the store in the database at `address`; its schema is made or updated.
 
@@ -333,7 +335,7 @@ class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasi
         """
         if not is_text(namespace):
             raise ConfigError(f"{namespace!r} cannot be a namespace in PostgreSQL")
-        database = Database(conninfo_of(address), namespace, durability)
+        database = Database(conninfo_of(address), namespace, durability, lock_timeout_s)
         await database.open(max_connections)
         return cls(database, namespace, clock, random)
 
@@ -359,12 +361,20 @@ class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasi
         )
 
     async def close(self) -> None:
+        if not self._db.check_loop():
+            return
         await self._watcher.close()
         await self._db.close()
 
 
 async def open_postgres(
-    address: str, *, namespace: str, durability: str, clock: Clock, random: RandomSource
+    address: str,
+    *,
+    namespace: str,
+    durability: str,
+    clock: Clock,
+    random: RandomSource,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> PostgresStore:
     """The store at an address ``postgresql://USER@HOST/DATABASE``.
 
@@ -373,5 +383,9 @@ async def open_postgres(
     """
     del clock
     return await PostgresStore.open(
-        address, namespace=namespace, durability=durability_of(durability), random=random
+        address,
+        namespace=namespace,
+        durability=durability_of(durability),
+        random=random,
+        lock_timeout_s=lock_timeout_s,
     )

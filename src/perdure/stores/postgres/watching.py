@@ -56,13 +56,13 @@ class Watcher:
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
         else:
-            changes.wake_now()  # better one wake-up for nothing than one too few
+            changes.wake()  # better one wake-up for nothing than one too few
         return changes
 
     def wake_all(self) -> None:
         """There may have been a commit."""
         for changes in tuple(self._watches):
-            changes.wake_now()
+            changes.wake()
 
     def wake_soon(self) -> None:
         """Commits under way hid something: look again when they should be over."""

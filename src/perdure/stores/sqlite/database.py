@@ -29,11 +29,24 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.session.clock import RandomSource
+from perdure.stores.access.file_guard import FileGuard
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
+from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Durability
 from perdure.stores.sqlite.faults import meaning_of
+from perdure.stores.sqlite.files.creation import create_store
 from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
-from perdure.stores.sqlite.opening import LOOKS, Patience, Site, connection, identity_of, opened
+from perdure.stores.sqlite.opening import (
+    CLOSING_LIMIT_S,
+    LOG_FILES,
+    LOOKS,
+    Patience,
+    Site,
+    connection,
+    identity_of,
+    opened,
+)
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.sqlite.writer import Writer
 from perdure.stores.watching import Changes, Look, Watcher
@@ -52,13 +65,13 @@ class Database:
         self.site = site
         self.path = site.path
         self.handles = 0
-        self._pid = os.getpid()
+        self.process = OwnProcess(str(site.path))
         self._random = random
         self._lock = threading.Lock()
         self._is_closed = False
         self._writer: Writer | None = None
         self._doubt = LogDoubt()
-        self._readers = _Readers(self._connect, self._doubt)
+        self._readers = _Readers(self.path, self._connect, self._doubt)
         self._watcher = Watcher(self._looking)
 
     @property
@@ -68,8 +81,7 @@ class Database:
 
     def check_usable(self) -> None:
         """Raises: StoreUnavailable in a forked child, and once it is closed."""
-        if os.getpid() != self._pid:
-            raise StoreUnavailable(str(self.path), "it was opened before a fork; open it again")
+        self.process.check()
         if self._is_closed:
             raise StoreUnavailable(str(self.path), "it is closed")
 
@@ -127,6 +139,7 @@ class Database:
     def close(self) -> None:
         """Finish what is under way and let go of the file. Blocks."""
         self._is_closed = True
+        self.site.wait.shorten(CLOSING_LIMIT_S)
         self._watcher.close()
         self._readers.close()
         with self._lock:
@@ -160,6 +173,7 @@ class Database:
 
     def _at_one_moment(self, work: Callable[[Tables], T], reader: _Reader, *, is_synced: bool) -> T:
         tables = reader.tables
+        reader.guard.check()
         try:
             tables.run("BEGIN")
             try:
@@ -187,15 +201,17 @@ class Database:
 class _Reader:
     """What a reader's thread reads with."""
 
-    def __init__(self, db: Connection, doubt: LogDoubt) -> None:
+    def __init__(self, db: Connection, doubt: LogDoubt, path: Path) -> None:
         self.tables = Tables(db)
         self.log = LogSync(db, doubt)
+        self.guard = FileGuard(path, LOG_FILES)
 
 
 class _Readers:
     """A few threads, each with a connection of its own."""
 
-    def __init__(self, connect: Callable[[], Connection], doubt: LogDoubt) -> None:
+    def __init__(self, path: Path, connect: Callable[[], Connection], doubt: LogDoubt) -> None:
+        self._path = path
         self._connect = connect
         self._doubt = doubt
         self._local = threading.local()
@@ -204,7 +220,7 @@ class _Readers:
 
     async def run(self, work: Callable[[_Reader], T]) -> T:
         """Do `work` on one of the threads."""
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         return await loop.run_in_executor(self._pool, self._with_reader, work)
 
     def _with_reader(self, work: Callable[[_Reader], T]) -> T:
@@ -213,7 +229,7 @@ class _Readers:
             db = self._connect()
             db.pragma("query_only", "ON")
             self._opened.append(db)
-            reader = self._local.reader = _Reader(db, self._doubt)
+            reader = self._local.reader = _Reader(db, self._doubt, self._path)
         try:
             return work(reader)
         finally:
@@ -251,10 +267,16 @@ _OPEN = _Open()
 
 
 def attach(
-    path: Path, random: RandomSource, *, is_created: bool, key: StoreKey | None = None
+    path: Path,
+    random: RandomSource,
+    *,
+    is_created: bool,
+    key: StoreKey | None = None,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> Database:
     """The open database at `path`, opened now if this process has not yet. Blocks.
 
+    The shortest `lock_timeout_s` of its handles counts for all of them.
     Raises: as `opening.opened`.
     """
     path = path.absolute()
@@ -262,10 +284,14 @@ def attach(
         database = _OPEN.databases.get(_key(path)) if path.exists() else None
         if database is None:
             seed = partial(random, SEED_BYTES)
-            site = _settled(path, partial(opened, path, is_created=is_created, seed=seed, key=key))
+            if is_created and not path.exists():
+                create_store(path, seed, key)
+            open_file = partial(opened, path, seed=seed, key=key, lock_timeout_s=lock_timeout_s)
+            site = _settled(path, open_file)
             database = _OPEN.databases[_key(path)] = Database(site, random)
         elif database.site.key != key:
             raise _other_key(database.site, key)
+        database.site.wait.shorten(lock_timeout_s)
         database.handles += 1
         return database
 
@@ -307,7 +333,12 @@ def _other_key(site: Site, key: StoreKey | None) -> KeyMissing | KeyWrong | Stor
 
 
 def detach(database: Database) -> None:
-    """Give back a handle; the last one closes the database. Blocks."""
+    """Give back a handle; the last one closes the database. Blocks.
+
+    In a forked child nothing is closed: SQLite would take the parent's files for its own.
+    """
+    if not database.process.is_this:
+        return
     with _OPEN.lock:
         database.handles -= 1
         if database.handles > 0:

@@ -21,6 +21,7 @@ from perdure.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from perdure.stores.access.lock_holder import holder_of_byte
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 QUOTA = "perdure quota "
@@ -35,7 +36,15 @@ def _unavailable(reason: str) -> Meaning:
     return lambda store, _: StoreUnavailable(store, reason)
 
 
-_WAITED = _unavailable("other programs kept it locked for too long; end them, or try again")
+_WAITED = "another connection kept it locked for too long; try again"
+
+_WRITE_LOCK_BYTE = 120
+"""In the file ``-shm``: held by the process that writes."""
+
+_ALONE_BYTE = 2**30 + 2
+"""In the database: held by a process that has it alone, for a rekey, a repair or a restore."""
+
+_LOCKED = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)
 
 
 def _refused(store: str, words: str) -> PerdureError:
@@ -52,9 +61,6 @@ MEANINGS: tuple[tuple[type[apsw.Error], Meaning], ...] = (
     (apsw.ReadOnlyError, lambda store, _: StoreReadOnly(store)),
     (apsw.PermissionsError, lambda store, _: StoreReadOnly(store)),
     (apsw.ConstraintError, _refused),
-    (apsw.BusyError, _WAITED),
-    (apsw.LockedError, _WAITED),
-    (apsw.ProtocolError, _WAITED),
     (apsw.TooBigError, lambda _, __: InvalidEntry("it is larger than a database row can be")),
     (apsw.NoMemError, _unavailable("no memory is left")),
     (apsw.ConnectionClosedError, _unavailable("it is closed")),
@@ -73,7 +79,19 @@ def meaning_of(error: apsw.Error, path: Path, system_errno: int = 0) -> PerdureE
             return StoreFull(store)
         if system_errno in _NO_ACCESS:
             return StoreReadOnly(store)
+    if isinstance(error, _LOCKED):
+        return _held(path)
     for kind, meaning in MEANINGS:
         if isinstance(error, kind):
             return meaning(store, str(error))
     return StoreUnavailable(store, str(error) or type(error).__name__)
+
+
+def _held(path: Path) -> StoreUnavailable:
+    """What to raise when another process kept the store locked: that process is named."""
+    shared = path.with_name(path.name + "-shm")
+    holder = holder_of_byte(shared, _WRITE_LOCK_BYTE) or holder_of_byte(path, _ALONE_BYTE)
+    if holder is None:
+        return StoreUnavailable(str(path), _WAITED)
+    told = "has kept it locked for too long; continue or end that process, then try again"
+    return StoreUnavailable(str(path), f"{holder} {told}")

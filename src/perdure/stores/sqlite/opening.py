@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import cast
@@ -31,6 +31,7 @@ from perdure.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version, migrate, version_of
@@ -41,7 +42,8 @@ from perdure.stores.sqlite.schema import PAGE_BYTES, check_schema, harden
 
 CACHE_KIB = 4_096
 LOG_LIMIT_BYTES = 16 * 2**20
-BUSY_LIMIT_S = 30.0
+CLOSING_LIMIT_S = 2.0
+"""How long a store that is being closed waits for a lock of another process."""
 
 BUSY_WAIT_S = (0.00003, 0.0002)
 """Short beside a commit: whoever sleeps longer leaves the file to nobody (decision 11)."""
@@ -49,16 +51,31 @@ BUSY_WAIT_S = (0.00003, 0.0002)
 LOOKS = 20
 """At a file that changes while it is judged; to make a store writes it less often than that."""
 
+LOG_FILES = ("-wal", "-shm")
+"""How the names of the files end that SQLite keeps beside an open database."""
+
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
+_NO_DATABASE = "it is no SQLite database, nor one that perdure encrypted"
 _FOREIGN = "it is the database of another program"
+
+
+@dataclass(slots=True)
+class LockWait:
+    """How long the connections of one file wait for other processes. Units: `limit_s` seconds."""
+
+    limit_s: float = LOCK_TIMEOUT_S
+
+    def shorten(self, limit_s: float) -> None:
+        """Wait no longer than `limit_s` from now on."""
+        self.limit_s = min(self.limit_s, limit_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
     """A database file as it was found. `is_immutable`: nobody can write it, not even its locks.
 
-    `identity` tells it from a file that takes its name later.
+    `identity` tells it from a file that takes its name later. `wait` is shared by its connections.
     """
 
     path: Path
@@ -66,37 +83,52 @@ class Site:
     is_writable: bool
     is_immutable: bool = False
     key: StoreKey | None = None
+    wait: LockWait = field(default_factory=LockWait, compare=False)
 
 
 class Patience:
     """Waits for other connections in steps of random length, so that many do not march in step."""
 
-    def __init__(self, seed: bytes, limit_s: float | None = None) -> None:
-        self._limit_s = limit_s
+    def __init__(self, seed: bytes, limit: LockWait | float) -> None:
+        self._wait = limit if isinstance(limit, LockWait) else LockWait(limit)
         self._random = random.Random(seed)  # noqa: S311 - spreads waits, guards nothing
-        self._until = 0.0
+        self._since = 0.0
 
     def __call__(self, attempt: int) -> bool:
         """Wait a little; False when that has lasted long enough."""
         now = time.monotonic()
         if attempt == 0:
-            self._until = now + (BUSY_LIMIT_S if self._limit_s is None else self._limit_s)
+            self._since = now
         time.sleep(self._random.uniform(*BUSY_WAIT_S))
-        return now < self._until
+        return now < self._since + self._wait.limit_s
 
 
 def opened(
-    path: Path, *, is_created: bool, seed: Callable[[], bytes], key: StoreKey | None = None
+    path: Path,
+    *,
+    seed: Callable[[], bytes],
+    key: StoreKey | None = None,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> Site:
-    """The store at `path`, its schema up to date; a new one if there is none and `is_created`.
+    """The store at `path`, its schema up to date.
 
     Raises: NotAStore, StoreCorrupt, StoreTooNew; KeyMissing, KeyWrong, StoreNotEncrypted;
-    StoreReadOnly when one cannot be made there or brought up to date; StoreUnavailable.
+    StoreReadOnly when it cannot be brought up to date; StoreUnavailable.
     """
-    site = located(path, is_created=is_created, key=key)
+    site = located(path, key=key)
+    site.wait.shorten(lock_timeout_s)
+    prepare(site, seed())
+    return site
+
+
+def prepare(site: Site, seed: bytes) -> None:
+    """Bring the schema of the store at `site` up to date, that of an empty file too.
+
+    Raises: as `opened`.
+    """
     db: Connection | None = None
     try:
-        db = bare_connection(site, seed())
+        db = bare_connection(site, seed)
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         _bring_up_to_date(db, site)
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
@@ -105,7 +137,6 @@ def opened(
     finally:
         if db is not None:
             db.close()
-    return site
 
 
 def connection(site: Site, seed: bytes) -> Connection:
@@ -166,7 +197,7 @@ def bare_connection(site: Site, seed: bytes) -> Connection:
         db = cast("Connection", apsw.Connection(str(site.path), flags=mode))
         harden(db)
         unlock(db, site.key)
-    db.set_busy_handler(Patience(seed))
+    db.set_busy_handler(Patience(seed, site.wait))
     return db
 
 
@@ -182,8 +213,8 @@ def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
 # ---------------------------------------------------------------- what the file is
 
 
-def located(path: Path, *, is_created: bool, key: StoreKey | None) -> Site:
-    """The file at `path` as it is, made if `is_created`; its schema is not looked at yet.
+def located(path: Path, *, key: StoreKey | None) -> Site:
+    """The file at `path` as it is; its schema is not looked at yet.
 
     Raises: as `opened`.
     """
@@ -192,35 +223,14 @@ def located(path: Path, *, is_created: bool, key: StoreKey | None) -> Site:
         raise NotAStore(str(path), "it is a folder")
     if path.exists() and not path.is_file():  # a device is as empty as a new file, and everybody's
         raise NotAStore(str(path), "it is no file but a device or a pipe")
-    if not path.exists() or path.stat().st_size == 0:
-        if not is_created:
-            raise NotAStore(str(path), "there is no such file, or it is empty")
-        _make_file(path)
+    if not path.exists():
+        raise NotAStore(str(path), "there is no such file")
     if not os.access(path, os.R_OK):
         raise StoreUnavailable(str(path), "this user may not read it")
     _check_file(path, key)
     is_writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
     is_immutable = not is_writable and not _has_log(path)
     return Site(path, identity_of(path), is_writable, is_immutable, key)
-
-
-def _make_file(path: Path) -> None:
-    """An empty file that only its owner may read, in folders only he may enter."""
-    try:
-        for folder in reversed([path.parent, *path.parent.parents]):
-            if not folder.exists():
-                folder.mkdir(mode=0o700, exist_ok=True)
-                sync_folder(folder.parent)
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        os.fchmod(file, 0o600)  # an empty file that was there may be open to others
-        os.close(file)
-        sync_folder(path.parent)
-    except PermissionError as error:
-        raise StoreReadOnly(str(path)) from error
-    except OSError as error:
-        if not os.access(path.parent, os.W_OK):
-            raise StoreReadOnly(str(path)) from error
-        raise StoreUnavailable(str(path), str(error)) from error
 
 
 def sync_folder(folder: Path) -> None:
@@ -255,18 +265,29 @@ def _state(path: Path) -> tuple[bytes, int]:
 
 
 def _check_header(path: Path, header: bytes, key: StoreKey | None) -> None:
-    if not header:
-        return
+    if len(header) < _HEADER_BYTES:
+        raise _too_short(path, header)
     if header.startswith(_MAGIC) and len(header) == _HEADER_BYTES:
         _check_plain(path, header, key)
     elif int.from_bytes(header[68:72], "big") == APPLICATION_ID:
         raise StoreCorrupt(str(path), "its header is damaged")
     elif not looks_encrypted(header):
-        raise NotAStore(str(path), "it is no SQLite database, nor one that perdure encrypted")
+        raise NotAStore(str(path), _NO_DATABASE)
     elif key is None:
         raise KeyMissing(str(path))
     else:
         _check_first_page(path, key)
+
+
+def _too_short(path: Path, header: bytes) -> PerdureError:
+    """What to raise for a file without a whole header: a new store is never seen without one."""
+    has_log = path.with_name(path.name + "-wal").exists()
+    if header and not has_log and not header.startswith(_MAGIC[: len(header)]):
+        return NotAStore(str(path), _NO_DATABASE)
+    size = f"it has {len(header)} bytes" if header else "it is empty"
+    return StoreCorrupt(
+        str(path), f"{size}: restore a backup, or remove the file to begin a new store"
+    )
 
 
 def _check_plain(path: Path, header: bytes, key: StoreKey | None) -> None:
@@ -369,7 +390,7 @@ def _bring_up_to_date(db: Connection, site: Site) -> None:
 
 def _use_log(db: Connection, site: Site) -> None:
     """Make it a database with a write-ahead log; for ever, so this happens once."""
-    patience = Patience(b"")
+    patience = Patience(b"", site.wait)
     for attempt in count():
         try:
             mode = db.pragma("journal_mode", "WAL")

@@ -17,7 +17,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from perdure.errors import ConfigError, PerdureError, StoreFull, StoreReadOnly, StoreUnavailable
+from perdure.errors import PerdureError, StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
@@ -25,6 +25,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import fingerprint
 from perdure.stores.keeping.backups import Backup
@@ -49,7 +50,6 @@ from perdure.stores.protocol import (
     StreamState,
     Taking,
     Verification,
-    durability_of,
 )
 from perdure.stores.sqlite import appending, reading, verify
 from perdure.stores.sqlite.database import Database, attach, detach
@@ -98,6 +98,7 @@ class _Handle:
         self._is_closed = False
 
     def _open_database(self) -> Database:
+        self._database.process.check()
         if self._is_closed:
             raise StoreUnavailable(self.address, "it was closed")
         return self._database
@@ -410,6 +411,7 @@ class SqliteStore(
         random: RandomSource,
         is_created: bool = True,
         key: StoreKey | None = None,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
     ) -> SqliteStore:
         """A handle on the store in the file `path`, made there if it is missing and `is_created`.
 
@@ -420,8 +422,11 @@ class SqliteStore(
         Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreReadOnly, StoreUnavailable; KeyMissing,
         KeyWrong, StoreNotEncrypted; the file is then as it was.
         """
+        open_file = partial(
+            attach, path, random, is_created=is_created, key=key, lock_timeout_s=lock_timeout_s
+        )
         while True:
-            database = await asyncio.to_thread(attach, path, random, is_created=is_created, key=key)
+            database = await asyncio.to_thread(open_file)
             try:
                 if database.site.is_writable:
                     await running.go_on(database, durability, clock)
@@ -461,38 +466,3 @@ class SqliteStore(
         for changes in tuple(self._watches):
             changes.end()
         await asyncio.to_thread(detach, self._database)
-
-
-async def open_sqlite(
-    address: str,
-    *,
-    namespace: str,
-    durability: str,
-    clock: Clock,
-    random: RandomSource,
-    key: StoreKey | None = None,
-) -> SqliteStore:
-    """The store at an address ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
-
-    Raises: ConfigError for another address or durability; else as `SqliteStore.open`.
-    """
-    path = path_of(address)
-    return await SqliteStore.open(
-        path,
-        namespace=namespace,
-        durability=durability_of(durability),
-        clock=clock,
-        random=random,
-        key=key,
-    )
-
-
-def path_of(address: str) -> Path:
-    """The file an address names.
-
-    Raises: ConfigError when it names none.
-    """
-    name = address.removeprefix(SCHEME)
-    if name == address or not name:
-        raise ConfigError(f"{address} names no file: use {SCHEME}relative.db")
-    return Path(name)

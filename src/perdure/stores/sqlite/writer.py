@@ -23,10 +23,13 @@ import apsw
 import msgspec
 
 from perdure.errors import PerdureError, StoreCorrupt, StoreUnavailable
+from perdure.stores.access.file_guard import FileGuard
+from perdure.stores.access.process import running_loop
 from perdure.stores.protocol import Durability
 from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.log.checkpointing import Checkpointer
 from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
+from perdure.stores.sqlite.opening import LOG_FILES
 from perdure.stores.sqlite.rows import Connection, Tables
 
 T = TypeVar("T")
@@ -124,6 +127,7 @@ class Writer:
         self.damage: str | None = None
         self._path = path
         self._tables = Tables(connect())
+        self._guard = FileGuard(path, LOG_FILES)
         self._on_commit = on_commit
         self._checkpointer = Checkpointer(connect)
         self._tables.db.set_wal_hook(self._after_commit)
@@ -147,7 +151,7 @@ class Writer:
         is_composite: bool = False,
     ) -> T:
         """Do `work` in a transaction; returns once that is committed."""
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         answer: Answer[T] = Answer(loop)
         job = _Job(work, durability, is_composite, loop, answer)
         with self._asking:
@@ -253,6 +257,7 @@ class Writer:
         if db.data_version() != self._version:
             self._tables.forget_standing(is_doubted=True)
         outcomes = [self._one(job) for job in group]
+        self._guard.check()
         try:
             run("COMMIT")
             self._version = db.data_version()

@@ -42,7 +42,7 @@ def _write(record: Path, path: str, content: bytes) -> None:
         os.close(root)
     draft = f".{name}.new"
     try:
-        hold(place)  # another process may begin the same flow now
+        hold(place, record / folder)  # another process may begin the same flow now
         with suppress(FileNotFoundError):
             os.unlink(draft, dir_fd=place)  # of a process that died
         with os.fdopen(os.open(draft, _NEW, 0o644, dir_fd=place), "wb") as file:

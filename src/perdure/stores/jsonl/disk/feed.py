@@ -14,6 +14,7 @@ import os
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -21,12 +22,15 @@ import msgspec
 
 from perdure.session.ids import StreamId
 from perdure.stores.jsonl.disk.folder import Folder, Stamp
+from perdure.stores.jsonl.disk.locks import LockBusy
 from perdure.stores.regular import open_regular, open_to_read, read_regular, status_of
 
 NAME = "feed"
 GAP = 2**20
 """How far positions jump after the file may have lost lines."""
 
+SOON_S = 0.25
+"""How long a commit, which is written already, waits for the feed."""
 
 _TRAIL_BYTES = 256
 _APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT
@@ -151,12 +155,29 @@ class Feed:
             if self.head(stream) >= 0:
                 self._write(f"{self.position + 1} {stream} 0 0\n".encode())
 
-    def extend(self, stream: StreamId, head: int, path: Path, *, is_lossy: bool) -> None:
+    def extend_soon(self, stream: StreamId, head: int, path: Path) -> None:
+        """Give positions to what was just written, as `extend` does.
+
+        The write stands in any case: while another process keeps the feed locked, the next look at
+        the feed gives the positions.
+        """
+        with suppress(LockBusy):
+            self.extend(stream, head, path, is_lossy=False, wait_s=SOON_S)
+
+    def extend(
+        self,
+        stream: StreamId,
+        head: int,
+        path: Path,
+        *,
+        is_lossy: bool,
+        wait_s: float | None = None,
+    ) -> None:
         """Give positions to the entries of `stream`, in the file `path`, up to `head`.
 
         Those that have one keep it; a session that was erased meanwhile gets none.
         """
-        with self._folder.locked("feed", ""):
+        with self._folder.locked("feed", "", wait_s=wait_s):
             self.refresh()
             first = self.head(stream) + 1
             # Who erases removes the file, and then waits for this lock to forget the session.

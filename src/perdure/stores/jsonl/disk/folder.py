@@ -9,12 +9,11 @@ name, by a link.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import threading
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
@@ -22,6 +21,8 @@ from typing import NoReturn
 
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.ids import stream_id
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
+from perdure.stores.jsonl.disk.locks import FolderLocks
 from perdure.stores.regular import (
     NotRegular,
     check_folder,
@@ -55,13 +56,19 @@ class Stamp:
 
 
 class Folder:
-    """One namespace's folder. `is_synced`: what is written is on the disk when a call returns."""
+    """One namespace's folder. `is_synced`: what is written is on the disk when a call returns.
 
-    def __init__(self, path: Path, *, is_synced: bool) -> None:
+    Units: `lock_timeout_s` seconds, the longest wait for a lock of another process.
+    """
+
+    def __init__(
+        self, path: Path, *, is_synced: bool, lock_timeout_s: float = LOCK_TIMEOUT_S
+    ) -> None:
         self.path = path
         self.inner = path / INNER
         self.drafts = self.inner / "new"
         self.is_synced = is_synced
+        self.locks = FolderLocks(path, self.inner / "locks", self.fail, lock_timeout_s)
         self._known: dict[str, Path] = {}
 
     def make(self) -> None:
@@ -240,37 +247,13 @@ class Folder:
 
     def tried(self, kind: str, name: str) -> int | None:
         """The lock of that kind and name, held until it is closed; None while another has it."""
-        file = self._lock(kind, name)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(file)
-            if error.errno != errno.EWOULDBLOCK:
-                self.fail(error)
-            return None
-        return file
+        return self.locks.tried(f"{kind}-{hashed(name)}")
 
-    def _lock(self, kind: str, name: str) -> int:
-        try:
-            path = self.inner / "locks" / f"{kind}-{hashed(name)}"
-            return open_regular(path, os.O_RDWR | os.O_CREAT)
-        except OSError as error:
-            self.fail(error)
-
-    @contextmanager
-    def locked(self, kind: str, name: str, *, is_shared: bool = False) -> Generator[None]:
-        """Hold the lock of that kind and name, which other processes wait for.
-
-        Who `is_shared` holds it together with others who are.
-
-        The system releases it when this process ends, however it ends.
-        """
-        file = self._lock(kind, name)
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(file)
+    def locked(
+        self, kind: str, name: str, *, is_shared: bool = False, wait_s: float | None = None
+    ) -> AbstractContextManager[None]:
+        """Hold the lock of that kind and name; as `FolderLocks.locked`."""
+        return self.locks.locked(f"{kind}-{hashed(name)}", is_shared=is_shared, wait_s=wait_s)
 
 
 def hashed(name: str) -> str:

@@ -21,7 +21,9 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder, is_session_file
 from perdure.stores.jsonl.disk.sidefiles import blobs_in, decoded_side
 from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.keeping.collecting import LOCK as CONTENTS_LOCK
 from perdure.stores.jsonl.keeping.collecting import Looking, remove_unreferenced, sizes_of
+from perdure.stores.jsonl.search.files import LOCK as INDEX_LOCK
 from perdure.stores.jsonl.search.indexing import Index
 from perdure.stores.jsonl.shelf import Shelf, Standing
 from perdure.stores.keeping import copies
@@ -82,9 +84,11 @@ class Eraser:
             policy = request.forks if request.scope == "session" else "erase"
             reach = reach_of(roots, self._relations(standings), policy)
             record = self._begun(request, reach, standings)
+            self._check_free(reach.targets)
             kept = msgspec.structs.replace(record, certificate=copies.unnamed(record.certificate))
             self._put(kept)
-            return copies.named(self._finished(kept, request.at), record.certificate)
+            with self._folder.locks.waiting():
+                return copies.named(self._finished(kept, request.at), record.certificate)
 
     def remove(self, request: EraseRequest, is_free: Callable[[], bool]) -> bool:
         """Remove one session without a certificate, if it `is_free`: asked under its lock.
@@ -102,13 +106,16 @@ class Eraser:
                     return False
                 record = self._begun(request, Reach((stream,)), standings)
                 record = msgspec.structs.replace(record, is_removal=True)
+                self._check_free(())
                 self._put(record)
-                for name in record.files:
-                    self._take_away(name, stream)
+                with self._folder.locks.waiting():
+                    for name in record.files:
+                        self._take_away(name, stream)
                 # From here on the name may be another session's.
                 record = msgspec.structs.replace(record, files={})
                 self._put(record)
-            self._finished(record, request.at)
+            with self._folder.locks.waiting():
+                self._finished(record, request.at)
             return True
 
     def go_on(self, at: int) -> None:
@@ -205,6 +212,15 @@ class Eraser:
         return [(name, kept[name]) for name in sorted(named)]
 
     # -- doing it
+
+    def _check_free(self, streams: Iterable[StreamId]) -> None:
+        """Look for locks of other processes before anything is begun. Raises: LockBusy."""
+        for stream in streams:
+            with self._folder.locked("stream", stream):
+                pass
+        for kind in (INDEX_LOCK, CONTENTS_LOCK, "feed"):
+            with self._folder.locked(kind, ""):
+                pass
 
     def _finished(self, record: Record, at: int) -> Certificate:
         if record.files:

@@ -116,11 +116,12 @@ def snapshot(path: Path, key: StoreKey | None, target: Path, report: Report) -> 
     Durable: on return.
     Raises: as ``SqliteStore.open``; StoreCorrupt where the store is damaged; StoreFull.
     """
-    site = located(path.resolve(), is_created=False, key=key)
+    site = located(path.resolve(), key=key)
     db: Connection | None = None
     try:
         db = addressing_connection(site)
-        db.set_busy_handler(Patience(b""))  # whoever closes the store last locks it for a moment
+        # Closing a store as the last one locks it for a moment.
+        db.set_busy_handler(Patience(b"", site.wait))
         check_version(site, db)
         _copy(db, site, target, report)
     except apsw.Error as error:

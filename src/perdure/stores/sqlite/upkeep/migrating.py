@@ -20,7 +20,7 @@ def rehearsed(path: Path, key: StoreKey | None = None) -> MigrationPlan:
     A store that cannot be written is only looked at. Blocks.
     Raises: as ``SqliteStore.open``; StoreCorrupt when a step fails.
     """
-    site = located(path, is_created=False, key=key)
+    site = located(path, key=key)
     db: Connection | None = None
     try:
         db = bare_connection(site, os.urandom(16))

@@ -46,7 +46,7 @@ from perdure.stores.sqlite.upkeep.placing import (
 def is_encrypted(path: Path) -> bool:
     """Whether the store at `path` needs a key. Raises: as ``SqliteStore.open``."""
     try:
-        located(path, is_created=False, key=None)
+        located(path, key=None)
     except KeyMissing:
         return True
     return False
@@ -60,7 +60,7 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
     no room for a copy. Whatever is raised, the store is whole, and under the old key unless the
     disk failed in the very last step.
     """
-    site = located(path.resolve(), is_created=False, key=key)
+    site = located(path.resolve(), key=key)
     if not site.is_writable:
         raise StoreReadOnly(str(site.path))
     if is_attached(site.path):

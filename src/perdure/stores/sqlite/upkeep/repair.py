@@ -39,6 +39,7 @@ from perdure.stores.operating.mending import Mended, Mending, in_order, parents_
 from perdure.stores.protocol import OnProgress, Problem
 from perdure.stores.sqlite.appending import keep_blobs, namespace_number
 from perdure.stores.sqlite.database import is_attached
+from perdure.stores.sqlite.files.creation import create_store
 from perdure.stores.sqlite.opening import Patience, Site, connection, located, opened
 from perdure.stores.sqlite.packing.cipher import unlock
 from perdure.stores.sqlite.rows import Connection, Tables
@@ -171,7 +172,7 @@ def _held(path: Path, key: StoreKey | None) -> Generator[None]:
 def _opened(path: Path, key: StoreKey | None) -> Connection | None:
     """A connection that changes nothing; None where the file is too damaged for one."""
     try:
-        site = located(path, is_created=False, key=key)
+        site = located(path, key=key)
     except (KeyMissing, StoreNotEncrypted, StoreTooNew):
         raise
     except (KeyWrong, NotAStore):
@@ -204,7 +205,7 @@ def _problems(path: Path, key: StoreKey | None, work: Path, told: OnProgress | N
     copy = work / "looked-at.db"
     copy_store(path, copy)
     try:
-        opened(copy, is_created=False, seed=lambda: os.urandom(16), key=key)
+        opened(copy, seed=lambda: os.urandom(16), key=key)
         content = Content(copy, key)
         try:
             return any(True for _ in content.problems(told))
@@ -230,10 +231,11 @@ def _rebuilt(
 ) -> Repair:
     found = salvaged(path, key, new.parent)
     if key is not None and found.is_empty:
-        located(path, is_created=False, key=key)  # what is no store at all is refused as such
+        located(path, key=key)  # what is no store at all is refused as such
         raise KeyWrong(str(path))
     seed = random(16)
-    site = opened(new, is_created=True, seed=lambda: seed, key=key)
+    create_store(new, lambda: seed, key)
+    site = opened(new, seed=lambda: seed, key=key)
     db = connection(site, seed)
     try:
         tables = Tables(db)

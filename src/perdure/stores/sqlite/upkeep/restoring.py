@@ -58,7 +58,7 @@ def check_fetched(copy: Path, folder: Path, manifest: Manifest, key: StoreKey | 
     Blocks. Raises: BackupDamaged; KeyMissing, KeyWrong, StoreTooNew.
     """
     Content(copy, key).close()  # whether the key fits, before anything is written
-    opened(copy, is_created=False, seed=lambda: os.urandom(16), key=key)
+    opened(copy, seed=lambda: os.urandom(16), key=key)
     content = Content(copy, key)
     try:
         heads = heads_of(content.standings())
@@ -85,7 +85,7 @@ def put_store(new: Path, path: Path, key: StoreKey | None, *, is_forced: bool) -
         raise StoreExists(str(path), is_replaceable=True)
     aside = free_name(path, "before-restore")
     try:
-        site = located(path, is_created=False, key=key)
+        site = located(path, key=key)
     except NotAStore:
         raise
     except PerdureError:  # another key, or damage: nobody can have it open and write to it

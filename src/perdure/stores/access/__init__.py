@@ -1,0 +1,1 @@
+"""Access to a store: locks of other processes, forked children, event loops."""

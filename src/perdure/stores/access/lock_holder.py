@@ -1,0 +1,116 @@
+"""Name the process that holds a file lock, as far as the operating system tells.
+
+A lock file of ours holds the name of the process that locked it last, and its time of change says
+since when. Which processes hold a lock now is read from ``/proc/locks`` where there is one.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+
+LOCK_TIMEOUT_S = 30.0
+"""The longest wait for a lock of another process, unless a program says otherwise."""
+
+_PROC = Path("/proc")
+_MARK_BYTES = 160
+_PROGRAM_LETTERS = 60
+
+
+def mark(file: int) -> None:
+    """Write the name of this process into the open lock file, which it has just locked."""
+    with suppress(OSError):  # a full disk: the lock holds without a name
+        os.pwrite(file, _mark_of(os.getpid()), 0)
+
+
+def holder_of(path: Path) -> str:
+    """Say which process holds the lock file `path`, with its program and since when."""
+    pids = _pids(path, None)
+    marked, host, program = _marked(path)
+    if marked is not None and (not pids or marked in pids):
+        where = "" if host == socket.gethostname() else f" on {host}"
+        return f"process {marked}{where} ({program}), since {_changed(path)},"
+    return _named(pids)
+
+
+def holder_of_byte(path: Path, byte: int) -> str | None:
+    """Say which process has locked that `byte` of the file for itself; the file is not opened.
+
+    None where none does, or the operating system does not tell.
+    """
+    pids = _pids(path, byte)
+    return _named(pids) if pids else None
+
+
+def _named(pids: list[int]) -> str:
+    if not pids:
+        return "another process, which cannot be named here,"
+    return "process " + " and ".join(f"{pid} ({_program_of(pid)})" for pid in pids)
+
+
+def _pids(path: Path, byte: int | None) -> list[int]:
+    """The processes of this machine that hold a lock on the file, or on that `byte` of it."""
+    try:
+        found = path.stat()
+        lines = (_PROC / "locks").read_text().splitlines()
+    except OSError:
+        return []
+    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
+    place = f"{device}:{found.st_ino}"
+    pids: list[int] = []
+    for line in lines:  # "1: FLOCK ADVISORY WRITE 4711 fe:00:2146692 0 EOF"
+        fields = line.split()
+        is_here = len(fields) == 8 and fields[5] == place
+        if is_here and (byte is None or _covers(fields, byte)):
+            pids.append(int(fields[4]))
+    return pids
+
+
+def _covers(fields: list[str], byte: int) -> bool:
+    """Whether that line is a lock for writing on the `byte`."""
+    first, last = fields[6], fields[7]
+    return fields[3] == "WRITE" and int(first) <= byte and (last == "EOF" or byte <= int(last))
+
+
+@lru_cache(maxsize=1)
+def _mark_of(pid: int) -> bytes:
+    name = Path(sys.argv[0]).name or "python"
+    text = f"{pid} {socket.gethostname()} {name}"
+    return text.encode(errors="replace")[: _MARK_BYTES - 1].ljust(_MARK_BYTES - 1) + b"\n"
+
+
+def _marked(path: Path) -> tuple[int | None, str, str]:
+    """The process that the lock file names, its machine and its program."""
+    try:
+        with path.open("rb") as file:
+            words = file.read(_MARK_BYTES).decode(errors="replace").split(maxsplit=2)
+        pid, host, program = words
+        return int(pid), host, _shown(program)
+    except (OSError, ValueError):
+        return None, "", ""
+
+
+def _changed(path: Path) -> str:
+    try:
+        changed = path.stat().st_mtime
+    except OSError:
+        return "an unknown time"
+    return f"{datetime.fromtimestamp(changed, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _program_of(pid: int) -> str:
+    try:
+        words = (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return "its program is not known"
+    return _shown(" ".join([Path(words[0]).name, *words[1:]]))
+
+
+def _shown(text: str) -> str:
+    text = "".join(letter for letter in text.strip() if letter.isprintable())
+    return text if len(text) <= _PROGRAM_LETTERS else f"{text[:_PROGRAM_LETTERS]}…"

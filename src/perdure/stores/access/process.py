@@ -1,0 +1,36 @@
+"""Where a store may be used: in the process that opened it, under an event loop of asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from perdure.errors import NotAsyncio, StoreUnavailable
+
+FORKED = "it was opened before a fork; open it again"
+
+
+class OwnProcess:
+    """The process that opened the store at `address`. A forked child of it is another one."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._pid = os.getpid()
+
+    @property
+    def is_this(self) -> bool:
+        """Whether this is that process."""
+        return os.getpid() == self._pid
+
+    def check(self) -> None:
+        """Raises: StoreUnavailable in a forked child: threads and locks stayed behind."""
+        if os.getpid() != self._pid:
+            raise StoreUnavailable(self._address, FORKED)
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return the running event loop. Raises: NotAsyncio under trio, curio, or no loop at all."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise NotAsyncio from None

@@ -1,0 +1,42 @@
+"""One call at a time on data in memory, whichever thread's event loop awaits it."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Protocol, TypeVar
+
+from perdure.stores.access.process import OwnProcess
+
+
+class Serial(Protocol):
+    """What the calls of an object are made under."""
+
+    process: OwnProcess
+    lock: threading.RLock
+
+
+C = TypeVar("C", bound=type[Any])
+
+
+def one_at_a_time(serial: C) -> C:
+    """The class `serial`, whose coroutine methods run one after another, inherited ones too.
+
+    Each but `close` refuses a forked child. None of them may wait for another coroutine.
+    """
+    for name, method in inspect.getmembers(serial, inspect.iscoroutinefunction):
+        if name != "close":
+            setattr(serial, name, _alone(method))
+    return serial
+
+
+def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    async def alone(self: Serial, *args: Any, **kwargs: Any) -> Any:
+        self.process.check()
+        with self.lock:
+            return await method(self, *args, **kwargs)
+
+    return alone

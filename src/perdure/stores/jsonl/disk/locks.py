@@ -1,0 +1,142 @@
+"""The locks of a folder: files that one process locks at a time, and others wait for with a limit.
+
+A handle has one thread. A call that meets a lock of another process gives the thread up and is
+tried again later, unless it has changed something already: then it waits in place.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from perdure.errors import StoreUnavailable
+from perdure.stores.access.lock_holder import holder_of, mark
+from perdure.stores.regular import open_regular
+
+QUICK_WAIT_S = 0.02
+"""How long a call waits for a lock in place, before it lets other calls have the thread."""
+
+_LOOK_S = (0.0001, 0.005)
+
+T = TypeVar("T")
+
+
+class LockBusy(Exception):
+    """Another process holds a lock; nothing of the work was done, and it may be tried again."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.path = path
+
+
+class FolderLocks:
+    """The lock files in the folder `path`, which belong to the store in `store`.
+
+    `fail` raises what an error of the operating system means. Units: `timeout_s` seconds, the
+    longest wait.
+    """
+
+    def __init__(
+        self, store: Path, path: Path, fail: Callable[[OSError], NoReturn], timeout_s: float
+    ) -> None:
+        self.timeout_s = timeout_s
+        self._store = store
+        self._path = path
+        self._fail = fail
+        self._is_waiting = True
+
+    def tried(self, name: str) -> int | None:
+        """The lock `name`, held until it is closed; None while another process has it."""
+        file = self._opened(name)
+        is_mine = False
+        try:
+            is_mine = self._is_locked(file, fcntl.LOCK_EX, 0)
+        finally:
+            if not is_mine:
+                os.close(file)
+        if not is_mine:
+            return None
+        mark(file)
+        return file
+
+    @contextmanager
+    def locked(self, name: str, *, is_shared: bool, wait_s: float | None) -> Generator[None]:
+        """Hold the lock `name`, for which other processes wait.
+
+        With `is_shared` together with others that share it. The system releases it when this
+        process ends, however it ends.
+        Raises: LockBusy after `wait_s`, or within `without_waiting`; else StoreUnavailable, which
+        names the holder, when another process held it for `timeout_s`.
+        """
+        file = self._opened(name)
+        try:
+            limit_s = wait_s
+            if limit_s is None:
+                limit_s = self.timeout_s if self._is_waiting else QUICK_WAIT_S
+            how = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
+            if not self._is_locked(file, how, limit_s):
+                busy = LockBusy(self._path / name)
+                raise self.unavailable(busy) if wait_s is None and self._is_waiting else busy
+            mark(file)
+            try:
+                yield
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)  # a child forked meanwhile has the file open, too
+        finally:
+            os.close(file)
+
+    def without_waiting(self, work: Callable[[], T]) -> T:
+        """Do `work`, which takes its locks before it changes anything.
+
+        Raises: LockBusy instead of waiting for long; what `work` raises.
+        """
+        self._is_waiting = False
+        try:
+            return work()
+        finally:
+            self._is_waiting = True
+
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        """Wait for locks in place: what was begun must not be begun a second time."""
+        before, self._is_waiting = self._is_waiting, True
+        try:
+            yield
+        finally:
+            self._is_waiting = before
+
+    def unavailable(self, busy: LockBusy) -> StoreUnavailable:
+        """What to raise when `busy` was so for `timeout_s`."""
+        return StoreUnavailable(
+            str(self._store),
+            f"{holder_of(busy.path)} holds a lock that this call needs, and this process waited "
+            f"{self.timeout_s:g} s for it; continue or end that process, then try again",
+        )
+
+    def _opened(self, name: str) -> int:
+        try:
+            return open_regular(self._path / name, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            self._fail(error)
+
+    def _is_locked(self, file: int, how: int, limit_s: float) -> bool:
+        """Lock `file`; False when another process held it for `limit_s`."""
+        pause_s, until = _LOOK_S[0], time.monotonic() + limit_s
+        while True:
+            try:
+                fcntl.flock(file, how | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno != errno.EWOULDBLOCK:
+                    self._fail(error)
+            else:
+                return True
+            if time.monotonic() >= until:
+                return False
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, _LOOK_S[1])

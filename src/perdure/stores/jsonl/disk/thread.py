@@ -1,0 +1,67 @@
+"""The one thread of a handle that touches the folder.
+
+While a call waits for a lock that another process holds, the thread does the work of other calls:
+the call is tried again, and again, until its time is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from perdure.errors import StoreUnavailable
+from perdure.stores.access.process import OwnProcess, running_loop
+from perdure.stores.jsonl.disk.folder import Folder
+from perdure.stores.jsonl.disk.locks import LockBusy
+
+LOCK_POLL_S = 0.02
+"""How long other calls have the thread while a call waits for a lock of another process."""
+
+T = TypeVar("T")
+
+
+class FolderThread:
+    """Does the work of one handle, one call at a time, for callers in any event loop."""
+
+    def __init__(self, folder: Folder, address: str) -> None:
+        self._locks = folder.locks
+        self._address = address
+        self._process = OwnProcess(address)
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="perdure-jsonl")
+        self._is_ended = False
+
+    def check_usable(self) -> None:
+        """Raises: StoreUnavailable in a forked child, and once it has ended."""
+        self._process.check()
+        if self._is_ended:
+            raise StoreUnavailable(self._address, "it was closed")
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what `work` gives, which takes its locks before it changes anything.
+
+        Raises: StoreUnavailable, which names the holder, when another process held a lock for as
+        long as the folder's limit says; what `work` raises.
+        """
+        loop = running_loop()
+        until = loop.time() + self._locks.timeout_s
+        while True:
+            self.check_usable()
+            try:
+                return await loop.run_in_executor(self._pool, self._locks.without_waiting, work)
+            except LockBusy as busy:
+                if loop.time() >= until:
+                    raise self._locks.unavailable(busy) from None
+            await asyncio.sleep(LOCK_POLL_S)
+
+    def end(self) -> bool:
+        """Take no more work. False if it ended before, and in a forked child without a thread."""
+        if self._is_ended or not self._process.is_this:
+            return False
+        self._is_ended = True
+        return True
+
+    def join(self) -> None:
+        """Wait for the work under way. Blocks."""
+        self._pool.shutdown(wait=True)

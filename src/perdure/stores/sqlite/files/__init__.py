@@ -1,0 +1,1 @@
+"""The file of a store on the disk."""

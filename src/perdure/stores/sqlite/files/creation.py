@@ -1,0 +1,100 @@
+"""A new store: made whole under another name, so that none is ever seen empty or half made.
+
+A file of 0 bytes under a store's name is thus a damaged store, never a new one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from perdure.errors import StoreCorrupt, StoreFull, StoreReadOnly, StoreUnavailable
+from perdure.stores.key import StoreKey
+from perdure.stores.operating.alone import in_turn
+from perdure.stores.sqlite.opening import Site, identity_of, prepare, sync_folder
+
+_ENDS = ("", "-wal", "-shm", "-journal")
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
+
+
+def create_store(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None:
+    """Make an empty store at `path`, unless another process is first; only its owner may read it.
+
+    Durable: on return.
+    Raises: StoreCorrupt where a write-ahead log without its store is there; StoreReadOnly,
+    StoreFull, StoreUnavailable.
+    """
+    path = Path(os.path.realpath(path))
+    try:
+        _make_folders(path.parent)
+        with in_turn(path.parent):
+            if not path.exists():
+                _check_no_log(path)
+                _create(path, seed, key)
+    except PermissionError as error:
+        raise StoreReadOnly(str(path)) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull(str(path)) from error
+        if not os.access(path.parent, os.W_OK):
+            raise StoreReadOnly(str(path)) from error
+        raise StoreUnavailable(str(path), str(error)) from error
+
+
+def _make_folders(folder: Path) -> None:
+    """Make the folder and those above it that are missing, which only their owner may enter."""
+    for each in reversed([folder, *folder.parents]):
+        if not each.exists():
+            each.mkdir(mode=0o700, exist_ok=True)
+            sync_folder(each.parent)
+
+
+def _check_no_log(path: Path) -> None:
+    log = path.with_name(path.name + "-wal")
+    if log.exists() and log.stat().st_size > 0:
+        reason = f"its file is gone, and its write-ahead log {log.name} is there"
+        told = "put the file back, or move the log away to begin a new store"
+        raise StoreCorrupt(str(path), f"{reason}: {told}")
+
+
+def _create(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None:
+    for left in path.parent.glob(f"{_escaped(path.name)}-new-*"):  # of a process that was killed
+        left.unlink(missing_ok=True)
+    draft = path.with_name(f"{path.name}-new-{os.getpid()}")
+    try:
+        file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR)
+        os.close(file)
+        prepare(Site(draft, identity_of(draft), is_writable=True, key=key), seed())
+        _sync(draft)
+        _name(draft, path)
+        sync_folder(path.parent)
+    finally:
+        for end in _ENDS:
+            draft.with_name(draft.name + end).unlink(missing_ok=True)
+
+
+def _name(draft: Path, path: Path) -> None:
+    """Give `draft` the name `path`, unless something has it."""
+    with suppress(FileExistsError):
+        try:
+            os.link(draft, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS or path.exists():
+                raise
+            draft.rename(path)
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

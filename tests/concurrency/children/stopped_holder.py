@@ -1,0 +1,51 @@
+"""A process that takes a lock, says "held", and stops as by SIGSTOP.
+
+stopped_holder.py folder FOLDER KIND NAME   the lock of that kind and name of a folder of sessions
+stopped_holder.py sqlite FILE MODE          a transaction of that mode: IMMEDIATE or EXCLUSIVE
+stopped_holder.py postgres ADDRESS SQL      a transaction in which SQL was run
+stopped_holder.py file FILE                 the lock of a file, or of a folder
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+import apsw
+import psycopg
+
+from perdure.stores.jsonl.disk.folder import Folder
+
+
+def stop() -> None:
+    os.write(1, b"held\n")
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def hold(what: str, where: str, *how: str) -> None:
+    if what == "folder":
+        with Folder(Path(where), is_synced=False).locked(*how):
+            stop()
+    elif what == "sqlite":
+        db: Any = apsw.Connection(where)
+        if how[0] == "EXCLUSIVE":  # as a rekey has it, in the midst of its work
+            db.pragma("locking_mode", "EXCLUSIVE")
+        db.execute(f"BEGIN {how[0]}")
+        stop()
+    elif what == "postgres":
+        with psycopg.connect(where, application_name="a stopped program") as server:
+            server.execute(how[0].encode())
+            stop()
+    else:
+        file = os.open(where, os.O_RDONLY)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        stop()
+
+
+hold(*sys.argv[1:])

@@ -1,0 +1,233 @@
+"""Ruling S9: a process stopped while it holds a lock never blocks another one without a limit.
+
+Each form: the call that needs the lock raises within the limit and names the stopped process;
+meanwhile other sessions of the same handle are written, and the handle can be closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from perdure.client.flows.place import write_record
+from perdure.client.keeping import set_quota
+from perdure.client.open import open as open_store
+from perdure.client.store import Store
+from perdure.errors import StoreUnavailable
+from perdure.session.codec import new_tree
+from perdure.session.ids import StreamId
+from perdure.session.messages import user
+from perdure.stores.jsonl.keeping.collecting import LOCK as CONTENTS
+from perdure.stores.jsonl.keeping.limits import QUOTA
+from perdure.stores.jsonl.search.files import LOCK as SEARCH
+from perdure.stores.keeping.quotas import Quota
+from perdure.stores.operating import alone
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.stopped import stopped_holder
+
+LIMIT_S = 1.0
+FREE_S = 0.8
+"""Calls that need no lock of the stopped process take less; the machine may be busy."""
+
+Call = Callable[[Store], Awaitable[object]]
+
+
+async def say(store: Store, session: str = "a", key: str | None = None) -> None:
+    write = Write(stream=StreamId(session), entries=(new_tree(user("hello")),))
+    await store.backend.commit(Commit(writes=(write,), at=1, idempotency_key=key))
+
+
+async def lease(store: Store) -> None:
+    await store.backend.acquire_lease(StreamId("a"), "me", 1000)
+
+
+async def erase(store: Store) -> None:
+    await store.erase("a")
+
+
+async def position(store: Store) -> None:
+    await say(store)  # which has no position while the feed is locked
+    await store.backend.position()
+
+
+async def say_with_key(store: Store) -> None:
+    await say(store, "a", "k")
+
+
+FORMS: dict[str, tuple[tuple[str, str], Call]] = {
+    "append": (("stream", "a"), say),
+    "lease": (("stream", "a"), lease),
+    "erase": (("stream", "a"), erase),
+    "idempotency key": (("key", "k"), say_with_key),
+    "erase, contents": ((CONTENTS, ""), erase),
+    "erase, index": ((SEARCH, ""), erase),
+    "erase, feed": (("feed", ""), erase),
+    "erase, erasure": (("erasure", ""), erase),
+    "position": (("feed", ""), position),
+    "quota": ((QUOTA, ""), say),
+}
+
+
+async def opened(stack: AsyncExitStack, address: str, limit_s: float = LIMIT_S) -> Store:
+    """A store with the sessions a and b, which waits so long for locks."""
+    store = await stack.enter_async_context(open_store(address, lock_timeout_s=limit_s))
+    for session in ("a", "b"):
+        await store.create(id=session)
+        await say(store, session)
+    return store
+
+
+async def check_refused(call: Awaitable[object], pid: int, name: str = "") -> None:
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable) as refused:
+        await asyncio.wait_for(call, LIMIT_S + 4)
+    assert LIMIT_S - 0.2 <= time.monotonic() - began < LIMIT_S + 3
+    assert (name or f"process {pid} ") in str(refused.value)
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_stopped_process_with_lock_of_session_files_blocks_nothing_else(
+    tmp_path: Path, form: str
+) -> None:
+    (kind, name), call = FORMS[form]
+    async with AsyncExitStack() as stack:
+        store = await opened(stack, f"jsonl:///{tmp_path}?dialect=operator")
+        if form == "quota":
+            await set_quota(store, Quota(max_entries=10**6))
+        with stopped_holder("folder", tmp_path, kind, name) as pid:
+            waiting = asyncio.ensure_future(check_refused(call(store), pid))
+            await asyncio.sleep(0.1)
+            began = time.monotonic()
+            if form != "quota":
+                await say(store, "b")
+            assert len(await store.backend.entries(StreamId("b"))) >= 1
+            assert time.monotonic() - began < FREE_S
+            await waiting
+        await call(store)  # the lock is free again
+
+
+async def test_append_stands_while_stopped_process_holds_the_feed(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        store = await opened(stack, f"jsonl:///{tmp_path}?dialect=operator")
+        with stopped_holder("folder", tmp_path, "feed", ""):
+            await asyncio.wait_for(say(store), FREE_S)
+        assert len(await store.backend.feed(0)) == 3
+        assert (await store.verify()).problems == ()
+
+
+async def test_store_of_session_files_closes_while_a_call_waits(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        store = await opened(stack, f"jsonl:///{tmp_path}?dialect=operator", 30)
+        with stopped_holder("folder", tmp_path, "stream", "a"):
+            waiting = asyncio.ensure_future(say(store))
+            await asyncio.sleep(0.1)
+            await asyncio.wait_for(store.close(), FREE_S)
+            with pytest.raises(StoreUnavailable, match="closed"):
+                await asyncio.wait_for(waiting, FREE_S)
+
+
+async def test_stopped_process_that_writes_to_sqlite_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "s.db"
+    async with AsyncExitStack() as stack:
+        store = await opened(stack, f"sqlite:///{file}")
+        with stopped_holder("sqlite", file, "IMMEDIATE") as pid:
+            waiting = asyncio.ensure_future(check_refused(say(store), pid))
+            await asyncio.sleep(0.1)
+            assert len(await asyncio.wait_for(store.backend.entries(StreamId("b")), FREE_S)) == 1
+            await waiting
+        await say(store)
+
+
+async def test_sqlite_store_closes_while_a_call_waits(tmp_path: Path) -> None:
+    file = tmp_path / "s.db"
+    async with AsyncExitStack() as stack:
+        store = await opened(stack, f"sqlite:///{file}", 30)
+        with stopped_holder("sqlite", file, "IMMEDIATE"):
+            waiting = asyncio.ensure_future(say(store))
+            await asyncio.sleep(0.1)
+            await asyncio.wait_for(store.close(), 5)
+            with pytest.raises(StoreUnavailable):
+                await asyncio.wait_for(waiting, FREE_S)
+
+
+async def test_opening_sqlite_names_stopped_process_that_has_it_alone(tmp_path: Path) -> None:
+    file = tmp_path / "s.db"
+    async with AsyncExitStack() as stack:
+        await opened(stack, f"sqlite:///{file}")
+    async with AsyncExitStack() as stack:
+        with stopped_holder("sqlite", file, "EXCLUSIVE") as pid:
+            await check_refused(opened(stack, f"sqlite:///{file}"), pid)
+
+
+ROW = "SELECT 1 FROM perdure.stream WHERE id = 'a' FOR UPDATE"
+MIGRATION = "SELECT pg_advisory_xact_lock((20582::bigint << 48))"
+PROGRAM = "a stopped program"
+
+
+async def test_stopped_program_with_row_lock_blocks_no_other_session(
+    postgres: PostgresServer,
+) -> None:
+    address = postgres.take()
+    async with AsyncExitStack() as stack:
+        store = await opened(stack, address)
+        with stopped_holder("postgres", address, ROW) as pid:
+            waiting = asyncio.ensure_future(check_refused(say(store), pid, PROGRAM))
+            await asyncio.sleep(0.1)
+            await asyncio.wait_for(say(store, "b"), FREE_S)
+            await waiting
+        await say(store)
+    postgres.give_back(address)
+
+
+async def test_postgres_store_closes_while_a_call_waits(postgres: PostgresServer) -> None:
+    address = postgres.take()
+    async with AsyncExitStack() as stack:
+        store = await opened(stack, address, 30)
+        with stopped_holder("postgres", address, ROW):
+            waiting = asyncio.ensure_future(say(store))
+            await asyncio.sleep(0.1)
+            await asyncio.wait_for(store.close(), 5)
+            with pytest.raises(StoreUnavailable):
+                await asyncio.wait_for(waiting, FREE_S)
+    postgres.give_back(address)
+
+
+async def test_opening_postgres_names_stopped_program_that_migrates(
+    postgres: PostgresServer,
+) -> None:
+    address = postgres.new_database()
+    async with AsyncExitStack() as stack:
+        with stopped_holder("postgres", address, MIGRATION) as pid:
+            await check_refused(opened(stack, address), pid, PROGRAM)
+    postgres.drop(address)
+
+
+def test_record_folder_and_first_run_locks_name_a_stopped_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alone, "LOCK_TIMEOUT_S", 0.2)
+    (tmp_path / "record").mkdir()
+    owner = tmp_path / "record" / ".flow"
+
+    def write() -> None:
+        write_record(StreamId("f"), tmp_path / "record", "text")
+
+    def first_run() -> None:
+        with alone.in_turn(tmp_path):
+            pass
+
+    write()
+    owner = next(path for path in (tmp_path / "record").iterdir() if path.name.startswith("."))
+    for held, call in ((owner, write), (tmp_path, first_run)):
+        with (
+            stopped_holder("file", held) as pid,
+            pytest.raises(StoreUnavailable, match=f"process {pid} "),
+        ):
+            call()
+        call()
