@@ -14,7 +14,7 @@ import msgspec
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.narrowing import local_agent
 from perdure.client.agents.hosting import Host
-from perdure.client.agents.workspace import Workspace, detected
+from perdure.client.agents.workspace import Workspace, detected, kept_workspace
 from perdure.client.conversation.authority import Authority, authority_of
 from perdure.client.conversation.binding import Binding
 from perdure.engine.turns.recovery import give_up, idle_state
@@ -44,7 +44,7 @@ class Bindings:
             state = await idle_state(self._store, session)
             place = None
             if known.bound is not None and known.withheld is None:
-                place = msgspec.convert(known.bound.workspace or {}, Workspace)
+                place = kept_workspace(known.bound.workspace)
                 place = msgspec.structs.replace(place, scope=None)
             with suppress(HeadConflict):
                 await self._bind(session, given, place, state.head, granted_by=by)
@@ -71,6 +71,11 @@ class Bindings:
             if not is_own and given is None:
                 raise ConfigError(_no_agent(session, known))
             state = await store.state(session)
+            if state.header.received > state.head + 1:
+                raise ConfigError(
+                    f"session {session!r} holds {state.head + 1} of the {state.header.received} "
+                    "entries that were to be imported: import its file again"
+                )
             if state.open_turn is not None and known.withheld is not None:
                 await give_up(self._host.claim(session), is_interrupted=True)
                 continue

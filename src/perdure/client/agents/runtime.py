@@ -18,7 +18,7 @@ from perdure.client.agents.delegation.narrowing import resumed_agent
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.standing import end_if_idle
 from perdure.client.agents.turn import Turn
-from perdure.client.agents.workspace import Workspace, detected
+from perdure.client.agents.workspace import Workspace, detected, kept_workspace
 from perdure.client.conversation.binding import Binding
 from perdure.client.session import Session
 from perdure.client.store import Store
@@ -265,7 +265,7 @@ class Runtime:
         snapshot = bound.agent or {}
         name = str(snapshot.get("id", ""))
         today = given or self.host.agents.get(name)
-        workspace = msgspec.convert(bound.workspace or {}, Workspace)
+        workspace = kept_workspace(bound.workspace)
         whole = await self.host.servers.equipped(
             today or Agent(name), workspace.working_dir, tool_names(snapshot)
         )

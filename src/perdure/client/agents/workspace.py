@@ -64,6 +64,14 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
         return {**{name: text for name, text in known.items() if text}, **self.variables}
 
 
+def kept_workspace(snapshot: Mapping[str, object] | None) -> Workspace:
+    """The workspace that a session keeps. Raises: ConfigError when it cannot be read."""
+    try:
+        return msgspec.convert(snapshot or {}, Workspace)
+    except (msgspec.ValidationError, WrongArgument) as error:
+        raise ConfigError(f"the session's workspace cannot be read: {error}") from error
+
+
 def detected(workspace: Workspace | None) -> Workspace:
     """`workspace` with an absolute directory, and what can be found out about it.
 

@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.client.agents.hosting import Host
-from perdure.client.agents.workspace import Workspace, detected
+from perdure.client.agents.workspace import Workspace, detected, kept_workspace
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.equipping import agent_for, skills_of, unconfigured, undecided_for
 from perdure.client.flows.guarding import guarded
@@ -285,7 +285,7 @@ class RoleTurns:
         started = body_of(notes[0]) if notes else None
         if not isinstance(started, SessionStarted):
             raise ConfigError(f"session {session!r} is none of a role")
-        place = msgspec.convert(started.workspace or {}, Workspace)
+        place = kept_workspace(started.workspace)
         place = msgspec.structs.replace(place, working_dir=state.run.workspace_root)
         snapshot = started.agent or {}
         registry = (await self._equipped(role, place, tool_names(snapshot))).registry

@@ -16,7 +16,7 @@ import msgspec
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.delegation.narrowing import carved, narrowed_child, resumed_agent
 from perdure.client.agents.saying import message_of
-from perdure.client.agents.workspace import Workspace
+from perdure.client.agents.workspace import Workspace, kept_workspace
 from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.lineage import (
     child_id,
@@ -192,7 +192,7 @@ class Invoking:
             raise ToolError(tool, f"session {child} was not opened by this user's perdure")
         kept = agent_of(started.agent, self._agent.registry)
         agent = msgspec.structs.replace(resumed_agent(kept, self._agent), hooks=None)
-        workspace = msgspec.convert(started.workspace or {}, Workspace)
+        workspace = kept_workspace(started.workspace)
         return self._host.running(
             child,
             agent,

@@ -15,6 +15,7 @@ from perdure.engine.turns.rules.asking import (
     approval_digest,
     args_hash,
     ask_about_tool,
+    ask_for_approval,
     ask_how_to_go_on,
 )
 from perdure.engine.turns.rules.ending import finish, settle_call
@@ -177,8 +178,8 @@ def settle(scribe: Scribe, happened: inputs.Lost | inputs.ToolReturned, config: 
     open_tool = scribe.state.open_tool
     assert open_tool is not None
     started = open_tool.started
-    if started.on_unknown == "retry" and started.tool in config.tools:
-        _run_again(scribe, started)
+    if started.on_unknown == "retry":
+        _run_again(scribe, started, config)
     elif started.on_unknown == "ask":
         ask_about_tool(scribe, open_tool.seq, started)
     else:
@@ -192,7 +193,22 @@ def _tell_unknown(scribe: Scribe, config: TurnConfig) -> None:
     start_tools(scribe, config)
 
 
-def _run_again(scribe: Scribe, started: ToolStarted) -> None:
+def _run_again(
+    scribe: Scribe, started: ToolStarted, config: TurnConfig, *, is_allowed: bool = False
+) -> None:
+    """Run a tool again if the agent of today still allows it; `is_allowed`: a person just did."""
+    call = scribe.state.pending[0]
+    is_same = (call.id, call.name, call.args) == (started.id, started.tool, started.input)
+    if started.tool not in config.tools or not is_same:
+        _tell_unknown(scribe, config)
+        return
+    ruling = scribe.ruling(config, scribe.state.granted)
+    if ruling.decision == "refuse":
+        _tell_unknown(scribe, config)
+        return
+    if ruling.decision == "ask" and started.approved is None and not is_allowed:
+        ask_for_approval(scribe, call, ruling)
+        return
     again = msgspec.structs.replace(started, attempt=started.attempt + 1, called_at=scribe.at)
     scribe.side(again, scribe.state.answer_id)
 
@@ -262,7 +278,7 @@ def _settle_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
     assert open_tool is not None
     started = open_tool.started
     if answer.choice == "retry":
-        _run_again(scribe, started)
+        _run_again(scribe, started, config, is_allowed=True)
         return
     if answer.choice == "skip":
         _tell_unknown(scribe, config)

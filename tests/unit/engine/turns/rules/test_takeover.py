@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 import pytest
 
 from perdure.engine.turns import inputs
-from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.config import Judge, TurnConfig
 from perdure.engine.turns.effects import AwaitAnswer, CallModel, RunTool, effect_of
 from perdure.engine.turns.state import Phase
 from perdure.errors import ModelUnavailable
@@ -180,3 +182,36 @@ def test_a_process_that_died_while_it_waited_to_call_again_waits_on() -> None:
     course.happens(inputs.Lost())
     assert len(course.log.entries) == before
     assert course.state.phase is Phase.BACKOFF
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What today's agent says about a call."""
+
+    decision: str
+    text: str = "no"
+    grant: str | None = None
+    error_code: str | None = None
+    action: str | None = None
+    preview: str | None = None
+    choices: tuple[str, ...] = ()
+    free_in: tuple[str, ...] = ()
+    bound: None = None
+    arguments: None = None
+    diff: None = None
+
+
+@pytest.mark.parametrize(
+    ("decision", "kind"), [("run", "tool_started"), ("refuse", "message"), ("ask", "question")]
+)
+def test_lost_tool_is_run_again_only_as_the_agent_of_today_allows(decision: str, kind: str) -> None:
+    course = in_a_tool("retry")
+    before = len(course.log.bodies(ToolStarted))
+    judged = Judged(decision)
+
+    def judge(*_: object) -> Judged:
+        return judged
+
+    course.config = msgspec.structs.replace(course.config, judge=cast("Judge", judge))
+    course.happens(inputs.Lost())
+    assert kind in course.log.kinds[-4:]
+    assert len(course.log.bodies(ToolStarted)) == before + (decision == "run")
