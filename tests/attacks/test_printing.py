@@ -14,108 +14,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 
 from perdure.apps.cli.main import main
-from perdure.apps.cli.program import shape_of, whole_program
 from perdure.apps.terminal.style import CODES
 from perdure.client.open import open as open_store
-from tests.fakes.marked_log import FLOW, MARK, OWN, SESSION, plant_marks
+from tests.fakes.command_lines import LINES, SKIPPED, S, commands, line_of, ordered
+from tests.fakes.marked_log import MARK, OWN, plant_marks
 
 CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ud800-\udfff]"
 )
 OF_RICH = re.compile(r"\x1b\[(?:\?25[lh]|\d*[AKJ]|[\d;]*m)|\r")
 """What rich writes to draw a bar of progress; the marker's own codes are looked for before."""
-
-SKIPPED = {
-    "completion": "prints a script of its own",
-    "demo": "runs on the bundled sample, and is tested as a whole elsewhere",
-    "flow run": "reads a workflow file, and starts roles",
-    "flow init": "writes files of its own text",
-    "init": "writes files of its own text",
-    "sessions pick": "needs a terminal of its own; its screen is tested in apps/picker",
-    "store rekey": "needs an encrypted store; prints only addresses",
-    "models test": "calls a model of the settings",
-    "mcp test": "starts a server of the settings",
-}
-S, F = str(SESSION), str(FLOW)
-LINES: dict[str, list[str]] = {
-    "agents list": [],
-    "agents show": ["marked"],
-    "agents validate": [],
-    "chat": ["-p", f"hello {MARK.replace(chr(0), '')}", "-m", "scripted:echo"],
-    "config explain": [],
-    "config path": [],
-    "doctor": [],
-    "export": [S, "--format", "markdown", "--all-branches"],
-    "flow approve": [F],
-    "flow configure": [F, "owner", "-m", "scripted:echo"],
-    "flow consent": [F, "no-access"],
-    "flow delete": [F, "--yes"],
-    "flow export": [F, "-o", "FRESH"],
-    "flow feedback": [F, "deny"],
-    "flow graph": [F],
-    "flow improve": [F, "none"],
-    "flow list": [],
-    "flow reply": [F, f"go {MARK.replace(chr(0), '')}"],
-    "flow resume": [F],
-    "flow show": [F],
-    "flow stop": [F, "build"],
-    "flow validate": ["WORKFLOW"],
-    "grants list": [S],
-    "grants revoke": [S, "nothing"],
-    "import": ["RECORDING"],
-    "inbox answer": ["marked/24", "yes"],
-    "inbox list": [],
-    "mcp list": [],
-    "models": [],
-    "sessions abandon": [S],
-    "sessions branch": [S, "0"],
-    "sessions compact": [S, "-m", "scripted:echo"],
-    "sessions context": [S],
-    "sessions diff": [S, "2", "1"],
-    "sessions end": [S, "--reason", "done"],
-    "sessions erase": [S, "--yes"],
-    "sessions erasures": [],
-    "sessions fork": [S],
-    "sessions label": [S, "0", "here"],
-    "sessions list": ["--all"],
-    "sessions pin": [S, "0"],
-    "sessions rename": [S, f"again {MARK.replace(chr(0), '')}"],
-    "sessions search": ["Hello"],
-    "sessions show": [S],
-    "sessions tree": [S, "--all"],
-    "sessions uncompact": [S],
-    "sessions unpin": [S, "0"],
-    "store backup": ["FRESH"],
-    "store copy": ["sqlite:///FRESH"],
-    "store info": [],
-    "store migrate": [],
-    "store quota set": ["--max-sessions", "900"],
-    "store quota show": [],
-    "store reindex": [],
-    "store repair": [],
-    "store restore": ["BACKUP", "--store", "sqlite:///FRESH"],
-    "store retention apply": [],
-    "store retention set": ["--max-idle", "9000d"],
-    "store retention show": [],
-    "store stats": [],
-    "store vacuum": [],
-    "store verify": [],
-}
-FIRST = ("export", "sessions show", "sessions tree", "sessions context", "sessions list")
-LAST = ("sessions end", "flow delete", "sessions erase", "sessions erasures")
-
-
-def commands() -> Iterator[str]:
-    """Every command there is, by its words."""
-    rooms = [shape_of(typer.main.get_command(whole_program()))]
-    while rooms:
-        room = rooms.pop()
-        rooms += room.commands
-        if not room.commands or room.words == ("models",):  # a command that has others below it
-            yield " ".join(room.words)
 
 
 class Terminal:
@@ -217,27 +127,12 @@ def places(text: str, word: str) -> Iterator[int]:
         at = text.find(word, at + 1)
 
 
-def line_of(command: str, folder: Path, number: int) -> list[str]:
-    """The words of `command`, with files that are there, or not yet there, filled in."""
-    backups = sorted(folder.glob("fresh*/manifest.json"))
-    recording = next(folder.glob("recording*.jsonl"))
-    values = {
-        "FRESH": str(folder / f"fresh{number}"),
-        "WORKFLOW": str(folder / "workflow.yaml"),
-        "RECORDING": str(recording),
-        "BACKUP": str(backups[0].parent) if backups else "nowhere",
-    }
-    words = command.split()
-    named = re.compile("|".join(values))
-    return words + [named.sub(lambda found: values[found[0]], word) for word in LINES[command]]
-
-
 def test_command_over_marked_store_prints_no_control_character(
     marked_world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = set(commands())
     assert known == set(LINES) | set(SKIPPED), "every command is listed here"
-    order = [*FIRST, *(name for name in LINES if name not in FIRST + LAST), *LAST]
+    order = ordered()
     leaks: dict[str, list[str]] = {}
     seen = 0
     for number, command in enumerate(order):
@@ -255,7 +150,7 @@ def test_command_with_json_escapes_every_control_character(
 ) -> None:
     leaks: dict[str, list[str]] = {}
     seen = 0
-    order = [*FIRST, *(name for name in LINES if name not in FIRST + LAST), *LAST]
+    order = ordered()
     for number, command in enumerate(order):
         words = line_of(command, marked_world, number)
         if command != "export":

@@ -29,9 +29,9 @@ def stats(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show how much each namespace holds, what is largest, how it grows, and where space goes.
+    """Show how much the namespace holds, what is largest, how it grows, and where space goes.
 
-    Of an SQLite store all namespaces.
+    The sizes of an SQLite file are those of all its namespaces together.
 
     Examples:
         perdure store stats --json

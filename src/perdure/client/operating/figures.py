@@ -25,7 +25,7 @@ from perdure.stores.protocol import EMPTY
 async def figures(store: Store, *, days: int = DAYS) -> StoreFigures:
     """What the store holds, what is largest, and what was added in the last `days`.
 
-    Of an SQLite store all namespaces, of others the one that is open. Memory and session files are
+    Only of the namespace that is open; the sizes of a file are of all. Memory and session files are
     read whole; the others count.
     """
     since = store.outside.clock.now_ms() - days * DAY_MS

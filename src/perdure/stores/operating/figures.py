@@ -70,7 +70,11 @@ class NamespaceFigures(msgspec.Struct, frozen=True):
 
 
 class StoreFigures(msgspec.Struct, frozen=True):
-    """A store as a whole. `file` is None where it is not in one file."""
+    """A store as one namespace sees it.
+
+    Shape: `namespaces` holds the namespace of the handle, and no other. `file` is None where the
+    store is not in one file; its sizes are those of all namespaces together.
+    """
 
     address: str
     namespaces: tuple[NamespaceFigures, ...]
@@ -82,7 +86,7 @@ class Measuring(Protocol):
     """A store that measures itself."""
 
     async def measured(self, since: int) -> StoreFigures:
-        """Figures; growth from the time `since` on. An SQLite store gives all its namespaces."""
+        """Figures of the namespace of this handle; growth from the time `since` on."""
         ...
 
 

@@ -323,7 +323,9 @@ class _Sealing(_Handle):
 
     async def measured(self, since: int) -> StoreFigures:
         path = self._open_database().path
-        return await self._read(lambda tables, _: measuring.measured(tables, path, since))
+        return await self._read(
+            lambda tables, _: measuring.measured(tables, path, since, self.namespace)
+        )
 
 
 class _Erasing(_Handle):

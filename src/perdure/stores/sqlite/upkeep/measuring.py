@@ -1,4 +1,4 @@
-"""Figures of a database file: what each namespace holds, and what the pages are used for."""
+"""Figures of a database file: what a namespace holds, and what the pages are used for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from perdure.stores.operating.figures import (
     figures_of,
 )
 from perdure.stores.sqlite.rows import Tables
-from perdure.stores.sqlite.upkeep.sealing import namespaces
 
 _SIZES = """
 SELECT s.id, s.kind, coalesce(s.title, s.first_text, ''), b.origin IS NOT NULL,
@@ -47,10 +46,10 @@ WHERE d.aggregate = TRUE GROUP BY 1
 """
 
 
-def measured(tables: Tables, path: Path, since: int) -> StoreFigures:
-    """What ``Measuring.measured`` promises."""
-    found = tuple(_namespace(tables, name, since) for name in namespaces(tables))
-    return StoreFigures(f"sqlite:///{path}", found, _file(tables, path))
+def measured(tables: Tables, path: Path, since: int, namespace: str) -> StoreFigures:
+    """What ``Measuring.measured`` promises, of `namespace`; the file's pages are those of all."""
+    found = _namespace(tables, namespace, since)
+    return StoreFigures(f"sqlite:///{path}", (found,), _file(tables, path))
 
 
 def _namespace(tables: Tables, name: str, since: int) -> NamespaceFigures:

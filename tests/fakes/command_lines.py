@@ -1,0 +1,121 @@
+"""A line for every command there is, over the store of `marked_log`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+
+from perdure.apps.cli.program import shape_of, whole_program
+from tests.fakes.marked_log import FLOW, MARK, SESSION
+
+SKIPPED = {
+    "completion": "prints a script of its own",
+    "demo": "runs on the bundled sample, and is tested as a whole elsewhere",
+    "flow run": "reads a workflow file, and starts roles",
+    "flow init": "writes files of its own text",
+    "init": "writes files of its own text",
+    "sessions pick": "needs a terminal of its own; its screen is tested in apps/picker",
+    "store rekey": "needs an encrypted store; prints only addresses",
+    "models test": "calls a model of the settings",
+    "mcp test": "starts a server of the settings",
+}
+S, F = str(SESSION), str(FLOW)
+LINES: dict[str, list[str]] = {
+    "agents list": [],
+    "agents show": ["marked"],
+    "agents validate": [],
+    "chat": ["-p", f"hello {MARK.replace(chr(0), '')}", "-m", "scripted:echo"],
+    "config explain": [],
+    "config path": [],
+    "doctor": [],
+    "export": [S, "--format", "markdown", "--all-branches"],
+    "flow approve": [F],
+    "flow configure": [F, "owner", "-m", "scripted:echo"],
+    "flow consent": [F, "no-access"],
+    "flow delete": [F, "--yes"],
+    "flow export": [F, "-o", "FRESH"],
+    "flow feedback": [F, "deny"],
+    "flow graph": [F],
+    "flow improve": [F, "none"],
+    "flow list": [],
+    "flow reply": [F, f"go {MARK.replace(chr(0), '')}"],
+    "flow resume": [F],
+    "flow show": [F],
+    "flow stop": [F, "build"],
+    "flow validate": ["WORKFLOW"],
+    "grants list": [S],
+    "grants revoke": [S, "nothing"],
+    "import": ["RECORDING"],
+    "inbox answer": ["marked/24", "yes"],
+    "inbox list": [],
+    "mcp list": [],
+    "models": [],
+    "sessions abandon": [S],
+    "sessions branch": [S, "0"],
+    "sessions compact": [S, "-m", "scripted:echo"],
+    "sessions context": [S],
+    "sessions diff": [S, "2", "1"],
+    "sessions end": [S, "--reason", "done"],
+    "sessions erase": [S, "--yes"],
+    "sessions erasures": [],
+    "sessions fork": [S],
+    "sessions label": [S, "0", "here"],
+    "sessions list": ["--all"],
+    "sessions pin": [S, "0"],
+    "sessions rename": [S, f"again {MARK.replace(chr(0), '')}"],
+    "sessions search": ["Hello"],
+    "sessions show": [S],
+    "sessions tree": [S, "--all"],
+    "sessions uncompact": [S],
+    "sessions unpin": [S, "0"],
+    "store backup": ["FRESH"],
+    "store copy": ["sqlite:///FRESH"],
+    "store info": [],
+    "store migrate": [],
+    "store quota set": ["--max-sessions", "900"],
+    "store quota show": [],
+    "store reindex": [],
+    "store repair": [],
+    "store restore": ["BACKUP", "--store", "sqlite:///FRESH"],
+    "store retention apply": [],
+    "store retention set": ["--max-idle", "9000d"],
+    "store retention show": [],
+    "store stats": [],
+    "store vacuum": [],
+    "store verify": [],
+}
+FIRST = ("export", "sessions show", "sessions tree", "sessions context", "sessions list")
+LAST = ("sessions end", "flow delete", "sessions erase", "sessions erasures")
+
+
+def commands() -> Iterator[str]:
+    """Every command there is, by its words."""
+    rooms = [shape_of(typer.main.get_command(whole_program()))]
+    while rooms:
+        room = rooms.pop()
+        rooms += room.commands
+        if not room.commands or room.words == ("models",):  # a command that has others below it
+            yield " ".join(room.words)
+
+
+def ordered() -> list[str]:
+    """The commands in an order in which each still finds what it is about."""
+    return [*FIRST, *(name for name in LINES if name not in FIRST + LAST), *LAST]
+
+
+def line_of(command: str, folder: Path, number: int) -> list[str]:
+    """The words of `command`, with files that are there, or not yet there, filled in."""
+    backups = sorted(folder.glob("fresh*/manifest.json"))
+    recording = next(folder.glob("recording*.jsonl"))
+    values = {
+        "FRESH": str(folder / f"fresh{number}"),
+        "WORKFLOW": str(folder / "workflow.yaml"),
+        "RECORDING": str(recording),
+        "BACKUP": str(backups[0].parent) if backups else "nowhere",
+    }
+    words = command.split()
+    named = re.compile("|".join(values))
+    return words + [named.sub(lambda found: values[found[0]], word) for word in LINES[command]]
