@@ -51,6 +51,7 @@ LINES: dict[str, list[str]] = {
     "import": ["RECORDING"],
     "inbox answer": ["marked/24", "yes"],
     "inbox list": [],
+    "inbox show": ["marked/23"],
     "mcp list": [],
     "models": [],
     "sessions abandon": [S],
@@ -84,6 +85,7 @@ LINES: dict[str, list[str]] = {
     "store retention set": ["--max-idle", "9000d"],
     "store retention show": [],
     "store stats": [],
+    "store trust": [],
     "store vacuum": [],
     "store verify": [],
 }
