@@ -53,7 +53,7 @@ WORD = "xyzzyplugh"
 NOBODY = StreamId("nobody")
 ENTRY = EntryId("first/0")
 LEASE = Lease(OPEN, f"owner {WORD}", 1, START_MS + 60_000)
-ASKED = EraseRequest(id="e-ours", scope="session", by="us", at=START_MS, name=FIRST, forks="with")
+ASKED = EraseRequest(id="e-ours", scope="session", by="us", at=START_MS, name=FIRST, forks="erase")
 FILES = {
     "open": "makes a handle; the matrix itself opens two namespaces",
     "sharing": "makes a handle of another namespace, for who holds the memory itself",
@@ -323,7 +323,7 @@ PUBLIC: dict[str, list[Call]] = {
     "answer": [lambda s, id: s.answer(of(id, 3), "allow", by="us")],
     "continue_recent": [lambda s, _: s.continue_recent(cwd=f"/home/{WORD}")],
     "erase": [
-        lambda s, id: s.erase(id, forks="with"),
+        lambda s, id: s.erase(id, forks="erase"),
         lambda s, _: s.erase(subject=WORD),
     ],
     "erasures": [lambda s, _: s.erasures()],
