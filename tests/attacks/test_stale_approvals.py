@@ -27,6 +27,7 @@ from perdure.engine.turns.config import Limits
 from perdure.engine.turns.session_turns import Signals
 from perdure.models.scenario import CallTools, ScriptedCall
 from perdure.session.ids import StreamId
+from perdure.tools.builtin import writing
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall, ToolOutput, ToolSpec
 from tests.fakes.chats import MODEL, Stage, says, until
@@ -572,6 +573,51 @@ async def _asked_for(chat: Chat, n: int) -> None:
 async def _waiting_for(chat: Chat, n: int) -> str | None:
     found = await chat.session.questions()
     return next((each.id for each in found if each.question.call_id == f"c{n}"), None)
+
+
+@pytest.mark.parametrize("tool", ["write_file", "edit_file"])
+async def test_change_while_the_file_is_written_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """The file changes after the last look, when the new content is on disk beside it already."""
+    args = write(A) if tool == "write_file" else edit(A)
+    form = Form(tool, args, put(A, "old 1"), put(A, "old 2"), holds(A, "WRITTEN"))
+    case = Case(form, tmp_path)
+    chat = await case.asked()
+    (waiting,) = await chat.session.questions()
+    sync = os.fsync
+
+    def change_then_sync(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", sync)
+        unchanged_times(A, "old 2")(case.folder)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", change_then_sync)
+    await chat.session.answer(waiting.id, "allow", by="me")
+    await case.does_not_run(chat)
+    assert (case.folder / A).read_text() == "old 2"
+    assert sorted(each.name for each in case.folder.iterdir()) == [A]
+
+
+async def test_file_swapped_before_it_is_opened_to_append_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = Form("write_file", write(A, append=True), put(A, "1"), nothing, holds(A, "WRITTEN"))
+    case = Case(form, tmp_path)
+    chat = await case.asked()
+    (waiting,) = await chat.session.questions()
+    opened = writing.open_regular
+
+    def swap_then_open(parent: int, name: str, **options: Any) -> int:
+        if options.get("flags", 0) & os.O_APPEND:
+            put("other", "2")(case.folder)
+            (case.folder / "other").replace(case.folder / A)
+        return opened(parent, name, **options)
+
+    monkeypatch.setattr(writing, "open_regular", swap_then_open)
+    await chat.session.answer(waiting.id, "allow", by="me")
+    await case.does_not_run(chat)
+    assert (case.folder / A).read_text() == "2"
 
 
 async def test_allow_counts_for_one_of_two_equal_calls(tmp_path: Path) -> None:

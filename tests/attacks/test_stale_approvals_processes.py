@@ -23,8 +23,9 @@ from perdure.models.scenario import CallTools, Scenario, ScriptedCall
 from perdure.models.scripted import ScriptedModel
 from perdure.tools.permissions import Permissions
 from tests.acceptance.cli.conftest import World
-from tests.fakes.chats import MODEL, says, until
+from tests.fakes.chats import MODEL, Stage, says, until
 from tests.fakes.forked import forked
+from tests.fakes.mcp_servers import local
 
 Change = Callable[[Path], object]
 
@@ -39,11 +40,6 @@ COMMANDS: dict[str, tuple[str, Change, Callable[[Path], bool]]] = {
         'write_file {"path": "a.txt", "content": "WRITTEN"}',
         lambda folder: (folder / "a.txt").write_text("mine"),
         lambda folder: (folder / "a.txt").read_text() == "WRITTEN",
-    ),
-    "edited_file_changed": (
-        'edit_file {"path": "a.txt", "old_text": "one", "new_text": "WRITTEN"}',
-        lambda folder: (folder / "a.txt").write_text("one!"),
-        lambda folder: "WRITTEN" in (folder / "a.txt").read_text(),
     ),
     "folder_retargeted": (
         'write_file {"path": "l/x", "content": "WRITTEN"}',
@@ -232,3 +228,33 @@ async def _has(store: Store, kind: str, count: int) -> bool:
     """Whether the session holds `count` entries of `kind`, or its turn is over."""
     found = await kinds(store)
     return found.count(kind) >= count or "turn_finished" in found
+
+
+# ---------------------------------------------------------------- servers
+
+
+async def test_server_that_is_another_when_the_answer_arrives_is_asked_again(
+    tmp_path: Path,
+) -> None:
+    """The same name and tool, but another program configuration: nothing reaches either."""
+    step = CallTools((ScriptedCall("mcp_fake_send", '{"to": "ann"}', id="c"),))
+    world = Stage(says(step), says("done"))
+    one, two = (
+        Agent("helper", model=MODEL, mcp_servers=(local(tmp_path / name),)) for name in "12"
+    )
+    async with world.runtime(one) as runtime:
+        chat = await runtime.start(one, id="s")
+        chat.send("go")
+        await until(lambda: _has(world.store, "question", 1), within_s=30)
+        (waiting,) = await world.store.questions()
+        assert waiting.question.arguments == {"to": "ann"}
+        await chat.suspend()
+    await world.store.answer(waiting.id, "allow", by="me")
+    async with world.runtime(two) as runtime:
+        chat = await runtime.resume("s", two)
+        await until(lambda: _has(world.store, "question", 2), within_s=30)
+        (again,) = await world.store.questions()
+        assert again.id != waiting.id
+        await chat.suspend()
+    for name in "12":
+        assert "send" not in (tmp_path / name).read_text()

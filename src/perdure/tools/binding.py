@@ -83,8 +83,13 @@ def file_fact(descriptor: int) -> tuple[str, bytes | None]:
             content = file.read(MAX_HASHED_BYTES + 1)
         if len(content) <= MAX_HASHED_BYTES:
             return content_fact(content), content
+    return times_fact(found), None
+
+
+def times_fact(found: os.stat_result) -> str:
+    """A file as a fact without its content: size, inode and times."""
     times = f"modified {found.st_mtime_ns} ns, changed {found.st_ctime_ns} ns"
-    return f"{found.st_size} bytes, inode {found.st_ino}, {times}", None
+    return f"{found.st_size} bytes, inode {found.st_ino}, {times}"
 
 
 def folder_fact(path: str, descriptor: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perdure.errors import ToolError
 from perdure.tools.approval import hash_of
-from perdure.tools.binding import MAX_HASHED_BYTES, file_fact
+from perdure.tools.binding import MAX_HASHED_BYTES, file_fact, times_fact
 
 MAX_FILES = 64
 MAX_TRIED = 10_000
@@ -71,7 +71,7 @@ def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
         real = os.path.realpath(folder / name)
         left_bytes -= found.st_size
         is_hashed = left_bytes >= 0 and len(facts) < MAX_FILES
-        fact = f"{real}, {_fact_of(real) if is_hashed else _times(found)}"
+        fact = f"{real}, {_fact_of(real) if is_hashed else times_fact(found)}"
         if len(facts) < MAX_FILES:
             facts[f"script {name}"] = fact
         else:
@@ -122,11 +122,6 @@ def _status_of(path: Path) -> os.stat_result | None:
     except (OSError, ValueError):
         return None
     return found if stat.S_ISREG(found.st_mode) else None
-
-
-def _times(found: os.stat_result) -> str:
-    times = f"modified {found.st_mtime_ns} ns, changed {found.st_ctime_ns} ns"
-    return f"{found.st_size} bytes, inode {found.st_ino}, {times}"
 
 
 def _fact_of(path: str) -> str | None:

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from perdure.errors import ApprovalStale, InvalidArguments, ToolDenied, ToolError
 from perdure.tools.approval import Bound, content_fact
-from perdure.tools.binding import file_fact, folder_fact, utf8
+from perdure.tools.binding import file_fact, folder_fact, times_fact, utf8
 from perdure.tools.builtin.files import MAX_FILE_BYTES, text_in
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
@@ -29,9 +29,10 @@ from perdure.tools.permissions import Permissions
 from perdure.tools.spec import Subject, ToolCall
 
 NEW_FOLDER = "does not exist yet"
+UNREADABLE = "not readable"
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_APPENDING = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def about_edit(args: Mapping[str, object], permissions: Permissions) -> Subject:
@@ -60,7 +61,7 @@ def bind_write(call: ToolCall) -> Bound:
         try:
             found = _found(place)
         except OSError as error:
-            raise _failed(tool_name, error) from None
+            raise _failed(call, error) from None
         facts = {**found.facts, "content": content_fact(data)}
         after = found.content + data if is_appending else data
         verb = "appended to" if is_appending else "written to"
@@ -75,7 +76,7 @@ def bind_edit(call: ToolCall) -> Bound:
         try:
             found = _found(place)
         except OSError as error:
-            raise _failed(tool_name, error) from None
+            raise _failed(call, error) from None
         old, new = str(args["old_text"]), str(args["new_text"])
         data, _ = _edited(tool_name, found, old, new, is_all=args.get("replace_all") is True)
         facts = {**found.facts, "after": content_fact(data)}
@@ -103,11 +104,11 @@ def write_file(
             if call.approved is not None:
                 _require_approved(call, _found(place))
             if append and before is not None:
-                _append(place, data)
+                _append(call, place, data)
             else:
                 replace(place, data, before)
         except OSError as error:
-            raise _failed(call.tool, error) from None
+            raise _failed(call, error) from None
     return f"{len(data)} bytes {'appended' if append and before is not None else 'written'}"
 
 
@@ -134,7 +135,7 @@ def edit_file(
             data, count = _edited(call.tool, found, old_text, new_text, is_all=replace_all)
             replace(place, data, before)
         except OSError as error:
-            raise _failed(call.tool, error) from None
+            raise _failed(call, error) from None
     return f"replaced {count} time{'s' if count > 1 else ''}"
 
 
@@ -176,9 +177,15 @@ def _found(place: Place) -> _Found:
     if not place.is_new_folder:
         folder = folder_fact(place.path.rpartition("/")[0], place.parent)
     facts = {"file": place.path, "folder": folder, "before": "nothing is there"}
-    if _before(place) is None:
+    status = _before(place)
+    if status is None:
         return _Found(facts, b"", is_there=False)
-    descriptor = open_regular(place.parent, place.name, may_be_linked=not place.has_walls)
+    try:
+        descriptor = open_regular(place.parent, place.name, may_be_linked=not place.has_walls)
+    except PermissionError:
+        return _Found(
+            {**facts, "before": f"{UNREADABLE}, {times_fact(status)}"}, b"", is_there=True
+        )
     try:
         before, content = file_fact(descriptor)
     finally:
@@ -245,15 +252,26 @@ def _before(place: Place) -> os.stat_result | None:
     return found
 
 
-def _identity(status: os.stat_result | None) -> tuple[int, int, int] | None:
-    return None if status is None else (status.st_ino, status.st_mtime_ns, status.st_size)
+def _identity(status: os.stat_result | None) -> tuple[int, ...] | None:
+    if status is None:
+        return None
+    return (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
 
 
-def _append(place: Place, data: bytes) -> None:
+def _append(call: ToolCall, place: Place, data: bytes) -> None:
+    """Add `data` to the file at `place`: the one that was approved, by the same descriptor.
+
+    Raises: ApprovalStale; OSError.
+    """
+    before = None if call.approved is None else call.approved["before"]
+    is_compared = before is not None and not before.startswith(UNREADABLE)
+    flags = _APPENDING | (os.O_RDWR if is_compared else os.O_WRONLY)
     descriptor = open_regular(
-        place.parent, place.name, may_be_linked=not place.has_walls, flags=_APPENDING
+        place.parent, place.name, may_be_linked=not place.has_walls, flags=flags
     )
     with os.fdopen(descriptor, "ab") as file:
+        if is_compared and file_fact(descriptor)[0] != before:
+            raise ApprovalStale(call.tool)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -269,6 +287,8 @@ def _encoded(tool_name: str, text: str) -> bytes:
     return data
 
 
-def _failed(tool_name: str, error: OSError) -> ToolError:
+def _failed(call: ToolCall, error: OSError) -> ToolError:
+    if error.errno == errno.EBUSY and call.approved is not None:
+        return ApprovalStale(call.tool)
     kind = ToolDenied if error.strerror == LINKED else ToolError
-    return kind(tool_name, f"the file cannot be written: {error.strerror}")
+    return kind(call.tool, f"the file cannot be written: {error.strerror}")
