@@ -257,4 +257,4 @@ async def test_server_that_is_another_when_the_answer_arrives_is_asked_again(
         assert again.id != waiting.id
         await chat.suspend()
     for name in "12":
-        assert "send" not in (tmp_path / name).read_text()
+        assert "sent" not in (tmp_path / name).read_text()
