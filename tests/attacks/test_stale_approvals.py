@@ -571,7 +571,7 @@ async def _asked_for(chat: Chat, n: int) -> None:
 
 
 async def _asked_again(chat: Chat, turn: Turn, n: int) -> str | None:
-    """The question about the same call that came after the answer; None once the turn is past it."""
+    """The question about the same call after the answer; None once the turn is past it."""
 
     async def is_past() -> bool:
         return bool(await chat.session.questions()) or not turn.is_running
