@@ -29,6 +29,7 @@ from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import ImportSource, LeafMoved, SourcePlace
 from perdure.stores.chain import blob_hash
+from perdure.stores.entering.contents import named_contents
 from perdure.stores.protocol import Commit, SessionStore, Write
 
 _FRESH, _ELSEWHERE = -1, -2
@@ -118,12 +119,12 @@ class Adding:
         """What is to be committed of `stretch`; None when nothing of it is new."""
         fresh = list(self._fresh(stretch.items))
         piece = self._source.content.read(self._end, stretch.end - self._end)
-        blobs = stretch.blobs
+        pieces: tuple[bytes, ...] = ()
         entries: list[NewEntry] = []
         if piece or stretch.is_last:
             self._parts.append((self._end, self._head + 1))
             entries.append(new_side(self._import_source(piece, stretch)))
-            blobs = (piece, *blobs)
+            pieces = (piece,)
         elif not fresh:
             return None
         first = self._head + 1
@@ -144,6 +145,8 @@ class Adding:
             expected_head=None if create is not None else first - 1,
         )
         messages = sum(item.kind == MESSAGE for _, item in fresh)
+        # Media of items that are in the session already are named by nothing that is added.
+        blobs = named_contents((*pieces, *stretch.blobs), entries)
         return _Step(Commit(writes=(write,), at=at, blobs=blobs), len(fresh), messages)
 
     def _fresh(self, items: list[Item]) -> Iterator[tuple[int, Item]]:

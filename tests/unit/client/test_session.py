@@ -25,6 +25,7 @@ from perdure.session.kinds import BranchSummary, Compaction, Custom, ModelChange
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Answer, Question
+from perdure.stores.chain import blob_hash
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, Write
 from tests.fakes.clock import START_MS, ManualClock
@@ -441,3 +442,14 @@ async def test_an_idempotency_key_is_bound_to_the_parent_too(store: Store) -> No
     await session.append_many(again, parent=first, idempotency_key="k")
     with pytest.raises(IdempotencyMismatch):
         await session.append_many(again, parent=None, idempotency_key="k")
+
+
+async def test_contents_that_no_entry_names_are_refused(store: Store) -> None:
+    for lazy in (False, True):
+        session = await store.create(lazy=lazy)
+        with pytest.raises(InvalidEntry, match="no entry of the commit names"):
+            await session.append_many([user("look")], contents=(b"orphan",))
+        assert session.head == -1
+        named = Custom("x", {"of": blob_hash(b"picture")})
+        (entry,) = await session.append_many([named], contents=(b"picture",))
+        assert entry.seq == 0

@@ -5,6 +5,7 @@ Each call is one commit. What is built on it says what is appended; nothing here
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import overload
 
@@ -21,6 +22,7 @@ from perdure.session.ids import EntryId
 from perdure.session.kinds import Custom, CustomMessage, TreeBody
 from perdure.session.messages import InFlightMessage, Message
 from perdure.session.notes import SideBody
+from perdure.stores.entering.contents import check_contents
 from perdure.stores.protocol import Commit, Write
 
 Item = Message | InFlightMessage | TreeBody
@@ -66,7 +68,8 @@ class Appender(ContextReader):
     ) -> list[Entry]:
         """Append `items` as one unit if the session stands where the caller believes.
 
-        `contents` are bytes that handles in `items` name, kept beside the log.
+        `contents` are bytes that handles in `items` name, kept beside the log. Contents that no
+        item names are refused.
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
         nothing and gives the first call's entries.
         Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
@@ -114,6 +117,8 @@ class Appender(ContextReader):
             expected_head=expected_head,
             expected_leaf=expected_leaf,
         )
+        if contents:
+            await asyncio.to_thread(check_contents, contents, entries)
         at = self._outside.clock.now_ms()
         commit = Commit(writes=(write,), at=at, blobs=contents, idempotency_key=key)
         appended = (await self._backing.commit(commit)).entries[0]

@@ -202,7 +202,8 @@ class Session(Handle[AsyncSession]):
     ) -> list[Entry]:
         """Append `items` as one unit if the session stands where the caller believes.
 
-        `contents` are bytes that handles in `items` name, kept beside the log.
+        `contents` are bytes that handles in `items` name, kept beside the log. Contents that no
+        item names are refused.
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
         nothing and gives the first call's entries.
         Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.

@@ -46,6 +46,7 @@ from perdure.events.scope import within
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome
+from perdure.stores.entering.contents import named_contents
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.watching import change
 from perdure.tools.approval import Bound
@@ -200,7 +201,7 @@ class TurnRunner:
             entries=(*decided.entries, *beside.notes),
             expected_head=state.head,
         )
-        blobs = (*_contents(happened), *beside.blobs)
+        blobs = (*named_contents(_contents(happened), write.entries), *beside.blobs)
         commit = Commit(writes=(write, *beside.writes), at=at, blobs=blobs)
         is_last = decided.state.phase is Phase.FINISHED
         committed = await self._leadership.commit(commit, is_last=is_last)
@@ -241,7 +242,8 @@ class TurnRunner:
         late = LateOutcome(epoch=lost.epoch, outcome=msgspec.Raw(encode(happened)))
         write = Write(stream=environment.stream, entries=(new_side(late),))
         at = environment.clock.now_ms()
-        await environment.store.commit(Commit(writes=(write,), at=at, blobs=contents))
+        blobs = named_contents(contents, write.entries)
+        await environment.store.commit(Commit(writes=(write,), at=at, blobs=blobs))
 
     # ------------------------------------------------------------ effects
 
