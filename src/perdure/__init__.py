@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from perdure.engine.turns.config import Limits as Limits
     from perdure.errors import AlreadyAnswered as AlreadyAnswered
     from perdure.errors import AmbiguousId as AmbiguousId
+    from perdure.errors import ApprovalStale as ApprovalStale
     from perdure.errors import BackupDamaged as BackupDamaged
     from perdure.errors import ConfigError as ConfigError
     from perdure.errors import ContextOverflow as ContextOverflow
@@ -218,6 +219,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "perdure.engine.hooks.registry": ("Hooks",),
     "perdure.errors": (
         "AlreadyAnswered",
+        "ApprovalStale",
         "AmbiguousId",
         "BackupDamaged",
         "ConfigError",

@@ -150,4 +150,4 @@ async def test_ids_and_foreign_ids_keep_their_case_and_spaces(store: SessionStor
     await append(store, stream, said("x", alias=" Ä b\n"), said("y", alias=" ä b\n"))
 
     assert await store.aliases(stream) == {" Ä b\n": f"{stream}/0", " ä b\n": f"{stream}/1"}
-    assert await store.resolve(stream, " ä") == EntryId(f"{stream}/1")
+    assert await store.find_entry(stream, " ä") == EntryId(f"{stream}/1")
