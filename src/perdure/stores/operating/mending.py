@@ -92,6 +92,10 @@ class Mending:
         return next((chain_hash for last, chain_hash in chain[1:] if last >= head), None)
 
 
+MOST_LOST = 100_000
+"""Entries of a session that are believed to be lost, whatever its counts say."""
+
+
 class _Stream:
     """One stream on its way to holding together."""
 
@@ -190,8 +194,13 @@ class _Stream:
 
     def _top(self) -> int:
         """The last seq there was."""
+        most = len(self._remains.rows) + MOST_LOST
+        for seq in self._remains.rows:
+            if seq > most:
+                self._lose(seq, "so many entries cannot have been before it: it is left out")
         known = [each.first + each.count - 1 for each in self._remains.commits]
-        return max([self._remains.head, *self._remains.rows, *known])
+        tops = [self._remains.head, *self._remains.rows, *known]
+        return max((top for top in tops if top <= most), default=EMPTY)
 
     # -- entries
 

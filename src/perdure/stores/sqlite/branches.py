@@ -79,6 +79,8 @@ def runs(tables: Tables, leaf: Node) -> Iterator[Node]:
     while last is not None:
         yield last
         above = _before_run(tables, last)
+        if not 0 <= last.run <= last.seq:
+            raise apsw.CorruptError(f"the run of the entry at position {last.n} is none")
         if above is not None and above.depth >= last.depth:
             raise apsw.CorruptError(f"the branch above position {last.n} runs in a circle")
         last = above
@@ -149,6 +151,8 @@ def lineage(tables: Tables, stream: int, head: int) -> Iterator[tuple[int, int, 
         yield stream, upto, fork
         if fork is None:
             return
+        if fork.origin >= stream:  # numbers of sessions only grow
+            raise apsw.CorruptError(f"session number {stream} is forked from itself or a later one")
         stream, upto = fork.origin, fork.head
 
 
@@ -239,6 +243,8 @@ def window(tables: Tables, stream: int, head: int, leaf: Node) -> ContextWindow:
     compaction, model, thinking = _inherited(tables, leaf, undone)
     start = 0 if compaction is None else _depth_of_first_kept(tables, compaction)
     shown = branch(tables, leaf, limit=leaf.depth + 1 - start)
+    if not shown:
+        raise apsw.CorruptError(f"the depth of the entry at position {leaf.n} is none")
     return ContextWindow(
         leaf=shown[-1].id,
         entries=tuple(shown),
@@ -262,7 +268,9 @@ def _inherited(
     while compaction is not None and _hides_nothing(tables.entry_at(compaction), undone):
         if before is None:
             return None, model, thinking
-        compaction, _, _, before = _state(tables, before)
+        known, (compaction, _, _, before) = before, _state(tables, before)
+        if before is not None and before >= known:  # each state is made of an earlier one
+            raise apsw.CorruptError(f"the inherited state {known} is made of itself")
     return compaction, model, thinking
 
 

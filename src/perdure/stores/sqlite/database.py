@@ -34,7 +34,7 @@ from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Durability
-from perdure.stores.sqlite.faults import meaning_of
+from perdure.stores.sqlite.faults import NO_VALUES, meaning_of, no_value
 from perdure.stores.sqlite.files.creation import create_store
 from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
 from perdure.stores.sqlite.opening import (
@@ -187,10 +187,8 @@ class Database:
             if isinstance(meaning, StoreCorrupt):
                 self._stop_writing(meaning)
             raise meaning from error
-        except UnicodeDecodeError as error:
-            meaning = StoreCorrupt(str(self.path), "a text in it is none")
-            self._stop_writing(meaning)
-            raise meaning from error
+        except NO_VALUES as error:
+            raise no_value(error, self.path) from error
         return result
 
     def _stop_writing(self, damage: StoreCorrupt) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import apsw
+import msgspec
 
 from perdure.errors import (
     InvalidEntry,
@@ -66,6 +67,15 @@ MEANINGS: tuple[tuple[type[apsw.Error], Meaning], ...] = (
     (apsw.ConnectionClosedError, _unavailable("it is closed")),
 )
 """Class of SQLite's error -> what it means, given the store and SQLite's own words."""
+
+
+NO_VALUES = (UnicodeDecodeError, OverflowError, TypeError, msgspec.DecodeError)
+"""What values make of reading a row that no program of ours wrote."""
+
+
+def no_value(error: Exception, path: Path) -> StoreCorrupt:
+    """What one of `NO_VALUES`, met while working on rows of `path`, is to a caller."""
+    return StoreCorrupt(str(path), f"a value in it is none ({error})")
 
 
 def meaning_of(error: apsw.Error, path: Path, system_errno: int = 0) -> PerdureError:

@@ -63,7 +63,7 @@ FROM stream WHERE no = ?
 MOST_STANDING = 1_000
 """Streams the writer remembers between commits."""
 
-_MAX_SEQ = 2**63 - 1
+MAX_SEQ = 2**63 - 1
 
 _header = msgspec.json.Decoder(StreamHeader)
 
@@ -320,7 +320,7 @@ class Tables:
             named, seq = entry_place(reference)
         except ValueError:
             return None
-        if seq > _MAX_SEQ or not is_text(named):
+        if seq > MAX_SEQ or not is_text(named):
             return None
         if named == self.stream_ids.get(stream):
             return stream, seq

@@ -26,7 +26,7 @@ from perdure.errors import PerdureError, StoreCorrupt, StoreUnavailable
 from perdure.stores.access.file_guard import FileGuard
 from perdure.stores.access.process import running_loop
 from perdure.stores.protocol import Durability
-from perdure.stores.sqlite.faults import meaning_of
+from perdure.stores.sqlite.faults import NO_VALUES, meaning_of, no_value
 from perdure.stores.sqlite.log.checkpointing import Checkpointer
 from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
 from perdure.stores.sqlite.opening import LOG_FILES
@@ -291,6 +291,10 @@ class Writer:
 
     def _meaning(self, error: BaseException) -> BaseException:
         cause = error.__cause__ if isinstance(error, _InDoubt) else error
+        if isinstance(cause, NO_VALUES):
+            found = no_value(cause, self._path)
+            found.__cause__ = cause
+            return found
         if not isinstance(cause, apsw.Error):
             return error
         meaning = meaning_of(cause, self._path, self._tables.db.system_errno)

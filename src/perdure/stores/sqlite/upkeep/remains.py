@@ -24,6 +24,9 @@ from perdure.stores.verification import StoredCommit, StoredEntry
 FIRST_MET_KIND = 34
 """Kinds that no migration knows have numbers from here on."""
 
+MOST_LOST = 10_000
+"""Entries at the end of a commit that are believed to be lost."""
+
 _header = msgspec.json.Decoder(StreamHeader)
 
 
@@ -183,13 +186,14 @@ class _Sorting:
     def _commits(self) -> dict[int, list[StoredCommit]]:
         """Commits by stream: each of their entries says whose they are and where they begin."""
         found: dict[int, dict[int, StoredCommit]] = defaultdict(dict)
+        top = max(self._places, default=0)
         for first, count, at, epoch, chain in (row[:5] for row in self._found.commits):
             for n in range(first, first + min(count, 10_000)):
                 place = self._places.get(n)
                 if place is not None:
                     seq = place[1] - (n - first)
                     found[place[0]][seq] = StoredCommit(seq, count, at, epoch, chain)
-                    for lost in range(count):
+                    for lost in range(min(count, top - first + MOST_LOST)):
                         self._places.setdefault(first + lost, (place[0], seq + lost))
                     break
         return defaultdict(list, {number: list(own.values()) for number, own in found.items()})

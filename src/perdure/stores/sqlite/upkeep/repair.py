@@ -39,6 +39,7 @@ from perdure.stores.operating.mending import Mended, Mending, in_order, parents_
 from perdure.stores.protocol import OnProgress, Problem
 from perdure.stores.sqlite.appending import keep_blobs, namespace_number
 from perdure.stores.sqlite.database import is_attached
+from perdure.stores.sqlite.faults import NO_VALUES
 from perdure.stores.sqlite.files.creation import create_store
 from perdure.stores.sqlite.opening import Patience, Site, connection, located, opened
 from perdure.stores.sqlite.packing.cipher import unlock
@@ -291,7 +292,7 @@ def _keep(
             try:
                 with _transaction(tables):
                     receive(tables, namespace, each.sealed, ())
-            except (PerdureError, apsw.Error) as error:
+            except (PerdureError, apsw.Error, *NO_VALUES) as error:
                 stream = each.sealed.header.id
                 losses.append(Problem(stream, None, f"it could not be kept ({error})"))
             else:

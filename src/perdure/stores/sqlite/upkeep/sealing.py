@@ -25,7 +25,7 @@ from perdure.stores.operating.sealed import (
 from perdure.stores.protocol import EMPTY
 from perdure.stores.sqlite.appending import created, keep_blobs, namespace_number, placed
 from perdure.stores.sqlite.packing.contents import Packed
-from perdure.stores.sqlite.rows import Row, Stream, Tables
+from perdure.stores.sqlite.rows import MAX_SEQ, Row, Stream, Tables
 from perdure.stores.verification import StoredEntry
 
 _STANDINGS = """
@@ -89,13 +89,19 @@ def sealed(
 def _commits(tables: Tables, stream: Stream, rows: Sequence[Row]) -> Iterator[SealedCommit]:
     stream_id = stream.state.header.id
     for first, count, at, epoch, chain in rows:
-        entries = tuple(
-            StoredEntry(tables.entry(stream_id, row[:7]), row[7], row[8])
-            for row in tables.rows(_ROWS, stream.no, first, first + count - 1)
-        )
+        kept = tables.rows(_ROWS, stream.no, first, min(first + count - 1, MAX_SEQ))
+        entries = tuple(_stored(tables, stream_id, row) for row in kept)
         if len(entries) != count:
             raise CorruptLog(stream_id, first, f"of {count} entries of its commit some are gone")
         yield SealedCommit(at, epoch, chain, entries)
+
+
+def _stored(tables: Tables, stream: StreamId, row: Row) -> StoredEntry:
+    body, salt, digest = row[6:9]
+    is_sealed = isinstance(body, bytes) and isinstance(digest, bytes)
+    if not (is_sealed and isinstance(salt, bytes | None)):
+        raise CorruptLog(stream, row[0], "its body, salt or digest is not kept as bytes")
+    return StoredEntry(tables.entry(stream, row[:7]), salt, digest)
 
 
 def _hash_before(tables: Tables, stream: Stream, after: int) -> bytes:
