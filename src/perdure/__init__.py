@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from perdure.errors import ModelRefused as ModelRefused
     from perdure.errors import ModelUnavailable as ModelUnavailable
     from perdure.errors import NotAStore as NotAStore
+    from perdure.errors import NotAsyncio as NotAsyncio
     from perdure.errors import PerdureError as PerdureError
     from perdure.errors import QuestionClosed as QuestionClosed
     from perdure.errors import QuestionNotFound as QuestionNotFound
@@ -259,6 +260,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "ModelRefused",
         "ModelUnavailable",
         "NotAStore",
+        "NotAsyncio",
         "PerdureError",
         "QuestionClosed",
         "QuestionNotFound",
