@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure.client.agents.agent import Agent
@@ -26,9 +27,11 @@ from tests.attacks.test_stale_approvals import (
     Case,
     Change,
     Form,
+    all_of,
     edit,
     exists,
     holds,
+    link,
     nothing,
     put,
     unchanged_times,
@@ -229,3 +232,25 @@ async def test_deeply_nested_arguments_are_shown_and_asked_about(tmp_path: Path)
             await chat.session.answer(waiting.id, "deny", by="me")
         await turn
         depth *= 2
+
+
+async def test_question_holds_no_credential_and_is_still_bound(tmp_path: Path) -> None:
+    """A credential in a name, the content and the file: shown by its hash, and compared by it."""
+    key, other = "ghp_" + "a1B2c3D4" * 5, "ghp_" + "z9Y8x7W6" * 5
+    args = {"path": "l", "content": f"token={key}\n"}
+    before = all_of(put(key, f"old {key}\n"), put(other, f"old {key}\n"), link("l", key))
+    form = Form("write_file", args, before, link("l", other), holds(other, "token"))
+    case = Case(form, tmp_path)
+    chat = await case.asked()
+    (waiting,) = await chat.session.questions()
+    body = msgspec.json.encode(waiting.question).decode()
+    assert key not in body
+    assert "always" not in waiting.question.choices
+    case.form.change(case.folder)
+    await chat.session.answer(waiting.id, "allow", by="me")
+    asked = await case.questions(chat, 2)
+    assert len(asked) == 2
+    await chat.session.answer(asked[1], "allow", by="me")
+    await until(case.is_over, within_s=20)
+    assert form.effect(case.folder)
+    assert "token" not in (case.folder / key).read_text()

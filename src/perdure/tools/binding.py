@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from perdure.errors import ApprovalStale, ToolError
+from perdure.secrets.masking import masked
 from perdure.tools.approval import Bound, content_fact, digest_of, hash_of
 from perdure.tools.judging import effective_args
 from perdure.tools.spec import ToolCall, ToolSpec
@@ -36,17 +37,28 @@ def bound_of(spec: ToolSpec, call: ToolCall, agent: str) -> Bound:
     except ToolError as error:
         return Bound(problem=error)
     rules = (call.permissions, spec.name, spec.parameters, spec.action, spec.effect, spec.is_gated)
-    facts = {**utf8(own.facts), "agent": agent, "permissions": hash_of(_canonical.encode(rules))}
+    facts = {
+        **shown_facts(own.facts),
+        "agent": agent,
+        "permissions": hash_of(_canonical.encode(rules)),
+    }
     always = None if own.always is None else _utf8(own.always)
     return msgspec.structs.replace(own, facts=facts, always=always)
 
 
-def utf8(facts: Mapping[str, str]) -> dict[str, str]:
-    """`facts` with each byte of a file's name that is not UTF-8 written as an escape."""
-    return {_utf8(name): _utf8(fact) for name, fact in facts.items()}
+def shown_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    """`facts` as they are stored: in UTF-8, and a secret masked, with a hash of the whole text."""
+    return {_shown(name): _shown(fact) for name, fact in facts.items()}
+
+
+def _shown(text: str) -> str:
+    text = _utf8(text)
+    shown = masked(text)
+    return text if shown == text else f"{shown} (blake2b-256 {hash_of(text.encode())})"
 
 
 def _utf8(text: str) -> str:
+    """`text` with each byte of a file's name that is not UTF-8 written as an escape."""
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -209,7 +209,7 @@ def grant_of(tool: str, subject: Subject, bound: Bound | None = None) -> str | N
         return None
     grant = f"{tool} {subject.grant}{always}"
     is_whole = len(grant) <= MAX_GRANT and grant.isprintable()
-    return grant if is_whole and masked(subject.grant) == subject.grant else None
+    return grant if is_whole and masked(grant) == grant else None
 
 
 def _preview(action: Action, subject: Subject) -> str | None:

@@ -136,3 +136,13 @@ def test_beginning_of_a_grant_names_it_unless_several_begin_so(world: World) -> 
     assert "ambiguous" in world.run("grants", "revoke", session, "write_file a.txt").err
     assert world.run("grants", "revoke", session, "write_file b").code == 2
     assert len(world.ok("grants", "list", session, "--json").json) == 2
+
+
+def test_chat_takes_the_answers_that_the_inbox_takes(world: World) -> None:
+    lines = (write("a.txt", "one"), "always", write("b.txt", "two"), "deny not there", "/quit")
+    world.ok("chat", stdin="\n".join(lines))
+    assert (world.folder / "a.txt").read_text() == "one"
+    assert not (world.folder / "b.txt").exists()
+    (grant,) = world.ok("grants", "list", session_of(world), "--json").json
+    assert grant.startswith("write_file a.txt: 3 bytes, blake2b-256 ")
+    assert world.ok("inbox", "list", "--json").json == []

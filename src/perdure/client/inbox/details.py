@@ -10,6 +10,7 @@ import msgspec
 from perdure.client.reading import OpenQuestion
 from perdure.engine.turns.rules.asking import args_hash
 from perdure.errors import EntryNotFound
+from perdure.secrets.masking import MASK
 from perdure.session.ids import entry_place
 from perdure.session.notes import Question
 from perdure.stores.protocol import LogReading
@@ -50,6 +51,8 @@ async def _arguments(log: LogReading, asked: OpenQuestion) -> Mapping[str, objec
 def _whole_diff(question: Question, args: Mapping[str, object]) -> str | None:
     """The diff of a file tool's call, uncut, if the file is still what the question says."""
     bound = question.bound or {}
+    if MASK in bound.get("file", ""):
+        return None
     before = _content(bound.get("file", ""), bound.get("before", ""))
     if before is None:
         return f"{CHANGED}\n{question.diff}"

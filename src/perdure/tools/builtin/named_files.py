@@ -71,7 +71,8 @@ def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
         real = os.path.realpath(folder / name)
         left_bytes -= found.st_size
         is_hashed = left_bytes >= 0 and len(facts) < MAX_FILES
-        fact = f"{real}, {_fact_of(real) if is_hashed else times_fact(found)}"
+        content = _fact_of(real) if is_hashed else None
+        fact = f"{real}, {content or times_fact(found)}"
         if len(facts) < MAX_FILES:
             facts[f"script {name}"] = fact
         else:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from perdure.errors import ApprovalStale, InvalidArguments, ToolDenied, ToolError
 from perdure.tools.approval import Bound
-from perdure.tools.binding import RULES, folder_fact, utf8
+from perdure.tools.binding import RULES, folder_fact, shown_facts
 from perdure.tools.builtin.named_files import program_facts, script_facts
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.commands import NeedsShell, argv_of, canonical, is_allowed, words_of
@@ -38,7 +38,7 @@ def _require_approved(call: ToolCall, approved: Mapping[str, str]) -> None:
 
     Raises: ApprovalStale; ToolError.
     """
-    now = utf8(bind_command(call).facts)
+    now = shown_facts(bind_command(call).facts)
     if now != {name: fact for name, fact in approved.items() if name not in RULES}:
         raise ApprovalStale(call.tool)
 

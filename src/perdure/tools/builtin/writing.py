@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from perdure.errors import ApprovalStale, InvalidArguments, ToolDenied, ToolError
 from perdure.tools.approval import Bound, content_fact
-from perdure.tools.binding import file_fact, folder_fact, times_fact, utf8
+from perdure.tools.binding import file_fact, folder_fact, shown_facts, times_fact
 from perdure.tools.builtin.files import MAX_FILE_BYTES, text_in
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
@@ -202,7 +202,7 @@ def _require_approved(call: ToolCall, found: _Found) -> None:
     approved = call.approved
     if approved is None:
         return
-    facts = utf8(found.facts)
+    facts = shown_facts(found.facts)
     names = ("file", "before") if approved.get("folder") == NEW_FOLDER else facts
     if any(approved.get(name) != facts[name] for name in names):
         raise ApprovalStale(call.tool)
