@@ -38,7 +38,8 @@ class Bound(msgspec.Struct, frozen=True):
     Shape: `facts` are names and texts in the order in which a person is shown them. `always` is
     appended to the text of a grant, so that it names exactly what it allows; None: no "always".
     `diff` is what the call would change in a file. `problem` is why the call cannot run.
-    `doubt` makes it a call that is asked about whatever the mode says.
+    `doubt` makes it a call that is asked about whatever the mode says; `is_hidden`, where the mode
+    lets files be written: a name of the file's path begins with a dot.
     """
 
     facts: Mapping[str, str] = {}
@@ -46,6 +47,7 @@ class Bound(msgspec.Struct, frozen=True):
     diff: str | None = None
     problem: ToolError | None = None
     doubt: Doubt | None = None
+    is_hidden: bool = False
 
 
 def digest_of(args_hash: str | None, facts: Mapping[str, str] | None) -> str:

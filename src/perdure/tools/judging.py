@@ -25,10 +25,15 @@ _NEVER_NAMES = frozenset(("__proto__", "prototype", "constructor", "__class__", 
 
 
 class RuleSet(msgspec.Struct, frozen=True):
-    """What is decided about each action. `honours_grants`: an earlier "always" counts."""
+    """What is decided about each action. `honours_grants`: an earlier "always" counts.
+
+    `asks_hidden`: a person is asked before a file is written whose path has a name that begins with
+    a dot, such as ``.github``: what lies there configures other programs.
+    """
 
     actions: Mapping[Action, Decision]
     honours_grants: bool = True
+    asks_hidden: bool = False
 
 
 RULE_SETS: Mapping[ApprovalMode, RuleSet] = {
@@ -37,7 +42,9 @@ RULE_SETS: Mapping[ApprovalMode, RuleSet] = {
         {"fs_write": "refuse", "process": "refuse", "egress": "refuse", "os": "refuse"},
         honours_grants=False,
     ),
-    "accept-edits": RuleSet({"fs_write": "run", "process": "ask", "egress": "ask", "os": "ask"}),
+    "accept-edits": RuleSet(
+        {"fs_write": "run", "process": "ask", "egress": "ask", "os": "ask"}, asks_hidden=True
+    ),
     "auto": RuleSet({"fs_write": "run", "process": "run", "egress": "run", "os": "run"}),
 }
 """The modes of an agent. An action that a rule set does not name is refused."""
@@ -114,7 +121,14 @@ def bound_ruling(
     if spec.action is None and spec.bind is not None:
         return EXAMINE
     ruling = judged(spec, call.args, permissions, frozenset(), rules)
-    return EXAMINE if ruling.decision == "ask" else ruling
+    chosen = rules or RULE_SETS[permissions.approval]
+    may_ask = ruling.decision == "run" and _looks_for_dots(spec, chosen)
+    return EXAMINE if may_ask or ruling.decision == "ask" else ruling
+
+
+def _looks_for_dots(spec: ToolSpec, rules: RuleSet) -> bool:
+    """Whether it depends on the path of the file that `spec` writes if a person is asked."""
+    return rules.asks_hidden and spec.action == "fs_write" and spec.bind is not None
 
 
 def judged(
@@ -183,6 +197,8 @@ def _decided(
     if action is None or decision == "refuse":
         reason = "nothing is changed, run or sent in this mode; say what you would do instead"
         return Ruling("refuse", f"{spec.name}: {reason}", error_code=ToolDenied.code)
+    if _looks_for_dots(spec, rules) and bound.is_hidden:
+        decision = "ask"
     if (spec.is_gated or decision == "ask") and (problem := bound.problem) is not None:
         reason = masked(f"{spec.name}: {problem.reason}")
         return Ruling("refuse", reason, error_code=problem.code)

@@ -48,8 +48,10 @@ class ToolCall(msgspec.Struct, frozen=True):
     `secrets` gives values of named secrets: what the tool returns is scrubbed of them.
     `scratch_dir` is where what is no part of the work may be kept; None where there is none.
     `read_media` gives what the session holds; None where it holds nothing. `invoke` asks another
-    agent; None where there is none. `approved` is what a person was shown besides the arguments
-    (`Bound.facts`); None where nobody was asked.
+    agent; None where there is none. `closed` are files and folders that no tool touches, wherever
+    they are: the session's own store. `record` is the record folder of the flow that the session
+    works for; None where it works for none. `approved` is what a person was shown besides the
+    arguments (`Bound.facts`); None where nobody was asked.
     """
 
     id: str
@@ -64,6 +66,8 @@ class ToolCall(msgspec.Struct, frozen=True):
     scratch_dir: Path | None = None
     read_media: ReadMedia | None = None
     invoke: Invoke | None = None
+    closed: tuple[str, ...] = ()
+    record: Path | None = None
     approved: Mapping[str, str] | None = None
 
 

@@ -14,7 +14,7 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.invoking import Invoking, told_of
 from perdure.client.agents.providers import default_models
 from perdure.client.agents.servers import Servers
-from perdure.client.agents.terms import Caps, terms_of
+from perdure.client.agents.terms import Caps, InFlow, terms_of
 from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.call_order import CallOrder
 from perdure.client.conversation.hooking import with_hooks
@@ -23,7 +23,7 @@ from perdure.client.processes import is_gone, this_process
 from perdure.client.store import Store
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.telemetry.choosing import chosen_observer, told_models
-from perdure.engine.turns.config import Budget, Judge, Limits
+from perdure.engine.turns.config import Budget, Limits
 from perdure.engine.turns.environment import (
     LEASE_TTL_MS,
     Cooldowns,
@@ -124,19 +124,18 @@ class Host:
         *,
         prompt: str | None,
         caps: Agent | None = None,
-        judge: Judge | None = None,
+        flow: InFlow | None = None,
         budget: Budget | None = None,
         invoked_by: tuple[StreamId, ...] = (),
     ) -> SessionTurns:
         """What runs the turns of session `stream` under `agent`.
 
-        `caps` is the agent whose limits count, if not its own; `judge` replaces the agent's
+        `caps` is the agent whose limits count, if not its own; `flow` replaces the agent's
         permissions, `budget` the configured one; the turns of `invoked_by` wait for these.
         """
         caps = caps or agent
-        budget = budget or self.budget_of(caps)
         tools = told_of(agent.tools_in(workspace), self.agents)
-        clock = self.store.outside.clock
+        clock, budget = self.store.outside.clock, budget or self.budget_of(caps)
         observer = chosen_observer(os.environ, clock, has_content=self._has_traced_content)
         delegation = Invoking(self, stream, agent, workspace, budget=budget, invoked_by=invoked_by)
         environment = Environment(
@@ -161,9 +160,10 @@ class Host:
             invoked_by=invoked_by,
             person_waits=self.person_waits,
             scratch_dir=scratch_dir_of(self.store.backend, stream),
+            record=None if flow is None else flow.record,
         )
         environment = with_hooks(environment, Hooks(self.store.hooks, agent.hooks))
-        judge = judge or judge_of(tools, agent.permissions)
+        judge = judge_of(tools, agent.permissions) if flow is None else flow.judge
         today = Caps(self._limits or caps.limits, budget, self._cost, judge)
         return SessionTurns(environment, terms_of(agent, environment, prompt, today))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from perdure.client.agents.agent import Agent
 from perdure.context.tokens import unscaled_around
@@ -21,6 +22,14 @@ class Caps:
     budget: Budget
     cost: Cost
     judge: Judge
+
+
+@dataclass(frozen=True, slots=True)
+class InFlow:
+    """What a flow decides for a role's session: what may run, and which folder is its record."""
+
+    judge: Judge
+    record: Path | None = None
 
 
 def terms_of(agent: Agent, environment: Environment, system: str | None, caps: Caps) -> Terms:

@@ -25,7 +25,9 @@ RULES: Mapping[ConsentMode, RuleSet] = {
     "no-access": RuleSet(
         {"fs_write": "ask", "process": "ask", "egress": "ask", "os": "ask"}, honours_grants=False
     ),
-    "partial-access": RuleSet({"fs_write": "run", "process": "ask", "egress": "ask", "os": "ask"}),
+    "partial-access": RuleSet(
+        {"fs_write": "run", "process": "ask", "egress": "ask", "os": "ask"}, asks_hidden=True
+    ),
     "full-access": RuleSet({"fs_write": "run", "process": "run", "egress": "run", "os": "run"}),
 }
 
@@ -59,8 +61,10 @@ def consent_judge(
 
 def _asking(ruling: Ruling, spec: ToolSpec, call: ToolCallPart, permissions: Permissions) -> Ruling:
     """`ruling` with what a person can allow beyond this once, and what would make it needless."""
+    is_hidden = ruling.bound is not None and ruling.bound.is_hidden
+    bound = Bound(is_hidden=is_hidden)
     would = {
-        mode: judged(spec, call.args, permissions, frozenset(), rules)
+        mode: judged(spec, call.args, permissions, frozenset(), rules, bound=bound)
         for mode, rules in RULES.items()
     }
     free_in = tuple(mode for mode, other in would.items() if other.decision == "run")
@@ -95,6 +99,8 @@ def _is_granted(
         return False
     if _is_of_server(spec) and spec.name in now.mcp.allowed_tools:
         return True
+    if spec.name != COMMANDS:
+        return False
     rules = RULES[now.mode]
     return judged(spec, call.args, permissions, grants_of(now), rules).decision == "run"
 

@@ -15,6 +15,7 @@ import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.client.agents.hosting import Host
+from perdure.client.agents.terms import InFlow
 from perdure.client.agents.workspace import Workspace, detected, kept_workspace
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.equipping import agent_for, skills_of, unconfigured, undecided_for
@@ -275,7 +276,8 @@ class RoleTurns:
         agent, place, prompt = await self._as_begun(session, role, state)
         judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
         judge = guarded(judge, lambda: self._journal.known)
-        return self._host.running(session, agent, place, prompt=prompt, judge=judge)
+        flow = InFlow(judge, self._record.folder)
+        return self._host.running(session, agent, place, prompt=prompt, flow=flow)
 
     async def _as_begun(
         self, session: StreamId, role: str, state: FlowState

@@ -158,6 +158,7 @@ class Environment:
     observer: Observer = SILENCE
     delegation: Delegation | None = None
     scratch_dir: Path | None = None
+    record: Path | None = None
     invoked_by: tuple[StreamId, ...] = ()
     person_waits: PersonWaits = field(default_factory=PersonWaits)
 

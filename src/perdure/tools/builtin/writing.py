@@ -66,7 +66,8 @@ def bind_write(call: ToolCall) -> Bound:
         after = found.content + data if is_appending else data
         verb = "appended to" if is_appending else "written to"
         always = f": {content_fact(data)}, {verb} {place.path}"
-        return Bound(facts, always, _diff(found.content, after))
+        diff = _diff(found.content, after)
+        return Bound(facts, always, diff, is_hidden=place.is_hidden)
 
 
 def bind_edit(call: ToolCall) -> Bound:
@@ -80,7 +81,8 @@ def bind_edit(call: ToolCall) -> Bound:
         old, new = str(args["old_text"]), str(args["new_text"])
         data, _ = _edited(tool_name, found, old, new, is_all=args.get("replace_all") is True)
         facts = {**found.facts, "after": content_fact(data)}
-        return Bound(facts, None, _diff(found.content, data))
+        diff = _diff(found.content, data)
+        return Bound(facts, None, diff, is_hidden=place.is_hidden)
 
 
 @proposing("fs_write", about_path, bind=bind_write)

@@ -9,25 +9,63 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+Names: TypeAlias = tuple[str, ...]
+"""A path from the root of the file system down, each name folded (`folded_name`)."""
 
 _SECRET = frozenset(
     (
-        *(".ssh", ".aws", ".perdure", ".gnupg", ".password-store", ".kube", ".azure"),
+        # credentials
+        *(".ssh", ".aws", ".gnupg", ".password-store", ".kube", ".azure", ".oci", ".terraform.d"),
         *(".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".dockercfg", ".gitconfig"),
         *(".git-credentials", ".my.cnf", ".vault-token", ".terraformrc", ".s3cfg", ".boto"),
-        *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"),
+        # perdure, and the programs that sessions are imported from
+        *(".perdure", ".claude", ".claude.json", ".mcp.json", ".codex", ".pi", ".opencode"),
+        *("opencode.json", "opencode.jsonc", ".operator", ".portal", ".relavium", ".a-society"),
+        # what a shell runs by itself, and what was typed into one
+        *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile"),
+        *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc"),
+        *(".login", ".logout", ".inputrc", ".xinitrc", ".xprofile", ".xsession", ".xsessionrc"),
+        *(".xserverrc", ".pam_environment", ".bash_history", ".zsh_history", ".sh_history"),
+        *(".python_history", ".node_repl_history", ".psql_history", ".mysql_history"),
+        # what browsers and mail programs remember
+        *(".mozilla", ".thunderbird", ".librewolf", ".waterfox"),
     )
 )
 _SECRET_BELOW = {
     ".git": ("config", "credentials"),
-    ".config": ("git", "gh", "gcloud", "op"),
+    ".config": (
+        *("git", "gh", "gcloud", "op", "perdure", "opencode", "operator", "fish", "zsh"),
+        *("powershell", "nushell", "age", "sops", "google-chrome", "chromium", "bravesoftware"),
+        *("microsoft-edge", "vivaldi", "opera", "librewolf", "rclone", "hub", "glab"),
+    ),
+    ".local": ("perdure", "opencode", "operator", "keyrings", "kwalletd", "powershell"),
+    ".var": ("com.google.chrome", "org.mozilla", "org.chromium", "com.brave", "com.microsoft.edge"),
     ".docker": ("config",),
     ".cargo": ("credentials",),
     ".gem": ("credentials",),
     ".m2": ("settings",),
+    "snap": ("firefox", "chromium", "brave", "opera", "thunderbird"),
+    "library": ("keychains", "cookies", "safari"),
+    "application support": (
+        *("perdure", "google", "chromium", "firefox", "bravesoftware", "microsoft edge", "vivaldi"),
+        *("com.operasoftware", "claude", "thunderbird"),
+    ),
+    "appdata": (
+        *("perdure", "mozilla", "google", "chromium", "bravesoftware", "microsoft", "vivaldi"),
+        *("opera software", "thunderbird", "claude"),
+    ),
 }
 """Folder -> how names of secrets anywhere below it begin."""
+
+_KEY_FILE = re.compile(
+    r"id_(?:rsa|dsa|ecdsa|ed25519|xmss)(?:[_-][^.]*)?"
+    r"|.+\.(?:pem|key|p12|pfx|p8|pk8|jks|keystore|kdbx|ppk|agekey)"
+)
 
 _RECORDS = [".perdure", "records"]
 """The record folders of flows, which their roles work in; all else of ``.perdure`` is a secret."""
@@ -37,6 +75,9 @@ _SYSTEM_SECRETS = (
     ("etc", "gshadow"),
     ("etc", "sudoers"),
     ("etc", "ssh"),
+    ("etc", "profile"),
+    ("etc", "bash.bashrc"),
+    ("etc", "zsh"),
     ("proc",),
     ("sys",),
     ("dev",),
@@ -46,11 +87,8 @@ _SYSTEM_SECRETS = (
 _PROTECTED = frozenset(
     (
         ".git",
-        # what a shell, a desktop or an editor runs by itself
-        *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile"),
-        *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc"),
-        *(".login", ".logout", ".inputrc", ".xinitrc", ".xprofile", ".xsession", ".xsessionrc"),
-        *(".xserverrc", ".xresources", ".pam_environment", ".vimrc", ".exrc", ".emacs", ".gdbinit"),
+        # what a desktop, an editor or another program runs by itself
+        *(".xresources", ".vimrc", ".exrc", ".emacs", ".gdbinit"),
         *(".gitmodules", ".hgrc", ".curlrc", ".wgetrc", ".mailcap", ".forward"),
         *("sitecustomize.py", "usercustomize.py", ".pythonrc.py", ".pythonstartup"),
         *(".vscode", ".idea", ".husky", ".devcontainer", ".envrc"),
@@ -58,7 +96,7 @@ _PROTECTED = frozenset(
     )
 )
 _PROTECTED_BELOW = {
-    ".config": ("fish", "autostart", "systemd", "environment.d", "nvim", "pip"),
+    ".config": ("autostart", "systemd", "environment.d", "nvim", "pip"),
     ".local": ("bin",),
     "library": ("launchagents", "launchdaemons"),
 }
@@ -67,14 +105,70 @@ _PROTECTED_SYSTEM = (*_SYSTEM_SECRETS, ("etc",), ("boot",), ("usr",), ("bin",), 
 _GIT_SHORT = re.compile(r"git~[0-9]+")  # what some file systems also call .git
 
 
-def is_secret(names: Sequence[str], *, is_absolute: bool = False) -> bool:
+class Floors(msgspec.Struct, frozen=True):
+    """Places of this machine that are closed besides the names above, and the one that is open.
+
+    `closed` are folders and files with all that is below them, `stems` files with all whose names
+    begin like theirs (a database and what belongs to it). `record` is the record folder of the flow
+    that a call works for: its own way down is no secret, what is in it is judged by name.
+    """
+
+    closed: frozenset[Names] = frozenset()
+    stems: frozenset[Names] = frozenset()
+    record: Names | None = None
+
+    def is_closed(self, place: Names) -> bool:
+        """Whether `place` is one of them, or below one."""
+        if not self.closed and not self.stems:
+            return False
+        above = [place[:length] for length in range(1, len(place) + 1)]
+        if not self.closed.isdisjoint(above):
+            return True
+        return any(
+            len(place) >= len(stem)
+            and place[: len(stem) - 1] == stem[:-1]
+            and place[len(stem) - 1].startswith(stem[-1])
+            for stem in self.stems
+        )
+
+    def in_record(self, place: Names) -> Names | None:
+        """What of `place` is below the flow's record folder; None where it is not in it."""
+        record = self.record
+        if record is None or place[: len(record)] != record:
+            return None
+        return place[len(record) :]
+
+    def leads_to_record(self, place: Names) -> bool:
+        """Whether `place` is a folder on the way to the flow's record folder."""
+        return self.record is not None and self.record[: len(place)] == place
+
+
+Rule: TypeAlias = Callable[..., bool]
+"""`is_secret` or `is_protected`."""
+
+
+def is_refused(
+    rule: Rule, floors: Floors, root: Names, names: Sequence[str], *, is_absolute: bool
+) -> bool:
+    """Whether what `names` lead to from the folder `root` is refused by `rule` or by `floors`."""
+    place = (*root, *map(folded_name, names))
+    if floors.is_closed(place):
+        return True
+    inner = floors.in_record(place)
+    if inner is not None:
+        return rule(inner, has_records=False)
+    return rule(names, is_absolute=is_absolute, has_records=False)
+
+
+def is_secret(names: Sequence[str], *, is_absolute: bool = False, has_records: bool = True) -> bool:
     """Whether the file or folder at `names` may not be read.
 
-    Shape: `names` from the top down; `is_absolute`: the top is that of the file system.
+    Shape: `names` from the top down; `is_absolute`: the top is that of the file system;
+    `has_records`: record folders of flows are none of perdure's own data.
     """
     folded = [folded_name(name) for name in names]
     if any(
-        (name in _SECRET and folded[place : place + 2] != _RECORDS) or name.startswith(".env")
+        _is_secret_name(name) and not (has_records and folded[place : place + 2] == _RECORDS)
         for place, name in enumerate(folded)
     ):
         return True
@@ -83,12 +177,14 @@ def is_secret(names: Sequence[str], *, is_absolute: bool = False) -> bool:
     return _is_below(folded, _SECRET_BELOW)
 
 
-def is_protected(names: Sequence[str], *, is_absolute: bool = False) -> bool:
+def is_protected(
+    names: Sequence[str], *, is_absolute: bool = False, has_records: bool = True
+) -> bool:
     """Whether the file or folder at `names` may not be written, made or replaced.
 
     Shape: as `is_secret`, all of which is protected.
     """
-    if is_secret(names, is_absolute=is_absolute):
+    if is_secret(names, is_absolute=is_absolute, has_records=has_records):
         return True
     folded = [folded_name(name) for name in names]
     if any(name in _PROTECTED or _GIT_SHORT.fullmatch(name) for name in folded):
@@ -98,11 +194,26 @@ def is_protected(names: Sequence[str], *, is_absolute: bool = False) -> bool:
     return _is_below(folded, _PROTECTED_BELOW)
 
 
+def is_hidden(names: Sequence[str]) -> bool:
+    """Whether a name of the path `names` begins with a dot."""
+    return any(name.startswith(".") and name not in (".", "..") for name in map(_normal, names))
+
+
 def folded_name(name: str) -> str:
     """`name` as those file systems see it that see the least."""
+    normal = unicodedata.normalize("NFKC", _normal(name).casefold())
+    return normal.partition(":")[0].strip().rstrip(". ")
+
+
+def _normal(name: str) -> str:
     normal = unicodedata.normalize("NFKC", name)
-    seen = "".join(c for c in normal if unicodedata.category(c) not in ("Cf", "Cc"))
-    return unicodedata.normalize("NFKC", seen.casefold()).partition(":")[0].strip().rstrip(". ")
+    return "".join(c for c in normal if unicodedata.category(c) not in ("Cf", "Cc"))
+
+
+def _is_secret_name(name: str) -> bool:
+    if name in _SECRET or name.startswith(".env"):
+        return True
+    return _KEY_FILE.fullmatch(name) is not None
 
 
 def _begins(folded: Sequence[str], places: Sequence[tuple[str, ...]]) -> bool:

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
-import unicodedata
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,14 +23,22 @@ import msgspec
 
 from perdure.errors import ToolDenied, ToolError
 from perdure.tools.paths import scratch
-from perdure.tools.paths.floors import is_protected, is_secret
+from perdure.tools.paths.floors import (
+    Floors,
+    Names,
+    folded_name,
+    is_hidden,
+    is_protected,
+    is_refused,
+    is_secret,
+)
+from perdure.tools.paths.own_places import floors_of, names_of_place
+from perdure.tools.paths.path_text import Escape, checked_path, names_of_text
 from perdure.tools.spec import ToolCall
 
 MAX_DEPTH = 128
 MAX_LINKS = 32
-MAX_PATH = 4096
 
-_drive = re.compile(r"[A-Za-z]:/")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -87,6 +93,7 @@ class Reached(msgspec.Struct, frozen=True):
 
     `descriptor` is a regular file's or a directory's, for as long as its jail keeps it open.
     `is_absolute`: the root is that of the file system. `has_walls`: nothing outside is reached.
+    `floors` are what is closed in it, `root` the jail's root as they name it.
     """
 
     names: tuple[str, ...]
@@ -94,6 +101,13 @@ class Reached(msgspec.Struct, frozen=True):
     is_file: bool
     is_absolute: bool = False
     has_walls: bool = True
+    floors: Floors = Floors()
+    root: Names = ()
+
+    def is_secret(self, below: Sequence[str]) -> bool:
+        """Whether what is at `below` in this directory may not be read."""
+        names = (*self.names, *below)
+        return is_refused(is_secret, self.floors, self.root, names, is_absolute=self.is_absolute)
 
     def may_be_linked(self, below: Sequence[str] = ()) -> bool:
         """Whether a file in the directory `below` of this one may have another name too."""
@@ -104,7 +118,8 @@ class Place(msgspec.Struct, frozen=True):
     """Where a file is to be written: `name` in the directory `parent`, no link, perhaps not there.
 
     `has_walls` as in `Reached`. `path` is the whole path, links resolved. `is_new_folder`: the
-    folder does not exist yet, and `name` begins with its missing part.
+    folder does not exist yet, and `name` begins with its missing part. `is_hidden`: a name on the
+    way to it begins with a dot, and it is not in the record folder of the call's flow.
     """
 
     parent: int
@@ -112,13 +127,15 @@ class Place(msgspec.Struct, frozen=True):
     has_walls: bool
     path: str
     is_new_folder: bool = False
+    is_hidden: bool = False
 
 
 class Jail:
     """Directories that no path leaves: `root`, where relative paths begin, and `others`.
 
     `has_walls` False opens the whole file system but the floors. `scratch_dir` is what paths below
-    ``~scratch`` lead to. `tool` is whom errors are reported for.
+    ``~scratch`` lead to. `tool` is whom errors are reported for. `floors` are closed besides the
+    names that are closed everywhere; None: those that the environment names.
     """
 
     def __init__(
@@ -129,7 +146,9 @@ class Jail:
         *,
         has_walls: bool = True,
         scratch_dir: Path | None = None,
+        floors: Floors | None = None,
     ) -> None:
+        self._floors = floors_of(os.environ) if floors is None else floors
         self._root = root
         self._others = tuple(others)
         self._tool = tool
@@ -146,7 +165,10 @@ class Jail:
         )
         has_walls = permissions.scope != "full"
         scratch_dir = call.scratch_dir
-        return cls(root, call.tool, others, has_walls=has_walls, scratch_dir=scratch_dir)
+        floors = floors_of(os.environ, call.closed, call.record)
+        return cls(
+            root, call.tool, others, has_walls=has_walls, scratch_dir=scratch_dir, floors=floors
+        )
 
     @contextmanager
     def reached(self, path: str) -> Generator[Reached]:
@@ -213,26 +235,32 @@ class Jail:
     def _reporting(self) -> Generator[None]:
         try:
             yield
-        except _Escape as error:
+        except Escape as error:
             raise ToolDenied(self._tool, f"the path {error}") from None
         except OSError as error:
             kind = ToolDenied if error.errno == errno.EMLINK else ToolError
             raise kind(self._tool, f"the path cannot be used: {error.strerror}") from None
 
     def _walk(self, path: str, *, is_writing: bool = False) -> _Walk:
-        text = _checked(path)
+        text = checked_path(path)
         inside = None if self._scratch_dir is None else scratch.below(text)
         if self._scratch_dir is not None and inside is not None:
             place = scratch.made(self._scratch_dir)
-            return _Walk(place, inside.lstrip("/"), is_writing=is_writing, shown=(scratch.NAME,))
+            shown = (scratch.NAME,)
+            below = inside.lstrip("/")
+            return _Walk(place, below, Floors(), is_writing=is_writing, shown=shown)
         if not self._has_walls:
-            absolute = text if text.startswith("/") else f"{self._root.resolve()}/{text}"
-            return _Walk(Path("/"), absolute, is_writing=is_writing, has_walls=False)
+            real = self._root.resolve()
+            absolute = text if text.startswith("/") else f"{real}/{text}"
+            floors, work = self._floors, names_of_place(real)
+            return _Walk(
+                Path("/"), absolute, floors, is_writing=is_writing, has_walls=False, work=work
+            )
         for root in (self._root, *self._others):
             if text.startswith("/") and not _is_below(root, text):
                 continue
-            return _Walk(root, text, is_writing=is_writing)
-        raise _Escape("leads out of the working directory")
+            return _Walk(root, text, self._floors, is_writing=is_writing)
+        raise Escape("leads out of the working directory")
 
 
 def _is_below(root: Path, path: str) -> bool:
@@ -242,10 +270,6 @@ def _is_below(root: Path, path: str) -> bool:
         if names[: len(above)] == above:
             return True
     return False
-
-
-class _Escape(Exception):
-    """The path leads where it must not; says so without naming the place."""
 
 
 class _Walk:
@@ -258,16 +282,21 @@ class _Walk:
         self,
         root: Path,
         path: str,
+        floors: Floors,
         *,
         is_writing: bool = False,
         has_walls: bool = True,
         shown: tuple[str, ...] = (),
+        work: Names | None = None,
     ) -> None:
         self._shown = shown
+        self._floors = floors
         self._roots = (str(root.absolute()), str(root.resolve()))
+        self._root_names = names_of_place(self._roots[1])
+        self._work = self._root_names if work is None else work
         self._is_absolute = self._roots[1] == "/"
         self._has_walls = has_walls
-        self._is_refused = is_protected if is_writing else is_secret
+        self._rule = is_protected if is_writing else is_secret
         self._path = path
         self._to_go: list[str] = []
         self._links = 0
@@ -277,7 +306,7 @@ class _Walk:
     def end(self) -> Reached:
         """Where the path leads to.
 
-        Raises: _Escape; OSError.
+        Raises: Escape; OSError.
         """
         self._turn_to(self._path)
         while self._to_go:
@@ -295,6 +324,7 @@ class _Walk:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             else:
                 return self._reached_file(name)
+        self._require_open()
         return self._reached(self._names, self._held[-1], is_file=False)
 
     def place(self, *, makes_parents: bool, is_planned: bool = False) -> Place:
@@ -302,7 +332,7 @@ class _Walk:
 
         `is_planned`: what would be made is only named.
 
-        Raises: _Escape; OSError.
+        Raises: Escape; OSError.
         """
         self._turn_to(self._path)
         if self._path.endswith("/"):
@@ -319,12 +349,11 @@ class _Walk:
             elif not self._to_go:
                 if mode is not None and stat.S_ISDIR(mode):
                     raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-                return Place(self._held[-1], name, self._has_walls, self._path_of(name))
+                return self._place_at(name)
             elif mode is None and is_planned:
                 self._require_makeable(name, makes_parents=makes_parents)
                 rest = "/".join((name, *reversed(self._to_go)))
-                path = self._path_of(rest)
-                return Place(self._held[-1], rest, self._has_walls, path, is_new_folder=True)
+                return self._place_at(rest, is_new_folder=True)
             elif mode is None:
                 self._make(name, makes_parents=makes_parents)
                 self._enter(name)
@@ -344,21 +373,48 @@ class _Walk:
         self._require_makeable(name, makes_parents=makes_parents)
         os.mkdir(name, dir_fd=self._held[-1])
 
-    def _path_of(self, name: str) -> str:
-        return "/".join((self._roots[1].rstrip("/"), *self._names, name))
+    def _place_at(self, name: str, *, is_new_folder: bool = False) -> Place:
+        names = (*self._names, *name.split("/"))
+        path = "/".join((self._roots[1].rstrip("/"), *names))
+        is_dotted = self._is_dotted(names)
+        return Place(self._held[-1], name, self._has_walls, path, is_new_folder, is_dotted)
+
+    def _is_dotted(self, names: Sequence[str]) -> bool:
+        """Whether the path that was given, or where it leads, has a name that begins with a dot.
+
+        Not counted are the folders above the working directory, and a flow's own record folder.
+        """
+        place = (*self._root_names, *map(folded_name, names))
+        floors = self._floors
+        if floors.in_record(place) is not None and floors.in_record(self._work) is None:
+            return False
+        work = self._work if place[: len(self._work)] == self._work else ()
+        given = names_of_text(self._path)
+        if self._path.startswith("/"):
+            given = given[len(work) :]
+        return is_hidden(given) or is_hidden(names[len(work) - len(self._root_names) :])
 
     def _require_makeable(self, name: str, *, makes_parents: bool) -> None:
         if not makes_parents or ".." in self._to_go:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         whole = (*self._names, name, *reversed(self._to_go))
-        if self._is_refused(whole, is_absolute=self._is_absolute):
-            raise _Escape("is protected")
+        if self._refuses(whole):
+            raise Escape("is protected")
 
-    def _require_open(self, name: str) -> None:
-        if self._is_refused((*self._names, name), is_absolute=self._is_absolute):
-            if self._is_refused is is_protected:
-                raise _Escape("is protected and is not written")
-            raise _Escape("holds credentials or perdure's own data and is not read")
+    def _refuses(self, names: Sequence[str]) -> bool:
+        floors, root = self._floors, self._root_names
+        return is_refused(self._rule, floors, root, names, is_absolute=self._is_absolute)
+
+    def _require_open(self, *name: str) -> None:
+        """Refuse what is closed; a folder on the way to the flow's record is passed through."""
+        names = (*self._names, *name)
+        place = (*self._root_names, *map(folded_name, names))
+        if self._to_go and self._floors.leads_to_record(place):
+            return
+        if names and self._refuses(names):
+            if self._rule is is_protected:
+                raise Escape("is protected and is not written")
+            raise Escape("holds credentials or perdure's own data and is not read")
 
     def _reached_file(self, name: str) -> Reached:
         above = self._reached(self._names, self._held[-1], is_file=False)
@@ -368,7 +424,13 @@ class _Walk:
 
     def _reached(self, names: Sequence[str], descriptor: int, *, is_file: bool) -> Reached:
         return Reached(
-            (*self._shown, *names), descriptor, is_file, self._is_absolute, self._has_walls
+            (*self._shown, *names),
+            descriptor,
+            is_file,
+            self._is_absolute,
+            self._has_walls,
+            self._floors,
+            self._root_names,
         )
 
     def _turn_to(self, path: str) -> None:
@@ -385,7 +447,7 @@ class _Walk:
             above = [name for name in root.split("/") if name]
             if names[: len(above)] == above:
                 return names[len(above) :]
-        raise _Escape("leads out of the working directory")
+        raise Escape("leads out of the working directory")
 
     def _follow(self, target: str) -> None:
         self._links += 1
@@ -401,7 +463,7 @@ class _Walk:
 
     def _back(self) -> None:
         if not self._names:
-            raise _Escape("leads out of the working directory")
+            raise Escape("leads out of the working directory")
         self._names.pop()
         os.close(self._held.pop())
 
@@ -409,22 +471,3 @@ class _Walk:
         """Let go of every descriptor."""
         while self._held:
             os.close(self._held.pop())
-
-
-def _is_dots(name: str) -> bool:
-    """Whether `name` only looks like the directory itself, or the one above."""
-    shown = unicodedata.normalize("NFKC", name)
-    seen = "".join(c for c in shown if unicodedata.category(c) != "Cf")
-    return seen in (".", "..") and name not in (".", "..")
-
-
-def _checked(path: str) -> str:
-    if "\0" in path or path.encode(errors="replace") != path.encode(errors="surrogatepass"):
-        raise _Escape("holds characters that no path has")
-    if "\\" in path or path.startswith(("//?", "//.")) or _drive.match(path):
-        raise _Escape("is written for another system; put slashes between names")
-    if "://" in path or any(_is_dots(name) for name in path.split("/")):
-        raise _Escape("is no path of a file system")
-    if len(path) > MAX_PATH:
-        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-    return path

@@ -10,7 +10,6 @@ from typing import Literal
 
 import msgspec
 
-from perdure.tools.paths.floors import is_secret
 from perdure.tools.paths.jail import MAX_DEPTH, Reached, open_directory, open_regular
 
 MAX_VISITED = 20_000
@@ -83,8 +82,7 @@ def _below(
         present = sorted(islice(scan, MAX_VISITED), key=lambda entry: entry.name)
     for entry in present:
         here = (*names, entry.name)
-        is_closed = is_secret((*start.names, *here), is_absolute=start.is_absolute)
-        found = Found(here, _kind_of(entry), is_closed, directory)
+        found = Found(here, _kind_of(entry), start.is_secret(here), directory)
         yield found
         if not is_recursive or found.kind != "directory" or len(here) >= MAX_DEPTH // 2:
             continue

@@ -6,6 +6,7 @@ import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.hosting import Host
+from perdure.client.agents.terms import InFlow
 from perdure.client.agents.workspace import Workspace
 from perdure.engine.turns.config import Runs
 from perdure.engine.turns.session_turns import Signals
@@ -40,7 +41,9 @@ async def test_turns_can_be_run_without_a_chat_and_under_a_judge_of_ones_own() -
     session = await stage.store.create(id="s")
     host = Host(stage.store, models=stage.models, owner="here")
     place = Workspace()
-    running = host.running(StreamId(session.id), agent, place, prompt="Be brief.", judge=refuse)
+    running = host.running(
+        StreamId(session.id), agent, place, prompt="Be brief.", flow=InFlow(refuse)
+    )
     state = await running.new_turn(user("go"), (), Signals())
     assert state.answer is not None
     assert state.answer.text == "as you like"

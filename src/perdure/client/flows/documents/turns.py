@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.terms import InFlow
 from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.documents.beginning import file_reader
@@ -81,7 +82,8 @@ class DocumentTurns(RoleTurns):
             left = [name for name in agent.registry.names if name in wanted]
             agent = agent.with_tools(agent.registry.narrowed(left).tools)
         judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
-        return self._host.running(session, agent, place, prompt=prompt, judge=judge)
+        flow = InFlow(judge, self._record.folder)
+        return self._host.running(session, agent, place, prompt=prompt, flow=flow)
 
     def _workflow(self, state: FlowState) -> Workflow:
         """The workflow of the flow, which never changes."""

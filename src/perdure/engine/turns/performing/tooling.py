@@ -24,6 +24,7 @@ from perdure.stores.chain import blob_hash
 from perdure.tools.approval import Bound
 from perdure.tools.binding import bound_of, require_unchanged
 from perdure.tools.execute import ToolRun, failed_run, run_tool
+from perdure.tools.paths.own_places import places_of_store
 from perdure.tools.spec import ToolCall, ToolOutput, ToolSpec
 
 
@@ -87,6 +88,8 @@ def _call(environment: Environment, id: str, tool: str, args: Mapping[str, objec
         permissions=environment.permissions,
         secrets=Taint(environment.vault or Vault({}, lambda account: None)),
         scratch_dir=environment.scratch_dir,
+        closed=places_of_store(environment.store.address),
+        record=environment.record,
         read_media=partial(held, environment.store, environment.stream),
     )
 

@@ -1,0 +1,98 @@
+"""Where this machine keeps perdure's own files and those of the programs we import from.
+
+Their usual places are closed by name (`floors`). Variables and settings can put them anywhere; the
+places that they name are closed as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import unquote
+
+from perdure.tools.paths.floors import Floors, Names, folded_name
+
+_FOLDERS = (
+    *("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR", "OPENCODE_CONFIG_DIR"),
+    *("GNUPGHOME", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "KUBECONFIG"),
+    *("OPENCODE_CONFIG", "PERDURE_KEY_FILE", "DOCKER_CONFIG", "CLOUDSDK_CONFIG", "GH_CONFIG_DIR"),
+)
+"""Variables that name a file or folder of credentials or configuration."""
+
+_BASES = {
+    "XDG_CONFIG_HOME": ("perdure", "opencode", "operator"),
+    "XDG_DATA_HOME": ("perdure", "opencode", "operator", "keyrings"),
+    "XDG_STATE_HOME": ("perdure",),
+    "XDG_CACHE_HOME": ("perdure",),
+    "LOCALAPPDATA": ("perdure",),
+}
+"""Variable -> the folders below the one it names."""
+
+_STORE = "PERDURE_STORE"
+_HOME = "HOME"
+_KNOWN = (*_FOLDERS, *_BASES, _STORE, _HOME)
+
+
+def floors_of(
+    environment: Mapping[str, str], closed: tuple[str, ...] = (), record: Path | None = None
+) -> Floors:
+    """What is closed for a call: what `environment` names, and the files and folders `closed`.
+
+    `record` is the record folder of the flow that the call works for.
+    """
+    given = tuple((name, environment[name]) for name in _KNOWN if environment.get(name))
+    return _floors(given, closed, None if record is None else str(record))
+
+
+def names_of_place(place: str | Path) -> Names:
+    """The names of `place` from the root down, links resolved, as they are compared."""
+    parts = Path(os.path.realpath(place)).parts
+    return tuple(folded_name(name) for name in parts if name != os.sep)
+
+
+def places_of_store(address: str) -> tuple[str, ...]:
+    """The files and folders of the store at `address`, none for one that is no file."""
+    place = place_of_store(address)
+    return () if place is None else (os.path.realpath(place),)
+
+
+def place_of_store(address: str) -> str | None:
+    """The file or folder of the store at `address`; None for one that is no file."""
+    scheme, colon, rest = address.partition("://")
+    if not colon:
+        return None
+    if scheme not in ("sqlite", "jsonl"):
+        return None
+    path = rest.partition("?")[0].removeprefix("/")
+    return (unquote(path) if scheme == "jsonl" else path) or None
+
+
+@lru_cache(maxsize=64)
+def _floors(
+    given: tuple[tuple[str, str], ...], closed: tuple[str, ...], record: str | None
+) -> Floors:
+    variables = dict(given)
+    home = names_of_place(variables.get(_HOME, os.sep))
+    store = place_of_store(variables.get(_STORE, ""))
+    stems = closed if store is None else (*closed, store)
+    return Floors(
+        _below(home, _named(given)),
+        _below(home, stems),
+        None if record is None else names_of_place(record),
+    )
+
+
+def _below(home: Names, places: Iterable[str]) -> frozenset[Names]:
+    """The names of `places`, without those that hold the whole of `home`."""
+    found = map(names_of_place, places)
+    return frozenset(place for place in found if place and place != home[: len(place)])
+
+
+def _named(given: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    for name, value in given:
+        if name in _FOLDERS:
+            yield value
+        for below in _BASES.get(name, ()):
+            yield str(Path(value) / below)

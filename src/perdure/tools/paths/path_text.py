@@ -1,0 +1,44 @@
+"""Paths as a model writes them: what can never be a path of this machine is refused unread."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import unicodedata
+
+MAX_PATH = 4096
+
+_drive = re.compile(r"[A-Za-z]:/")
+
+
+class Escape(Exception):
+    """The path leads where it must not; says so without naming the place."""
+
+
+def names_of_text(path: str) -> list[str]:
+    """The names in `path`."""
+    return [name for name in path.split("/") if name not in ("", ".")]
+
+
+def _is_dots(name: str) -> bool:
+    """Whether `name` only looks like the directory itself, or the one above."""
+    shown = unicodedata.normalize("NFKC", name)
+    seen = "".join(c for c in shown if unicodedata.category(c) != "Cf")
+    return seen in (".", "..") and name not in (".", "..")
+
+
+def checked_path(path: str) -> str:
+    """`path` as a tool was given it, which can be one of this file system.
+
+    Raises: Escape; OSError when it is too long.
+    """
+    if "\0" in path or path.encode(errors="replace") != path.encode(errors="surrogatepass"):
+        raise Escape("holds characters that no path has")
+    if "\\" in path or path.startswith(("//?", "//.")) or _drive.match(path):
+        raise Escape("is written for another system; put slashes between names")
+    if "://" in path or any(_is_dots(name) for name in path.split("/")):
+        raise Escape("is no path of a file system")
+    if len(path) > MAX_PATH:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    return path
