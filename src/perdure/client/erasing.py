@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 
 from perdure.client.clock import Outside
 from perdure.client.looking.scratch import without_scratch
 from perdure.client.processes import this_process
-from perdure.errors import Unsupported
+from perdure.errors import SessionExists, SessionNotFound, Unsupported
 from perdure.session.ids import StreamId
 from perdure.stores.keeping.erasing import (
     Certificate,
@@ -16,6 +18,7 @@ from perdure.stores.keeping.erasing import (
     Erasing,
     ForkPolicy,
 )
+from perdure.stores.keeping.retention import Retaining
 from perdure.stores.protocol import SessionStore
 
 
@@ -24,6 +27,21 @@ def erasing(backend: SessionStore) -> Erasing:
     if not isinstance(backend, Erasing):
         raise Unsupported("erasure", backend.address.partition(":")[0])
     return backend
+
+
+async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -> None:
+    """Make the id of an erased session free if it `is_reused`; otherwise it stays taken.
+
+    Raises: SessionExists for the id of an erased session of which the store keeps nothing.
+    """
+    if is_reused and isinstance(backend, Retaining):
+        with suppress(SessionNotFound):
+            await backend.remove(stream, is_erased=True)
+    elif not is_reused and not backend.capabilities.erase and isinstance(backend, Erasing):
+        certificates = await backend.erasures()
+        erased = (each for done in certificates for each in done.sessions if each.is_whole)
+        if any(each.session == stream for each in erased):
+            raise SessionExists(stream)
 
 
 async def erase_session(

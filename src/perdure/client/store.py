@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside, absolute
-from perdure.client.erasing import erase_namespace, erase_session, erase_subject, erasing
+from perdure.client.erasing import erase_namespace, erase_session, erase_subject, erasing, free_id
 from perdure.client.inbox.finding import FLOW_KINDS, stream_asking
 from perdure.client.looking.identifiers import find_flow, find_stream
 from perdure.client.looking.verifying import verified
@@ -72,9 +72,12 @@ class Store:
         metadata: Mapping[str, object] | None = None,
         origin: Origin = "user",
         subject: str | None = None,
+        reuse_erased: bool = False,
     ) -> Session:
         """A new session. With `lazy` a draft: nothing is stored before its first assistant message.
 
+        With `reuse_erased` the `id` may be that of an erased session, unless forks still show
+        entries of it; the certificate of its erasure stays.
         `subject` names whom it is about or with, so that `erase` finds all there is about them.
         Durable: when this returns, unless `lazy`.
         Raises: SessionExists; ValueError when `id` cannot be an id.
@@ -88,6 +91,8 @@ class Store:
             metadata=dict(metadata) if metadata else None,
             subject=subject,
         )
+        if id is not None:
+            await free_id(self.backend, header.id, is_reused=reuse_erased)
         if lazy:
             return await self._draft(header, is_chosen=id is not None)
         write = Write(stream=header.id, create=header)

@@ -367,7 +367,9 @@ class _Retaining(_Handle):
     async def holdings(self) -> list[Holding]:
         return heap_limits.holdings(self._heap, self._memory.clock.now_ms())
 
-    async def remove(self, stream: StreamId) -> bool:
+    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
+        if is_erased and self._held(stream).state.info.status != "erased":
+            return False
         is_gone = heap_limits.remove(self._heap, stream, self._memory.clock.now_ms())
         self._limits.count(self._heap)
         return is_gone

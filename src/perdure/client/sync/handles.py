@@ -379,9 +379,12 @@ class Store(Handle[AsyncStore]):
         metadata: Mapping[str, object] | None = None,
         origin: Origin = "user",
         subject: str | None = None,
+        reuse_erased: bool = False,
     ) -> Session:
         """A new session. With `lazy` a draft: nothing is stored before its first assistant message.
 
+        With `reuse_erased` the `id` may be that of an erased session, unless forks still show
+        entries of it; the certificate of its erasure stays.
         `subject` names whom it is about or with, so that `erase` finds all there is about them.
         Durable: when this returns, unless `lazy`.
         Raises: SessionExists; ValueError when `id` cannot be an id.
@@ -397,6 +400,7 @@ class Store(Handle[AsyncStore]):
                     metadata=metadata,
                     origin=origin,
                     subject=subject,
+                    reuse_erased=reuse_erased,
                 )
             ),
         )

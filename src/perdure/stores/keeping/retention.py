@@ -109,9 +109,10 @@ class Retaining(Protocol):
         """Every session of the namespace, as `expiring` wants them. Reads the whole namespace."""
         ...
 
-    async def remove(self, stream: StreamId) -> bool:
+    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
         """Remove a session with every row of it; False when something holds it now.
 
+        With `is_erased` only if it was erased, so that its id can be given to another session.
         Durable: one operation; killed in between, the next who opens the store finishes it. No
         position of its entries is given out again.
         """

@@ -285,9 +285,10 @@ class _Retaining(_Handle):
     async def holdings(self) -> list[Holding]:
         return await retaining.holdings(self._db, self._now())
 
-    async def remove(self, stream: StreamId) -> bool:
+    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
         self._appender.forget(stream)
-        is_gone = await retaining.remove(self._db, stream, self._now())
+        now = self._now()
+        is_gone = await retaining.remove(self._db, stream, now, is_erased=is_erased)
         self._watcher.tell()
         return is_gone
 

@@ -363,7 +363,7 @@ class _Retaining(_Handle):
     async def holdings(self) -> list[Holding]:
         return await self._read(retaining.holdings, self._clock.now_ms())
 
-    async def remove(self, stream: StreamId) -> bool:
+    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
         at = self._clock.now_ms()
         request = EraseRequest(
             id=self._random(16).hex(), scope="session", by="retention", at=at, name=stream
@@ -372,6 +372,7 @@ class _Retaining(_Handle):
             self._open_database(),
             self.namespace,
             request,
+            is_erased=is_erased,
             durability=self.durability,
             clock=self._clock,
             random=self._random,

@@ -193,8 +193,10 @@ class Limited(ABC):
         now = self._clock.now_ms()
         return await self._run(lambda: self._limits.holdings(now))
 
-    async def remove(self, stream: StreamId) -> bool:
-        """What ``Retaining.remove`` promises."""
+    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
+        """What ``Retaining.remove`` promises; nothing stays of an erased session."""
+        if is_erased:
+            return False
         now = self._clock.now_ms()
         request = EraseRequest(
             id=self._random(16).hex(), scope="session", by="retention", at=now, name=stream

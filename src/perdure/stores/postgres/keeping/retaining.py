@@ -64,6 +64,10 @@ _ALL: LiteralString = _HOLDING + " AND s.kind = 'session' AND NOT s.is_erased OR
 
 _ONE: LiteralString = _HOLDING + " AND s.id = %s"
 
+_IS_ERASED: LiteralString = """
+SELECT is_erased FROM perdure.stream WHERE namespace = %s AND id = %s
+"""
+
 _NAMES: LiteralString = """
 SELECT DISTINCT m[1] FROM perdure.entry AS e,
     regexp_matches(encode(e.body, 'escape'), '(sha256-[0-9a-f]{64})', 'g') AS m
@@ -146,23 +150,26 @@ def _holding(row: Row) -> Holding:
     )
 
 
-async def remove(db: Database, stream: StreamId, now: int | None) -> bool:
+async def remove(
+    db: Database, stream: StreamId, now: int | None, *, is_erased: bool = False
+) -> bool:
     """What ``Retaining.remove`` promises."""
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
         looking = Statement(_ONE, (*_values(db, now), stream))
-        statements = [locking_mark(ns), Statement(LOCK, (ns, [stream])), looking]
-        *_, rows = await asked(connected, ns, statements)
-        if not rows:
+        erased = Statement(_IS_ERASED, (ns, stream))
+        statements = [locking_mark(ns), Statement(LOCK, (ns, [stream])), erased, looking]
+        *_, status, rows = await asked(connected, ns, statements)
+        if not rows or not status:  # another removal was first
             raise SessionNotFound(stream)
-        held = _holding(rows[0])
-        if held.forks or held.hold is not None:
+        held, was_erased = _holding(rows[0]), bool(status[0][0])
+        if held.forks or held.hold is not None or (is_erased and not was_erased):
             return False
-        await _removed(connected, ns, stream)
+        await _removed(connected, ns, stream, sessions=0 if was_erased else -1)
         return True
 
 
-async def _removed(db: Connected, namespace: str, stream: StreamId) -> None:
+async def _removed(db: Connected, namespace: str, stream: StreamId, *, sessions: int) -> None:
     own = (namespace, stream)
     statements = [Statement(sql, own) for sql in (_NAMES, _POSITIONS, _COUNTED)]
     names, positions, ((entries, size),) = await asked(db, namespace, statements)
@@ -170,7 +177,7 @@ async def _removed(db: Connected, namespace: str, stream: StreamId) -> None:
     await forget_session(db, namespace, stream)
     await asked(db, namespace, [Statement(_REMOVE, (stream,))])
     _, content_bytes = await without_contents(db, namespace, {row[0] for row in names})
-    less = counting(namespace, sessions=-1, entries=-entries, size=-size - content_bytes)
+    less = counting(namespace, sessions=sessions, entries=-entries, size=-size - content_bytes)
     await asked(db, namespace, [less])
 
 

@@ -91,13 +91,20 @@ def _hold(tables: Tables, stream: int, *, is_open: bool, is_led: bool) -> Hold |
 
 
 def begin_removal(
-    tables: Tables, namespace: str, request: EraseRequest, random: RandomSource
+    tables: Tables,
+    namespace: str,
+    request: EraseRequest,
+    random: RandomSource,
+    *,
+    is_erased: bool = False,
 ) -> bool:
     """Take a session out of sight and write down that it goes; False when something holds it.
 
     Raises: SessionNotFound.
     """
     stream = tables.stream(namespace, request.name or "")
+    if is_erased and stream.state.info.status != "erased":
+        return False
     is_led = stream.owner is not None and stream.until > request.at
     is_open = stream.state.open_turn is not None
     has_forks = tables.value("SELECT 1 FROM birth WHERE origin = ? LIMIT 1", stream.no) is not None

@@ -54,13 +54,14 @@ async def remove(
     namespace: str,
     request: EraseRequest,
     *,
+    is_erased: bool,
     durability: Durability,
     clock: Clock,
     random: RandomSource,
 ) -> bool:
     """What ``Retaining.remove`` promises."""
     is_begun = await database.write(
-        lambda tables: begin_removal(tables, namespace, request, random),
+        lambda tables: begin_removal(tables, namespace, request, random, is_erased=is_erased),
         durability,
         is_composite=True,
     )

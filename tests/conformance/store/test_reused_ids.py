@@ -1,0 +1,98 @@
+"""The id of an erased session: taken, unless the caller asks to reuse it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.client.clock import Outside
+from perdure.client.store import Store
+from perdure.errors import SessionExists
+from perdure.session.messages import assistant, user
+from perdure.session.notes import Label
+from perdure.stores.protocol import SessionStore
+from tests.fakes.clock import ManualClock, SeededRandom
+
+
+@pytest.fixture
+def handle(store: SessionStore) -> Store:
+    return Store(store, Outside(ManualClock(), SeededRandom(5)))
+
+
+async def erased(handle: Store, id: str) -> str:
+    """A session of that id, erased; the id of its certificate."""
+    session = await handle.create(id=id, title="secret title", subject="ana")
+    await session.append(user("secret"), assistant("words"))
+    await session.label(f"{id}/0", "secret label")
+    await session.append_many([user("again")], idempotency_key="key")
+    return (await handle.erase(id)).id
+
+
+async def test_id_of_an_erased_session_stays_taken(handle: Store) -> None:
+    await erased(handle, "chat")
+    for lazy in (False, True):
+        with pytest.raises(SessionExists):
+            await handle.create(id="chat", lazy=lazy)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_reused_id_begins_an_empty_session(handle: Store, lazy: bool) -> None:
+    certificate = await erased(handle, "chat")
+    await handle.create(id="chat.other")
+    position = await handle.backend.position()
+    session = await handle.create(id="chat", reuse_erased=True, lazy=lazy)
+    assert (session.head, session.leaf, session.title) == (-1, None, None)
+    entries = await session.append(user("new"), assistant("start"))
+    assert [entry.id for entry in entries] == ["chat/0", "chat/1"]
+    await session.append_many([user("again")], idempotency_key="key")
+    assert await session.labels() == {}
+    assert (await session.info()).messages == 3
+    again = await handle.open("chat")
+    assert [message.text for message in await again.messages()] == ["new", "start", "again"]
+    fed = [each.entry.id for each in await handle.backend.feed(position)]
+    assert fed == ["chat/0", "chat/1", "chat/2"]
+    verified = await handle.verify()
+    assert (verified.problems, verified.is_ok) == ((), True)
+    assert [done.id for done in await handle.erasures()] == [certificate]
+    assert Label.kind not in str(await handle.backend.entries(session.id))
+
+
+async def test_reuse_never_takes_a_living_session(handle: Store) -> None:
+    session = await handle.create(id="chat")
+    await session.append(user("keep me"))
+    with pytest.raises(SessionExists):
+        await handle.create(id="chat", reuse_erased=True)
+    assert [message.text for message in await session.messages()] == ["keep me"]
+    assert (await handle.create(id="never", reuse_erased=True)).id == "never"
+
+
+async def test_of_two_reuses_at_once_one_wins(handle: Store) -> None:
+    await erased(handle, "chat")
+    made = await asyncio.gather(
+        *(handle.create(id="chat", reuse_erased=True) for _ in range(4)), return_exceptions=True
+    )
+    refused = [each for each in made if isinstance(each, BaseException)]
+    assert {type(each) for each in refused} == {SessionExists}, refused
+    assert len(refused) == 3
+
+
+async def test_reused_id_can_be_erased_and_reused_again(handle: Store) -> None:
+    for number in range(3):
+        session = await handle.create(id="chat", reuse_erased=True)
+        await session.append(user(f"round {number}"))
+        await handle.erase("chat")
+    assert len(await handle.erasures()) == 3
+    assert (await handle.verify()).is_ok
+
+
+async def test_id_that_forks_still_show_stays_taken(handle: Store) -> None:
+    if not handle.backend.capabilities.pointer_fork:
+        pytest.skip("forks are copies here: nothing of the erased session stays")
+    session = await handle.create(id="chat")
+    await session.append(user("shared"))
+    fork = await session.fork(id="fork")
+    await handle.erase("chat", forks="keep")
+    with pytest.raises(SessionExists):
+        await handle.create(id="chat", reuse_erased=True)
+    assert [message.text for message in await fork.messages()] == ["shared"]
