@@ -114,8 +114,9 @@ class NeedsAnswer(PerdureError):
     ) -> None:
         said = text.strip().rstrip(".")
         super().__init__(
-            f"the turn waits for you{f' ({said})' if said else ''}: `perdure inbox answer "
-            f"{question} {'|'.join(choices)}`, then `perdure chat --session {session}`"
+            f"the turn waits for you{f' ({said})' if said else ''}: `perdure inbox show {question}`"
+            f" prints all of it; `perdure inbox answer {question} {'|'.join(choices)}`, then "
+            f"`perdure chat --session {session}`"
         )
         self.text = text
         self.question = question

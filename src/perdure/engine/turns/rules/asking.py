@@ -42,6 +42,8 @@ def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
         choices=("retry", "skip", "done"),
         call_id=started.id,
         args_hash=args_hash(started.input),
+        tool=started.tool,
+        arguments=shown_arguments(started.input),
     )
     scribe.side(question, seq)
 
