@@ -7,12 +7,12 @@ import pytest
 from perdure.client.agents.chat import Chat
 from perdure.engine.hooks.points import BeforeModelCall
 from perdure.engine.turns.config import CompactionSettings
-from perdure.errors import InvalidTransition, TurnFailed
+from perdure.errors import InvalidTransition, LeafConflict, TurnFailed
 from perdure.models.scenario import Hang
 from perdure.session.codec import body_of, new_side
 from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.ledger import ModelCalled, ModelFinished
-from perdure.session.messages import Message, assistant
+from perdure.session.messages import Message, assistant, user
 from perdure.session.notes import NodeEntered
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.chats import Stage, says
@@ -67,6 +67,31 @@ async def test_a_summary_that_is_too_short_leaves_the_conversation_where_it_is()
         await chat.branch(path[0])
     assert (await chat.session.path())[-1].id == path[-1].id
     assert (await stage.kinds())[-1] == "model_finished"
+
+
+async def test_branch_from_an_unexpected_leaf_is_refused_before_the_model_is_called() -> None:
+    stage, chat = await talked()
+    path = await chat.session.path()
+    kinds = await stage.kinds()
+    for target in (path[0], path[-1]):
+        with pytest.raises(LeafConflict):
+            await chat.branch(target, expected_leaf=path[1])
+    assert await stage.kinds() == kinds
+    assert await chat.branch(path[1], expected_leaf=path[-1]) is not None
+
+
+async def test_entry_appended_during_the_summary_is_not_left_behind() -> None:
+    stage, chat = await talked()
+    path = await chat.session.path()
+    other = await stage.store.open(chat.id)
+
+    async def late(_: BeforeModelCall) -> None:
+        await other.append(user("said meanwhile"))
+
+    stage.store.hooks.on("before_model_call", late)
+    with pytest.raises(LeafConflict):
+        await chat.branch(path[1])
+    assert (await chat.session.messages())[-1].text == "said meanwhile"
 
 
 async def test_a_branch_can_be_left_for_the_place_before_the_root() -> None:
