@@ -8,7 +8,7 @@ from perdure.context.branch_summary import branch_summary_request
 from perdure.context.summary import is_usable_summary
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment
-from perdure.engine.turns.performing.calling import streaming
+from perdure.engine.turns.performing.calling import client_call, streaming
 from perdure.errors import MalformedResponse
 from perdure.models.protocol import ModelRequest
 from perdure.models.stream import AnswerBuilder
@@ -45,11 +45,15 @@ async def branch_told(environment: Environment, request: ModelRequest) -> Messag
 
     Raises: ModelError, also for an answer that is too short to stand for anything.
     """
-    builder = AnswerBuilder(request.model)
-    async with streaming(environment, request) as deltas:
-        async for delta in deltas:
-            builder.add(delta)
-    reply = builder.finished()
+
+    async def answered() -> Message:
+        builder = AnswerBuilder(request.model)
+        async with streaming(environment, request) as deltas:
+            async for delta in deltas:
+                builder.add(delta)
+        return builder.finished()
+
+    reply = await client_call(request.model, answered())
     if not is_usable_summary(reply.text):
         raise MalformedResponse(request.model, "the summary is too short to stand for a branch")
     return reply

@@ -16,6 +16,7 @@ from perdure.errors import ApprovalStale, PerdureError, ToolDenied, ToolError, T
 from perdure.secrets.masking import masked
 from perdure.session.clock import Clock
 from perdure.session.ledger import ToolOutcome
+from perdure.tools.callbacks import CallbackFailed, called
 from perdure.tools.judging import effective_args
 from perdure.tools.spec import DEFAULT_OUTPUT_LINES, ToolCall, ToolOutput, ToolSpec
 
@@ -61,7 +62,7 @@ async def run_tool(
     if args is not call.args:
         call = msgspec.structs.replace(call, args=args)
     try:
-        run = run_of(await _within(spec, call))
+        run = run_of(_whole(spec.name, await _within(spec, call)))
     except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
         raise  # not about the tool: the caller stops, or the program ends
     except BaseException as error:  # noqa: BLE001 - whatever else a tool raises is its result
@@ -102,7 +103,7 @@ async def _within(spec: ToolSpec, call: ToolCall) -> ToolOutput:
 
     Raises: ToolTimeout; what the tool raises; ToolError when it cancelled itself.
     """
-    task = asyncio.ensure_future(spec.run(call))
+    task = asyncio.ensure_future(called(spec.run, call))
     try:
         await asyncio.sleep(0)
         if not task.done():  # nor was it in no time
@@ -113,9 +114,17 @@ async def _within(spec: ToolSpec, call: ToolCall) -> ToolOutput:
     if not task.done():
         await _stopped(task)
         raise ToolTimeout(spec.name, spec.timeout_s)
-    if task.cancelled():
-        raise ToolError(spec.name, "it was cancelled from inside")
-    return task.result()
+    try:
+        return task.result()
+    except CallbackFailed as error:
+        raise ToolError(spec.name, str(error)) from error
+
+
+def _whole(tool: str, output: object) -> ToolOutput:
+    """`output`, if it is a result that can be stored. Raises: ToolError."""
+    if not isinstance(output, ToolOutput):
+        raise ToolError(tool, f"it returned {type(output).__name__} instead of a ToolOutput")
+    return output
 
 
 async def _stopped(task: asyncio.Future[ToolOutput]) -> None:

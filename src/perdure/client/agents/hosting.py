@@ -40,6 +40,7 @@ from perdure.models.protocol import ModelClient
 from perdure.models.routing import ModelRouter
 from perdure.secrets.vault import Vault
 from perdure.session.ids import StreamId
+from perdure.tools.callbacks import called
 from perdure.tools.judging import judge_of
 from perdure.tools.mcp.servers import McpServer
 
@@ -175,7 +176,7 @@ class Host:
 
     async def _renewed(self, provider: str) -> bool:
         assert self._renew is not None
-        is_renewed = await self._renew(provider)
-        if is_renewed and isinstance(self.models, ModelRouter):
+        is_renewed = await called(self._renew, provider)
+        if is_renewed is True and isinstance(self.models, ModelRouter):
             await self.models.renew(provider)
         return is_renewed

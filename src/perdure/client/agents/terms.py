@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.session_turns import Terms
 from perdure.models.prices import Cost
 from perdure.models.protocol import ToolDeclaration
+from perdure.session.messages import Usage
+from perdure.tools.callbacks import given_by
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,12 @@ def _settings(agent: Agent, environment: Environment, system: str | None) -> Req
 
 def _config(agent: Agent, environment: Environment, caps: Caps, model: str) -> TurnConfig:
     def window_tokens(model: str) -> int | None:
-        return environment.models.info(model).context_window
+        try:
+            window: object = given_by(environment.models.info, model).context_window
+        except Exception:  # noqa: BLE001 - without it, nothing is compacted beforehand
+            _log.exception("the client of %s could not say what it knows of the model", model)
+            return None
+        return window if isinstance(window, int) else None
 
     return TurnConfig(
         agent=agent.id,
@@ -78,6 +88,21 @@ def _config(agent: Agent, environment: Environment, caps: Caps, model: str) -> T
         restart_on_cut=agent.restart_on_cut,
         budget=caps.budget,
         max_output_tokens=agent.max_output_tokens,
-        cost=caps.cost,
+        cost=_guarded(caps.cost),
         judge=caps.judge,
     )
+
+
+def _guarded(cost: Cost) -> Cost:
+    """`cost`, by which a price is unknown where a price list fails, or returns no price."""
+
+    def guarded(model: str, usage: Usage) -> int | None:
+        try:
+            found: object = given_by(cost, model, usage)
+        except Exception:  # noqa: BLE001 - a price that is unknown counts as over every budget
+            _log.exception("the price of %s could not be looked up", model)
+            return None
+        is_price = isinstance(found, int) and not isinstance(found, bool) and found >= 0
+        return found if is_price else None
+
+    return guarded

@@ -1,12 +1,11 @@
 """The hooks of one store's sessions: registered by point, run in the order of registration.
 
 A hook that fails, or answers what its point does not take, is reported and passed over; where it is
-a guard it blocks. Cancellation is never swallowed.
+a guard it blocks. So is one that raises CancelledError; if the caller is cancelled, that passes.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args
@@ -16,6 +15,7 @@ import msgspec
 from perdure.engine.hooks.points import Block, HookName, HookPoint
 from perdure.secrets.masking import log_failure
 from perdure.session.declared.arguments import takes_declared
+from perdure.tools.callbacks import called
 
 Hook = Callable[[Any], Any]
 """A function of the point, plain or async; what it gives back is the answer, None for none."""
@@ -89,12 +89,10 @@ class Hooks:
 
 async def _answer(registered: Registered, point: HookPoint) -> object:
     try:
-        answer: object = registered.hook(point)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        if answer is None or isinstance(answer, point.takes):
-            return answer
-        raise TypeError(f"it takes no {type(answer).__name__} as an answer")
+        answer: object = await called(registered.hook, point)
+        if answer is not None and not isinstance(answer, point.takes):
+            raise TypeError(f"it takes no {type(answer).__name__} as an answer")
+        return answer
     except Exception as error:  # noqa: BLE001 - whatever a hook does, the others go on
         log_failure(_log, error, "a hook of %s failed", point.name)
         is_guard = point.is_guard if registered.is_guard is None else registered.is_guard

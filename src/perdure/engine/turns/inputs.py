@@ -114,6 +114,12 @@ class Aborted(msgspec.Struct, frozen=True):
     is_interrupted: bool = False
 
 
+class Broken(msgspec.Struct, frozen=True):
+    """What the program supplied (a tool, a model client, a price list) broke the turn."""
+
+    reason: str
+
+
 class Lost(msgspec.Struct, frozen=True):
     """The process that performed the open effect is gone; this one takes over.
 
@@ -134,5 +140,6 @@ Input = (
     | ToolReturned
     | Woken
     | Aborted
+    | Broken
     | Lost
 )

@@ -24,6 +24,7 @@ from perdure.engine.turns.inputs import (
     Aborted,
     Answered,
     Begin,
+    Broken,
     CallFailed,
     Input,
     Lost,
@@ -34,14 +35,22 @@ from perdure.engine.turns.inputs import (
 )
 from perdure.engine.turns.leading import Leadership
 from perdure.engine.turns.machine import Step, step
-from perdure.engine.turns.performing.calling import AnswerCall
+from perdure.engine.turns.performing.calling import AnswerCall, key_renewed
 from perdure.engine.turns.performing.summarising import summarised, tell_compacted
 from perdure.engine.turns.performing.tooling import bound_now, tool_outcome
 from perdure.engine.turns.rules.scribe import Unexamined
 from perdure.engine.turns.rules.spending import summary_counted
 from perdure.engine.turns.state import OpenCall, Phase, TurnState, fold, provider_of
 from perdure.engine.windows import FollowedWindow
-from perdure.errors import CredentialsRefused, HeadConflict, LeaseLost
+from perdure.errors import (
+    CredentialsRefused,
+    HeadConflict,
+    InvalidEntry,
+    InvalidTransition,
+    LeaseLost,
+    SessionError,
+    StoreError,
+)
 from perdure.events.scope import within
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry
@@ -50,6 +59,7 @@ from perdure.stores.entering.contents import named_contents
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.watching import change
 from perdure.tools.approval import Bound
+from perdure.tools.callbacks import guarded
 
 _log = logging.getLogger(__name__)
 
@@ -185,6 +195,10 @@ class TurnRunner:
                 return await self._committed(state, happened)
             except HeadConflict:
                 state = await self._caught_up(state)
+            except InvalidEntry as error:
+                if isinstance(happened, Broken):
+                    raise
+                happened = _broken(error)
             except LeaseLost as error:
                 await self._keep_late(happened, error)
                 raise
@@ -221,6 +235,12 @@ class TurnRunner:
             except Unexamined as lacking:
                 found = await bound_now(self._environment, lacking.call, self._config.agent)
                 bounds[lacking.place] = found
+            except InvalidTransition:
+                raise
+            except Exception as error:
+                if isinstance(happened, Begin | Broken):
+                    raise
+                happened = _broken(error)
 
     async def _beside(self, entries: tuple[NewEntry, ...]) -> Beside:
         companion = self._companion
@@ -248,11 +268,22 @@ class TurnRunner:
     # ------------------------------------------------------------ effects
 
     async def _outcome_of(self, effect: Effect, state: TurnState) -> Input:
-        """Perform `effect`, unless the turn is aborted before or meanwhile."""
+        """Perform `effect`, unless the turn is aborted before or meanwhile.
+
+        Raises: what the store raises; whatever else is raised breaks the turn.
+        """
+        try:
+            return await self._performed(effect, state)
+        except (StoreError, SessionError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a turn that stays open would block the session
+            return _broken(error)
+
+    async def _performed(self, effect: Effect, state: TurnState) -> Input:
         self._answer_call = None
         if self._stopping.is_asked:
             return await self._aborted(effect)
-        happened = await self._stopping.uncut(self._perform(effect, state))
+        happened = await self._stopping.uncut(guarded(self._perform(effect, state)))
         if happened is None:
             return await self._aborted(effect)
         # A connection that breaks while it is closed is no outage.
@@ -306,20 +337,11 @@ class TurnRunner:
         )
         happened = await self._answer_call.outcome()
         if isinstance(happened, CallFailed) and isinstance(happened.error, CredentialsRefused):
-            is_renewed = await self._renewed(provider_of(call.model), state)
-            return msgspec.structs.replace(happened, is_renewed=is_renewed)
+            provider = provider_of(call.model)
+            if provider not in state.renewed:  # once a turn
+                is_renewed = await key_renewed(self._environment.renew_credentials, provider)
+                return msgspec.structs.replace(happened, is_renewed=is_renewed)
         return happened
-
-    async def _renewed(self, provider: str, state: TurnState) -> bool:
-        """Have a refused key renewed, once a turn; a renewal that fails is none."""
-        renew = self._environment.renew_credentials
-        if renew is None or provider in state.renewed:
-            return False
-        try:
-            return await renew(provider)
-        except Exception:  # noqa: BLE001 - whatever it raises, the key is the old one
-            _log.warning("the credentials of %s could not be renewed", provider)
-            return False
 
     async def _wait(self, until: int) -> Input:
         clock = self._environment.clock
@@ -349,6 +371,11 @@ class TurnRunner:
             seq = effect.tool.seq
         if seq is not None:
             self._environment.bus.closed(self._environment.stream, seq)
+
+
+def _broken(error: Exception) -> Broken:
+    _log.error("a turn was ended by an unexpected error", exc_info=error)
+    return Broken(f"unexpected error ({type(error).__name__}); the program's log has its traceback")
 
 
 def _contents(happened: Input) -> tuple[bytes, ...]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from typing import TypeVar
 
 import msgspec
 
 from perdure.context.growing.prompt import Prompt, prompt_of
 from perdure.engine.turns.config import Link, TurnConfig
-from perdure.engine.turns.environment import Environment, RequestSettings
+from perdure.engine.turns.environment import Environment, RenewCredentials, RequestSettings
 from perdure.engine.turns.inputs import Answered, CallFailed
 from perdure.engine.turns.leading import Leadership
 from perdure.engine.turns.performing.keeping import Keeping
 from perdure.engine.turns.rules.spending import estimated_usage
 from perdure.engine.turns.state import OpenCall
 from perdure.engine.windows import FollowedWindow
-from perdure.errors import CorruptLog, EntryNotFound, MediaMissing, ModelError, PerdureError
+from perdure.errors import CorruptLog, EntryNotFound, MediaMissing, ModelError, StoreError
 from perdure.events.envelope import Draft
 from perdure.events.types import LiveType
 from perdure.models.protocol import (
@@ -27,13 +28,20 @@ from perdure.models.protocol import (
     ThinkingDelta,
 )
 from perdure.models.stream import AnswerBuilder
-from perdure.secrets.masking import log_failure
 from perdure.session.codec import encode
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.media.inline import SCHEME
 from perdure.session.messages import Message, Usage
+from perdure.tools.callbacks import called, guarded
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_NOT_RENEWED = (
+    "renew_credentials must return True once %s has another key, else False; it returned %s, so "
+    "the key counts as refused"
+)
 
 
 @contextlib.asynccontextmanager
@@ -47,6 +55,36 @@ async def streaming(
     finally:
         if isinstance(deltas, AsyncGenerator):
             await deltas.aclose()
+
+
+async def client_call(model: str, work: Awaitable[T]) -> T:
+    """Await `work`, which calls the client of `model`.
+
+    Raises: ModelError, also for whatever else the client raises; StoreError.
+    """
+    try:
+        return await guarded(work)
+    except (ModelError, StoreError):
+        raise
+    except Exception as error:
+        _log.exception("the client of %s failed", model)
+        reason = f"its client failed ({type(error.__cause__ or error).__name__})"
+        raise ModelError(model, reason) from error
+
+
+async def key_renewed(renew: RenewCredentials | None, provider: str) -> bool:
+    """Whether `provider` has another key now; a renewal that fails is none."""
+    if renew is None:
+        return False
+    try:
+        is_renewed: object = await called(renew, provider)
+    except Exception as error:  # noqa: BLE001 - whatever it raises, the key is the old one
+        told = (provider, type(error).__name__)
+        _log.warning("the credentials of %s could not be renewed (%s)", *told)
+        return False
+    if not isinstance(is_renewed, bool):
+        _log.warning(_NOT_RENEWED, provider, type(is_renewed).__name__)
+    return is_renewed is True
 
 
 class AnswerCall:
@@ -87,15 +125,9 @@ class AnswerCall:
         self._request_tokens = self._call.tokens_estimated or prompt.tokens
         self._builder = AnswerBuilder(request.model, prompt.call_ids)
         try:
-            message = await self._streamed(request, self._builder)
+            message = await client_call(request.model, self._streamed(request, self._builder))
         except ModelError as error:
             return self._failed(error)
-        except PerdureError:
-            raise  # the store's, when a partial answer could not be kept
-        except Exception as error:  # noqa: BLE001 - a fault of a client ends the turn, loudly
-            log_failure(_log, error, "the client of %s failed", request.model)
-            reason = f"its client failed ({type(error).__name__})"
-            return self._failed(ModelError(request.model, reason))
         if message.usage is not None:
             size = prompt.size + self._settings.size
             self._environment.scales.learn(request.model, size, message.usage)

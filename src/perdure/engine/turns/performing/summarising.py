@@ -12,7 +12,7 @@ from perdure.engine.hooks.points import BeforeCompact, Block, Compacted
 from perdure.engine.turns.config import CompactionSettings
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
-from perdure.engine.turns.performing.calling import streaming
+from perdure.engine.turns.performing.calling import client_call, streaming
 from perdure.engine.windows import pinned_window
 from perdure.errors import MalformedResponse, ModelError
 from perdure.models.protocol import ModelRequest
@@ -56,7 +56,7 @@ async def summarised(
         for request in summary_requests(
             plan, model, focus=focus, max_output_tokens=settings.summary_tokens
         ):
-            reply = await _answer(environment, request)
+            reply = await client_call(model, _answer(environment, request))
             replies.append(reply)  # what came before a failure was paid for
     except ModelError as error:
         return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))

@@ -260,6 +260,23 @@ def aborted(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> Non
         finish(scribe, end)
 
 
+def broken(scribe: Scribe, happened: inputs.Broken, config: TurnConfig) -> None:
+    """End the turn with an error, whatever it was doing."""
+    withdraw_question(scribe, "failed")
+    state = scribe.state
+    if state.phase is Phase.CALLING:
+        call = open_call(scribe)
+        failed = ModelFinished(
+            error=happened.reason, error_code="internal", model=call.model, spent=state.spent
+        )
+        scribe.side(failed, call.seq)
+    elif state.open_tool is not None:
+        text = "The turn broke while the tool ran; it may have taken effect."
+        settle_call(scribe, state.pending[0], "unknown", text, error_code="unknown_outcome")
+    refuse_pending(scribe, "aborted", "Not run: the turn ended with an error.", "cancelled")
+    finish(scribe, "error", failure="internal", error=happened.reason)
+
+
 def _keep_partial(scribe: Scribe, happened: inputs.Aborted) -> None:
     call = open_call(scribe)
     shown = () if happened.partial is None else happened.partial.parts

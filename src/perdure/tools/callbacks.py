@@ -1,0 +1,76 @@
+"""Call functions that a program supplies: whatever one raises is an ordinary error.
+
+A callback may raise CancelledError although nobody cancelled it, or an exception that is no
+`Exception`. Passed on, either would look as if the turn were stopped, and leave it open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class CallbackFailed(Exception):
+    """A callback raised what is no `Exception`, or a cancellation that nobody asked for."""
+
+
+async def guarded(work: Awaitable[T]) -> T:
+    """Await `work` of a callback.
+
+    KeyboardInterrupt and SystemExit pass in the main thread, where a signal may have raised them.
+    Raises: CancelledError if the calling task is cancelled; CallbackFailed; what `work` raises.
+    """
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    try:
+        return await work
+    except Exception:
+        raise
+    except BaseException as error:
+        is_asked = task is not None and task.cancelling() > before
+        if (isinstance(error, asyncio.CancelledError) and is_asked) or _ends_program(error):
+            raise
+        raise CallbackFailed(_named(error)) from error
+
+
+def given_by(callback: Callable[..., T], *arguments: object) -> T:
+    """What the plain function `callback` returns. Raises: as `guarded`, but no CancelledError."""
+    try:
+        return callback(*arguments)
+    except Exception:
+        raise
+    except BaseException as error:
+        if _ends_program(error):
+            raise
+        raise CallbackFailed(_named(error)) from error
+
+
+async def called(callback: Callable[..., Any], *arguments: object) -> Any:
+    """What `callback`, a plain or an async function, returns. Raises: as `guarded`."""
+
+    async def work() -> Any:
+        given: object = callback(*arguments)
+        return await given if inspect.isawaitable(given) else given
+
+    return await guarded(work())
+
+
+def _ends_program(error: BaseException) -> bool:
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and isinstance(error, KeyboardInterrupt | SystemExit)
+
+
+def _named(error: BaseException) -> str:
+    if isinstance(error, asyncio.CancelledError):
+        return "it was cancelled from inside"
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot be printed is still one
+        text = ""
+    name = type(error).__name__
+    return f"it raised {name}: {text}" if text else f"it raised {name}"
