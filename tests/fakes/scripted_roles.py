@@ -74,6 +74,10 @@ class ScriptedRoles:
         """See ``Roles``."""
         return (await self._store.state(session)).open_turn is not None
 
+    async def end_foreign_turn(self, session: StreamId) -> bool:
+        """See ``Roles``; every turn is in force."""
+        return False
+
     async def last_answer(self, session: StreamId) -> AnswerText:
         """See ``Roles``."""
         state = await self._store.state(session)

@@ -27,7 +27,14 @@ from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.documents.turns import DocumentTurns
 from perdure.client.flows.equipping import Equipment
 from perdure.client.flows.flow import Flow
-from perdure.client.flows.place import Begun, begun_record, moved, place_of, write_record
+from perdure.client.flows.place import (
+    Begun,
+    begun_record,
+    check_place,
+    moved,
+    place_of,
+    write_record,
+)
 from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waking import Waker
 from perdure.engine.flows.journal import Journal
@@ -296,6 +303,7 @@ class Flows:
 
     async def _run(self, journal: Journal) -> FlowState:
         state = await journal.state()
+        await asyncio.to_thread(check_place, state, Path())
         ground, library = place_of(state).ground(journal)
         turns = RoleTurns
         if state.document is not None:  # what it runs is in its log, and edited nowhere else

@@ -112,6 +112,26 @@ def place_of(state: FlowState) -> FlowPlace:
     return FlowPlace(workspace, record, run.project_namespace, state.graph)
 
 
+def check_place(state: FlowState, here: Path) -> None:
+    """Refuse to work in a folder that came with a received flow, unless the user stands in it.
+
+    Raises: FlowRefusal.
+    """
+    if state.is_place_in_force:
+        return
+    workspace, record = Path(state.run.workspace_root), Path(state.run.record_folder_path)
+    if workspace.resolve() != here.resolve():
+        raise FlowRefusal(
+            state.run.flow_id,
+            f"its folder {workspace} came with the flow and is not in force; name the folder it "
+            "works in with `--workspace DIR`",
+        )
+    if not record.resolve().is_relative_to(workspace.resolve()):
+        raise FlowRefusal(
+            state.run.flow_id, f"its record folder {record} is not in its workspace {workspace}"
+        )
+
+
 def shelf_of(state: FlowState) -> SkillShelf:
     """The skills of a flow's project. Raises: FlowRefusal when it is not on this machine."""
     place = place_of(state)
@@ -124,7 +144,7 @@ def moved(state: FlowState, workspace: Path) -> tuple[SideBody, ...]:
     Raises: FlowRefusal when its record folder would not be there.
     """
     run = state.run
-    if str(workspace) == run.workspace_root:
+    if str(workspace) == run.workspace_root and state.is_place_in_force:
         return ()
     record = Path(run.record_folder_path)
     with suppress(ValueError):

@@ -67,7 +67,7 @@ async def allow_for_flow(
     session, asked = question
     journal = Journal(store, flow, clock)
     state = await journal.state()
-    change = allowing(asked, state.run.consent_state, by)
+    change = allowing(asked, state.consent, by)
     at = clock.now_ms()
     freed = await _freed(store, state, change, at, but=session)
     own = Write(stream=session, entries=(answer,), expected_head=expected_head)
@@ -83,7 +83,7 @@ async def _freed(
     but: StreamId | None = None,
 ) -> list[Write]:
     """The answers that `change` gives to what the roles' sessions ask; those of `but` left out."""
-    consent = consent_after(state.run.consent_state, change, at)
+    consent = consent_after(state.consent, change, at)
     writes: list[Write] = []
     for session in state.sessions.values():
         if session == but:

@@ -17,6 +17,7 @@ from perdure.session.flows.fold import flow_state, state_after
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
+from perdure.stores.marks import marks_of
 from perdure.stores.protocol import Commit, SessionStore, Write
 
 Decide = Callable[[FlowState], Sequence[SideBody]]
@@ -32,6 +33,9 @@ class Journal:
         self._clock = clock
         self._state: FlowState | None = None
 
+    def _is_own(self, entry: Entry) -> bool:
+        return marks_of(self._store).is_own(entry)
+
     @property
     def known(self) -> FlowState | None:
         """Where the flow stood when it was last looked at or appended to; None before."""
@@ -45,7 +49,8 @@ class Journal:
         after = -1 if self._state is None else self._state.head
         entries = await self._store.entries(self.flow, after=after)
         if self._state is None:
-            self._state = flow_state((entry, body_of(entry)) for entry in entries)
+            told = ((entry, body_of(entry)) for entry in entries)
+            self._state = flow_state(told, self._is_own)
         self.follow(entries)
         return self._state
 
@@ -64,7 +69,8 @@ class Journal:
         """
         for entry in entries:
             if self._state is not None and entry.seq == self._state.head + 1:
-                self._state = state_after(self._state, entry, body_of(entry))
+                is_own = self._is_own(entry)
+                self._state = state_after(self._state, entry, body_of(entry), is_own=is_own)
 
     def write(self, state: FlowState, *bodies: SideBody) -> Write:
         """`bodies` as a write that counts only while the flow stands at `state`."""

@@ -47,6 +47,13 @@ class Roles(Protocol):
         """Whether a turn of the session is open, here or in a process that is gone."""
         ...
 
+    async def end_foreign_turn(self, session: StreamId) -> bool:
+        """End an open turn that is not in force here, as interrupted; whether there was one.
+
+        Raises: LeaseHeld while a process runs it.
+        """
+        ...
+
     async def last_answer(self, session: StreamId) -> AnswerText:
         """What was said last in the session."""
         ...

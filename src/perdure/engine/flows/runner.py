@@ -28,6 +28,7 @@ from perdure.engine.flows.rules.improvement import (
 from perdure.engine.flows.rules.parts import NodePart, ReflectionPart, TurnPart
 from perdure.engine.flows.rules.people import sessions_to_stop
 from perdure.engine.flows.rules.runnable import Work, runnable
+from perdure.engine.flows.telling.entry import INTERRUPTED
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError
 from perdure.events.scope import within
 from perdure.session.clock import Clock
@@ -232,6 +233,11 @@ class FlowRunner:
 
     async def _goes_on(self, part: NodePart | ReflectionPart) -> None:
         """Go on with what runs according to the log, though nobody here runs it."""
+        try:
+            is_ended = bool(part.session) and await self._roles.end_foreign_turn(part.session)
+        except LeaseHeld as error:
+            self._leave_alone(part.role, error)
+            return
         if part.session and await self._roles.is_open(part.session):
             await self._turns(part, None)
             return
@@ -240,7 +246,11 @@ class FlowRunner:
         if repair is not None:
             await self._turns(part, repair.message, repair)
         elif self._is_running(state, part):
-            await self._park(state, _parked(part, NO_TURN))
+            if isinstance(part, NodePart) and part.session and (is_ended or state.is_foreign):
+                again = msgspec.structs.replace(part, is_resumed=True)
+                await self._turns(again, INTERRUPTED)
+            else:
+                await self._park(state, _parked(part, NO_TURN))
 
     async def _turns(
         self,

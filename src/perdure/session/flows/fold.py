@@ -37,19 +37,23 @@ T = TypeVar("T")
 replace = msgspec.structs.replace
 
 
-def flow_state(log: Iterable[tuple[Entry, object]]) -> FlowState:
+def flow_state(
+    log: Iterable[tuple[Entry, object]], is_own: Callable[[Entry], bool] = lambda _: True
+) -> FlowState:
     """Where the flow stands after `log`, all its entries, each with its decoded body.
 
+    `is_own` says which of them give authority.
     Raises: CorruptLog when it does not begin with a ``flow_started``.
     """
     state: FlowState | None = None
     for entry, body in log:
         if state is not None:
-            state = state_after(state, entry, body)
+            state = state_after(state, entry, body, is_own=is_own(entry))
         elif isinstance(body, kinds.FlowStarted):
             state = _started(entry, body)
+            state = state if is_own(entry) else _withheld(state)
         elif isinstance(body, kinds.FlowImported):
-            state = _imported(entry, body)
+            state = _withheld(_imported(entry, body))
         else:
             raise CorruptLog(entry.stream, entry.seq, "a flow's log begins with its flow_started")
     if state is None:
@@ -57,11 +61,29 @@ def flow_state(log: Iterable[tuple[Entry, object]]) -> FlowState:
     return state
 
 
-def state_after(state: FlowState, entry: Entry, body: object) -> FlowState:
-    """`state` after one more entry of its log, with its decoded body."""
+def state_after(state: FlowState, entry: Entry, body: object, *, is_own: bool = True) -> FlowState:
+    """`state` after one more entry of its log, with its decoded body.
+
+    An entry that is not the user's own takes the consent and the folder out of force.
+    """
     apply = _APPLY.get(type(body))
     state = replace(state, head=entry.seq)
-    return state if apply is None else apply(state, body, entry.at)
+    if apply is None:
+        return state
+    in_force = state.consent_in_force
+    state = apply(state, body, entry.at)
+    if not is_own:
+        return _withheld(state)
+    if isinstance(body, kinds.ConsentChanged) and in_force is not None:
+        return replace(state, consent_in_force=consent_after(in_force, body, entry.at))
+    if isinstance(body, kinds.WorkspaceBound):
+        return replace(state, is_place_in_force=True)
+    return state
+
+
+def _withheld(state: FlowState) -> FlowState:
+    """`state` as it is received: nothing may be done unasked, nor anywhere before a person says."""
+    return replace(state, consent_in_force=ConsentState(), is_place_in_force=False)
 
 
 def _started(entry: Entry, body: kinds.FlowStarted) -> FlowState:

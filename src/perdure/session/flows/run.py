@@ -194,5 +194,19 @@ class FlowState(msgspec.Struct, frozen=True):
     """Role instance -> the selector that is to choose for it now."""
     selectors: dict[str, tuple[StreamId, ...]] = {}
     """Role instance -> the sessions of all its selectors, the oldest first."""
+    consent_in_force: ConsentState | None = None
+    """What roles may do unasked, where that is not what is recorded: in a received flow."""
+    is_place_in_force: bool = True
+    """Whether this user has said where the flow works, or began it there."""
     chosen_in_part: dict[str, RoleConfiguration] = {}
     """Role instance -> what a selector chose, of which a person has yet to choose the rest."""
+
+    @property
+    def consent(self) -> ConsentState:
+        """What roles may do unasked."""
+        return self.run.consent_state if self.consent_in_force is None else self.consent_in_force
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it was received: its recorded consent, folder and open turns are not in force."""
+        return self.consent_in_force is not None

@@ -16,6 +16,7 @@ import msgspec
 from perdure.apps.flow.roles import Acting
 from perdure.apps.settings.agents import agents_here, chosen_agent
 from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.delegation.narrowing import within
 from perdure.client.flows.documents.binding import bound_agents
 from perdure.engine.flows.documents.mapping import agent_refs
 from perdure.errors import ConfigError
@@ -104,8 +105,10 @@ def _without_unknown(found: Located, made: Mapping[str, Agent]) -> tuple[Located
     return msgspec.structs.replace(found, workflow=workflow), tuple(told)
 
 
-def recast(document: DocumentBound, acting: Acting) -> tuple[Agent, ...]:
+def recast(document: DocumentBound, acting: Acting, *, is_foreign: bool) -> tuple[Agent, ...]:
     """The agents of a flow that began before, with what the log cannot hold of those in files.
+
+    Those of a received flow get no more than the command line and the settings allow.
 
     Raises: ConfigError when they cannot be read by this version, or when another model is asked
     for: what they work with was said when the flow began.
@@ -122,5 +125,9 @@ def recast(document: DocumentBound, acting: Acting) -> tuple[Agent, ...]:
             agents.append(chosen_agent(ref, filed, acting.permissions).agent)
             continue
         names = [name for name in tool_names(snapshot) if name in BUILTIN]
-        agents.append(agent_of(snapshot, ToolRegistry(tuple(BUILTIN[name] for name in names))))
+        agent = agent_of(snapshot, ToolRegistry(tuple(BUILTIN[name] for name in names)))
+        if is_foreign:
+            allowed = within(agent.permissions, acting.permissions)
+            agent = msgspec.structs.replace(agent, permissions=allowed)
+        agents.append(agent)
     return tuple(agents)

@@ -95,7 +95,7 @@ async def resumed(
     Raises: ConfigError; FlowRefusal when its files are not here.
     """
     assert state.document is not None
-    agents = recast(state.document, acting)
+    agents = recast(state.document, acting, is_foreign=state.is_foreign)
     async with flows_of(store, msgspec.structs.replace(acting, agents=agents)) as flows:
         yield await flows.open(state.run.flow_id, workspace=workspace)
 

@@ -36,7 +36,10 @@ def head(state: FlowState, style: Style) -> Iterator[str]:
     run = state.run
     yield f"{style.paint(safe(run.record_name or state.graph.name), 'strong')}  {run.flow_id}"
     status = run.status.replace("_", " ")
-    yield style.paint(f"{status} · consent {run.consent_state.mode}", "faint")
+    yield style.paint(f"{status} · consent {state.consent.mode}", "faint")
+    if state.is_foreign and run.consent_state.mode != state.consent.mode:
+        told = f"it came with consent {run.consent_state.mode}, which is not in force"
+        yield style.paint(f"{told}; `perdure flow consent` changes it", "warning")
     yield style.paint(f"record {safe(run.record_folder_path)}", "faint")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.delegation.narrowing import resumed_agent, within
 from perdure.client.agents.terms import InFlow
 from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.flows.consent import consent_judge
@@ -29,6 +30,7 @@ from perdure.session.flows.kinds import DocumentBound
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.tools.builtin.catalogue import BUILTIN
+from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry
 from perdure.workflow.document import AgentNode, Workflow
 
@@ -101,6 +103,11 @@ class DocumentTurns(RoleTurns):
         snapshot = {} if known is None else _document(known).agents.get(ref, {})
         there = self._host.agents.get(ref)
         agent = agent_of(snapshot, _registry(snapshot) if there is None else there.registry)
+        if there is not None:
+            agent = resumed_agent(agent, there)
+        elif known is None or known.is_foreign:
+            allowed = within(agent.permissions, Permissions())
+            agent = msgspec.structs.replace(agent, permissions=allowed)
         own = {} if there is None else {"mcp_servers": there.mcp_servers, "hooks": there.hooks}
         is_default = agent.on_interrupt == "retry"
         return msgspec.structs.replace(

@@ -72,6 +72,7 @@ class NodePart(msgspec.Struct, frozen=True):
     """The turns of a node. `work` is what is claimed, None for a node that runs already.
 
     `told` are the artifacts that its entry message tells; None where nobody was told yet.
+    `is_resumed`: it runs according to the log, in a turn that is not in force here.
     """
 
     role: str
@@ -79,6 +80,7 @@ class NodePart(msgspec.Struct, frozen=True):
     session: StreamId
     work: Work | None = None
     told: tuple[str, ...] | None = None
+    is_resumed: bool = False
 
     @property
     def folder(self) -> Folder:
@@ -87,6 +89,9 @@ class NodePart(msgspec.Struct, frozen=True):
 
     def claim(self, state: FlowState) -> SideBody | None:
         """The claim, if a pass over `state` would choose the same work."""
+        if self.is_resumed:
+            is_running = self.node in state.run.running_nodes
+            return NodeClaimed(self.node, self.role, self.session, "resume") if is_running else None
         work = self.work
         if work is None or work not in runnable(state):
             return None

@@ -15,6 +15,12 @@ from perdure.session.clock import timestamp
 from perdure.session.flows.graph import FlowNode, edge_key, ends_of
 from perdure.session.flows.run import FlowState
 
+INTERRUPTED = (
+    "Your last turn was interrupted, and part of what it did may have taken effect. Check that "
+    "before you do it again, then continue where it stopped."
+)
+"""What a node is told that ran when its flow was received: the seed's continuation message."""
+
 
 class Contracts(msgspec.Struct, frozen=True):
     """The texts that perdure brings along, of one version. See ``data/flows``."""
