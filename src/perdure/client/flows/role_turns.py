@@ -7,21 +7,21 @@ base role's; what the flow configures for the role goes before what the agent sa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
-from perdure.client.agents.agent import Agent, agent_of, tool_names
-from perdure.client.agents.delegation.narrowing import local_agent, resumed_agent
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.terms import InFlow
-from perdure.client.agents.workspace import Workspace, detected, kept_workspace
-from perdure.client.conversation.authority import authority_of
+from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.equipping import agent_for, skills_of, unconfigured, undecided_for
 from perdure.client.flows.guarding import guarded
+from perdure.client.flows.role_bindings import binding_of_role, has_ended_foreign_turn
 from perdure.client.flows.selectors import About, Selectors
 from perdure.engine.flows.files.contracts import contracts
 from perdure.engine.flows.files.readings import Library
@@ -55,7 +55,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.messages import MESSAGE, user
-from perdure.session.notes import AgentBound, SessionStarted
+from perdure.session.notes import SessionStarted
 from perdure.stores.protocol import Commit, Write
 
 Setup = tuple[str, RoleConfiguration | None]
@@ -148,13 +148,8 @@ class RoleTurns:
 
     async def end_foreign_turn(self, session: StreamId) -> bool:
         """See ``Roles``."""
-        if session in self._at_work or not await self.is_open(session):
-            return False
-        if (await authority_of(self._store, session)).withheld is None:
-            return False
-        self._ready.pop(session, None)
-        await give_up(self._host.claim(session), is_interrupted=True)
-        return True
+        is_here = session in self._at_work
+        return not is_here and await has_ended_foreign_turn(self._host, session)
 
     async def last_answer(self, session: StreamId) -> AnswerText:
         """See ``Roles``."""
@@ -294,36 +289,16 @@ class RoleTurns:
     async def _as_begun(
         self, session: StreamId, role: str, state: FlowState
     ) -> tuple[Agent, Workspace, str | None]:
-        """The agent, the place and the prompt that are in force in `session`.
-
-        Where none are, those of today are recorded in it.
-        """
-        if not await self._store.notes(session, (SessionStarted.kind,)):
-            raise ConfigError(f"session {session!r} is none of a role")
-        known = await authority_of(self._store, session)
-        snapshot = None if known.bound is None else known.bound.agent
-        if known.bound is None or known.withheld is not None:
-            agent, place, prompt = await self._bound_anew(session, role, state, snapshot)
-        else:
-            place = kept_workspace(known.bound.workspace)
-            place = msgspec.structs.replace(place, working_dir=state.run.workspace_root)
-            names = tool_names(snapshot or {})
-            today = await self._equipped(role, place, names)
-            kept = agent_of(snapshot or {}, today.registry)
-            agent, prompt = resumed_agent(kept, today), known.bound.system_prompt
-        return configured(agent, state.roles.get(role)), place, prompt
-
-    async def _bound_anew(
-        self, session: StreamId, role: str, state: FlowState, snapshot: Mapping[str, object] | None
-    ) -> tuple[Agent, Workspace, str | None]:
-        """Bind today's agent of `role`, which `snapshot` can only narrow, to `session`."""
-        place = detected(Workspace(working_dir=state.run.workspace_root))
-        agent = local_agent(await self._equipped(role, place), snapshot)
-        prompt = await self._bundle(state, role, agent.system_prompt(place))
-        bound = AgentBound(agent.snapshot(), msgspec.to_builtins(place), prompt)
-        write = Write(stream=session, entries=(new_side(bound),))
-        await self._store.commit(Commit(writes=(write,), at=self._clock.now_ms()))
-        return agent, place, prompt
+        """The agent, the place and the prompt that are in force in `session`."""
+        agent, place, told = await binding_of_role(
+            self._store,
+            session,
+            state.run.workspace_root,
+            partial(self._equipped, role),
+            partial(self._bundle, state, role),
+            at=self._clock.now_ms(),
+        )
+        return configured(agent, state.roles.get(role)), place, told
 
     def _consent(self) -> ConsentState:
         known = self._journal.known

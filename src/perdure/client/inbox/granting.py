@@ -15,7 +15,7 @@ from perdure.errors import HeadConflict
 from perdure.session.clock import Clock
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry, NewEntry
-from perdure.session.flows.fold import consent_after
+from perdure.session.flows.consent import consent_after
 from perdure.session.flows.kinds import ConsentChanged
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId

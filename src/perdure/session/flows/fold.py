@@ -16,12 +16,12 @@ from perdure.errors import CorruptLog
 from perdure.session.clock import timestamp
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds
+from perdure.session.flows.consent import consent_after, withheld
 from perdure.session.flows.graph import base_role, edge_key
 from perdure.session.flows.run import (
     ITSELF,
     Asked,
     AwaitingHuman,
-    CommandGrant,
     ConsentState,
     FeedbackContext,
     FlowRun,
@@ -29,7 +29,6 @@ from perdure.session.flows.run import (
     HumanInput,
     ImprovementPhase,
     RoleConfiguration,
-    ToolGrant,
 )
 
 T = TypeVar("T")
@@ -51,9 +50,9 @@ def flow_state(
             state = state_after(state, entry, body, is_own=is_own(entry))
         elif isinstance(body, kinds.FlowStarted):
             state = _started(entry, body)
-            state = state if is_own(entry) else _withheld(state)
+            state = state if is_own(entry) else withheld(state)
         elif isinstance(body, kinds.FlowImported):
-            state = _withheld(_imported(entry, body))
+            state = withheld(_imported(entry, body))
         else:
             raise CorruptLog(entry.stream, entry.seq, "a flow's log begins with its flow_started")
     if state is None:
@@ -73,17 +72,12 @@ def state_after(state: FlowState, entry: Entry, body: object, *, is_own: bool = 
     in_force = state.consent_in_force
     state = apply(state, body, entry.at)
     if not is_own:
-        return _withheld(state)
+        return withheld(state)
     if isinstance(body, kinds.ConsentChanged) and in_force is not None:
         return replace(state, consent_in_force=consent_after(in_force, body, entry.at))
     if isinstance(body, kinds.WorkspaceBound):
         return replace(state, is_place_in_force=True)
     return state
-
-
-def _withheld(state: FlowState) -> FlowState:
-    """`state` as it is received: nothing may be done unasked, nor anywhere before a person says."""
-    return replace(state, consent_in_force=ConsentState(), is_place_in_force=False)
 
 
 def _started(entry: Entry, body: kinds.FlowStarted) -> FlowState:
@@ -179,27 +173,6 @@ def _selector_opened(state: FlowState, body: kinds.SelectorOpened, _: int) -> Fl
 
 def _consent_changed(state: FlowState, body: kinds.ConsentChanged, at: int) -> FlowState:
     return _with(state, consent_state=consent_after(state.run.consent_state, body, at))
-
-
-def consent_after(consent: ConsentState, body: kinds.ConsentChanged, at: int) -> ConsentState:
-    """`consent` once `body` has happened. Units: `at` is Unix milliseconds."""
-    if body.mode is not None:
-        consent = replace(consent, mode=body.mode)
-    if body.tool == "bash" and body.command is not None:
-        granted = _changed(
-            consent.bash.allowed_commands,
-            body.command,
-            None if body.is_revoked else CommandGrant(body.command, timestamp(at)),
-        )
-        consent = replace(consent, bash=replace(consent.bash, allowed_commands=granted))
-    if body.tool == "mcp" and body.command is not None:
-        tools = _changed(
-            consent.mcp.allowed_tools,
-            body.command,
-            None if body.is_revoked else ToolGrant(body.command, timestamp(at)),
-        )
-        consent = replace(consent, mcp=replace(consent.mcp, allowed_tools=tools))
-    return consent
 
 
 # ---------------------------------------------------------------- nodes
@@ -509,8 +482,3 @@ def _removed(items: tuple[str, ...], *gone: str) -> tuple[str, ...]:
 
 def _without(items: Mapping[str, T], *keys: str) -> dict[str, T]:
     return {key: value for key, value in items.items() if key not in keys}
-
-
-def _changed(items: Mapping[str, T], key: str, value: T | None) -> dict[str, T]:
-    kept = _without(items, key)
-    return kept if value is None else kept | {key: value}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.client.inbox.consenting import allowing, granted_by, is_freed
-from perdure.session.flows.fold import consent_after
+from perdure.session.flows.consent import consent_after
 from perdure.session.flows.kinds import ConsentChanged, ConsentMode
 from perdure.session.flows.run import ConsentState
 from perdure.session.notes import Question, QuestionTopic

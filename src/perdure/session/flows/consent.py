@@ -1,0 +1,47 @@
+"""What roles may do unasked: how a consent changes, and what is in force of a received flow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from perdure.session.clock import timestamp
+from perdure.session.flows.kinds import ConsentChanged
+from perdure.session.flows.run import CommandGrant, ConsentState, FlowState, ToolGrant
+
+T = TypeVar("T")
+
+replace = msgspec.structs.replace
+
+
+def consent_after(consent: ConsentState, body: ConsentChanged, at: int) -> ConsentState:
+    """`consent` once `body` has happened. Units: `at` is Unix milliseconds."""
+    if body.mode is not None:
+        consent = replace(consent, mode=body.mode)
+    if body.tool == "bash" and body.command is not None:
+        granted = _with(
+            consent.bash.allowed_commands,
+            body.command,
+            None if body.is_revoked else CommandGrant(body.command, timestamp(at)),
+        )
+        consent = replace(consent, bash=replace(consent.bash, allowed_commands=granted))
+    if body.tool == "mcp" and body.command is not None:
+        tools = _with(
+            consent.mcp.allowed_tools,
+            body.command,
+            None if body.is_revoked else ToolGrant(body.command, timestamp(at)),
+        )
+        consent = replace(consent, mcp=replace(consent.mcp, allowed_tools=tools))
+    return consent
+
+
+def withheld(state: FlowState) -> FlowState:
+    """`state` as it is received: nothing may be done unasked, nor anywhere before a person says."""
+    return replace(state, consent_in_force=ConsentState(), is_place_in_force=False)
+
+
+def _with(items: Mapping[str, T], key: str, value: T | None) -> dict[str, T]:
+    kept = {name: each for name, each in items.items() if name != key}
+    return kept if value is None else kept | {key: value}

@@ -1,0 +1,60 @@
+"""What of a flow's consent is in force: what its user decided, and nothing that was received."""
+
+from __future__ import annotations
+
+from perdure.session.codec import body_of, encode
+from perdure.session.entries import Entry
+from perdure.session.flows.consent import consent_after, withheld
+from perdure.session.flows.fold import flow_state
+from perdure.session.flows.kinds import ConsentChanged, ConsentMode, FlowStarted, WorkspaceBound
+from perdure.session.flows.run import ConsentState, FlowState
+from perdure.session.notes import SideBody
+from tests.fakes.flow_log import FLOW, graph
+
+LINE = graph("plan>build", plan="owner", build="developer")
+
+
+def state_of(*bodies: SideBody, foreign: tuple[int, ...] = (), mode: ConsentMode) -> FlowState:
+    started = FlowStarted("p", "/w", "/w/r", LINE, ("plan",), mode)
+    entries = [
+        Entry(FLOW, seq, "side", None, None, seq, body.kind, 1, encode(body))
+        for seq, body in enumerate((started, *bodies))
+    ]
+    log = ((entry, body_of(entry)) for entry in entries)
+    return flow_state(log, lambda entry: entry.seq not in foreign)
+
+
+def test_own_flow_has_the_consent_that_is_recorded() -> None:
+    state = state_of(ConsentChanged("me", "partial-access"), mode="no-access")
+    assert state.consent == state.run.consent_state
+    assert state.consent.mode == "partial-access"
+    assert not state.is_foreign
+
+
+def test_received_flow_is_in_no_access_until_its_user_consents() -> None:
+    granted = ConsentChanged("them", "partial-access", "bash", "rm -rf /")
+    state = state_of(granted, mode="full-access", foreign=(0, 1))
+    assert state.run.consent_state.bash.allowed_commands
+    assert state.consent == ConsentState()
+    state = state_of(
+        granted, ConsentChanged("me", "partial-access"), mode="full-access", foreign=(0, 1)
+    )
+    assert state.consent.mode == "partial-access"
+    assert not state.consent.bash.allowed_commands
+    assert state.run.consent_state.bash.allowed_commands  # kept, and exported as recorded
+
+
+def test_entry_added_by_somebody_else_takes_the_consent_out_of_force() -> None:
+    state = state_of(ConsentChanged("them", "full-access"), mode="partial-access", foreign=(1,))
+    assert (state.consent.mode, state.is_place_in_force) == ("no-access", False)
+    bound = WorkspaceBound("/mine", "/mine/r")
+    state = state_of(ConsentChanged("them", "full-access"), bound, mode="no-access", foreign=(1,))
+    assert state.is_place_in_force
+
+
+def test_withheld_state_keeps_what_is_recorded() -> None:
+    state = state_of(mode="full-access")
+    assert withheld(state).run == state.run
+    assert (
+        consent_after(ConsentState(), ConsentChanged("me", "full-access"), 1).mode == "full-access"
+    )
