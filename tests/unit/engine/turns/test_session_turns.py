@@ -93,7 +93,7 @@ async def test_a_turn_that_follows_another_reads_nothing() -> None:
     counting.asked.clear()
     await chat.send("and?")
     # Its lease is taken in its first commit and given back in its last one.
-    assert counting.asked - Counter(capabilities=99) == {"commit": 5}
+    assert counting.asked - Counter(capabilities=99, address=99) == {"commit": 5}
 
 
 async def test_of_a_word_of_somebody_else_s_only_that_is_read() -> None:
