@@ -6,8 +6,11 @@ means things that the program knows nothing of. None may run, and the refusal na
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shutil
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -20,7 +23,7 @@ from perdure.client.operating.copying import copy_sessions
 from perdure.client.operating.repairs import repair
 from perdure.client.operating.restores import restore
 from perdure.client.upkeep import planned_migration, rekey
-from perdure.errors import StoreSchemaForeign
+from perdure.errors import PerdureError, StoreSchemaForeign
 from perdure.stores.keeping.quotas import Quota
 from perdure.stores.key import StoreKey
 from perdure.stores.operating.manifest import (
@@ -284,3 +287,34 @@ def test_digest_of_each_schema_is_the_one_its_migrations_make() -> None:
     made = {number: schema.digest_of(schema.made_by(number)) for number in migrations()}
     assert schema.DIGESTS[latest_version()] == made[latest_version()]
     assert schema.DIGESTS.items() <= made.items()
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("kind", ["link", "link-to-nothing", "pipe", "folder"])
+async def test_file_beside_a_store_that_is_no_regular_one_is_left_alone(
+    end: str, kind: str, tmp_path: Path
+) -> None:
+    path = await good_store(tmp_path / "received.db")
+    precious = tmp_path / "precious.txt"
+    precious.write_text(SECRET)
+    beside = path.with_name(path.name + end)
+    if kind == "pipe":
+        os.mkfifo(beside)
+    elif kind == "folder":
+        beside.mkdir()
+    else:
+        beside.symlink_to(precious if kind == "link" else tmp_path / "new.txt")
+    async with asyncio.timeout(20):
+        for work in (lambda: use(path), lambda: repair(address(path))):
+            with suppress(PerdureError):
+                await work()
+    assert precious.read_text() == SECRET
+    assert not (tmp_path / "new.txt").exists()
+
+
+async def use(path: Path) -> None:
+    store = await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(2))
+    try:
+        await say(store, "more")
+    finally:
+        await store.close()

@@ -33,10 +33,11 @@ from perdure.errors import (
 )
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.key import StoreKey
+from perdure.stores.regular import NotRegular, status_of
 from perdure.stores.sqlite.faults import meaning_of
 from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version, migrate, version_of
 from perdure.stores.sqlite.packing.cipher import looks_encrypted, unlock
-from perdure.stores.sqlite.rekey_copy import remove_dead_copy
+from perdure.stores.sqlite.rekey_copy import BESIDE, remove_dead_copy
 from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.schema import PAGE_BYTES, check_schema, harden
 
@@ -219,6 +220,7 @@ def located(path: Path, *, key: StoreKey | None) -> Site:
     Raises: as `opened`.
     """
     remove_dead_copy(path)
+    _check_beside(path)
     if path.is_dir():
         raise NotAStore(str(path), "it is a folder")
     if path.exists() and not path.is_file():  # a device is as empty as a new file, and everybody's
@@ -344,6 +346,16 @@ def _check_first_page(path: Path, key: StoreKey | None) -> None:
 
 def _is_in_use(path: Path) -> bool:
     return any(path.with_name(path.name + end).exists() for end in ("-wal", "-shm", "-journal"))
+
+
+def _check_beside(path: Path) -> None:
+    """Refuse a link, a pipe or a folder in the place of a file that SQLite opens beside it."""
+    for end in BESIDE:
+        with suppress(FileNotFoundError):
+            try:
+                status_of(path.with_name(path.name + end))
+            except NotRegular as error:
+                raise StoreUnavailable(str(error.filename), str(error)) from error
 
 
 def _has_log(path: Path) -> bool:
