@@ -18,7 +18,7 @@ from perdure.tools.spec import ToolCall
 
 Change = Callable[[Path], object]
 MAY = Permissions(
-    allowed_command_globs=("sh *", "cat *", "python3 *"),
+    allowed_command_globs=("sh **", "cat *", "python3 *", "python3 -m *"),
     allowed_domains=("api.example.com", "other.example.com"),
     search_endpoint="https://search.example.com/s",
 )

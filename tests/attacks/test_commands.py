@@ -1,7 +1,7 @@
 """No command runs but those that are allowed, however it is spelt.
 
 The corpus is one line each; escapes such as ``\\n`` and ``\\0`` in it are those characters. Allowed
-are ``git status``, ``echo *`` for anything after ``echo``, and ``pytest tests/* -q``.
+are ``git status``, ``echo **`` for anything after ``echo``, and ``pytest tests/* -q``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.fakes.tool_calls import Tools
 
 CORPUS = Path(__file__).with_name("corpora") / "commands.txt"
 ALLOWED = Permissions(
-    allowed_commands=("git status",), allowed_command_globs=("echo *", "pytest tests/* -q")
+    allowed_commands=("git status",), allowed_command_globs=("echo **", "pytest tests/* -q")
 )
 ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 

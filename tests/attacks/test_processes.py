@@ -17,7 +17,7 @@ from tests.fakes.tool_calls import Tools
 
 
 def tools(folder: Path, **settings: Any) -> Tools:
-    globs = ("sh *", "env", "pwd", f"{sys.executable} *")
+    globs = ("sh -c *", "env", "pwd", f"{sys.executable} -c *")
     allowed = Permissions(allowed_command_globs=globs, **settings)
     return Tools(folder, allowed, {"TOKEN": "s3cr3t-value"})
 

@@ -30,7 +30,12 @@ from tests.fakes.chats import MODEL, Stage, says, until
 
 Change = Callable[[Path], object]
 TOOLS = ("write_file", "edit_file", "run_command", "git_commit")
-ANY = Permissions(allowed_command_globs=("sh *", "python3 *", "./tool *", "./tool", "tool *"))
+ANY = Permissions(
+    allowed_command_globs=(
+        *("sh *", "sh -c *", "sh -e **", "./tool *", "./tool", "tool *"),
+        *("python3 *", "python3 -u *", "python3 -m *", "python3 -c * --conf=*"),
+    )
+)
 
 
 @dataclass(frozen=True)

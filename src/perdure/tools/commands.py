@@ -2,18 +2,26 @@
 
 Pure. A rule of an allow-list is a line too and is compared word by word, so that no argument can
 pretend to be two, or two to be one. What only a shell could carry out is refused, not quoted.
+
+In a glob ``*`` is any run of characters within one argument, ``?`` one character, and ``**`` as the
+last word any number of further arguments, each as ``*``. None of them stands for an option, nor for
+``..`` in a path: a rule names the options it allows, and says itself where its paths lead.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 
 MAX_WORDS = 256
 MAX_LENGTH = 32 * 1024
 
-ANY_WORDS = "*"
+ANY_WORDS = "**"
 """As the last word of a rule: any number of further words."""
+
+_UP = re.compile(r"(?<![^/\\=:,;@\s])\.\.(?![^/\\:,;\s])")
+"""What leads up in a path, or in a path that stands in an argument."""
 
 _SHELL = frozenset("|&;<>()$`\n\r")
 _SHELL_AT_START = ("~", "#", "!")
@@ -78,28 +86,46 @@ def is_allowed(argv: Sequence[str], exact: Iterable[str], globs: Iterable[str]) 
 
 
 def rule_words(line: str, *, is_glob: bool = False) -> tuple[str, ...]:
-    """The words of a rule. In a glob ``*`` is any run of characters of one word, ``?`` one.
+    """The words of a rule, which in a glob may be patterns.
 
-    Raises: ValueError when it is no rule.
+    Raises: ValueError when it is no rule, or one that nothing fits.
     """
     if not is_glob:
         return words_of(line)
     words = tuple(shlex.split(line, comments=False, posix=True))
-    if not words or not words[0]:
-        raise ValueError("a rule names a program")
+    if not words or not words[0] or _is_pattern(words[0]):
+        raise ValueError("a rule names a program, without * and ?")
+    for word in words:
+        if word.startswith("-") and _is_pattern(word.partition("=")[0]):
+            raise ValueError(f"{word!r}: name the option; * and ? stand for no part of its name")
     return words
+
+
+def _is_pattern(word: str) -> bool:
+    return "*" in word or "?" in word
 
 
 def _fits(words: tuple[str, ...], rule: tuple[str, ...]) -> bool:
     if rule[-1] == ANY_WORDS and len(rule) > 1:
         fixed = rule[:-1]
-        if len(words) < len(fixed):
+        if len(words) < len(fixed) or not all(map(_word_fits, words, fixed)):
             return False
-        return all(map(_word_fits, words[: len(fixed)], fixed))
+        return all(_word_fits(word, "*") for word in words[len(fixed) :])
     return len(words) == len(rule) and all(map(_word_fits, words, rule))
 
 
 def _word_fits(word: str, pattern: str) -> bool:
+    """Whether the argument `word` is what `pattern` allows."""
+    if not _is_pattern(pattern):
+        return word == pattern
+    option, equals, _ = pattern.partition("=")
+    if word.startswith("-") and (not equals or not word.startswith(option + equals)):
+        return False
+    leads_up = len(_UP.findall(word)) > len(_UP.findall(pattern))
+    return not leads_up and _matches(word, pattern)
+
+
+def _matches(word: str, pattern: str) -> bool:
     """Whether the whole of `word` fits; linear in its length for each star of the pattern."""
     at = in_pattern = 0
     star, resumed = -1, 0

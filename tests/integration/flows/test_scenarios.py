@@ -197,7 +197,9 @@ async def test_23_exact_commands_are_granted_and_looking_is_free(
         Reply(when=When(user_contains=INTAKE, after="user"), steps=(CallTools((call,)),)),
         ends(INTAKE, "forward-pass-closed"),
     )
-    allowed = Permissions(allowed_command_globs=("make *", "ls *"), allowed_commands=("pwd",))
+    allowed = Permissions(
+        allowed_command_globs=("make *", "ls **", "ls -la *", "ls ../*"), allowed_commands=("pwd",)
+    )
     flow = await begun(stage.flows("owner", permissions=allowed), tmp_path)
     await flow.consent(mode, command="make test")
     running = asyncio.ensure_future(flow.run())

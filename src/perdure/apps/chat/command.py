@@ -123,7 +123,7 @@ def chat(  # noqa: PLR0913 - each is an option of the command
         perdure chat --agent helper       # an agent of .perdure/agents, or of your own
         perdure chat --pick               # choose the session with the keyboard
         perdure chat -p "What changed in README.md?" --json
-        perdure chat --approve accept-edits --allow-command "pytest *"
+        perdure chat --approve accept-edits --allow-command "pytest tests/*"
 
     Exit codes:
         1    the turn failed, or waits for an answer (`perdure inbox`)

@@ -27,7 +27,9 @@ ApproveOption = Annotated[
 CommandsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--allow-command", metavar="LINE", help="A command it may run, e.g. 'pytest *'. Repeatable."
+        "--allow-command",
+        metavar="LINE",
+        help="A command it may run, e.g. 'pytest tests/*'. Repeatable.",
     ),
 ]
 DomainsOption = Annotated[

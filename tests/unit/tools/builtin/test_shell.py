@@ -11,7 +11,7 @@ from perdure.tools.builtin.shell import about_command, allowed_argv, run_command
 from perdure.tools.permissions import Permissions
 from tests.fakes.tool_calls import Tools
 
-ALLOWED = Permissions(allowed_commands=("git status",), allowed_command_globs=("echo *",))
+ALLOWED = Permissions(allowed_commands=("git status",), allowed_command_globs=("echo **",))
 
 
 def test_a_command_comes_as_a_line_or_as_words() -> None:
