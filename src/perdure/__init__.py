@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from perdure import errors as errors
+    from perdure.bounds.limits import InputLimits as InputLimits
+    from perdure.bounds.limits import use_input_limits as use_input_limits
     from perdure.client.agents.agent import Agent as Agent
     from perdure.client.agents.agent import Fallback as Fallback
     from perdure.client.agents.chat import Chat as Chat
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from perdure.errors import LeafConflict as LeafConflict
     from perdure.errors import LeaseHeld as LeaseHeld
     from perdure.errors import LeaseLost as LeaseLost
+    from perdure.errors import LimitExceeded as LimitExceeded
     from perdure.errors import MalformedResponse as MalformedResponse
     from perdure.errors import McpUnavailable as McpUnavailable
     from perdure.errors import MediaMissing as MediaMissing
@@ -204,6 +207,10 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "perdure.client.flows.flow": ("Flow",),
     "perdure.client.flows.flows": ("Flows",),
     "perdure.client.open": ("open",),
+    "perdure.bounds.limits": (
+        "InputLimits",
+        "use_input_limits",
+    ),
     "perdure.client.reading": ("OpenQuestion",),
     "perdure.client.agents.runtime": ("Runtime",),
     "perdure.client.session": ("Session",),
@@ -253,6 +260,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "LeafConflict",
         "LeaseHeld",
         "LeaseLost",
+        "LimitExceeded",
         "MalformedResponse",
         "MediaMissing",
         "McpUnavailable",

@@ -12,15 +12,13 @@ from typing import Any
 import httpcore2
 import httpx2
 
+from perdure.bounds.limits import limits
 from perdure.egress.exchange import Resolve
 from perdure.egress.transport import PinnedTransport, resolved
 from perdure.errors import EgressDenied, EgressError
 
 NOT_SENT = -32097
 """Code of the answer that stands for a request which never left."""
-
-MAX_BODY_BYTES = 16 * 1024 * 1024
-"""How much of one answer is read. A stream of events is an answer, too."""
 
 
 class RpcTransport(PinnedTransport):
@@ -35,6 +33,11 @@ class RpcTransport(PinnedTransport):
             return _not_sent("no connection could be made")
         stream = answer.stream
         assert isinstance(stream, httpx2.AsyncByteStream)
+        coding = answer.headers.get("content-encoding", "identity").strip().lower()
+        if coding != "identity":
+            # What is decompressed has no end that could be seen on the wire.
+            await answer.aclose()
+            raise EgressError(f"the answer is compressed ({coding!r:.40}), which was not asked for")
         answer.stream = _Bounded(stream)
         return answer
 
@@ -47,13 +50,15 @@ def _not_sent(reason: str) -> httpx2.Response:
 class _Bounded(httpx2.AsyncByteStream):
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
         self._stream = stream
-        self._left = MAX_BODY_BYTES
+        self._most = self._left = limits().mcp_answer_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._stream:
             self._left -= len(piece)
             if self._left < 0:
-                raise EgressError(f"the answer is longer than {MAX_BODY_BYTES} bytes")
+                raise EgressError(
+                    f"the answer is longer than limits.mcp_answer_bytes = {self._most:,}"
+                )
             yield piece
 
     async def aclose(self) -> None:
@@ -73,7 +78,7 @@ def rpc_client(
     """
     return httpx2.AsyncClient(
         transport=RpcTransport(resolve=resolve, is_local_open=is_local_open),
-        headers=dict(headers),
+        headers={"accept-encoding": "identity", **headers},
         follow_redirects=False,
         max_redirects=0,
         trust_env=False,

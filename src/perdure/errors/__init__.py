@@ -20,6 +20,7 @@
     ├ EngineError    InvalidTransition · TurnFailed · TurnSuspended · HookBlocked · FlowRefusal
     ├ FormatError    InvalidWorkflow · a file or a session that cannot be read or written
     ├ ConfigError    SecretMissing · SecretPasted · InvalidAgentFile · InvalidSettings
+    │                LimitExceeded
     ├ NotAsyncio  no event loop of asyncio runs; a RuntimeError, too
     └ WrongArgument  is a TypeError and a ValueError, too
 
@@ -102,7 +103,7 @@ from perdure.errors.tools import (
     ToolUnavailable,
     UnknownTool,
 )
-from perdure.errors.usage import NotAsyncio, WrongArgument
+from perdure.errors.usage import LimitExceeded, NotAsyncio, WrongArgument
 from perdure.errors.workflow import InvalidAgentFile, InvalidSettings, InvalidWorkflow
 
 __all__ = [
@@ -140,6 +141,7 @@ __all__ = [
     "LeafConflict",
     "LeaseHeld",
     "LeaseLost",
+    "LimitExceeded",
     "MalformedResponse",
     "McpUnavailable",
     "MediaMissing",

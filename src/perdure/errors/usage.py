@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.errors.engine import ConfigError
 from perdure.errors.root import PerdureError
 
 
@@ -32,3 +33,18 @@ class NotAsyncio(PerdureError, RuntimeError):
             "perdure runs on asyncio, and no asyncio event loop is running here; under trio or "
             "curio, call perdure.blocking from a worker thread"
         )
+
+
+class LimitExceeded(ConfigError):
+    """Something from outside is larger than a limit allows; the rest of it was not read.
+
+    `limit` is the name of the limit, `most` what it is.
+    """
+
+    code = "limit_exceeded"
+
+    def __init__(self, what: str, limit: str, most: float) -> None:
+        super().__init__(f"{what} exceeds limits.{limit} = {most:,}; raise that limit if needed")
+        self.what = what
+        self.limit = limit
+        self.most = most

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from perdure.bounds.limits import require_within
 from perdure.errors import ConfigError
 from perdure.workflow.expressions import Filter, Placeholder, Template
 
@@ -31,10 +32,13 @@ def filled(template: Template, fillings: Fillings, read_file: ReadFile) -> str:
     Shape: texts as they are, all else as JSON.
     Raises: ConfigError for a value that is not there, or that a filter cannot take.
     """
-    parts = [
-        part if isinstance(part, str) else text_of(_value(part, fillings, read_file))
-        for part in template.parts
-    ]
+    parts: list[str] = []
+    length = 0
+    for part in template.parts:
+        text = part if isinstance(part, str) else text_of(_value(part, fillings, read_file))
+        length += len(text)
+        require_within("template_bytes", length, "a filled template")
+        parts.append(text)
     return "".join(parts)
 
 
@@ -47,6 +51,9 @@ def _value(placeholder: Placeholder, fillings: Fillings, read_file: ReadFile) ->
     value = _named(placeholder, fillings)
     for each in placeholder.filters:
         value = _filtered(value, each, read_file)
+        if isinstance(value, str):
+            what = f"{placeholder.root}.{placeholder.name} after the filter {each.name}"
+            require_within("template_bytes", len(value), what)
     if value is None:
         raise ConfigError(
             f"{placeholder.root}.{placeholder.name} has no value; give it one, or say "

@@ -8,6 +8,7 @@ import httpx2
 import msgspec
 import pytest
 
+from perdure.bounds.limits import InputLimits
 from perdure.egress import rpc
 from perdure.egress.exchange import Resolve
 from perdure.egress.transport import resolved
@@ -58,11 +59,12 @@ async def test_headers_go_along_and_redirects_are_answers() -> None:
 
 
 async def test_an_answer_without_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc, "MAX_BODY_BYTES", 10_000)
+    few = [InputLimits(mcp_answer_bytes=10_000)]
+    monkeypatch.setattr("perdure.bounds.limits._in_force", few)
 
     def endless(request: Request) -> Response:
         return Response(body=b"x" * 1000, is_endless=True)
 
     async with WebServer(endless) as server:
-        with pytest.raises(EgressError, match="longer than"):
+        with pytest.raises(EgressError, match="longer than limits.mcp_answer_bytes = 10,000"):
             await answered(f"http://127.0.0.1:{server.port}/mcp", is_local_open=True)

@@ -80,6 +80,7 @@ def _is_nowhere() -> bool:
 
 def _run(words: list[str]) -> int:
     set_up_logs(os.environ, sys.stderr)
+    importlib.import_module("perdure.apps.settings.lookup").apply_limits()
     # By name: what reads a command line takes longer to load than this module takes to run.
     code: int = importlib.import_module("perdure.apps.cli.program").run(words)
     return code

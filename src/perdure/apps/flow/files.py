@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perdure.apps.flow.documents.starting import faults_in
+from perdure.bounds.files import read_regular_text
 from perdure.client.flows.documents.beginning import document_in
 from perdure.engine.flows.documents.mapping import graph_of
 from perdure.engine.flows.files.drawing import CANONICAL, drawn_graph
@@ -25,7 +26,7 @@ def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
         return graph_of(found.workflow)
     folder = _folder(workspace, project)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_regular_text(file)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the workflow {file} cannot be read: {error}") from error
     return drawn_graph(text, file.name, folder / CANONICAL)

@@ -10,6 +10,7 @@ import msgspec
 from perdure.apps.cli.exits import DONE, FAILED, exit_code_of
 from perdure.apps.opening import writable_store
 from perdure.apps.terminal.output import counted, remark, show, show_error, show_json
+from perdure.bounds.files import read_regular_text
 from perdure.client.store import Store
 from perdure.engine.flows.files.drawing import CANONICAL, drawn_graph
 from perdure.engine.flows.files.readings import project_folder
@@ -79,7 +80,7 @@ def _graph(folder: Path, read: FlowFolder) -> Graph:
     project = project_folder(Path(read.run["workspaceRoot"]), read.run["projectNamespace"])
     for place in _records(folder, read):
         if place.is_file():
-            text = place.read_text("utf-8")
+            text = read_regular_text(place)
             if is_document(text):
                 raise FormatError(
                     str(folder),

@@ -13,6 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from perdure.bounds.limits import InputLimits, described
 from perdure.engine.turns.config import MAX_TURNS, CompactionSettings, OnExceed
 from perdure.errors import ConfigError, WrongArgument
 from perdure.models.catalogue import is_model_name, require_model_name
@@ -204,6 +205,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     tools: ToolSettings = ToolSettings()
     models: ModelSettings = ModelSettings()
     mcp: McpSettings = McpSettings()
+    limits: InputLimits = InputLimits()
 
 
 BUILT_IN: Mapping[str, object] = {
@@ -226,6 +228,7 @@ BUILT_IN: Mapping[str, object] = {
     "tools.search_endpoint": None,
     "models.prices": {},
     "mcp.servers": {},
+    **{f"limits.{name}": value for name, value, _ in described()},
 }
 """Key -> what counts where nobody says anything, in the order in which they are told."""
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure.apps.settings.places import person_file, project_file
+from perdure.bounds.files import read_regular
+from perdure.errors import PerdureError
 
 
 def setting(
@@ -30,3 +32,22 @@ def setting(
     layers: Any = importlib.import_module("perdure.apps.settings.layers")
     configuration = layers.Configuration(folder, environment, is_lenient=True)
     return configuration.value(key) if configuration.is_set(key) else None
+
+
+def apply_limits(environment: Mapping[str, str] | None = None) -> None:
+    """Make the limits of the person's settings those of this process.
+
+    Settings that cannot be read are for the commands to report that use them.
+    """
+    environment = os.environ if environment is None else environment
+    try:
+        if b"limits" not in read_regular(person_file(environment)):
+            return
+        layers: Any = importlib.import_module("perdure.apps.settings.layers")
+        configuration = layers.Configuration(Path(), environment, is_lenient=True)
+    except (OSError, PerdureError):
+        return
+    bounds: Any = importlib.import_module("perdure.bounds.limits")
+    named = bounds.InputLimits.__struct_fields__
+    values = {name: configuration.value(f"limits.{name}") for name in named}
+    bounds.use_input_limits(bounds.InputLimits(**values))

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from perdure.bounds.files import read_regular_text
 from perdure.client.clock import absolute
-from perdure.errors import ConfigError, WrongArgument
+from perdure.errors import ConfigError, LimitExceeded, WrongArgument
 from perdure.secrets.pasted import pasted
 from perdure.session.declared.arguments import check_fields
 from perdure.tools.permissions import Scope
@@ -94,12 +95,12 @@ def git_ref_of(folder: Path) -> str | None:
         git = place / ".git"
         try:
             if git.is_file():  # a worktree or a submodule: it says where its repository is
-                named = git.read_text()[:_HEAD_BYTES].removeprefix("gitdir:").strip()
+                named = read_regular_text(git)[:_HEAD_BYTES].removeprefix("gitdir:").strip()
                 git = place / named
             if git.is_dir():
-                head = (git / "HEAD").read_text()[:_HEAD_BYTES].strip()
+                head = read_regular_text(git / "HEAD")[:_HEAD_BYTES].strip()
                 return head.removeprefix("ref:").strip().removeprefix("refs/heads/") or None
-        except (OSError, UnicodeDecodeError):
+        except (OSError, UnicodeDecodeError, LimitExceeded):
             return None
     return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from perdure.bounds.files import read_regular_text
 from perdure.engine.flows.files.drawing import CANONICAL, WORKFLOW, drawn_graph
 from perdure.engine.flows.files.readings import project_folder
 from perdure.engine.flows.rules.structure import faults_of_edit
@@ -42,7 +43,7 @@ def _left_by(call: ToolCallPart, state: FlowState) -> str | None:
     try:
         if Path(state.run.workspace_root, named).resolve() != target.resolve():
             return None
-        before = target.read_text(encoding="utf-8")
+        before = read_regular_text(target)
     except (OSError, ValueError):
         return None  # the tool itself will say what is wrong
     new = call.args.get("content" if call.name == "write_file" else "new_text")

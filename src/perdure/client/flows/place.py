@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from perdure.bounds.files import read_regular, read_regular_text
 from perdure.engine.flows.files.drawing import CANONICAL, WORKFLOW, Drawing, drawn_graph
 from perdure.engine.flows.files.readings import Library, project_folder
 from perdure.engine.flows.files.record import RecordFolder
@@ -165,7 +166,7 @@ def _text_of(workflow: Graph | str | os.PathLike[str]) -> tuple[str, str]:
         return workflow_text(workflow), workflow.name
     path = Path(workflow)
     try:
-        return path.read_text(encoding="utf-8"), path.name
+        return read_regular_text(path), path.name
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
 
@@ -196,7 +197,7 @@ def write_record(flow: StreamId, record: Path, text: str) -> None:
 def _is_there(target: Path, text: str) -> bool:
     """Whether the workflow `target` is there. Raises: ConfigError when it is not `text`."""
     try:
-        found = target.read_text(encoding="utf-8")
+        found = read_regular_text(target)
     except FileNotFoundError:
         return False
     if found != text:
@@ -208,7 +209,7 @@ def _is_of(flow: StreamId, record: Path) -> bool:
     """Whether the record folder says that it is of `flow`. Raises: ConfigError: of another one."""
     owner = record / OWNED_BY
     try:
-        theirs = owner.read_text(encoding="utf-8", errors="replace")
+        theirs = read_regular(owner).decode(errors="replace")
     except FileNotFoundError:
         return False
     if theirs not in ("", flow):  # nobody's where a process was killed before it wrote
@@ -221,5 +222,5 @@ def let_go(flow: StreamId, record: Path) -> None:
     """Let other flows have the record folder of `flow`, which is no more. Blocks."""
     owner = record / OWNED_BY
     with suppress(OSError):
-        if owner.read_text(encoding="utf-8", errors="replace") == flow:
+        if read_regular(owner).decode(errors="replace") == flow:
             owner.unlink()

@@ -6,13 +6,16 @@ state that perdure writes can be opened; folders of others are still found. Writ
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import msgspec
 
-from perdure.errors import FormatError
+from perdure.bounds.files import read_regular
+from perdure.bounds.limits import require_within
+from perdure.errors import FormatError, LimitExceeded
 from perdure.session.flows.feed import FeedItem
 from perdure.session.flows.kinds import STATE_VERSION, ConsentMode
 from perdure.session.flows.role_session import RoleSession
@@ -61,17 +64,38 @@ class FlowFolder(msgspec.Struct, frozen=True):
 
 def flow_folders(folder: Path) -> tuple[Path, ...]:
     """The folders of flows at or below `folder`: a flow's own, a project's, or that of a state."""
-    found = [folder] if (folder / FLOW).is_file() else []
-    for depth in ("*", "*/*"):
-        found += [path.parent for path in sorted(folder.glob(f"{depth}/{FLOW}"))]
+    looked_at = [0]
+    found = [folder] if (folder / FLOW).exists() else []
+    children = _folders(folder, looked_at)
+    found += [child for child in children if (child / FLOW).exists()]
+    for child in children:
+        found += [below for below in _folders(child, looked_at) if (below / FLOW).exists()]
     return tuple(found)
+
+
+def _folders(folder: Path, looked_at: list[int]) -> list[Path]:
+    """The folders in `folder` by name, without links; `looked_at` counts what was in it.
+
+    Raises: LimitExceeded.
+    """
+    found: list[Path] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                looked_at[0] += 1
+                require_within("import_folders", looked_at[0], str(folder))
+                if entry.is_dir(follow_symlinks=False):
+                    found.append(folder / entry.name)
+    except OSError:
+        return []  # not there, or not ours to read
+    return sorted(found)
 
 
 def flow_id_in(folder: Path) -> str:
     """What the flow in `folder` is called, also where it cannot be opened."""
     try:
-        return str(_object(folder / FLOW).get("flowId") or folder.name)
-    except FormatError:
+        return str(_object(folder / FLOW, folder).get("flowId") or folder.name)
+    except (FormatError, LimitExceeded):
         return folder.name
 
 
@@ -81,12 +105,12 @@ def read_folder(folder: Path) -> FlowFolder:
     Raises: FormatError when it is of another version, or is not what it should be.
     """
     run = _run(folder / FLOW)
-    roles = sorted((folder / "roles").glob(f"*/{TRANSCRIPT}"))
-    return FlowFolder(run, tuple(_role(path.parent) for path in roles))
+    roles = (each for each in _folders(folder / "roles", [0]) if (each / TRANSCRIPT).exists())
+    return FlowFolder(run, tuple(_role(each, folder) for each in roles))
 
 
 def _run(path: Path) -> Data:
-    run = _object(path)
+    run = _object(path, path.parent)
     version = run.get("stateVersion")
     if version != STATE_VERSION:
         why = f"its state is of version {version!r}, and only {STATE_VERSION!r} can be opened"
@@ -137,21 +161,21 @@ def _grants(found: object, name: str, what: str) -> Data:
     }
 
 
-def _role(folder: Path) -> RoleFiles:
+def _role(folder: Path, root: Path) -> RoleFiles:
     transcript = folder / TRANSCRIPT
-    session = _object(transcript)
+    session = _object(transcript, root)
     known = _checked(session, RoleSession, transcript)
     if known.role_name != folder.name:
         why = f"it is of the role {known.role_name!r}, and lies in the folder of {folder.name!r}"
         raise FormatError(str(transcript), why)
     list(messages_of(known.transcript_history, transcript))
-    return RoleFiles(folder.name, session, _feed(folder / FEED))
+    return RoleFiles(folder.name, session, _feed(folder / FEED, root))
 
 
-def _feed(path: Path) -> tuple[Data, ...]:
-    if not path.is_file():
+def _feed(path: Path, root: Path) -> tuple[Data, ...]:
+    if not path.exists():
         return ()
-    items = _checked(_json(path), list[Data], path)
+    items = _checked(_json(path, root), list[Data], path)
     _checked(items, list[FeedItem], path)
     return tuple(items)
 
@@ -195,8 +219,8 @@ def _input(call: Mapping[str, Any]) -> Data:
     return msgspec.json.decode(given, type=dict[str, Any]) if isinstance(given, str) else given
 
 
-def _object(path: Path) -> Data:
-    found = _json(path)
+def _object(path: Path, root: Path) -> Data:
+    found = _json(path, root)
     if not isinstance(found, dict):
         raise FormatError(str(path), "it is no JSON object")
     return _data(cast("object", found))
@@ -207,9 +231,15 @@ def _data(value: object) -> Data:
     return cast("Data", value) if isinstance(value, dict) else {}
 
 
-def _json(path: Path) -> Any:
+def _json(path: Path, root: Path) -> Any:
+    """The JSON file at `path`, which no link may lead out of the flow's folder `root`."""
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
+        raise FormatError(str(path), "a link leads out of the flow's folder; copy the file into it")
     try:
-        return msgspec.json.decode(path.read_bytes())
+        return msgspec.json.decode(read_regular(path, "import_file_bytes"))
+    except OSError as error:
+        reason = f"it cannot be read ({error.strerror or type(error).__name__})"
+        raise FormatError(str(path), reason) from error
     except (ValueError, RecursionError) as error:
         raise FormatError(str(path), f"it is no JSON ({error})") from error
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anthropic import AsyncAnthropic, Timeout
+from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Timeout
 from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicModel, AnthropicModelSettings
 from pydantic_ai.profiles import ModelProfile
@@ -21,7 +21,8 @@ from pydantic_ai.settings import ModelSettings
 from perdure.errors import ConfigError
 from perdure.models.catalogue import ANTHROPIC_URL
 from perdure.models.protocol import ModelRequest, ThinkingLevel
-from perdure.models.providers.calling import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, WireClient
+from perdure.models.providers.bounded_http import HOOKS
+from perdure.models.providers.calling import CONNECT_TIMEOUT_S, WireClient, silence_s
 from perdure.models.providers.mapping import IMAGES, PDF
 from perdure.models.providers.rounds import open_rounds
 
@@ -45,7 +46,7 @@ class AnthropicMessages(WireClient):
     """A `ModelClient` for the models ``<provider>:<name>`` of Anthropic, or of a proxy before it.
 
     `base_url` None is Anthropic itself, which needs `api_key`.
-    Units: `connect_timeout_s` and `idle_timeout_s` seconds.
+    Units: `connect_timeout_s` and `idle_timeout_s` seconds; None: `limits.model_silence_s`.
     Raises: ConfigError when the key is missing.
     """
 
@@ -56,7 +57,7 @@ class AnthropicMessages(WireClient):
         api_key: str | None = None,
         context_window: int | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
+        idle_timeout_s: float | None = None,
     ) -> None:
         url = base_url or ANTHROPIC_URL
         if not api_key and url.startswith(ANTHROPIC_URL):
@@ -73,7 +74,10 @@ class AnthropicMessages(WireClient):
             base_url=url,
             api_key=api_key or "none",
             max_retries=0,
-            timeout=Timeout(idle_timeout_s, connect=connect_timeout_s),
+            http_client=DefaultAsyncHttpxClient(
+                timeout=Timeout(silence_s(idle_timeout_s), connect=connect_timeout_s),
+                event_hooks=HOOKS,
+            ),
         )
         self._provider = AnthropicProvider(anthropic_client=self._sdk)
 

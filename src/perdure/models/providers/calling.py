@@ -17,6 +17,7 @@ from pydantic_ai.exceptions import ModelAPIError, UserError
 from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.settings import ModelSettings
 
+from perdure.bounds.limits import limits
 from perdure.errors import ModelUnavailable
 from perdure.models.protocol import Counted, Delta, Finished, ModelInfo, ModelRequest, TextDelta
 from perdure.models.providers.answers import EventMapper, usage_of
@@ -27,8 +28,12 @@ from perdure.models.providers.rounds import RoundMemory
 from perdure.session.messages import StopReason, Usage
 
 CONNECT_TIMEOUT_S = 10.0
-IDLE_TIMEOUT_S = 600.0
-"""How long a stream may be silent; models that reason may say nothing for minutes."""
+
+
+def silence_s(given: float | None) -> float:
+    """How long a stream may be silent, in seconds; models that reason may be so for minutes."""
+    return limits().model_silence_s if given is None else given
+
 
 _STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",

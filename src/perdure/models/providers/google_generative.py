@@ -20,7 +20,8 @@ from pydantic_ai.providers.google import GoogleProvider
 from perdure.errors import ConfigError
 from perdure.models.catalogue import GOOGLE_URL
 from perdure.models.protocol import ModelRequest
-from perdure.models.providers.calling import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, WireClient
+from perdure.models.providers.bounded_http import ask_uncompressed, bound_answer
+from perdure.models.providers.calling import CONNECT_TIMEOUT_S, WireClient, silence_s
 from perdure.models.providers.mapping import PDF
 
 _MEDIA_TYPES = frozenset(
@@ -48,7 +49,7 @@ class GoogleGenerative(WireClient):
     """A `ModelClient` for the models ``<provider>:<name>`` of the Gemini API, or of a proxy.
 
     `base_url` None is Google itself, which needs `api_key`; it comes without the API's version.
-    Units: `connect_timeout_s` and `idle_timeout_s` seconds.
+    Units: `connect_timeout_s` and `idle_timeout_s` seconds; None: `limits.model_silence_s`.
     Raises: ConfigError when the key is missing.
     """
 
@@ -59,7 +60,7 @@ class GoogleGenerative(WireClient):
         api_key: str | None = None,
         context_window: int | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
+        idle_timeout_s: float | None = None,
     ) -> None:
         url = base_url or GOOGLE_URL
         if not api_key and url.startswith(GOOGLE_URL):
@@ -73,8 +74,11 @@ class GoogleGenerative(WireClient):
             context_window=context_window,
         )
         self._http = httpx2.AsyncClient(
-            timeout=httpx2.Timeout(idle_timeout_s, connect=connect_timeout_s),
-            event_hooks={"request": [_ConnectLimit(connect_timeout_s)], "response": [_note]},
+            timeout=httpx2.Timeout(silence_s(idle_timeout_s), connect=connect_timeout_s),
+            event_hooks={
+                "request": [_ConnectLimit(connect_timeout_s), ask_uncompressed],
+                "response": [_note, bound_answer],
+            },
         )
         self._provider = GoogleProvider(
             api_key=api_key or "none",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from openai import AsyncOpenAI, Timeout
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 from pydantic_ai.models import Model
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.models.openrouter import OpenRouterModel
@@ -22,7 +22,8 @@ from pydantic_ai.settings import ModelSettings
 from perdure.errors import ConfigError
 from perdure.models.catalogue import OPENAI_URL
 from perdure.models.protocol import ModelRequest
-from perdure.models.providers.calling import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, WireClient
+from perdure.models.providers.bounded_http import HOOKS
+from perdure.models.providers.calling import CONNECT_TIMEOUT_S, WireClient, silence_s
 from perdure.models.providers.mapping import IMAGES, PDF
 
 _DOCUMENTS = frozenset({PDF, "audio/wav", "audio/mpeg"})
@@ -41,7 +42,7 @@ class OpenAICompatible(WireClient):
     """A `ModelClient` for the models ``<provider>:<name>`` of one server.
 
     `base_url` None is OpenAI itself, which needs `api_key`; other servers may do without one.
-    Units: `connect_timeout_s` and `idle_timeout_s` seconds.
+    Units: `connect_timeout_s` and `idle_timeout_s` seconds; None: `limits.model_silence_s`.
     Raises: ConfigError when the key is missing.
     """
 
@@ -53,7 +54,7 @@ class OpenAICompatible(WireClient):
         provider: str = "openai",
         context_window: int | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
+        idle_timeout_s: float | None = None,
     ) -> None:
         url = base_url or OPENAI_URL
         self._sdk = openai_sdk(url, api_key, provider, connect_timeout_s, idle_timeout_s)
@@ -85,7 +86,11 @@ class OpenAICompatible(WireClient):
 
 
 def openai_sdk(
-    url: str, api_key: str | None, provider: str, connect_timeout_s: float, idle_timeout_s: float
+    url: str,
+    api_key: str | None,
+    provider: str,
+    connect_timeout_s: float,
+    idle_timeout_s: float | None,
 ) -> AsyncOpenAI:
     """A client of OpenAI's library for `url` that never calls twice.
 
@@ -99,7 +104,10 @@ def openai_sdk(
         base_url=url,
         api_key=api_key or "none",
         max_retries=0,
-        timeout=Timeout(idle_timeout_s, connect=connect_timeout_s),
+        http_client=DefaultAsyncHttpxClient(
+            timeout=Timeout(silence_s(idle_timeout_s), connect=connect_timeout_s),
+            event_hooks=HOOKS,
+        ),
     )
 
 

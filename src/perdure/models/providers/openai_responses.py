@@ -17,7 +17,7 @@ from pydantic_ai.settings import ModelSettings
 
 from perdure.models.catalogue import OPENAI_URL
 from perdure.models.protocol import ModelRequest
-from perdure.models.providers.calling import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, WireClient
+from perdure.models.providers.calling import CONNECT_TIMEOUT_S, WireClient
 from perdure.models.providers.mapping import IMAGES, PDF
 from perdure.models.providers.openai_compatible import is_openai, openai_sdk, without_sampling
 
@@ -26,7 +26,7 @@ class OpenAIResponses(WireClient):
     """A `ModelClient` for the models ``<provider>:<name>`` of a server of the responses API.
 
     `base_url` None is OpenAI itself, which needs `api_key`; other servers may do without one.
-    Units: `connect_timeout_s` and `idle_timeout_s` seconds.
+    Units: `connect_timeout_s` and `idle_timeout_s` seconds; None: `limits.model_silence_s`.
     Raises: ConfigError when the key is missing.
     """
 
@@ -38,7 +38,7 @@ class OpenAIResponses(WireClient):
         provider: str = "openai-responses",
         context_window: int | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
+        idle_timeout_s: float | None = None,
     ) -> None:
         url = base_url or OPENAI_URL
         self._sdk = openai_sdk(url, api_key, provider, connect_timeout_s, idle_timeout_s)

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from perdure.bounds.limits import limits
 from perdure.errors import (
     EgressDenied,
     EgressError,
@@ -27,12 +28,15 @@ from perdure.errors import (
 from perdure.secrets.masking import masked
 from perdure.secrets.vault import Taint, Vault
 from perdure.tools.mcp.complaints import Complaints, complaints
+from perdure.tools.mcp.long_lines import LINES_WITHIN, stop_at_long_line
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.mcp.watched import Watched
 from perdure.tools.processes import program_of, small_environment
 
 MAX_PAGES = 100
-MAX_TOOLS = 1000
+
+_LISTED = 20
+"""So many times the tools that an agent can get are listed, as it may choose among them."""
 
 _SAID = 500
 _FORGOTTEN = "Session terminated"
@@ -66,8 +70,8 @@ class Connection:
                     page = await link.client.list_tools(cursor=cursor)
                     found += page.tools
                     cursor = page.next_cursor
-                    if cursor is None or len(found) > MAX_TOOLS:
-                        return found[:MAX_TOOLS]
+                    if cursor is None or len(found) > _LISTED * limits().mcp_tools:
+                        return found
         except PerdureError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the library raises, there are no tools
@@ -231,6 +235,7 @@ class _Transports:
     async def client(self, over: asyncio.Event) -> AsyncGenerator[Any]:
         """The library's client of the server; `over` is set when the server is gone."""
         opened = self._remote() if self._server.is_remote else self._program()
+        stop_at_long_line(over.set)
         about = self._implementation(name="perdure", version="1")
         async with opened as transport:
             watched = Watched(transport, over)
@@ -248,6 +253,7 @@ class _Transports:
             args=list(server.args),
             env={**environment, **given},
             cwd=self._working_dir,
+            encoding=LINES_WITHIN,
         )
         self._complaints = heard = await complaints()
         try:

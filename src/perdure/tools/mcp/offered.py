@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, cast
 
 import msgspec
 
+from perdure.bounds.limits import limits
 from perdure.errors import InvalidArguments, ToolError
 from perdure.session.ledger import UnknownPolicy
 from perdure.tools.approval import Bound, hash_of
@@ -15,7 +17,7 @@ from perdure.tools.declare import POLICY_BY_EFFECT
 from perdure.tools.mcp.connection import Connection
 from perdure.tools.mcp.naming import named
 from perdure.tools.mcp.results import output_of
-from perdure.tools.mcp.schemas import MAX_DESCRIPTION, UnsupportedSchema, misfit, portable
+from perdure.tools.mcp.schemas import MAX_DESCRIPTION, UnsupportedSchema, counted, misfit
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import Run, Subject, ToolCall, ToolOutput, ToolSpec
@@ -53,17 +55,23 @@ async def offered(connection: Connection, taken: Collection[str] = ()) -> Offer:
     kept, refused = named(server.prefix, listed, taken)
     left_out = [LeftOut(tool, reason) for tool, reason in refused.items()]
     specs: list[ToolSpec] = []
-    for name, tool in kept.items():
+    most, left = limits().mcp_tools, [limits().mcp_server_parts]
+    for number, (name, tool) in enumerate(kept.items()):
+        if number >= most:
+            reason = f"its server has more than limits.mcp_tools = {most} tools; name those to use"
+            left_out.append(LeftOut(f"{tool} and {len(kept) - number - 1} more", reason))
+            break
+        await asyncio.sleep(0)  # many schemas must not keep others from their turns
         try:
-            specs.append(_spec(connection, name, listed[tool]))
+            specs.append(_spec(connection, name, listed[tool], left))
         except UnsupportedSchema as error:
             left_out.append(LeftOut(tool, f"its schema cannot be used: {error}"))
     return Offer(server.name, tuple(specs), tuple(left_out))
 
 
-def _spec(connection: Connection, name: str, tool: Any) -> ToolSpec:
+def _spec(connection: Connection, name: str, tool: Any, left: list[int]) -> ToolSpec:
     server = connection.server
-    schema = portable(cast("Mapping[str, Any]", tool.input_schema))
+    schema = counted(cast("Mapping[str, Any]", tool.input_schema), left)
     hints = tool.annotations if server.trusts_annotations else None
     is_reading = hints is not None and hints.read_only_hint is True
     effect = "read" if is_reading else "external"

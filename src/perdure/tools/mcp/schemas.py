@@ -11,9 +11,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-MAX_DEPTH = 16
-MAX_NODES = 2000
+from perdure.bounds.limits import limits
+
 MAX_DESCRIPTION = 2000
+_CHARACTERS_OF_A_PART = 200
+"""So much of a description counts like a part of the schema."""
+
+_STEPS = 16
+"""Names of a reference within a schema."""
 
 Schema = dict[str, Any]
 
@@ -57,18 +62,32 @@ def portable(schema: Mapping[str, Any]) -> Schema:
 
     Raises: UnsupportedSchema.
     """
-    found = _Reader(schema).read(schema, 0, ())
+    return counted(schema, [limits().mcp_schema_parts])
+
+
+def counted(schema: Mapping[str, Any], left: list[int]) -> Schema:
+    """`schema` as `portable` has it; what it has of parts is taken from the number `left`.
+
+    Raises: UnsupportedSchema, also where there are more parts than that.
+    """
+    reader = _Reader(schema, left[0])
+    try:
+        found = reader.read(schema, 0, ())
+    finally:
+        left[0] -= reader.parts
     if found.get("type") != "object":
         raise UnsupportedSchema("its arguments are no object")
     return found
 
 
 class _Reader:
-    """Reads one schema, counting what it reads."""
+    """Reads one schema, counting what it reads; `most` is how much there is room for."""
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    def __init__(self, root: Mapping[str, Any], most: int) -> None:
         self._root = root
-        self._nodes = 0
+        self._most = most
+        self._limits = limits()
+        self.parts = 0
 
     def read(self, given: object, depth: int, inside: tuple[str, ...]) -> Schema:
         self._count(depth)
@@ -81,6 +100,11 @@ class _Reader:
             name = str(node.pop("$ref"))
             if name in inside:
                 raise UnsupportedSchema("a part of it contains itself")
+            if len(inside) >= 2 * self._limits.mcp_schema_depth:
+                raise UnsupportedSchema(
+                    "its references lead on and on (the limit is twice limits.mcp_schema_depth = "
+                    f"{self._limits.mcp_schema_depth})"
+                )
             return self.read({**self._named(name), **node}, depth, (*inside, name))
         unknown = {k for k in node if k not in _SHAPES and k not in _LEFT_OUT and k[:2] != "x-"}
         if unknown:
@@ -89,20 +113,32 @@ class _Reader:
         description = node.get("description")
         if isinstance(description, str) and description:
             result["description"] = description[:MAX_DESCRIPTION]
+            self._take(len(result["description"]) // _CHARACTERS_OF_A_PART)
         return result
 
     def _count(self, depth: int) -> None:
-        self._nodes += 1
-        if depth > MAX_DEPTH:
-            raise UnsupportedSchema(f"it is more than {MAX_DEPTH} levels deep")
-        if self._nodes > MAX_NODES:
-            raise UnsupportedSchema(f"it has more than {MAX_NODES} parts")
+        self._take(1)
+        if depth > self._limits.mcp_schema_depth:
+            most = self._limits.mcp_schema_depth
+            raise UnsupportedSchema(f"it is more than limits.mcp_schema_depth = {most} levels deep")
+
+    def _take(self, parts: int) -> None:
+        self.parts += parts
+        if self.parts > self._limits.mcp_schema_parts:
+            raise UnsupportedSchema(
+                f"it has more than limits.mcp_schema_parts = {self._limits.mcp_schema_parts} parts"
+            )
+        if self.parts > self._most:
+            raise UnsupportedSchema(
+                "the schemas of its server have more than limits.mcp_server_parts = "
+                f"{self._limits.mcp_server_parts} parts"
+            )
 
     def _named(self, reference: str) -> Mapping[str, Any]:
         if not reference.startswith("#/"):
             raise UnsupportedSchema("it refers to something outside itself")
         found: Any = self._root
-        for step in reference[2:].split("/")[:MAX_DEPTH]:
+        for step in reference[2:].split("/", _STEPS)[:_STEPS]:
             key = step.replace("~1", "/").replace("~0", "~")
             below = cast("Schema", found) if isinstance(found, dict) else {}
             found = below.get(key)
@@ -117,7 +153,9 @@ class _Reader:
         if "const" in node:
             return _enum([node["const"]])
         if "enum" in node:
-            return _enum(node["enum"])
+            values: Any = node["enum"]
+            self._take(len(cast("list[Any]", values)) if isinstance(values, list) else 0)
+            return _enum(cast("object", values))
         kind = node.get("type")
         if isinstance(kind, list):
             return self._any_of(

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.bounds.limits import require_within
 from perdure.tools.paths.jail import MAX_DEPTH, Reached, open_directory, open_regular
 
 MAX_VISITED = 20_000
@@ -112,7 +113,9 @@ def matches(pattern: str, names: tuple[str, ...]) -> bool:
     A pattern without a slash is compared with the last name, one with a slash with the whole path,
     where ``**`` stands for any number of directories. `*`, `?` and `[...]` stay within one name.
     Takes at most (parts of the pattern) times (names) comparisons.
+    Raises: LimitExceeded for a pattern that is too long.
     """
+    require_within("glob_characters", len(pattern), "the glob pattern")
     if "/" not in pattern:
         return fnmatchcase(names[-1], pattern)
     parts = tuple(part for part in pattern.split("/") if part not in ("", "."))

@@ -5,6 +5,7 @@ import pytest
 
 from perdure.apps.settings.document import BUILT_IN, OF_PROJECTS
 from perdure.apps.settings.layers import Configuration, Said
+from perdure.bounds.limits import InputLimits
 from perdure.errors import ConfigError, InvalidSettings
 
 
@@ -93,6 +94,7 @@ def test_a_project_sets_nothing_else(files: Files) -> None:
         "models.prices": "{}",
         "chat.mcp_servers": '["x"]',
         "mcp.servers": "{}",
+        **{f"limits.{name}": "9" for name in InputLimits.__struct_fields__},
     }
     assert values.keys() == BUILT_IN.keys() - OF_PROJECTS.keys()
     for key, value in values.items():

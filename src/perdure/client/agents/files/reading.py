@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from perdure.bounds.files import read_regular
 from perdure.client.agents.agent import DEFAULT_MODEL, Agent, Fallback
 from perdure.client.agents.files.document import AgentFile, FiledFallback, FiledRetry
 from perdure.engine.turns.config import CompactionSettings, Limits
@@ -24,7 +25,6 @@ from perdure.yaml.nodes import YamlNode, YamlReader
 from perdure.yaml.typed import read_as
 
 SUFFIX = ".agent.yaml"
-MAX_BYTES = 1024 * 1024
 
 _NOT_YET: Mapping[str, str] = {
     "input_schema": "perdure checks no input of agents; take it out, or say it in system_prompt",
@@ -43,15 +43,9 @@ def agent_in(file: Path) -> Agent:
     Raises: InvalidAgentFile with every fault and its line; ConfigError when it cannot be read.
     """
     try:
-        # What is cloned may hold links, and behind one may be what never ends.
-        if file.exists() and not file.is_file():
-            raise ConfigError(f"{file} is no file; an agent is a text file")
-        with file.open("rb") as opened:
-            content = opened.read(MAX_BYTES + 1)
+        content = read_regular(file)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read ({error.strerror})") from error
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"{file} has more than {MAX_BYTES} bytes, and no agent needs so many")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from perdure.bounds.files import read_regular_text
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.flows.documents.binding import bound_agents
@@ -72,7 +73,7 @@ def document_in(
         return workflow
     path = Path(workflow)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
     return located(text, path.name) if is_document(text) else None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from perdure.bounds.files import read_regular_text
 from perdure.engine.flows.files.readings import DOCS
 from perdure.engine.flows.files.workflow_file import WorkflowFile, graph_of, read_workflow
 from perdure.engine.flows.rules.structure import faults_of_edit
@@ -61,7 +62,7 @@ class Drawing:
 
     def _read(self) -> Drawn:
         try:
-            text = self._record.read_text(encoding="utf-8")
+            text = read_regular_text(self._record)
             return Drawn(drawn_graph(text, self._record.name, self._canonical))
         except InvalidWorkflow as error:
             return Drawn(None, error.faults)
@@ -76,7 +77,7 @@ def drawn_graph(text: str, name: str, canonical: Path) -> Graph:
     """
     below: WorkflowFile | None = None
     if canonical.is_file():
-        below = read_workflow(canonical.read_text(encoding="utf-8"), CANONICAL)
+        below = read_workflow(read_regular_text(canonical), CANONICAL)
     return graph_of(read_workflow(text, name), name, below)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from perdure.bounds.files import read_regular
 from perdure.engine.flows.telling.entry import Reading
 from perdure.errors import ConfigError
 from perdure.yaml.nodes import YamlNode, YamlReader
@@ -21,7 +22,6 @@ T = TypeVar("T")
 
 DOCS = "a-docs"
 INDEX = f"{DOCS}/index.yaml"
-LARGEST_BYTES = 1024 * 1024
 """A reading is told in full; what is larger nobody could read."""
 
 _NAME = re.compile(r"\$[A-Z][A-Z0-9_]*")
@@ -110,12 +110,9 @@ class Library:
 
     def _text(self, path: str) -> str:
         try:
-            with (self._project / path).open("rb") as file:
-                content = file.read(LARGEST_BYTES + 1)
+            content = read_regular(self._project / path, what=path)
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-        if len(content) > LARGEST_BYTES:
-            raise ConfigError(f"{path} is larger than {LARGEST_BYTES // 2**20} MiB")
         return content.decode(errors="replace")
 
 

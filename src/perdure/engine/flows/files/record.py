@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
+from perdure.bounds.limits import limits
 from perdure.engine.flows.rules.handoffs import Artifact
 from perdure.stores.chain import blob_hash
 
-LARGEST_BYTES = 8 * 1024 * 1024
 """An artifact is told to a role in full; what is larger nobody could read."""
 
 
@@ -77,9 +77,9 @@ class RecordFolder:
             os.close(descriptor)
             return _refused(path, "it is no file")
         with os.fdopen(descriptor, "rb") as file:
-            content = file.read(LARGEST_BYTES + 1)
-        if len(content) > LARGEST_BYTES:
-            return _refused(path, f"it is larger than {LARGEST_BYTES // 2**20} MiB")
+            content = file.read(limits().artifact_bytes + 1)
+        if len(content) > limits().artifact_bytes:
+            return _refused(path, f"it exceeds limits.artifact_bytes = {limits().artifact_bytes:,}")
         if not content.strip():
             return _refused(path, "it is empty")
         return Found(Artifact(path, blob_hash(content)), content)

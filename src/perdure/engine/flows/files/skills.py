@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from perdure.bounds.files import read_regular
 from perdure.engine.flows.files.readings import DOCS
 from perdure.engine.flows.telling.entry import Skill
 from perdure.errors import ConfigError
@@ -20,7 +21,6 @@ from perdure.yaml.nodes import YamlNode, YamlReader
 
 FOLDER = f"{DOCS}/skills"
 FILE = "SKILL.md"
-LARGEST_BYTES = 256 * 1024
 """A skill is told in full, in every turn of its role; what is larger goes into files beside it."""
 
 LONGEST_DESCRIPTION = 1024
@@ -87,12 +87,9 @@ class SkillShelf:
         if not real.is_relative_to(root):
             raise ConfigError(f"{path} leads out of the project")
         try:
-            with real.open("rb") as file:
-                content = file.read(LARGEST_BYTES + 1)
+            content = read_regular(real, what=path)
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-        if len(content) > LARGEST_BYTES:
-            raise ConfigError(f"{path} is larger than {LARGEST_BYTES // 1024} KiB")
         return content.decode(errors="replace")
 
 

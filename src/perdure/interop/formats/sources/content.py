@@ -12,7 +12,9 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 
-from perdure.errors import FormatError
+from perdure.bounds.files import open_regular
+from perdure.bounds.limits import limits
+from perdure.errors import FormatError, LimitExceeded
 from perdure.interop.formats.lines import Line
 from perdure.stores.chain import blob_hash_of
 
@@ -67,7 +69,7 @@ class FileContent:
         self.name = name or path.name
         self._path = path
         try:
-            self._file: BinaryIO = path.open("rb", buffering=0)
+            self._file: BinaryIO = open_regular(path)
             self._length = self._file.seek(0, 2)
         except OSError as error:
             raise FormatError(str(path), f"it cannot be read ({error.strerror})") from error
@@ -142,13 +144,15 @@ def batches_in(content: Content) -> Iterator[tuple[list[bytes], bool]]:
 
     Shape: a line that is not ended comes last, and alone.
     """
-    at, rest = 0, b""
+    at, rest, most = 0, b"", limits().import_line_bytes
     while at < content.length:
         # Of a long line ever more is read at a time, so that it is not put together over and over.
         chunk = content.read(at, max(CHUNK_BYTES, len(rest)))
         at += len(chunk)
         lines = (rest + chunk).split(b"\n")
         rest = lines.pop()
+        if len(rest) > most:
+            raise LimitExceeded(f"a line of {content.name}", "import_line_bytes", most)
         yield lines, True
     if rest:
         yield [rest], False

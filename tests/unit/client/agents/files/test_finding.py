@@ -55,7 +55,7 @@ def test_what_never_ends_is_no_agent(tmp_path: Path) -> None:
     found = agents_found({"project": tmp_path / "p"})
     assert agent_named("good", found).agent is not None
     for name in ("zero", "pipe"):
-        with pytest.raises(ConfigError, match="is no file; an agent is a text file"):
+        with pytest.raises(ConfigError, match="not a regular file"):
             agent_named(name, found)
 
 

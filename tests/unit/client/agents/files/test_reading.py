@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from perdure.bounds.limits import InputLimits
 from perdure.client.agents.agent import Agent, Fallback
-from perdure.client.agents.files.reading import MAX_BYTES, agent_in, agent_of_text
+from perdure.client.agents.files.reading import agent_in, agent_of_text
 from perdure.context.build import History
 from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.errors import ConfigError, InvalidAgentFile
@@ -157,8 +158,8 @@ def test_a_file_is_read_or_said_why_not(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidAgentFile, match="UTF-8"):
         agent_in(file)
-    file.write_bytes(b"#" * (MAX_BYTES + 1))
-    with pytest.raises(ConfigError, match="no agent needs"):
+    file.write_bytes(b"#" * (InputLimits().document_bytes + 1))
+    with pytest.raises(ConfigError, match="limits.document_bytes"):
         agent_in(file)
     file.write_text(HEAD)
     assert agent_in(file).id == "helper"

@@ -58,7 +58,7 @@ def test_what_lies_outside_is_refused(record: RecordFolder, name: str) -> None:
         ("notes", "it is no file"),
         ("empty.md", "it is empty"),
         ("pipe", "it is no file"),
-        ("large.md", "it is larger than 8 MiB"),
+        ("large.md", "it exceeds limits.artifact_bytes = 8,388,608"),
         ("a\0b", "there is no such file"),
     ],
 )

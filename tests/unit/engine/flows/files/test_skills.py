@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.engine.flows.files.skills import LARGEST_BYTES, SkillShelf
+from perdure.bounds.limits import InputLimits
+from perdure.engine.flows.files.skills import SkillShelf
 from perdure.errors import ConfigError
 
 HEAD = "---\nname: tests\ndescription: How we test.\n---\n"
@@ -84,7 +85,7 @@ def test_a_skill_that_is_not_there_says_where_it_was_asked_for(tmp_path: Path) -
         ("---\nname: tests\ndescription: ''\n---\n", "line 3: 'description' says nothing"),
         (HEAD.replace("How we test.", "x" * 2000), "within 1024 characters"),
         ("---\nname: tests\ndescription: x\nmodel: y\n---\n", "line 4: 'model' is unknown"),
-        (HEAD + "x" * LARGEST_BYTES, "larger than 256 KiB"),
+        (HEAD + "x" * InputLimits().document_bytes, "limits.document_bytes"),
     ],
 )
 def test_a_skill_that_cannot_be_used_says_why(tmp_path: Path, text: str, told: str) -> None:

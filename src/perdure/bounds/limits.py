@@ -1,0 +1,104 @@
+"""The limits on what comes from outside, each of which a person or a program can set.
+
+They hold for a process: `use_input_limits` sets them, and the command line does so from the table
+``[limits]`` of the person's settings. A project's settings cannot set them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from perdure.errors import LimitExceeded, WrongArgument
+
+_Count = Annotated[int, Meta(ge=1, le=2**40)]
+
+
+class InputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Limits on sizes and counts. Units: bytes, characters or seconds, as the name says."""
+
+    document_bytes: Annotated[
+        _Count,
+        Meta(description="A file of settings, an agent, a workflow, a flow, a skill, a scenario."),
+    ] = 1024 * 1024
+    artifact_bytes: Annotated[
+        _Count, Meta(description="A file that a node of a flow hands over.")
+    ] = 8 * 1024 * 1024
+    import_file_bytes: Annotated[
+        _Count, Meta(description="A file to import whose format is read as a whole.")
+    ] = 256 * 1024 * 1024
+    import_line_bytes: Annotated[_Count, Meta(description="One line of a file to import.")] = (
+        256 * 1024 * 1024
+    )
+    import_folders: Annotated[
+        _Count, Meta(description="Entries of a folder of flows that are looked at.")
+    ] = 100_000
+    template_bytes: Annotated[
+        _Count, Meta(description="What the template of a workflow, or a value in it, becomes.")
+    ] = 4 * 1024 * 1024
+    glob_characters: Annotated[_Count, Meta(description="A glob pattern that a tool is given.")] = (
+        1_000
+    )
+    mcp_tools: Annotated[_Count, Meta(description="Tools of one MCP server.")] = 500
+    mcp_schema_parts: Annotated[
+        _Count, Meta(description="Parts of the schema of one tool of an MCP server.")
+    ] = 2_000
+    mcp_server_parts: Annotated[
+        _Count, Meta(description="Parts of all schemas of one MCP server.")
+    ] = 50_000
+    mcp_schema_depth: Annotated[
+        Annotated[int, Meta(ge=1, le=64)],
+        Meta(description="Levels of the schema of a tool of an MCP server."),
+    ] = 16
+    mcp_answer_bytes: Annotated[
+        _Count, Meta(description="One answer of an MCP server, or one line of its program.")
+    ] = 16 * 1024 * 1024
+    model_answer_bytes: Annotated[
+        _Count, Meta(description="One answer of a model's provider, decompressed.")
+    ] = 64 * 1024 * 1024
+    model_silence_s: Annotated[
+        Annotated[float, Meta(gt=0, le=86_400)],
+        Meta(description="How long a model's provider may be silent."),
+    ] = 600.0
+
+
+_in_force = [InputLimits()]
+
+
+def limits() -> InputLimits:
+    """The limits of this process."""
+    return _in_force[0]
+
+
+def use_input_limits(given: InputLimits) -> None:
+    """Set the limits of this process, from the next piece of work on.
+
+    Raises: WrongArgument for a value out of range.
+    """
+    try:
+        _in_force[0] = msgspec.convert(msgspec.to_builtins(given), InputLimits)
+    except msgspec.ValidationError as error:
+        raise WrongArgument(f"limits: {error}", argument="given", takes="InputLimits") from error
+
+
+def require_within(limit: str, size: int, what: str) -> None:
+    """Refuse `what`, of `size`, where the limit called `limit` is smaller.
+
+    Raises: LimitExceeded.
+    """
+    most = getattr(limits(), limit)
+    if size > most:
+        raise LimitExceeded(what, limit, most)
+
+
+def described() -> tuple[tuple[str, object, str], ...]:
+    """Name, default and description of every limit."""
+    hints = get_type_hints(InputLimits, include_extras=True)
+    found: list[tuple[str, object, str]] = []
+    for name in InputLimits.__struct_fields__:
+        notes = get_args(hints[name])[1:] if get_origin(hints[name]) is Annotated else ()
+        text = next((m.description for m in reversed(notes) if getattr(m, "description", "")), "")
+        found.append((name, getattr(InputLimits(), name), text or ""))
+    return tuple(found)

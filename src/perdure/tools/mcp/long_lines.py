@@ -1,0 +1,67 @@
+"""The lines of a server's program, none of them longer than a limit.
+
+The protocol's library puts a line together in memory, however long it becomes; the one place where
+it can be stopped is the codec that turns bytes into text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
+
+from perdure.bounds.limits import limits
+
+LINES_WITHIN = "perdure_lines_within"
+"""UTF-8, as the name of a codec that refuses a line longer than ``limits.mcp_answer_bytes``."""
+
+_log = logging.getLogger(__name__)
+_stop: ContextVar[Callable[[], object]] = ContextVar("perdure_stop_at_long_line")
+
+
+def stop_at_long_line(stop: Callable[[], object]) -> None:
+    """Call `stop` when a line that this task, or one it starts, decodes is too long."""
+    _stop.set(stop)
+
+
+class LineTooLong(ValueError):
+    """A line exceeds the limit."""
+
+
+class _Decoder(codecs.IncrementalDecoder):
+    def __init__(self, errors: str = "strict") -> None:
+        super().__init__(errors)
+        self._inner = codecs.getincrementaldecoder("utf-8")(errors)
+        self._bytes = 0
+
+    def decode(self, input: object, final: bool = False) -> str:  # noqa: FBT001, FBT002 - as in codecs
+        chunk = bytes(input)  # pyright: ignore[reportArgumentType] # a buffer of any kind
+        ended = chunk.rfind(b"\n")
+        self._bytes = self._bytes + len(chunk) if ended < 0 else len(chunk) - ended - 1
+        most = limits().mcp_answer_bytes
+        if self._bytes > most:
+            _log.warning(
+                "an MCP server wrote a line longer than limits.mcp_answer_bytes = %s", most
+            )
+            stop = _stop.get(None)
+            if stop is not None:
+                stop()
+            raise LineTooLong
+        return self._inner.decode(chunk, final)
+
+    def reset(self) -> None:
+        self._inner.reset()
+        self._bytes = 0
+
+
+def _found(name: str) -> codecs.CodecInfo | None:
+    if name != LINES_WITHIN:
+        return None
+    plain = codecs.lookup("utf-8")
+    return codecs.CodecInfo(
+        encode=plain.encode, decode=plain.decode, incrementaldecoder=_Decoder, name=LINES_WITHIN
+    )
+
+
+codecs.register(_found)

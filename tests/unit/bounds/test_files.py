@@ -1,0 +1,41 @@
+"""Regular files are read within a limit; nothing else is opened."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perdure.bounds.files import open_regular, read_regular, read_regular_text
+from perdure.bounds.limits import limits
+from perdure.errors import LimitExceeded
+
+
+def test_a_regular_file_is_read_also_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x\r\ny")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    assert read_regular(tmp_path / "b") == b"x\r\ny"
+    assert read_regular_text(tmp_path / "a") == "x\ny"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "zero", "folder", "missing"])
+def test_anything_else_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / kind
+    if kind == "fifo":
+        os.mkfifo(place)
+    elif kind == "zero":
+        place.symlink_to("/dev/zero")
+    elif kind == "folder":
+        place.mkdir()
+    for read in (read_regular, open_regular):
+        with pytest.raises(OSError, match="not a regular file|Is a directory|No such file"):
+            read(place)
+
+
+def test_a_file_beyond_the_limit_is_named_with_it(tmp_path: Path) -> None:
+    place = tmp_path / "a"
+    with place.open("wb") as file:
+        file.truncate(limits().document_bytes + 1)
+    with pytest.raises(LimitExceeded, match="limits.document_bytes"):
+        read_regular(place)

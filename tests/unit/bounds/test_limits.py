@@ -1,0 +1,54 @@
+"""Limits: those that hold, how they are set, and what is said where one is exceeded."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perdure.apps.settings.lookup import apply_limits
+from perdure.bounds.limits import InputLimits, described, limits, require_within, use_input_limits
+from perdure.errors import LimitExceeded, WrongArgument
+
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "configuration.md"
+
+
+@pytest.fixture(autouse=True)
+def usual() -> Generator[None]:
+    """The built-in limits before and after."""
+    yield
+    use_input_limits(InputLimits())
+
+
+def test_what_exceeds_a_limit_is_refused_by_its_name() -> None:
+    use_input_limits(InputLimits(mcp_tools=3))
+    require_within("mcp_tools", 3, "x")
+    with pytest.raises(
+        LimitExceeded, match="x exceeds limits.mcp_tools = 3; raise that limit"
+    ) as got:
+        require_within("mcp_tools", 4, "x")
+    assert got.value.facts()["limit"] == "mcp_tools"
+
+
+@pytest.mark.parametrize("change", [{"mcp_tools": 0}, {"mcp_schema_depth": 65}, {"mcp_tools": "x"}])
+def test_a_limit_out_of_range_is_refused(change: dict[str, object]) -> None:
+    wrong = msgspec.structs.replace(InputLimits(), **change)
+    with pytest.raises(WrongArgument, match="limits: "):
+        use_input_limits(wrong)
+    assert limits() == InputLimits()
+
+
+def test_settings_of_a_person_set_the_limits(tmp_path: Path) -> None:
+    file = tmp_path / "perdure" / "config.toml"
+    file.parent.mkdir()
+    file.write_text("[limits]\ntemplate_bytes = 77\n")
+    apply_limits({"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)})
+    assert limits() == InputLimits(template_bytes=77)
+
+
+def test_the_guide_lists_every_limit() -> None:
+    guide = GUIDE.read_text(encoding="utf-8")
+    for name, default, description in described():
+        assert f"| `{name}` | {default:,} | {description} |" in guide
