@@ -30,7 +30,7 @@ class InputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         _Count, Meta(description="A file to import whose format is read as a whole.")
     ] = 256 * 1024 * 1024
     import_line_bytes: Annotated[_Count, Meta(description="One line of a file to import.")] = (
-        256 * 1024 * 1024
+        64 * 1024 * 1024
     )
     import_folders: Annotated[
         _Count, Meta(description="Entries of a folder of flows that are looked at.")

@@ -29,7 +29,7 @@ def test_anything_else_is_refused_at_once(tmp_path: Path, kind: str) -> None:
     elif kind == "folder":
         place.mkdir()
     for read in (read_regular, open_regular):
-        with pytest.raises(OSError, match="not a regular file|Is a directory|No such file"):
+        with pytest.raises(OSError, match=r"not a regular file|Is a directory|No such file"):
             read(place)
 
 
@@ -37,5 +37,5 @@ def test_a_file_beyond_the_limit_is_named_with_it(tmp_path: Path) -> None:
     place = tmp_path / "a"
     with place.open("wb") as file:
         file.truncate(limits().document_bytes + 1)
-    with pytest.raises(LimitExceeded, match="limits.document_bytes"):
+    with pytest.raises(LimitExceeded, match=r"limits.document_bytes"):
         read_regular(place)

@@ -26,7 +26,7 @@ def test_what_exceeds_a_limit_is_refused_by_its_name() -> None:
     use_input_limits(InputLimits(mcp_tools=3))
     require_within("mcp_tools", 3, "x")
     with pytest.raises(
-        LimitExceeded, match="x exceeds limits.mcp_tools = 3; raise that limit"
+        LimitExceeded, match=r"x exceeds limits.mcp_tools = 3; raise that limit"
     ) as got:
         require_within("mcp_tools", 4, "x")
     assert got.value.facts()["limit"] == "mcp_tools"

@@ -66,5 +66,5 @@ async def test_an_answer_without_an_end_is_cut_off(monkeypatch: pytest.MonkeyPat
         return Response(body=b"x" * 1000, is_endless=True)
 
     async with WebServer(endless) as server:
-        with pytest.raises(EgressError, match="longer than limits.mcp_answer_bytes = 10,000"):
+        with pytest.raises(EgressError, match=r"longer than limits.mcp_answer_bytes = 10,000"):
             await answered(f"http://127.0.0.1:{server.port}/mcp", is_local_open=True)

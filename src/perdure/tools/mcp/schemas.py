@@ -123,7 +123,8 @@ class _Reader:
             raise UnsupportedSchema(f"it is more than limits.mcp_schema_depth = {most} levels deep")
 
     def _take(self, parts: int) -> None:
-        self.parts += parts
+        # One that is refused takes no more from the others than the largest that is not.
+        self.parts = min(self.parts + parts, self._limits.mcp_schema_parts + 1)
         if self.parts > self._limits.mcp_schema_parts:
             raise UnsupportedSchema(
                 f"it has more than limits.mcp_schema_parts = {self._limits.mcp_schema_parts} parts"

@@ -172,14 +172,17 @@ def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
     draft, take_plain = reader.draft, reader.take_plain
     begin = end = number = 0
     for lines, is_ended in batches_in(draft.content):
-        for content in lines:
+        for place, content in enumerate(lines):
+            lines[place] = b""  # a long line is not held while what became of it is written
             begin, end = end, end + len(content) + is_ended
             number += 1
             fields = plain_fields(content)
-            if fields is None or not take_plain(fields, number, begin, len(content)):
-                line = Line(number, begin, content, is_ended)
-                yield from _taken(reader, line, fields, end)
-            else:
+            is_plain = fields is not None and take_plain(fields, number, begin, len(content))
+            is_taken = is_plain or _take(reader, Line(number, begin, content, is_ended), fields)
+            content, fields = b"", None  # noqa: PLW2901 - likewise
+            if is_taken:
+                yield end
+            while not is_plain and is_taken and reader.place_next():
                 yield end
         draft.lines = number
         if progress is not None:
@@ -189,12 +192,10 @@ def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
         yield end
 
 
-def _taken(reader: Reader, line: Line, fields: Fields | None, end: int) -> Iterator[int]:
-    """Take a line that is not plain, and what waited for it."""
+def _take(reader: Reader, line: Line, fields: Fields | None) -> bool:
+    """Take a line that is not plain; False where it is blank."""
     if line.is_blank:
         reader.draft.take_blank(line.number)
-        return
+        return False
     reader.take(line, read_line(line.content) if fields is None else Reading(fields))
-    yield end
-    while reader.place_next():
-        yield end
+    return True

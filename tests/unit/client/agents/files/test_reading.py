@@ -159,7 +159,7 @@ def test_a_file_is_read_or_said_why_not(tmp_path: Path) -> None:
     with pytest.raises(InvalidAgentFile, match="UTF-8"):
         agent_in(file)
     file.write_bytes(b"#" * (InputLimits().document_bytes + 1))
-    with pytest.raises(ConfigError, match="limits.document_bytes"):
+    with pytest.raises(ConfigError, match=r"limits.document_bytes"):
         agent_in(file)
     file.write_text(HEAD)
     assert agent_in(file).id == "helper"

@@ -1,0 +1,413 @@
+"""Files, templates, servers and lines made to stall perdure or fill its memory: none gets through.
+
+Each ends within seconds and says which limit it exceeds, or why it is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.apps.flow.files import graph_in
+from perdure.apps.settings.layers import Configuration
+from perdure.bounds.limits import InputLimits, limits, use_input_limits
+from perdure.client.agents.files.reading import agent_in
+from perdure.client.agents.workspace import git_ref_of
+from perdure.client.keys import key_in_file
+from perdure.egress.rpc import rpc_client
+from perdure.engine.flows.files.readings import Library
+from perdure.engine.flows.files.skills import SkillShelf
+from perdure.errors import ConfigError, EgressError, FormatError, LimitExceeded, PerdureError
+from perdure.interop.a_society.folder import flow_folders, flow_id_in, read_folder
+from perdure.interop.formats.sources.content import FileContent
+from perdure.models.scenario_yaml import load_scenario
+from perdure.secrets.vault import Vault
+from perdure.stores.operating.manifest import read_manifest
+from perdure.tools.mcp.connection import Connection
+from perdure.tools.mcp.offered import Offer, offered
+from perdure.tools.mcp.servers import McpServer
+from perdure.tools.paths.walk import matches
+from perdure.tools.spec import ToolCall
+from perdure.workflow.expressions import template_of
+from perdure.workflow.filling import Fillings, filled
+from tests.fakes.web_server import Request, Response, WebServer
+
+SERVER = str(Path(__file__).resolve().parents[1] / "fakes" / "hostile_mcp_server.py")
+GIGABYTE = 1 << 30
+QUICK_S = 5.0
+
+
+@pytest.fixture(autouse=True)
+def usual() -> Generator[None]:
+    """The built-in limits after each test."""
+    yield
+    use_input_limits(InputLimits())
+
+
+# ---------------------------------------------------------------- files
+
+
+def read_settings(place: Path) -> object:
+    home = place.parent
+    (home / "perdure").mkdir()
+    place.rename(home / "perdure" / "config.toml")
+    return Configuration(home, {"XDG_CONFIG_HOME": str(home), "HOME": str(home)})
+
+
+def read_flow(place: Path) -> object:
+    place.rename(place.parent / "flow.json")
+    assert flow_folders(place.parent) == (place.parent,)
+    assert flow_id_in(place.parent) == place.parent.name
+    return read_folder(place.parent)
+
+
+def read_backup(place: Path) -> object:
+    place.rename(place.parent / "manifest.json")
+    return read_manifest(place.parent)
+
+
+def read_skill(place: Path) -> object:
+    home = place.parent
+    folder = home / "a-docs" / "skills" / "tests"
+    folder.mkdir(parents=True)
+    place.rename(folder / "SKILL.md")
+    shelf = SkillShelf(home)
+    if not shelf.names():
+        raise ConfigError("it is no skill")  # what is no regular file is none
+    raise ConfigError("; ".join(shelf.faults()))
+
+
+def read_index(place: Path) -> object:
+    home = place.parent
+    (home / "a-docs" / "indexes").mkdir(parents=True)
+    place.rename(home / "a-docs" / "indexes" / "main.md")
+    return Library(place.parent)._text("a-docs/indexes/main.md")
+
+
+def read_head(place: Path) -> object:
+    (place.parent / ".git").mkdir()
+    place.rename(place.parent / ".git" / "HEAD")
+    if git_ref_of(place.parent) is None:
+        raise ConfigError("not known")
+    return None
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "agent": agent_in,
+    "scenario": load_scenario,
+    "workflow": lambda place: graph_in(place, place.parent),
+    "settings": read_settings,
+    "import": FileContent,
+    "key": lambda place: key_in_file(place, "sqlite:///x"),
+    "flow": read_flow,
+    "backup": read_backup,
+    "index": read_index,
+    "skill": read_skill,
+    "git head": read_head,
+}
+
+
+def planted(kind: str, folder: Path) -> Path:
+    place = folder / "planted"
+    if kind == "fifo":
+        os.mkfifo(place)
+    elif kind == "device":
+        place.symlink_to("/dev/zero")
+    elif kind == "terminal":
+        place.symlink_to("/dev/tty")
+    else:
+        with place.open("wb") as file:
+            file.truncate(GIGABYTE)  # takes no room on the disk
+    return place
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "terminal", "huge"])
+@pytest.mark.parametrize("reader", READERS)
+def test_no_file_stalls_a_reader(tmp_path: Path, reader: str, kind: str) -> None:
+    if (reader, kind) in (("import", "huge"), ("key", "huge")):
+        pytest.skip("is read piece by piece" if reader == "import" else "reads its beginning only")
+    home = tmp_path / "home"
+    home.mkdir()
+    begun = time.monotonic()
+    with pytest.raises(PerdureError):
+        READERS[reader](planted(kind, home))
+    assert time.monotonic() - begun < QUICK_S
+
+
+RUN: dict[str, object] = {
+    "flowId": "20260527T143000123Z-a1b2c3",
+    "projectNamespace": "trip",
+    "workspaceRoot": "/w",
+    "recordFolderPath": "/w/record",
+    "stateVersion": "11",
+    "status": "running",
+    "runningNodes": [],
+    "awaitingHumanNodes": {},
+    "pendingHumanInputs": {},
+}
+SESSION: dict[str, object] = {
+    "roleName": "owner",
+    "logicalSessionId": "20260527T143000123Z-a1b2c3__owner",
+    "transcriptHistory": [{"role": "user", "content": "Go."}],
+    "isActive": False,
+}
+
+
+def flow_folder(folder: Path) -> Path:
+    """A-Society's folder of a flow that can be imported; the folder of its role."""
+    role = folder / "roles" / "owner"
+    role.mkdir(parents=True)
+    (folder / "flow.json").write_text(json.dumps(RUN))
+    (role / "transcript.json").write_text(json.dumps(SESSION))
+    (role / "feed.json").write_text("[]")
+    return role
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "terminal", "huge"])
+@pytest.mark.parametrize("name", ["transcript.json", "feed.json"])
+def test_no_file_of_a_role_stalls_the_import_of_a_flow(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    role = flow_folder(tmp_path / "flow")
+    assert read_folder(tmp_path / "flow").roles
+    (role / name).unlink()
+    planted(kind, role).rename(role / name)
+    begun = time.monotonic()
+    with pytest.raises(PerdureError):
+        read_folder(tmp_path / "flow")
+    assert time.monotonic() - begun < QUICK_S
+
+
+def test_no_link_leads_out_of_an_imported_folder(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "flow.json").write_text("{}")
+    folder = tmp_path / "flow"
+    folder.mkdir()
+    (folder / "flow.json").symlink_to(outside / "flow.json")
+    with pytest.raises(FormatError, match="a link leads out of the flow's folder"):
+        read_folder(folder)
+
+
+def test_a_folder_of_many_entries_is_refused_at_the_limit(tmp_path: Path) -> None:
+    for n in range(50):
+        (tmp_path / str(n)).mkdir()
+    use_input_limits(InputLimits(import_folders=49))
+    with pytest.raises(LimitExceeded, match=r"limits\.import_folders = 49"):
+        flow_folders(tmp_path)
+
+
+# ---------------------------------------------------------------- templates and globs
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{inputs.a" + " | json" * 60 + "}}",
+        '{{run.outputs["n"]' + " | json" * 40 + "}}",
+        "{{inputs.big}}" * 100,
+        "{{inputs.big | json}}" * 100,
+        '{{inputs.none | default("\\"") ' + "| json" * 50 + "}}",
+    ],
+)
+def test_no_template_grows_beyond_the_limit(template: str) -> None:
+    big = Fillings({"a": '"', "big": "x" * 100_000}, outputs={"n": '\\"'})
+    begun = time.monotonic()
+    with pytest.raises(LimitExceeded, match=r"limits\.template_bytes = 4,194,304"):
+        filled(template_of(template), big, lambda path: path)
+    assert time.monotonic() - begun < QUICK_S
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 5_000, "**/" * 5_000 + "b", "[" * 5_000, "?" * 5_000])
+def test_a_long_glob_is_refused(pattern: str) -> None:
+    with pytest.raises(LimitExceeded, match=r"limits\.glob_characters = 1,000"):
+        matches(pattern, ("a" * 255,))
+
+
+@pytest.mark.parametrize("unit", ["*a", "a*", "**/", "*/", "[!b]", "[a-", "?", "*?", "a**"])
+def test_a_glob_within_the_limit_is_quick(unit: str) -> None:
+    pattern = (unit * limits().glob_characters)[: limits().glob_characters]
+    begun = time.process_time()
+    for _ in range(20):
+        matches(pattern, ("a" * 255,) * 100)
+    assert time.process_time() - begun < QUICK_S
+
+
+# ---------------------------------------------------------------- MCP servers
+
+
+def hostile(kind: str, **settings: Any) -> McpServer:
+    return McpServer(name="far", command=sys.executable, args=(SERVER, kind), **settings)
+
+
+async def offer_of(kind: str, folder: Path, **settings: Any) -> Offer:
+    connection = Connection(hostile(kind, **settings), Vault({}, lambda _: None), folder)
+    try:
+        return await offered(connection)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("recursive", "contains itself"),
+        ("itself", "contains itself|refers to something outside itself"),
+        ("chain", "limits.mcp_schema_depth"),
+        ("bomb", "limits.mcp_schema_"),
+        ("deep", "limits.mcp_schema_depth"),
+        ("wide", "limits.mcp_schema_parts"),
+        ("enum", "limits.mcp_schema_parts"),
+    ],
+)
+async def test_a_hostile_schema_costs_its_tool_and_no_other(
+    tmp_path: Path, kind: str, told: str
+) -> None:
+    offer = await offer_of(kind, tmp_path)
+    assert [spec.name for spec in offer.tools] == ["mcp_far_good"]
+    (left,) = offer.left_out
+    assert any(part in left.reason for part in told.split("|"))
+
+
+async def test_a_pattern_of_a_schema_is_never_run(tmp_path: Path) -> None:
+    offer = await offer_of("pattern", tmp_path)
+    (spec,) = (spec for spec in offer.tools if spec.name.endswith("patterned"))
+    assert "pattern" not in json.dumps(spec.parameters)
+    assert spec.arguments is not None
+    begun = time.process_time()
+    assert spec.arguments({"a": "a" * 50_000 + "!"}) == {"a": "a" * 50_000 + "!"}
+    assert time.process_time() - begun < 0.5
+
+
+async def test_long_descriptions_are_cut(tmp_path: Path) -> None:
+    offer = await offer_of("texts", tmp_path)
+    assert (
+        sum(len(json.dumps(spec.parameters)) + len(spec.description) for spec in offer.tools)
+        < 9_000
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"), [("many", "limits.mcp_tools"), ("heavy", "limits.mcp_server_parts")]
+)
+async def test_thousands_of_tools_do_not_stop_the_loop(
+    tmp_path: Path, kind: str, told: str
+) -> None:
+    longest = [0.0]
+
+    async def watch() -> None:
+        while True:
+            begun = time.monotonic()
+            await asyncio.sleep(0.005)
+            longest[0] = max(longest[0], time.monotonic() - begun)
+
+    watching = asyncio.create_task(watch())
+    try:
+        offer = await offer_of(kind, tmp_path)
+    finally:
+        watching.cancel()
+    assert len(offer.tools) <= limits().mcp_tools
+    assert any(told in left.reason for left in offer.left_out)
+    assert longest[0] < 2
+
+
+async def test_an_allowed_tool_of_thousands_is_offered(tmp_path: Path) -> None:
+    offer = await offer_of("many", tmp_path, tools_allowlist=("t2999",))
+    assert [spec.name for spec in offer.tools] == ["mcp_far_t2999"]
+
+
+@pytest.mark.parametrize("kind", ["silent", "silent-list"])
+async def test_a_server_that_hangs_is_given_up(tmp_path: Path, kind: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(PerdureError, match=r"not ready within|did not answer in time"):
+        await offer_of(kind, tmp_path, connect_timeout_s=1)
+    assert time.monotonic() - begun < 10
+
+
+async def test_a_line_without_an_end_ends_the_server(tmp_path: Path) -> None:
+    use_input_limits(InputLimits(mcp_answer_bytes=1_000_000))
+    begun = time.monotonic()
+    with pytest.raises(PerdureError):
+        await offer_of("endless-line", tmp_path, connect_timeout_s=30)
+    assert time.monotonic() - begun < 20
+
+
+async def test_a_call_that_hangs_ends_at_its_limit(tmp_path: Path) -> None:
+    connection = Connection(hostile("silent-call"), Vault({}, lambda _: None), tmp_path)
+    try:
+        (spec,) = (await offered(connection)).tools
+        call = ToolCall("c", spec.name, {"a": "x"}, "s", "k", 1, tmp_path)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(spec.run(call), 1)
+    finally:
+        await connection.close()
+
+
+def bombs() -> dict[str, bytes]:
+    """Ten megabytes of zeros each, a few kilobytes on the wire."""
+    zeros = bytes(10_000_000)
+    return {"gzip": gzip.compress(zeros), "deflate": zlib.compress(zeros), "br": b"\x00" * 99}
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "GZIP, gzip", "zstd"])
+async def test_a_compressed_answer_is_refused_unread(coding: str) -> None:
+    body = bombs().get(coding.lower(), bombs()["gzip"])
+
+    def answer(request: Request) -> Response:
+        assert request.headers["accept-encoding"] == "identity"
+        return Response(headers={"content-encoding": coding}, body=body)
+
+    async with (
+        WebServer(answer) as server,
+        rpc_client(headers={}, timeout_s=5, is_local_open=True) as client,
+    ):
+        with pytest.raises(EgressError, match="compressed"):
+            await client.post(f"http://127.0.0.1:{server.port}/mcp", json={})
+
+
+# ---------------------------------------------------------------- lines
+
+IMPORTER = """
+import os, resource, subprocess, sys
+words = [sys.executable, "-m", "perdure", "import", sys.argv[1], "--store", sys.argv[2]]
+run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+said = run.stdout.read().decode()
+_, status, used = os.wait4(run.pid, 0)
+print(used.ru_maxrss * 1024)
+print(said)
+"""
+
+
+@pytest.mark.full_only
+def test_a_line_of_150_megabytes_takes_at_most_three_times_its_size(tmp_path: Path) -> None:
+    size = 150_000_000
+    file = tmp_path / "a.jsonl"
+    with file.open("w") as out:
+        out.write(
+            '{"type":"session","version":3,"id":"big","timestamp":"2026-04-02T09:14:07.120Z","cwd":"/"}\n'
+        )
+        out.write(
+            '{"type":"message","id":"00000001","parentId":null,"message":{"role":"user","content":"'
+        )
+        for _ in range(size // 1_000):
+            out.write("word " * 200)
+        out.write('"}}\n')
+    command = [sys.executable, "-c", IMPORTER, str(file), f"sqlite:///{tmp_path}/s.db"]
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    told = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment
+    ).stdout
+    peak, said = told.split("\n", 1)
+    assert "limits.import_line_bytes = 67,108,864" in said
+    assert int(peak) < 3 * size

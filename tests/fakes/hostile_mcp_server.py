@@ -1,0 +1,105 @@
+"""An MCP server by hand, over standard input and output: it offers and answers what harms.
+
+``python hostile_mcp_server.py KIND``; KIND is a name of `LISTINGS`, or how it misbehaves.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+
+def tool(name: str, schema: Any, description: str = "x") -> dict[str, Any]:
+    """A tool of a listing."""
+    return {"name": name, "description": description, "inputSchema": schema}
+
+
+def obj(**members: Any) -> dict[str, Any]:
+    """A schema of type object."""
+    return {"type": "object", "properties": members}
+
+
+def deep(levels: int) -> dict[str, Any]:
+    """Objects in objects."""
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = obj(a=schema)
+    return schema
+
+
+def chain(links: int) -> dict[str, Any]:
+    """References that lead to references."""
+    named: dict[str, Any] = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(links)}
+    named[f"d{links}"] = {"type": "string"}
+    return {**obj(a={"$ref": "#/$defs/d0"}), "$defs": named}
+
+
+def bomb() -> dict[str, Any]:
+    """Each part twice the next."""
+    named: dict[str, Any] = {
+        f"d{n}": obj(a={"$ref": f"#/$defs/d{n + 1}"}, b={"$ref": f"#/$defs/d{n + 1}"})
+        for n in range(40)
+    }
+    named["d40"] = {"type": "string"}
+    return {**obj(a={"$ref": "#/$defs/d0"}), "$defs": named}
+
+
+def wide(members: int) -> dict[str, Any]:
+    """Many members."""
+    return obj(**{f"p{n}": {"type": "string"} for n in range(members)})
+
+
+LONG = "x" * 2_000_000
+GOOD = tool("good", obj(a={"type": "string"}))
+RECURSIVE = {**obj(a={"$ref": "#/$defs/n"}), "$defs": {"n": obj(next={"$ref": "#/$defs/n"})}}
+LISTINGS: dict[str, Any] = {
+    "recursive": lambda: [tool("bad", RECURSIVE)],
+    "itself": lambda: [tool("bad", {**obj(a={"$ref": "#"}), "type": "object"})],
+    "chain": lambda: [tool("bad", chain(5_000))],
+    "bomb": lambda: [tool("bad", bomb())],
+    "deep": lambda: [tool("bad", deep(60))],
+    "wide": lambda: [tool("bad", wide(20_000))],
+    "enum": lambda: [tool("bad", obj(a={"enum": [str(n) for n in range(50_000)]}))],
+    "pattern": lambda: [tool("patterned", obj(a={"type": "string", "pattern": "^(a+)+$"}))],
+    "texts": lambda: [tool("long", obj(a={"type": "string", "description": LONG}), LONG)],
+    "many": lambda: [tool(f"t{n}", obj(a={"type": "string"})) for n in range(3_000)],
+    "heavy": lambda: [tool(f"t{n}", wide(1_500)) for n in range(100)],
+}  # fmt: skip
+
+
+def main() -> None:
+    """Answer requests until the end of the input."""
+    kind = sys.argv[1]
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "id" not in asked:
+            continue
+        if kind == "silent" or (kind == "silent-list" and asked["method"] == "tools/list"):
+            time.sleep(600)
+        if kind == "endless-line" and asked["method"] == "tools/list":
+            while True:
+                sys.stdout.write("x" * 65_536)
+        answer(asked, kind)
+
+
+def answer(asked: dict[str, Any], kind: str) -> None:
+    """Answer one request."""
+    result: dict[str, Any] = {}
+    if asked["method"] == "initialize":
+        version = asked["params"]["protocolVersion"]
+        about = {"name": "hostile", "version": "1"}
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
+    elif asked["method"] == "tools/list":
+        result = {"tools": [*LISTINGS.get(kind, list)(), GOOD]}
+    elif asked["method"] == "tools/call":
+        if kind == "silent-call":
+            time.sleep(600)
+        result = {"content": [{"type": "text", "text": "done"}]}
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
