@@ -92,7 +92,8 @@ def read_index(place: Path) -> object:
     home = place.parent
     (home / "a-docs" / "indexes").mkdir(parents=True)
     place.rename(home / "a-docs" / "indexes" / "main.md")
-    return Library(place.parent)._text("a-docs/indexes/main.md")
+    reader: Any = Library(home)
+    return reader._text("a-docs/indexes/main.md")
 
 
 def read_head(place: Path) -> object:
