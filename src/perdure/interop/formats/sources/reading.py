@@ -179,7 +179,7 @@ def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
             fields = plain_fields(content)
             is_plain = fields is not None and take_plain(fields, number, begin, len(content))
             is_taken = is_plain or _take(reader, Line(number, begin, content, is_ended), fields)
-            content, fields = b"", None  # noqa: PLW2901 - likewise
+            content, fields = b"", None  # noqa: PLW2901 - let go of the line
             if is_taken:
                 yield end
             while not is_plain and is_taken and reader.place_next():
