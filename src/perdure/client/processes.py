@@ -9,23 +9,30 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import socket
 from pathlib import Path
 
-_NAME = re.compile(r"pid (?P<pid>\d+) on (?P<host>\S+) \((?P<space>\d+)\.(?P<start>\d+)\)")
+_NAME = re.compile(r"(?:.*, )?pid (?P<pid>\d+) on (?P<host>\S+) \((?P<space>\d+)\.(?P<start>\d+)\)")
 _PROC = Path("/proc")
+_CHOSEN = secrets.randbits(48)
 
 
 def this_process() -> str:
     """The name of this process: ``pid 4711 on host (4026531836.815123)``.
 
-    Shape: without the part in brackets where the system does not tell when a process started.
+    Shape: a random number is in brackets where the system does not tell when a process started.
     """
     pid, host = os.getpid(), socket.gethostname()
     space, start = _process_space(), _start_of(pid)
     if space is None or start is None:
-        return f"pid {pid} on {host}"
+        return f"pid {pid} on {host} (0.{_CHOSEN})"
     return f"pid {pid} on {host} ({space}.{start})"
+
+
+def named_process(owner: str | None) -> str:
+    """The name of this process, with `owner` before it: no other process ever has it."""
+    return this_process() if owner is None else f"{owner}, {this_process()}"
 
 
 def is_gone(name: str) -> bool:

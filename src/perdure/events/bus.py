@@ -13,6 +13,7 @@ import logging
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from perdure.events.envelope import Draft
 from perdure.events.types import LiveEvent, Snapshot
@@ -109,6 +110,7 @@ class Subscription:
         self._capacity = capacity
         self._buffer: deque[LiveEvent] = deque()
         self._arrived = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_behind = bool(bus.snapshots(stream))
         if self._is_behind:
             self._arrived.set()
@@ -117,13 +119,22 @@ class Subscription:
         """Take `event` if it is of the stream, or fall behind."""
         if self._stream is not None and event.stream != self._stream:
             return
-        self._arrived.set()
         if len(self._buffer) < self._capacity:
             self._buffer.append(event)
         else:
             self._is_behind = True
         if self._is_behind:
             self._buffer.clear()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Continue the subscriber, who may wait in the event loop of another thread."""
+        loop = self._loop
+        if loop is None or _is_current(loop):
+            self._arrived.set()
+            return
+        with suppress(RuntimeError):  # that loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(self._arrived.set)
 
     def taken(self) -> list[Live]:
         """What has arrived since the last time, in order; snapshots first after falling behind."""
@@ -137,7 +148,15 @@ class Subscription:
 
     async def arrived(self) -> None:
         """Wait until there is something to take."""
+        self._loop = asyncio.get_running_loop()
         await self._arrived.wait()
+
+
+def _is_current(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 class _OpenCall:

@@ -13,6 +13,7 @@ stored log: a fork, an expectation, an idempotency key, a lease, a commit to sev
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator
 from typing import Protocol
 
@@ -24,8 +25,11 @@ from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import decode_message
+from perdure.stores.access.loop_lock import LoopLock
+from perdure.stores.access.process import running_loop
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, LogReading, SessionStore, Write
+from perdure.stores.watching import Changes
 
 
 class Backing(Protocol):
@@ -88,8 +92,8 @@ class Draft:
         self._header = header
         self._clock = clock
         self._blobs: tuple[bytes, ...] = ()
-        self._writing = asyncio.Lock()
-        self._changed = asyncio.Event()
+        self._writing = LoopLock()
+        self._watches: weakref.WeakSet[Changes] = weakref.WeakSet()
         self._version = 0
         self.is_draft = True
 
@@ -136,9 +140,11 @@ class Draft:
         return self._changes(self._version)
 
     async def _changes(self, seen: int) -> AsyncIterator[None]:
+        wakes = Changes(running_loop())
+        self._watches.add(wakes)
         while self.is_draft:
             while self._version == seen:
-                await self._changed.wait()
+                await anext(wakes)
             seen = self._version
             yield
         following = self.store.changes()
@@ -164,8 +170,8 @@ class Draft:
 
     def _wake(self) -> None:
         self._version += 1
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        for watch in tuple(self._watches):
+            watch.wake()
 
 
 def _needs_a_stored_log(commit: Commit, own: StreamId) -> bool:

@@ -19,7 +19,7 @@ from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.call_order import CallOrder
 from perdure.client.conversation.hooking import with_hooks
 from perdure.client.looking.scratch import scratch_dir_of
-from perdure.client.processes import is_gone, this_process
+from perdure.client.processes import is_gone, named_process
 from perdure.client.store import Store
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.telemetry.choosing import chosen_observer, told_models
@@ -79,7 +79,7 @@ class Host:
         self._limits = limits
         self._budget = budget
         self._renew = renew_credentials
-        self._owner = owner or this_process()
+        self._owner = named_process(owner)
         self._lease_ttl_ms = lease_ttl_ms
         self._scales = Scales()
         self._cooldowns = Cooldowns()

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from perdure.errors import StoreUnavailable
 from perdure.session.declared.arguments import wrong
+from perdure.stores.access.process import OwnProcess
 
 T = TypeVar("T")
 H = TypeVar("H")
@@ -67,7 +68,7 @@ class Portal:
             while not isinstance(item := self.call(_next(iterator)), _Exhausted):
                 yield item
         finally:
-            if not self._thread.is_closed:
+            if self._thread.is_usable:
                 self.call(_close(iterator))
 
     def closes(self, close: Close) -> None:
@@ -160,6 +161,7 @@ class _LoopThread:
     def __init__(self) -> None:
         self.closers: list[Close] = []
         self.is_closed = False
+        self._process = OwnProcess("the store")
         self._submitting = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="perdure-blocking", daemon=True)
@@ -167,6 +169,7 @@ class _LoopThread:
 
     def submit(self, call: _Call[Any]) -> None:
         """Have the loop do what `call` is for."""
+        self._process.check()  # in a forked child nobody would ever do it
         # Under the lock: whatever is submitted comes before the end, and is cancelled by it.
         with self._submitting:
             if not self.is_closed and threading.current_thread() is not self._thread:
@@ -176,8 +179,15 @@ class _LoopThread:
             raise _closed()
         raise RuntimeError("a coroutine cannot use perdure.blocking: use perdure.open there")
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether calls are possible: it is open, and this is no forked child."""
+        return self._process.is_this and not self.is_closed
+
     def end(self) -> None:
-        """End the loop, and wait for that unless this is its own thread."""
+        """End the loop, and wait for that unless this is its own thread, or a forked child."""
+        if not self._process.is_this:
+            return
         with self._submitting:
             self.is_closed = True
             asyncio.run_coroutine_threadsafe(self._ending(), self._loop)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,13 +22,20 @@ from perdure.stores.protocol import Commit, Committed, Lease, SessionStore, Taki
 
 T = TypeVar("T")
 
+_LED: set[Leadership] = set()
+"""What leads sessions in this process now, whichever thread it runs in."""
+
+_LED_LOCK = threading.Lock()
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """Who wants to lead which session.
 
     `is_gone` says of the owner of a lease that it is certainly dead; its lease is then taken over
-    at once. Units: `ttl_ms` milliseconds, the term of a lease.
+    at once. `owner` names this process and no other: a lease of its own that nothing here holds,
+    as after a commit that failed, is taken back at once, too.
+    Units: `ttl_ms` milliseconds, the term of a lease.
     """
 
     store: SessionStore
@@ -43,6 +51,7 @@ class Leadership:
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
+        self._is_taking = False
         self._lease: Lease | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._is_renewing = False
@@ -155,21 +164,40 @@ class Leadership:
         Whoever is cancelled here waits for it all the same: what is taken is to be given back.
         """
         task = asyncio.ensure_future(self._from_the_dead(taken))
+        self._is_taking = True
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             while not task.done():  # he may be cancelled again
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait((task,))
+            if not task.cancelled():
+                task.exception()  # seen: asyncio does not print it
             raise
+        finally:
+            self._is_taking = False
 
     async def _from_the_dead(self, taken: Callable[[str | None], Coroutine[Any, Any, T]]) -> T:
         try:
             return await taken(None)
         except LeaseHeld as held:
-            if not self._claim.is_gone(held.owner):
+            if not self._is_left(held.owner):
                 raise
             return await taken(held.owner)
+
+    def _is_left(self, owner: str) -> bool:
+        """Whether the lease of `owner` is held for nothing: it is dead, or leads no turn here."""
+        claim = self._claim
+        if owner != claim.owner:
+            return claim.is_gone(owner)
+        with _LED_LOCK:
+            others = [each for each in _LED if each is not self]
+        return not any(each.leads(claim.stream, owner) for each in others)
+
+    def leads(self, stream: StreamId, owner: str) -> bool:
+        """Whether it holds the lease of the session for `owner`, or may be about to."""
+        is_its = self._claim.stream == stream and self._claim.owner == owner
+        return is_its and (self._lease is not None or self._is_taking)
 
     def _hold(self, lease: Lease) -> None:
         self._lease = lease
@@ -190,12 +218,18 @@ async def leading(claim: Claim, *, is_begun: bool = True) -> AsyncGenerator[Lead
     Raises: LeaseHeld when another process leads it.
     """
     leadership = Leadership(claim)
+    with _LED_LOCK:
+        _LED.add(leadership)
     try:
         if is_begun:
             await leadership.take()
         yield leadership
     finally:
-        await leadership.end()
+        try:
+            await leadership.end()
+        finally:
+            with _LED_LOCK:
+                _LED.discard(leadership)
 
 
 def _with(commit: Commit, **what: Lease | Taking | bool) -> Commit:

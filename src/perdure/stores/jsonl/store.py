@@ -31,6 +31,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ORIGINS, SessionInfo, is_found
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
+from perdure.stores.access.process import running_loop
 from perdure.stores.admission import check_commit
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.appending import BACKEND, Appender
@@ -459,6 +460,7 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing,
         )
 
     async def close(self) -> None:
+        running_loop()
         if self._thread.end():
             self._watcher.end()
             await asyncio.to_thread(self._stop)

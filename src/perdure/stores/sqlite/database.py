@@ -80,8 +80,9 @@ class Database:
         return _identity(self.path) not in (self.site.identity, None)
 
     def check_usable(self) -> None:
-        """Raises: StoreUnavailable in a forked child, and once it is closed."""
+        """Raises: StoreUnavailable in a forked child, and once it is closed; NotAsyncio."""
         self.process.check()
+        running_loop()
         if self._is_closed:
             raise StoreUnavailable(str(self.path), "it is closed")
 

@@ -26,6 +26,7 @@ from perdure.session.info import SessionInfo
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
+from perdure.stores.access.process import running_loop
 from perdure.stores.admission import check_commit
 from perdure.stores.chain import fingerprint
 from perdure.stores.keeping.backups import Backup
@@ -463,6 +464,7 @@ class SqliteStore(
         )
 
     async def close(self) -> None:
+        running_loop()
         if self._is_closed:
             return
         self._is_closed = True

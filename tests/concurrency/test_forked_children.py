@@ -1,0 +1,72 @@
+"""Ruling S9: a store used after `fork` says so at the call, on every backend, and never hangs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.stores.jsonl.disk.folder import Folder
+from tests.fakes.postgres import PostgresServer
+
+SCRIPT = Path(__file__).parent / "children" / "forking.py"
+CALLS = ("append", "read", "create", "list", "search", "watch")
+
+
+@pytest.fixture(params=["memory", "sqlite", "jsonl", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        taken = server.take()
+        yield taken
+        server.give_back(taken)
+    elif request.param == "memory":
+        yield "memory:"
+    else:
+        place = {"sqlite": f"sqlite:///{tmp_path}/s.db", "jsonl": f"jsonl:///{tmp_path}/s"}
+        yield place[request.param]
+
+
+@pytest.mark.parametrize("kind", ["async", "blocking"])
+def test_store_used_in_a_forked_child_says_so_at_each_call(address: str, kind: str) -> None:
+    command = [sys.executable, str(SCRIPT), address, kind]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    lines = dict(line.split(" ", 1) for line in ended.stdout.splitlines())
+    for call in CALLS:
+        assert "StoreUnavailable" in lines.get(call, "hung"), (call, lines)
+        assert "opened before a fork; open it again" in lines[call]
+    assert lines["close"] == "no error"
+    assert lines["parent"] == "OK"
+    assert ended.stderr == ""
+
+
+LOCKING = """
+import os, sys
+from pathlib import Path
+from perdure.stores.jsonl.disk.folder import Folder
+
+with Folder(Path(sys.argv[1]), is_synced=False).locked("stream", "a"):
+    pid = os.fork()
+    if pid == 0:
+        sys.stdin.read()
+        os._exit(0)
+os.write(1, b"released\\n")
+os.waitpid(pid, 0)
+"""
+
+
+def test_lock_of_session_files_is_not_kept_by_a_forked_child(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, is_synced=False, lock_timeout_s=2)
+    folder.make()
+    command = [sys.executable, "-c", LOCKING, str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "released\n"
+        with folder.locked("stream", "a"):
+            pass
