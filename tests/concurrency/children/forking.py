@@ -41,7 +41,7 @@ def in_child(calls: dict[str, Callable[[], Any]]) -> None:
 
 
 def outcome(call: Callable[[], Any]) -> str:
-    signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends a child that hangs
     signal.alarm(CALL_S)
     try:
         call()
@@ -68,6 +68,7 @@ async def with_async(address: str) -> None:
     async with perdure.open(address) as store:
         session = await store.create()
         await session.append(perdure.user("parent"))
+        loop = asyncio.get_running_loop()
         asyncio.events._set_running_loop(None)  # the child runs loops of its own
         try:
             in_child(
@@ -82,7 +83,7 @@ async def with_async(address: str) -> None:
                 }
             )
         finally:
-            asyncio.events._set_running_loop(asyncio.get_event_loop_policy().get_event_loop())
+            asyncio.events._set_running_loop(loop)
         await session.append(perdure.user("parent"))
         assert [m.text for m in await session.messages()] == ["parent", "parent"]
         say("parent OK")
