@@ -37,6 +37,7 @@ from perdure.tools.permissions import SCOPES, Permissions
 from tests.acceptance.cli.conftest import World
 from tests.fakes.chats import MODEL, says
 from tests.fakes.hostile_sessions import TOOLS, Bait, Form, Log, command, forms, write
+from tests.fakes.postgres import PostgresServer
 
 FORMS = tuple(forms())
 BACKENDS = ("sqlite", "jsonl")
@@ -211,6 +212,24 @@ async def test_no_received_store_is_obeyed(
             why = await is_obeyed(store, f"s{number}", bait, careful())
             through += [f"{form.name}: {why}"] if why else []
             through += await not_local(store, f"s{number}", form, bait)
+    assert not through
+
+
+async def test_no_session_of_a_received_database_is_obeyed(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, through = postgres.take(), list[str]()
+    try:
+        async with foreign(address, tmp_path, monkeypatch) as store:
+            for number, form in enumerate(FORMS[::6]):
+                await planted(store, form.log(f"s{number}", place(tmp_path, form)))
+        async with perdure.open(address, is_trusted=False) as store:
+            for number, form in enumerate(FORMS[::6]):
+                bait = place(tmp_path, form)
+                why = await is_obeyed(store, f"s{number}", bait, careful())
+                through += [f"{form.name}: {why}"] if why else []
+    finally:
+        postgres.give_back(address)
     assert not through
 
 
