@@ -32,6 +32,7 @@ Failure = Literal[
     "provider_refused",
     "provider_auth",
     "budget_exceeded",
+    "question_expired",
     "empty_answer",
     "content_filter",
     "cancelled",

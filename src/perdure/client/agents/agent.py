@@ -77,6 +77,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     its built-in tools may touch; a session may only narrow them. `name` and `description` tell
     people, and agents that may invoke it, what it is; `max_agents` is how many sessions of other
     agents a session may open with ``invoke_agent``, `max_depth` how deep those may nest.
+    A question that nobody answers within `question_expires_s` ends its turn (None: it waits).
     """
 
     name: str | None = None
@@ -99,6 +100,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     permissions: Permissions = Permissions()
     max_agents: Annotated[int, Meta(ge=0)] = 16
     max_depth: Annotated[int, Meta(ge=0)] = 3
+    question_expires_s: Annotated[float, Meta(gt=0)] | None = None
 
     @property
     def budget(self) -> Budget:

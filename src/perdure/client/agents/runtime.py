@@ -16,7 +16,7 @@ from perdure.client.agents.bindings import Bindings
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.delegation.narrowing import resumed_agent
 from perdure.client.agents.hosting import Host
-from perdure.client.agents.standing import end_if_idle
+from perdure.client.agents.standing import end_if_idle, expire_or_end
 from perdure.client.agents.turn import Turn
 from perdure.client.agents.workspace import Workspace, detected, kept_workspace
 from perdure.client.conversation.binding import Binding
@@ -219,13 +219,13 @@ class Runtime:
     async def end_idle(self) -> list[str]:
         """Close the sessions of the store that have been idle too long; their ids.
 
-        A session in which a turn is open, be it only waiting for an answer, is not idle.
+        A session in which a turn is open, be it only waiting for an answer, is not idle. Turns
+        whose question has expired are closed first, also those that no process runs.
         """
         ended: list[str] = []
         for info in await self._store.recent(limit=None, scope="all"):
             with suppress(SessionNotFound, Erased):  # somebody took it out meanwhile
-                state = await self._store.backend.state(info.id)
-                if await end_if_idle(self._store, state, self._idle_timeout_s):
+                if await expire_or_end(self._store, info.id, self._idle_timeout_s):
                     ended.append(info.id)
         return ended
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure.client.conversation.abandonment import expire_question
 from perdure.client.store import Store
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.recovery import carried
@@ -72,6 +73,15 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
     except HeadConflict:  # somebody is not idle
         return False
     return True
+
+
+async def expire_or_end(store: Store, session: str, timeout_s: float | None) -> bool:
+    """Close the open turn of `session` if its question has expired, then do as `end_if_idle`."""
+    stream, clock = StreamId(session), store.outside.clock
+    state = await store.backend.state(stream)
+    if state.open_turn is not None and await expire_question(store.backend, clock, stream):
+        state = await store.backend.state(stream)
+    return await end_if_idle(store, state, timeout_s)
 
 
 async def note_if_idle(environment: Environment, body: SideBody) -> None:

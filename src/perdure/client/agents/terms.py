@@ -86,6 +86,7 @@ def _config(agent: Agent, environment: Environment, caps: Caps, model: str) -> T
             if link.model != model
         ),
         restart_on_cut=agent.restart_on_cut,
+        question_expires_s=agent.question_expires_s,
         budget=caps.budget,
         max_output_tokens=agent.max_output_tokens,
         cost=_guarded(caps.cost),

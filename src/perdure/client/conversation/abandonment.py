@@ -8,7 +8,7 @@ from perdure.client.conversation.lineage import children_of
 from perdure.client.processes import is_gone, this_process
 from perdure.engine.turns.environment import LEASE_TTL_MS
 from perdure.engine.turns.leading import Claim
-from perdure.engine.turns.recovery import give_up
+from perdure.engine.turns.recovery import expire, give_up
 from perdure.errors import LeaseHeld
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
@@ -23,15 +23,7 @@ async def abandon_turn(store: SessionStore, clock: Clock, session: StreamId) -> 
     """
     closed = None
     if (await store.state(session)).open_turn is not None:
-        claim = Claim(
-            store=store,
-            stream=session,
-            clock=clock,
-            owner=this_process(),
-            ttl_ms=LEASE_TTL_MS,
-            is_gone=is_gone,
-        )
-        closed = await give_up(claim)
+        closed = await give_up(_claim(store, clock, session))
     await abandon_invoked(store, clock, session)
     return closed is not None
 
@@ -44,3 +36,19 @@ async def abandon_invoked(store: SessionStore, clock: Clock, session: StreamId) 
     for child in await children_of(store, session):
         with suppress(LeaseHeld):
             await abandon_turn(store, clock, child.info.id)
+
+
+async def expire_question(store: SessionStore, clock: Clock, session: StreamId) -> bool:
+    """Close the open turn of `session` if its question has expired; whether it was closed."""
+    return await expire(_claim(store, clock, session)) is not None
+
+
+def _claim(store: SessionStore, clock: Clock, session: StreamId) -> Claim:
+    return Claim(
+        store=store,
+        stream=session,
+        clock=clock,
+        owner=this_process(),
+        ttl_ms=LEASE_TTL_MS,
+        is_gone=is_gone,
+    )

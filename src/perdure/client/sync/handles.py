@@ -912,7 +912,8 @@ class Runtime(Handle[AsyncRuntime]):
     def end_idle(self) -> list[str]:
         """Close the sessions of the store that have been idle too long; their ids.
 
-        A session in which a turn is open, be it only waiting for an answer, is not idle.
+        A session in which a turn is open, be it only waiting for an answer, is not idle. Turns
+        whose question has expired are closed first, also those that no process runs.
         """
         return self.portal.call(self.asynchronous.end_idle())
 

@@ -205,6 +205,7 @@ class TurnConfig(msgspec.Struct, frozen=True):
     max_output_tokens: int | None = None
     cost: Cost = unpriced
     judge: Judge = runs_all
+    question_expires_s: float | None = None
 
     @property
     def chain(self) -> tuple[Link, ...]:

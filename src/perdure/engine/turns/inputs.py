@@ -99,6 +99,10 @@ class Woken(msgspec.Struct, frozen=True):
     """Something was appended while the turn waited for an answer."""
 
 
+class Expired(msgspec.Struct, frozen=True):
+    """Nobody answered the question in time."""
+
+
 class Aborted(msgspec.Struct, frozen=True):
     """Somebody ended the turn. `partial` is what had arrived of the answer, `usage` what it took.
 
@@ -139,6 +143,7 @@ Input = (
     | Waited
     | ToolReturned
     | Woken
+    | Expired
     | Aborted
     | Broken
     | Lost

@@ -36,6 +36,7 @@ RULES: Mapping[tuple[Phase, type], Handler] = {
     (Phase.BACKOFF, inputs.Waited): outcomes.waited,
     (Phase.RUNNING, inputs.ToolReturned): takeover.tool_returned,
     (Phase.ASKING, inputs.Woken): takeover.woken,
+    (Phase.ASKING, inputs.Expired): takeover.woken,
     (Phase.READY, inputs.Woken): takeover.lost_ready,
     (Phase.READY, inputs.Aborted): outcomes.aborted,
     (Phase.READY, inputs.Broken): outcomes.broken,
@@ -89,6 +90,6 @@ def step(
     handler = RULES.get((state.phase, type(happened)))
     if handler is None:
         raise InvalidTransition(state.phase.value, type(happened).__name__)
-    scribe = Scribe(state, at, bounds)
+    scribe = Scribe(state, at, bounds, config.question_expires_s)
     handler(scribe, happened, config)
     return Step(scribe.state, tuple(scribe.entries))

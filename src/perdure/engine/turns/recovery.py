@@ -10,17 +10,16 @@ import msgspec
 
 from perdure.context.build import History
 from perdure.engine.turns.config import TurnConfig
-from perdure.engine.turns.inputs import Aborted, Lost
-from perdure.engine.turns.leading import Claim, leading
-from perdure.engine.turns.machine import Step, step
-from perdure.engine.turns.rules.outcomes import NOT_IN_FORCE
+from perdure.engine.turns.inputs import Aborted, Expired, Lost
+from perdure.engine.turns.leading import Claim, Leadership, leading
+from perdure.engine.turns.machine import step
 from perdure.engine.turns.state import Phase, TurnState, fold
 from perdure.engine.windows import FollowedWindow
-from perdure.errors import TurnOpen
-from perdure.session.codec import body_of, new_side
+from perdure.errors import LeaseHeld, TurnOpen
+from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.ledger import Spending, TurnFinished, TurnStarted
+from perdure.session.ledger import Spending, TurnStarted
 from perdure.session.messages import Message, decode_message
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.protocol import Commit, LogReading, StreamState, Write
@@ -166,42 +165,57 @@ def _start_in(page: list[Entry]) -> int | None:
     return None
 
 
-async def give_up(claim: Claim, *, is_interrupted: bool = False) -> TurnState | None:
+async def give_up(claim: Claim) -> TurnState | None:
     """Close the open turn of a process that is gone, without performing anything more of it.
 
     What had arrived of an answer stays on the branch; calls without a result are told as aborted.
-    `is_interrupted`: the turn came from elsewhere, so its log may not follow the rules.
     Shape: None when no turn is open.
     Raises: LeaseHeld while that process is alive.
     """
     async with leading(claim) as leadership:
-        state = await claim.store.state(claim.stream)
-        if state.open_turn is None:
+        turn = await open_turn(claim.store, claim.stream)
+        if turn is None:
             return None
-        at = claim.clock.now_ms()
-        try:
-            closed = await _given_up(claim, at, is_interrupted=is_interrupted)
-        except Exception:
-            if not is_interrupted:
-                raise
-            closed = None  # no turn of perdure's; the pairing of messages is repaired on reading
-        ended = TurnFinished("interrupted", failure="cancelled", error=NOT_IN_FORCE)
-        write = Write(
-            stream=claim.stream,
-            entries=(new_side(ended),) if closed is None else closed.entries,
-            expected_head=state.head if closed is None else closed.state.head - len(closed.entries),
-            lease=leadership.lease,
-        )
-        await claim.store.commit(Commit(writes=(write,), at=at))
-        return None if closed is None else closed.state
+        gone = await lost(claim.store, turn)
+        return await _closed(claim, leadership, turn, Aborted(gone.partial))
 
 
-async def _given_up(claim: Claim, at: int, *, is_interrupted: bool) -> Step:
-    turn = await open_turn(claim.store, claim.stream)
-    assert turn is not None
-    gone = await lost(claim.store, turn)
-    config = TurnConfig(agent="", model="", tools={})  # an abort decides nothing by it
-    return step(turn, Aborted(gone.partial, is_interrupted=is_interrupted), config, at)
+async def expire(claim: Claim) -> TurnState | None:
+    """Close the open turn if its question has expired and no process runs it.
+
+    Shape: None when no question has expired, or a live process runs the turn and closes it itself.
+    """
+    if not _has_expired(await open_turn(claim.store, claim.stream), claim.clock.now_ms()):
+        return None
+    try:
+        async with leading(claim) as leadership:
+            turn = await open_turn(claim.store, claim.stream)
+            if turn is None or not _has_expired(turn, claim.clock.now_ms()):
+                return None
+            return await _closed(claim, leadership, turn, Expired())
+    except LeaseHeld:
+        return None
+
+
+def _has_expired(turn: TurnState | None, at: int) -> bool:
+    asked = None if turn is None else turn.question
+    return asked is not None and asked.answer is None and asked.question.is_expired(at)
+
+
+async def _closed(
+    claim: Claim, leadership: Leadership, turn: TurnState, happened: Aborted | Expired
+) -> TurnState:
+    at = claim.clock.now_ms()
+    config = TurnConfig(agent="", model="", tools={})  # neither input decides anything by it
+    closed = step(turn, happened, config, at)
+    write = Write(
+        stream=claim.stream,
+        entries=closed.entries,
+        expected_head=turn.head,
+        lease=leadership.lease,
+    )
+    await claim.store.commit(Commit(writes=(write,), at=at))
+    return closed.state
 
 
 def _readable(content: bytes) -> Message | None:

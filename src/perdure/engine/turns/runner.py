@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.engine.turns.companion import Beside, Companion
 from perdure.engine.turns.config import TurnConfig
-from perdure.engine.turns.effects import AwaitAnswer, CallModel, Effect, RunTool, Wait, effect_of
+from perdure.engine.turns.effects import CallModel, Effect, RunTool, Wait, effect_of
 from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.inputs import (
     Aborted,
@@ -35,6 +35,7 @@ from perdure.engine.turns.inputs import (
 )
 from perdure.engine.turns.leading import Leadership
 from perdure.engine.turns.machine import Step, step
+from perdure.engine.turns.performing.answer_wait import answer_wait
 from perdure.engine.turns.performing.calling import AnswerCall, key_renewed
 from perdure.engine.turns.performing.summarising import summarised, tell_compacted
 from perdure.engine.turns.performing.tooling import bound_now, tool_outcome
@@ -57,7 +58,6 @@ from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome
 from perdure.stores.entering.contents import named_contents
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.watching import change
 from perdure.tools.approval import Bound
 from perdure.tools.callbacks import guarded
 
@@ -317,7 +317,8 @@ class TurnRunner:
             )
         if isinstance(effect, Wait):
             return self._wait(effect.until)
-        return self._wait_for_answer(effect, state)
+        assert state.question is not None  # it is what the effect was read from
+        return answer_wait(self._environment, state.question, state.head)
 
     async def _call(self, call: OpenCall, state: TurnState) -> Input:
         if call.purpose == "summary":
@@ -347,21 +348,6 @@ class TurnRunner:
         clock = self._environment.clock
         await clock.sleep((until - clock.now_ms()) / 1000)
         return Waited()
-
-    async def _wait_for_answer(self, effect: AwaitAnswer, state: TurnState) -> Input:
-        environment = self._environment
-        waiting = (environment.stream, *environment.invoked_by)
-        with environment.person_waits.waiting(waiting):
-            return await self._answered(effect, state)
-
-    async def _answered(self, effect: AwaitAnswer, state: TurnState) -> Input:
-        environment = self._environment
-        changes = environment.store.changes()
-        while True:
-            added = await environment.store.entries(environment.stream, after=state.head)
-            if any(entry.about == effect.question for entry in added):
-                return Woken()
-            await change(changes, environment.store.address)
 
     def _forget_live(self, effect: Effect) -> None:
         seq = None

@@ -112,3 +112,7 @@ class AgentFile(
     restart_on_cut: bool = False
     history: History = "full"
     on_pasted: PastePolicy = "warn"
+    question_expires_s: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="Seconds after which an unanswered question ends its turn."),
+    ] = None

@@ -169,6 +169,7 @@ class _Binding:
                 restart_on_cut=filed.restart_on_cut,
                 history=filed.history,
                 on_pasted=filed.on_pasted,
+                question_expires_s=filed.question_expires_s,
                 permissions=filed.permissions or Permissions(),
                 **own,
                 **money,

@@ -64,6 +64,7 @@ def agent_text(agent: Agent) -> str:
         restart_on_cut=agent.restart_on_cut,
         history=agent.history,
         on_pasted=agent.on_pasted,
+        question_expires_s=agent.question_expires_s,
     )
     return yaml_of(cast("dict[str, object]", msgspec.to_builtins(filed)))
 

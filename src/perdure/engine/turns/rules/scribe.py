@@ -7,6 +7,7 @@ the runner appends them only where it expects to (``expected_head``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -54,15 +55,23 @@ _NO_BOUNDS: Mapping[int, Bound] = {}
 
 
 class Scribe:
-    """Collects the entries of one step. Units: `at` is Unix milliseconds.
+    """Collects the entries of one step.
 
+    Units: `at` is Unix milliseconds; a question expires `question_expires_s` seconds after it.
     `bounds` is what approvals of pending calls are bound to, as far as it was read, by place in
     `state.pending` counted from the end.
     """
 
-    def __init__(self, state: TurnState, at: int, bounds: Mapping[int, Bound] = _NO_BOUNDS) -> None:
+    def __init__(
+        self,
+        state: TurnState,
+        at: int,
+        bounds: Mapping[int, Bound] = _NO_BOUNDS,
+        question_expires_s: float | None = None,
+    ) -> None:
         self.state = state
         self.at = at
+        self._question_expires_s = question_expires_s
         self._bounds = bounds
         self.entries: list[NewEntry] = []
 
@@ -81,6 +90,9 @@ class Scribe:
         """Write a side entry about an entry (an id, or a seq of this stream)."""
         about_id = entry_id(self.state.stream, about) if isinstance(about, int) else about
         body = _signed(body, self.state)
+        if isinstance(body, Question) and self._question_expires_s is not None:
+            expires_at = self.at + math.ceil(self._question_expires_s * 1000)
+            body = msgspec.structs.replace(body, expires_at=expires_at)
         return self._write(new_side(body, about_id), body)
 
     def tree(self, body: Message | TreeBody) -> EntryId:

@@ -19,6 +19,7 @@ from perdure.engine.turns.rules.asking import (
     ask_how_to_go_on,
 )
 from perdure.engine.turns.rules.ending import finish, settle_call
+from perdure.engine.turns.rules.outcomes import expire
 from perdure.engine.turns.rules.outcomes import tool_returned as tool_finished
 from perdure.engine.turns.rules.progress import (
     attempt_again,
@@ -213,11 +214,15 @@ def _run_again(
     scribe.side(again, scribe.state.answer_id)
 
 
-def woken(scribe: Scribe, happened: inputs.Woken | inputs.Lost, config: TurnConfig) -> None:
-    """Act on the answer to the open question, if somebody gave one."""
+def woken(
+    scribe: Scribe, happened: inputs.Woken | inputs.Expired | inputs.Lost, config: TurnConfig
+) -> None:
+    """Act on the answer to the open question, if somebody gave one, or on its expiry."""
     asked = scribe.state.question
     assert asked is not None
     if asked.answer is None:
+        if asked.question.is_expired(scribe.at):
+            expire(scribe)
         return
     topic = asked.question.topic
     if topic == "interrupted":

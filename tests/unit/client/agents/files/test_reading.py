@@ -52,7 +52,7 @@ def test_perdures_own_settings_have_keys_of_their_own() -> None:
         "permissions: {scope: sandboxed, allowed_commands: [pytest -q], approval: plan}\n"
         "compaction: {keep_recent_tokens: 10}\ndelegation: {max_agents: 2, max_depth: 0}\n"
         "on_interrupt: continue\nqueue_mode: all\nrestart_on_cut: true\nhistory: text_only\n"
-        "on_pasted: refuse\n"
+        "on_pasted: refuse\nquestion_expires_s: 3600\n"
     )
     assert agent == Agent(
         "helper",
@@ -72,6 +72,7 @@ def test_perdures_own_settings_have_keys_of_their_own() -> None:
         restart_on_cut=True,
         history=history,
         on_pasted="refuse",
+        question_expires_s=3600,
     )
 
 

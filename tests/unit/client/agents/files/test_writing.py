@@ -52,6 +52,7 @@ agents = st.builds(
     ),
     max_agents=st.integers(1, 20),
     max_depth=st.integers(0, 5),
+    question_expires_s=st.sampled_from([None, 0.5, 2_592_000.0]),
 )
 
 

@@ -1,0 +1,43 @@
+"""Wait until a person answers the question of a turn, or the question expires."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.inputs import Expired, Woken
+from perdure.engine.turns.state import PendingQuestion
+from perdure.stores.watching import change
+
+
+async def answer_wait(
+    environment: Environment, asked: PendingQuestion, head: int
+) -> Woken | Expired:
+    """Wait for what is appended about `asked` after seq `head`, or until it expires.
+
+    The session and those that wait for it are marked as waiting for a person meanwhile.
+    """
+    expires_at = asked.question.expires_at
+    sessions = (environment.stream, *environment.invoked_by)
+    with environment.person_waits.waiting(sessions):
+        if expires_at is None:
+            return await _answered(environment, asked, head)
+        left_s = (expires_at - environment.clock.now_ms()) / 1000
+        answered = asyncio.ensure_future(_answered(environment, asked, head))
+        expired = asyncio.ensure_future(environment.clock.sleep(left_s))
+        try:
+            await asyncio.wait((answered, expired), return_when=asyncio.FIRST_COMPLETED)
+            return answered.result() if answered.done() else Expired()
+        finally:
+            answered.cancel()
+            expired.cancel()
+            await asyncio.wait((answered, expired))
+
+
+async def _answered(environment: Environment, asked: PendingQuestion, head: int) -> Woken:
+    changes = environment.store.changes()
+    while True:
+        added = await environment.store.entries(environment.stream, after=head)
+        if any(entry.about == asked.id for entry in added):
+            return Woken()
+        await change(changes, environment.store.address)
