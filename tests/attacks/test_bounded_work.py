@@ -31,6 +31,7 @@ from perdure.engine.flows.files.skills import SkillShelf
 from perdure.errors import ConfigError, EgressError, FormatError, LimitExceeded, PerdureError
 from perdure.interop.a_society.folder import flow_folders, flow_id_in, read_folder
 from perdure.interop.formats.sources.content import FileContent
+from perdure.interop.importing import source_of_format
 from perdure.models.scenario_yaml import load_scenario
 from perdure.secrets.vault import Vault
 from perdure.stores.operating.manifest import read_manifest
@@ -388,6 +389,34 @@ _, status, used = os.wait4(run.pid, 0)
 print(used.ru_maxrss * 1024)
 print(said)
 """
+
+
+def test_a_file_that_is_read_as_a_whole_has_a_limit(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_text('{"info": {' + " " * 2_000)
+    use_input_limits(InputLimits(import_file_bytes=1_000))
+    with FileContent(file) as content, pytest.raises(LimitExceeded, match=r"import_file_bytes = 1"):
+        source_of_format(content, "opencode")
+
+
+def test_the_settings_of_a_person_bound_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "perdure").mkdir()
+    (tmp_path / "perdure" / "config.toml").write_text("[limits]\nimport_line_bytes = 300_000\n")
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"type":"session","version":3,"id":"b","x":"' + "y" * 900_000 + '"}\n')
+    words = [
+        sys.executable,
+        "-m",
+        "perdure",
+        "import",
+        str(file),
+        "--store",
+        f"sqlite:///{tmp_path}/s",
+    ]
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    run = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    assert run.returncode != 0
+    assert "exceeds limits.import_line_bytes = 300,000" in run.stderr
 
 
 @pytest.mark.full_only

@@ -27,8 +27,10 @@ from perdure.secrets.masking import masked
 from perdure.secrets.pasted import credentials_in
 from perdure.secrets.shapes import finds
 from perdure.session.search.query import sought_in
+from perdure.session.search.words import terms
 from perdure.tools.commands import words_of
 from perdure.workflow.expressions import template_of
+from perdure.yaml.nodes import YamlReader
 from tests.fakes.hostile_patterns import growth, patterns, seconds_of, texts_for
 
 LENGTH = 2_000
@@ -77,6 +79,10 @@ def redactor(text: str) -> str:
     learnt.learn(text)
     learnt.settle()
     return learnt.replaced(text)
+
+
+def yaml(text: str) -> object:
+    return YamlReader().root(text[: len(text) // 8])  # a pure reader: slow, but no slower than so
 
 
 def numbered(form: str) -> Callable[[int], str]:
@@ -135,6 +141,14 @@ SCANNERS: list[tuple[str, Callable[[str], object], Callable[[int], str]]] = [
     ("templates: brackets", template_of, repeated("{{inputs.a|default(", " ")),
     ("settings: quoted keys", lines_of, repeated('""', "!")),
     ("settings: words", lines_of, repeated("a", "!")),
+    ("search: words of other scripts", terms, repeated("\u0e01\u0301")),
+    ("search: words that go on", terms, repeated("\u00e9")),
+    ("yaml: brackets", yaml, repeated("[")),
+    ("yaml: keys", yaml, repeated("? ")),
+    ("yaml: quotes", yaml, repeated('"a": ', "x")),
+    ("yaml: spaces", yaml, repeated(" ", "a")),
+    ("yaml: dashes", yaml, repeated("- ")),
+    ("yaml: anchors", yaml, repeated("&a ")),
     ("queries: alternatives", sought_in, repeated('"a" OR ')),
     ("queries: operators", sought_in, repeated("OR ")),
     ("queries: quotes", sought_in, repeated('"a')),

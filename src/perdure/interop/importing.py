@@ -18,6 +18,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.bounds.limits import require_within
 from perdure.dialects.fields import fields_of
 from perdure.errors import (
     FormatError,
@@ -134,11 +135,12 @@ def source_of_format(
 ) -> Source:
     """`content`, read as a file of `format`.
 
-    Raises: FormatError when reading it takes too much.
+    Raises: FormatError when reading it takes too much; LimitExceeded.
     """
     try:
         if format in READERS:
             return read_source(content, format, READERS[format], progress, bounds)
+        require_within("import_file_bytes", content.length, content.name)
         whole = Held(content.read(0, content.length), content.name)
         return Source(whole, PARSERS[format](whole.content, progress))
     except (RecursionError, MemoryError) as error:
