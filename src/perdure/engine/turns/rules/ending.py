@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from perdure.engine.turns.rules.scribe import Scribe
 from perdure.session.ledger import (
     Delegated,
@@ -13,6 +15,12 @@ from perdure.session.ledger import (
 )
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart
 from perdure.session.notes import QuestionWithdrawn, SessionEnded, WithdrawalReason
+
+_REASONS: Mapping[TurnEnd, WithdrawalReason] = {
+    "aborted": "aborted",
+    "cancelled": "cancelled",
+    "interrupted": "interrupted",
+}
 
 
 def withdraw_question(scribe: Scribe, reason: WithdrawalReason) -> None:
@@ -58,7 +66,11 @@ def refuse_pending(scribe: Scribe, outcome: ToolOutcome, text: str, error_code: 
 def finish(
     scribe: Scribe, end: TurnEnd, *, failure: Failure | None = None, error: str | None = None
 ) -> None:
-    """End the turn; whatever still waits is adopted, so that nothing said is left out."""
+    """End the turn; whatever still waits is adopted, so that nothing said is left out.
+
+    A question that is still open is withdrawn.
+    """
+    withdraw_question(scribe, _REASONS.get(end, "failed"))
     for waiting in scribe.state.queued:
         scribe.adopt(waiting)
     finished = TurnFinished(end=end, usage=scribe.state.usage, failure=failure, error=error)

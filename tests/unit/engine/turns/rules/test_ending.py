@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 
 from perdure.engine.turns import inputs
 from perdure.engine.turns.rules.ending import finish, refuse_pending
 from perdure.engine.turns.rules.scribe import Scribe
 from perdure.session.codec import encode
-from perdure.session.ledger import ToolFinished, TurnFinished
+from perdure.session.ledger import ToolFinished, TurnEnd, TurnFinished
 from perdure.session.messages import assistant, tool_call, user
 from perdure.session.notes import Queued, SessionEnded
-from tests.fakes.turn_log import Course
+from tests.fakes.turn_log import CONFIG, Course
 
 
 def test_whatever_waits_is_adopted_at_the_end() -> None:
@@ -55,3 +57,16 @@ def test_a_session_does_not_end_with_a_turn_that_failed() -> None:
     course.happens(inputs.ToolReturned("it ends", ends_session=True))
     course.happens(inputs.Aborted())
     assert course.log.bodies(SessionEnded) == []
+
+
+def test_end_of_a_turn_withdraws_its_open_question() -> None:
+    for end, reason in (("interrupted", "interrupted"), ("error", "failed")):
+        course = Course(msgspec.structs.replace(CONFIG, on_interrupt="ask"))
+        course.happens(inputs.Lost(has_begun=True))
+        asked = course.state.question
+        assert asked is not None
+        scribe = Scribe(course.state, 0)
+        finish(scribe, cast("TurnEnd", end))
+        assert [entry.kind for entry in scribe.entries] == ["question_withdrawn", "turn_finished"]
+        assert (scribe.entries[0].about, scribe.state.question) == (asked.id, None)
+        assert msgspec.json.decode(scribe.entries[0].body) == {"reason": reason}
