@@ -419,6 +419,15 @@ def test_the_settings_of_a_person_bound_the_command_line(tmp_path: Path) -> None
     assert "exceeds limits.import_line_bytes = 300,000" in run.stderr
 
 
+@pytest.mark.parametrize("words", [["doctor"], ["store", "info"], ["sessions", "list"]])
+def test_no_command_waits_for_a_store_that_is_a_pipe(tmp_path: Path, words: list[str]) -> None:
+    os.mkfifo(tmp_path / "s.db")
+    command = [sys.executable, "-m", "perdure", *words, "--store", f"sqlite:///{tmp_path}/s.db"]
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    run = subprocess.run(command, capture_output=True, timeout=30, check=False, env=environment)
+    assert run.returncode != 0
+
+
 @pytest.mark.full_only
 def test_a_line_of_150_megabytes_takes_at_most_three_times_its_size(tmp_path: Path) -> None:
     size = 150_000_000

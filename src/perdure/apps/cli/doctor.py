@@ -25,6 +25,7 @@ from perdure.apps.settings.servers import servers_of
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines, size
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import safe
+from perdure.bounds.files import open_regular
 from perdure.client.agents.providers import provider_states
 from perdure.errors import PerdureError
 from perdure.secrets.masking import masked_value
@@ -159,8 +160,12 @@ def _privacy(file: Path) -> Check:
 
 
 def _journal(file: Path) -> Check:
-    with file.open("rb") as opened:
-        versions = opened.read(_WAL_OFFSET + 2)[_WAL_OFFSET:]
+    try:
+        with open_regular(file) as opened:
+            versions = opened.read(_WAL_OFFSET + 2)[_WAL_OFFSET:]
+    except OSError as error:
+        reason = f"it cannot be read ({error.strerror})"
+        return Check("journal", "fail", reason, "name a store that is a regular file")
     if versions == _WAL_VERSIONS:
         return Check(
             "journal", "ok", "write-ahead log: readers and writers do not wait for another"
