@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perdure.apps.flow.documents.starting import faults_in
-from perdure.bounds.files import read_regular_text
 from perdure.client.flows.documents.beginning import document_in
 from perdure.engine.flows.documents.mapping import graph_of
-from perdure.engine.flows.files.drawing import CANONICAL, drawn_graph
+from perdure.engine.flows.files.drawing import drawn_graph
 from perdure.engine.flows.files.readings import Library, project_folder
 from perdure.engine.flows.files.skills import SkillShelf
 from perdure.errors import ConfigError, InvalidWorkflow
 from perdure.session.flows.graph import Graph, base_role
+from perdure.tools.paths.project_files import read_named
 
 
 def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
@@ -26,10 +26,10 @@ def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
         return graph_of(found.workflow)
     folder = _folder(workspace, project)
     try:
-        text = read_regular_text(file)
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_named(file)
+    except UnicodeDecodeError as error:
         raise ConfigError(f"the workflow {file} cannot be read: {error}") from error
-    return drawn_graph(text, file.name, folder / CANONICAL)
+    return drawn_graph(text, file.name, folder)
 
 
 def faults_of(file: Path, workspace: Path, project: str | None = None) -> tuple[str, ...]:

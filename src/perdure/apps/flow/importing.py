@@ -10,9 +10,8 @@ import msgspec
 from perdure.apps.cli.exits import DONE, FAILED, exit_code_of
 from perdure.apps.opening import writable_store
 from perdure.apps.terminal.output import counted, remark, show, show_error, show_json
-from perdure.bounds.files import read_regular_text
 from perdure.client.store import Store
-from perdure.engine.flows.files.drawing import CANONICAL, drawn_graph
+from perdure.engine.flows.files.drawing import drawn_graph
 from perdure.engine.flows.files.readings import project_folder
 from perdure.engine.flows.rules.improvement import order_by_graph, order_in_parallel
 from perdure.errors import FormatError, PerdureError
@@ -26,6 +25,7 @@ from perdure.interop.a_society.folder import (
 from perdure.interop.a_society.importing import import_flow
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.run import FlowRun
+from perdure.tools.paths.project_files import text_inside
 from perdure.workflow.reading import is_document
 
 
@@ -80,14 +80,14 @@ def _graph(folder: Path, read: FlowFolder) -> Graph:
     project = project_folder(Path(read.run["workspaceRoot"]), read.run["projectNamespace"])
     for place in _records(folder, read):
         if place.is_file():
-            text = read_regular_text(place)
+            text = text_inside(place.parent, place.name, record=place.parent)
             if is_document(text):
                 raise FormatError(
                     str(folder),
                     f"its flow ran the workflow document {place}, and what that worked with is "
                     f"not in the folder; begin it anew with `perdure flow run {place}`",
                 )
-            return drawn_graph(text, str(place), project / CANONICAL)
+            return drawn_graph(text, str(place), project)
     tried = " nor ".join(str(place) for place in _records(folder, read))
     raise FormatError(str(folder), f"its workflow is missing: there is neither {tried}")
 

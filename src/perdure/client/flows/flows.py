@@ -66,6 +66,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.notes import SideBody
 from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.tools.paths.project_files import require_writable
 from perdure.workflow.document import Workflow
 from perdure.workflow.reading import Located
 
@@ -344,6 +345,7 @@ def _begun_document(
         raise ConfigError(f"there is no folder {workspace}; name the flow's workspace")
     bound = checked(found, agents, workspace)
     made = beginning(found, bound, workspace=workspace, flow=begun.flow, inputs=inputs)
+    require_writable(begun.workspace, begun.record)
     write_record(begun.flow, begun.record, document_text(found))
     made.write_inputs(begun.record)
     return made

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from perdure.bounds.files import read_regular_text
-from perdure.engine.flows.files.drawing import CANONICAL, WORKFLOW, drawn_graph
+from perdure.engine.flows.files.drawing import WORKFLOW, drawn_graph
 from perdure.engine.flows.files.readings import project_folder
 from perdure.engine.flows.rules.structure import faults_of_edit
 from perdure.engine.turns.config import Judge, Ruling, Runs
-from perdure.errors import InvalidWorkflow, ToolDenied
+from perdure.errors import ConfigError, InvalidWorkflow, ToolDenied
 from perdure.session.flows.run import FlowState
 from perdure.session.messages import ToolCallPart
 from perdure.tools.approval import Bound
+from perdure.tools.paths.project_files import text_inside
 
 
 def guarded(judge: Judge, state: Callable[[], FlowState | None]) -> Judge:
@@ -43,8 +43,8 @@ def _left_by(call: ToolCallPart, state: FlowState) -> str | None:
     try:
         if Path(state.run.workspace_root, named).resolve() != target.resolve():
             return None
-        before = read_regular_text(target)
-    except (OSError, ValueError):
+        before = text_inside(target.parent, WORKFLOW, record=target.parent)
+    except (ConfigError, OSError, ValueError):
         return None  # the tool itself will say what is wrong
     new = call.args.get("content" if call.name == "write_file" else "new_text")
     old = call.args.get("old_text")
@@ -59,9 +59,9 @@ def _faults(state: FlowState, text: str) -> tuple[str, ...]:
     run = state.run
     project = project_folder(Path(run.workspace_root), run.project_namespace)
     try:
-        graph = drawn_graph(text, WORKFLOW, project / CANONICAL)
+        graph = drawn_graph(text, WORKFLOW, project)
     except InvalidWorkflow as error:
         return error.faults
-    except (OSError, UnicodeDecodeError):
+    except (ConfigError, UnicodeDecodeError):
         return ()  # the project's own file is at fault, which this call does not change
     return tuple(faults_of_edit(run, state.graph, graph))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-from perdure.bounds.files import read_regular, read_regular_text
-from perdure.engine.flows.files.drawing import CANONICAL, WORKFLOW, Drawing, drawn_graph
+from perdure.engine.flows.files.drawing import WORKFLOW, Drawing, drawn_graph
 from perdure.engine.flows.files.readings import Library, project_folder
 from perdure.engine.flows.files.record import RecordFolder
 from perdure.engine.flows.files.skills import SkillShelf
@@ -25,6 +26,13 @@ from perdure.session.flows.run import FlowState, RoleConfiguration
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
 from perdure.stores.operating.alone import hold
+from perdure.tools.paths.project_files import (
+    is_there,
+    read_inside,
+    read_named,
+    require_writable,
+    text_inside,
+)
 
 OWNED_BY = ".flow"
 """The file of a record folder that holds the id of the flow it is of: two never share one."""
@@ -77,9 +85,10 @@ def begun_record(
     workspace, record, project = begun.workspace, begun.record, begun.project
     if not workspace.is_dir():
         raise ConfigError(f"there is no folder {workspace}; name the workspace of the flow")
+    require_writable(workspace, record)
     text, name = _text_of(workflow)
     folder = project_folder(workspace, project)
-    graph = drawn_graph(text, name, folder / CANONICAL)
+    graph = drawn_graph(text, name, folder)
     for role in roles:
         if role not in graph.roles:
             known = ", ".join(graph.roles)
@@ -110,6 +119,7 @@ def place_of(state: FlowState) -> FlowPlace:
                 f"its folder {folder} is not here; open it with `--workspace DIR`, where DIR is "
                 "where its workspace is now",
             )
+    require_writable(workspace, record)
     return FlowPlace(workspace, record, run.project_namespace, state.graph)
 
 
@@ -166,8 +176,8 @@ def _text_of(workflow: Graph | str | os.PathLike[str]) -> tuple[str, str]:
         return workflow_text(workflow), workflow.name
     path = Path(workflow)
     try:
-        return read_regular_text(path), path.name
-    except (OSError, UnicodeDecodeError) as error:
+        return read_named(path), path.name
+    except UnicodeDecodeError as error:
         raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
 
 
@@ -178,40 +188,56 @@ def write_record(flow: StreamId, record: Path, text: str) -> None:
     Raises: ConfigError when another one is there, or the folder is another flow's: what both hand
     over would be written over.
     """
-    (record / "findings").mkdir(parents=True, exist_ok=True)
-    target = record / WORKFLOW
-    _is_there(target, text)
+    findings = record / "findings"
+    findings.mkdir(parents=True, exist_ok=True)
+    if findings.is_symlink():
+        raise ConfigError(f"{findings} is a link; name another record folder")
+    _is_there(record, text)
     _is_of(flow, record)  # before it is opened to be written, which another person's cannot be
     # Another process may begin the same flow just now: nobody reads what is half written.
-    with (record / OWNED_BY).open("ab") as owner:
+    with _own_file(record / OWNED_BY) as owner:
         hold(owner.fileno(), record / OWNED_BY)
         if not _is_of(flow, record):
             owner.write(flow.encode())
             owner.flush()
-        if not _is_there(target, text):
+        if not _is_there(record, text):
             draft = record / f".{WORKFLOW}.new"
-            draft.write_text(text, encoding="utf-8")
-            draft.replace(target)
+            draft.unlink(missing_ok=True)  # of a process that died, or a link
+            with draft.open("x", encoding="utf-8") as file:
+                file.write(text)
+            draft.replace(record / WORKFLOW)
 
 
-def _is_there(target: Path, text: str) -> bool:
-    """Whether the workflow `target` is there. Raises: ConfigError when it is not `text`."""
+def _own_file(path: Path) -> BinaryIO:
+    """The file `path` of a record folder, to add to it. Raises: ConfigError for a link."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        found = read_regular_text(target)
-    except FileNotFoundError:
+        opened = os.fdopen(os.open(path, flags, 0o666), "ab", buffering=0)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
+    found = os.fstat(opened.fileno())
+    if found.st_nlink > 1 or not stat.S_ISREG(found.st_mode):
+        opened.close()
+        raise ConfigError(f"{path} is not a file of its own (a hard link, or no file)")
+    return opened
+
+
+def _is_there(record: Path, text: str) -> bool:
+    """Whether the record's workflow is there. Raises: ConfigError when it is not `text`."""
+    if not is_there(record, WORKFLOW):
         return False
-    if found != text:
-        raise ConfigError(f"{target} is another flow's; name another record folder")
+    if text_inside(record, WORKFLOW, record=record) != text:
+        told = f"{record / WORKFLOW} is another flow's"
+        raise ConfigError(f"{told}; name another record folder")
     return True
 
 
 def _is_of(flow: StreamId, record: Path) -> bool:
     """Whether the record folder says that it is of `flow`. Raises: ConfigError: of another one."""
     owner = record / OWNED_BY
-    try:
-        theirs = read_regular(owner).decode(errors="replace")
-    except FileNotFoundError:
+    if not is_there(record, OWNED_BY):
         return False
+    theirs = read_inside(record, OWNED_BY, record=record).decode(errors="replace")
     if theirs not in ("", flow):  # nobody's where a process was killed before it wrote
         told = f"{record} is the record folder of the flow {theirs}; name another one"
         raise ConfigError(f"{told}, or delete {owner} if that flow is gone")
@@ -221,6 +247,6 @@ def _is_of(flow: StreamId, record: Path) -> bool:
 def let_go(flow: StreamId, record: Path) -> None:
     """Let other flows have the record folder of `flow`, which is no more. Blocks."""
     owner = record / OWNED_BY
-    with suppress(OSError):
-        if read_regular(owner).decode(errors="replace") == flow:
+    with suppress(OSError, ConfigError):
+        if read_inside(record, OWNED_BY, record=record).decode(errors="replace") == flow:
             owner.unlink()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -137,6 +138,11 @@ class Floors(msgspec.Struct, frozen=True):
         if record is None or place[: len(record)] != record:
             return None
         return place[len(record) :]
+
+    def with_record(self, place: Path) -> Floors:
+        """These with the record folder `place`, whose own links are not followed."""
+        names = tuple(folded_name(name) for name in place.parts if name != place.anchor)
+        return Floors(self.closed, self.stems, names)
 
     def leads_to_record(self, place: Names) -> bool:
         """Whether `place` is a folder on the way to the flow's record folder."""

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.bounds.files import read_regular_text
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.flows.documents.binding import bound_agents
@@ -28,6 +27,7 @@ from perdure.session.ids import StreamId
 from perdure.stores.chain import blob_hash
 from perdure.tools.builtin.files import text_of
 from perdure.tools.paths.jail import Jail
+from perdure.tools.paths.project_files import read_named
 from perdure.workflow.document import InputNode, Workflow
 from perdure.workflow.expressions import template_of
 from perdure.workflow.filling import Fillings, ReadFile, filled
@@ -73,8 +73,8 @@ def document_in(
         return workflow
     path = Path(workflow)
     try:
-        text = read_regular_text(path)
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_named(path)
+    except UnicodeDecodeError as error:
         raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
     return located(text, path.name) if is_document(text) else None
 

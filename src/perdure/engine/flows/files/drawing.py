@@ -11,13 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.bounds.files import read_regular_text
 from perdure.engine.flows.files.readings import DOCS
 from perdure.engine.flows.files.workflow_file import WorkflowFile, graph_of, read_workflow
 from perdure.engine.flows.rules.structure import faults_of_edit
-from perdure.errors import InvalidWorkflow
+from perdure.errors import ConfigError, InvalidWorkflow
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.run import FlowState
+from perdure.tools.paths.project_files import is_there, text_inside
 
 WORKFLOW = "workflow.yaml"
 CANONICAL = f"{DOCS}/workflow/main.yaml"
@@ -36,6 +36,7 @@ class Drawing:
     """The workflow files of one flow. Reads them again only when they changed."""
 
     def __init__(self, record: Path, project: Path) -> None:
+        self._folder, self._project = record, project
         self._record = record / WORKFLOW
         self._canonical = project / CANONICAL
         self._stamps: tuple[_Stamp, _Stamp] | None = None
@@ -62,22 +63,22 @@ class Drawing:
 
     def _read(self) -> Drawn:
         try:
-            text = read_regular_text(self._record)
-            return Drawn(drawn_graph(text, self._record.name, self._canonical))
+            text = text_inside(self._folder, WORKFLOW, record=self._folder)
+            return Drawn(drawn_graph(text, WORKFLOW, self._project))
         except InvalidWorkflow as error:
             return Drawn(None, error.faults)
-        except (OSError, UnicodeDecodeError) as error:
+        except (ConfigError, UnicodeDecodeError) as error:
             return Drawn(None, (f"{WORKFLOW} cannot be read: {error}",))
 
 
-def drawn_graph(text: str, name: str, canonical: Path) -> Graph:
-    """The graph of the workflow `text`, called `name`, above the file `canonical` if that is there.
+def drawn_graph(text: str, name: str, project: Path) -> Graph:
+    """The graph of the workflow `text`, called `name`, above that of the folder `project`, if any.
 
-    Raises: InvalidWorkflow; OSError.
+    Raises: InvalidWorkflow; ConfigError when the project's cannot be read; UnicodeDecodeError.
     """
     below: WorkflowFile | None = None
-    if canonical.is_file():
-        below = read_workflow(read_regular_text(canonical), CANONICAL)
+    if is_there(project, CANONICAL):
+        below = read_workflow(text_inside(project, CANONICAL), CANONICAL)
     return graph_of(read_workflow(text, name), name, below)
 
 

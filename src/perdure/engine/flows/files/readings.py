@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from perdure.bounds.files import read_regular
 from perdure.engine.flows.telling.entry import Reading
 from perdure.errors import ConfigError
+from perdure.tools.paths.project_files import is_there, read_inside
 from perdure.yaml.nodes import YamlNode, YamlReader
 
 T = TypeVar("T")
@@ -50,12 +50,11 @@ class Library:
         Raises: ConfigError.
         """
         place = f"{DOCS}/roles/{role}"
-        main = self._project / place / "main.md"
         own: tuple[Reading, ...] = ()
-        if main.is_file():
+        if is_there(self._project, f"{place}/main.md"):
             own = (Reading(f"role {role}", f"{place}/main.md", self._text(f"{place}/main.md")),)
         name = f"{place}/required-readings.yaml"
-        if not (self._project / name).is_file():
+        if not is_there(self._project, name):
             return own
         listed = _read(self._text(name), name, "required_readings", _names)
         return (*own, *self._readings(listed))
@@ -96,7 +95,7 @@ class Library:
 
     def _index(self) -> dict[str, tuple[str, str]]:
         """Name -> path, and where the index says so."""
-        if not (self._project / INDEX).is_file():
+        if not is_there(self._project, INDEX):
             return {}
         return _read(self._text(INDEX), INDEX, "index", _paths)
 
@@ -109,11 +108,7 @@ class Library:
             raise ConfigError(f"{place}: there is no file {path}; write it, or take it away here")
 
     def _text(self, path: str) -> str:
-        try:
-            content = read_regular(self._project / path, what=path)
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-        return content.decode(errors="replace")
+        return read_inside(self._project, path).decode(errors="replace")
 
 
 def _read(text: str, name: str, key: str, values: Callable[[YamlReader, YamlNode, str], T]) -> T:

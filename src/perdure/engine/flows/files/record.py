@@ -16,6 +16,8 @@ import msgspec
 from perdure.bounds.limits import limits
 from perdure.engine.flows.rules.handoffs import Artifact
 from perdure.stores.chain import blob_hash
+from perdure.tools.paths.floors import is_secret
+from perdure.tools.paths.own_places import floors_of, names_of_place
 
 """An artifact is told to a role in full; what is larger nobody could read."""
 
@@ -53,9 +55,17 @@ class RecordFolder:
             path = self._canonical(name)
             if path is None:
                 return _refused(name, "it lies outside of the record folder")
+            if self._is_closed(path):
+                return _refused(name, "it holds credentials or perdure's own data")
             return self._read(path)
         except (OSError, ValueError):
             return _refused(name, "there is no such file")
+
+    def _is_closed(self, path: str) -> bool:
+        """Whether no tool reads the file at the canonical `path` either."""
+        names = path.split("/")
+        place = names_of_place(Path(os.path.realpath(self.folder), path))
+        return is_secret(names) or floors_of(os.environ).is_closed(place)
 
     def _canonical(self, name: str) -> str | None:
         """The path of `name` relative to the record folder, where links lead; None outside of it.

@@ -7,16 +7,15 @@ What cannot be resolved is an error with its file and line.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from perdure.bounds.files import read_regular
 from perdure.engine.flows.files.readings import DOCS
 from perdure.engine.flows.telling.entry import Skill
 from perdure.errors import ConfigError
 from perdure.secrets.pasted import credentials_in
+from perdure.tools.paths.project_files import is_there, read_inside
 from perdure.yaml.nodes import YamlNode, YamlReader
 
 FOLDER = f"{DOCS}/skills"
@@ -62,7 +61,7 @@ class SkillShelf:
     def of_role(self, role: str) -> tuple[Skill, ...]:
         """The skills that the base role `role` has by its own file. Raises: ConfigError."""
         path = f"{DOCS}/roles/{role}/skills.yaml"
-        if not (self._project / path).is_file():
+        if not is_there(self._project, path):
             return ()
         return tuple(self.skill(name, place) for name, place in _listed(path, self._text(path)))
 
@@ -82,15 +81,7 @@ class SkillShelf:
         return tuple(dict.fromkeys(found))
 
     def _text(self, path: str) -> str:
-        root = Path(os.path.realpath(self._project))
-        real = Path(os.path.realpath(root / path))
-        if not real.is_relative_to(root):
-            raise ConfigError(f"{path} leads out of the project")
-        try:
-            content = read_regular(real, what=path)
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-        return content.decode(errors="replace")
+        return read_inside(self._project, path).decode(errors="replace")
 
 
 def _skill(name: str, path: str, text: str) -> Skill:

@@ -1,0 +1,96 @@
+"""Files that a folder of somebody else's has for perdure itself: read by the rules of the tools.
+
+A link leads nowhere else, a file on the floors is not read, and nothing waits: as for a tool that
+is given the path (`jail`), with a limit on what is read.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from perdure.bounds.limits import limits
+from perdure.errors import ConfigError, LimitExceeded, ToolError
+from perdure.tools.paths.floors import is_protected
+from perdure.tools.paths.jail import Jail
+from perdure.tools.paths.own_places import floors_of, names_of_place
+
+_TOOL = "files"
+
+
+def read_inside(
+    root: Path, path: str, *, record: Path | None = None, limit: str = "document_bytes"
+) -> bytes:
+    """The content of the file `path` below `root`. Blocks.
+
+    `record` is the record folder of the flow that it is read for.
+    Raises: ConfigError when it is not there or not to be read; LimitExceeded.
+    """
+    most: int = getattr(limits(), limit)
+    floors = floors_of(os.environ, record=record)
+    try:
+        with (
+            Jail(root, _TOOL, floors=floors).file(path) as descriptor,
+            os.fdopen(os.dup(descriptor), "rb") as file,
+        ):
+            content = file.read(most + 1)
+    except ToolError as error:
+        reason = error.reason.replace("the working directory", "the project")
+        raise ConfigError(f"{path} cannot be read: {reason}") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    if len(content) > most:
+        raise LimitExceeded(path, limit, most)
+    return content
+
+
+def text_inside(root: Path, path: str, *, record: Path | None = None) -> str:
+    """The UTF-8 text of the file `path` below `root`, line ends as they are read anywhere else.
+
+    Raises: as `read_inside`; UnicodeDecodeError.
+    """
+    text = read_inside(root, path, record=record).decode()
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_named(path: Path) -> str:
+    """The UTF-8 text of the file `path` that a person named; its folder is not left. Blocks.
+
+    What is in the current directory may lead to anything that is in it.
+    Raises: ConfigError; LimitExceeded; UnicodeDecodeError.
+    """
+    whole, here = Path(os.path.abspath(path)), Path.cwd()  # noqa: PTH100 - links stay as they are
+    root = here if whole.is_relative_to(here) else whole.parent
+    return text_inside(root, whole.relative_to(root).as_posix())
+
+
+def is_there(root: Path, path: str) -> bool:
+    """Whether `root` has anything called `path`, a link that leads nowhere as well."""
+    return os.path.lexists(root / path)
+
+
+def require_writable(root: Path, folder: Path) -> None:
+    """Refuse `folder` as a record folder in the workspace `root` where no tool might write.
+
+    What is in `root` leads nowhere else; what is named elsewhere is not on the floors. Blocks.
+    Raises: ConfigError.
+    """
+    top, place = Path(os.path.realpath(root)), Path(os.path.abspath(folder))  # noqa: PTH100 - a link is to be seen
+    base = Path(os.path.abspath(root))  # noqa: PTH100 - a link is to be seen
+    is_inside = place != base and place.is_relative_to(base)
+    where = top / place.relative_to(base) if is_inside else place
+    floors = floors_of(os.environ)
+    names = (where.relative_to(top) if is_inside else where).parts
+    if is_protected(names[not is_inside :], is_absolute=not is_inside) or floors.is_closed(
+        names_of_place(where)
+    ):
+        raise ConfigError(f"{folder} cannot be a record folder: the path is protected")
+    floors = floors.with_record(where)
+    jail = Jail(top if is_inside else Path("/"), _TOOL, has_walls=is_inside, floors=floors)
+    name = (where.relative_to(top) if is_inside else where).as_posix()
+    try:
+        for file in ("x", "findings/x"):
+            with jail.planned(f"{name}/{file}", makes_parents=True):
+                pass
+    except ToolError as error:
+        raise ConfigError(f"{folder} cannot be a record folder: {error.reason}") from None

@@ -1,0 +1,43 @@
+"""Files that a folder has for perdure itself; attacks are in tests/attacks/test_flow_links.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import ConfigError, LimitExceeded
+from perdure.tools.paths.project_files import is_there, read_inside, read_named, text_inside
+
+
+def test_file_is_read_with_line_ends_as_anywhere_else(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_bytes(b"x\r\ny")
+    assert read_inside(tmp_path, "a.md") == b"x\r\ny"
+    assert text_inside(tmp_path, "a.md") == "x\ny"
+    assert read_named(tmp_path / "a.md") == "x\ny"
+
+
+def test_missing_file_is_an_error_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"a\.md cannot be read: .*No such file"):
+        read_inside(tmp_path, "a.md")
+    assert not is_there(tmp_path, "a.md")
+
+
+def test_link_that_leads_nowhere_is_there(tmp_path: Path) -> None:
+    (tmp_path / "a.md").symlink_to("b.md")
+    assert is_there(tmp_path, "a.md")
+
+
+def test_file_named_by_a_person_does_not_lead_out_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.md").symlink_to("../secret")
+    with pytest.raises(ConfigError, match="leads out"):
+        read_named(tmp_path / "folder" / "a.md")
+
+
+def test_file_beyond_the_limit_is_an_error(tmp_path: Path) -> None:
+    with (tmp_path / "a.md").open("wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(LimitExceeded):
+        read_inside(tmp_path, "a.md")
