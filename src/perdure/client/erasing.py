@@ -29,19 +29,23 @@ def erasing(backend: SessionStore) -> Erasing:
     return backend
 
 
-async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -> None:
+async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -> int:
     """Make the id of an erased session free if it `is_reused`; otherwise it stays taken.
 
+    Returns the epoch of that session's leases, as far as the store knows it.
     Raises: SessionExists for the id of an erased session of which the store keeps nothing.
     """
     if is_reused and isinstance(backend, Retaining):
         with suppress(SessionNotFound):
+            state = await backend.state(stream)
             await backend.remove(stream, is_erased=True)
+            return state.epoch
     elif not is_reused and not backend.capabilities.erase and isinstance(backend, Erasing):
         certificates = await backend.erasures()
         erased = (each for done in certificates for each in done.sessions if each.is_whole)
         if any(each.session == stream for each in erased):
             raise SessionExists(stream)
+    return 0
 
 
 async def erase_session(

@@ -91,13 +91,16 @@ class Store:
             metadata=dict(metadata) if metadata else None,
             subject=subject,
         )
+        above = 0
         if id is not None:
-            await free_id(self.backend, header.id, is_reused=reuse_erased)
+            above = await free_id(self.backend, header.id, is_reused=reuse_erased)
+        if reuse_erased:  # a killed call may have removed the session, but the clock went on
+            above = max(above, header.created_at)
+        write = Write(stream=header.id, create=header, above_epoch=above)
         if lazy:
-            return await self._draft(header, is_chosen=id is not None)
-        write = Write(stream=header.id, create=header)
+            return await self._draft(write, is_chosen=id is not None)
         await self.backend.commit(Commit(writes=(write,), at=header.created_at))
-        return await self._handle(header, Stored(self.backend))
+        return await self._handle(header.id, Stored(self.backend))
 
     async def open(self, session: str) -> Session:
         """Return the session with the whole id `session`.
@@ -298,26 +301,26 @@ class Store:
     ) -> None:
         await self.close()
 
-    async def _draft(self, header: StreamHeader, *, is_chosen: bool) -> Session:
-        if is_chosen and await self._exists(header):
-            raise SessionExists(header.id)
-        return await self._handle(
-            header, await Draft.begun(self.backend, header, self.outside.clock, self.outside.random)
-        )
+    async def _draft(self, birth: Write, *, is_chosen: bool) -> Session:
+        if is_chosen and await self._exists(birth.stream):
+            raise SessionExists(birth.stream)
+        outside = self.outside
+        draft = await Draft.begun(self.backend, birth, outside.clock, outside.random)
+        return await self._handle(birth.stream, draft)
 
     async def _known(self, session: str) -> StreamId:
         """Return `session` as the id of an existing stream. Raises: SessionNotFound."""
         return (await self.backend.state(StreamId(session))).header.id
 
-    async def _exists(self, header: StreamHeader) -> bool:
+    async def _exists(self, stream: StreamId) -> bool:
         try:
-            await self.backend.state(header.id)
+            await self.backend.state(stream)
         except SessionNotFound:
             return False
         return True
 
-    async def _handle(self, header: StreamHeader, backing: Backing) -> Session:
-        return Session(backing, await backing.log.state(header.id), self.outside, self.bus)
+    async def _handle(self, stream: StreamId, backing: Backing) -> Session:
+        return Session(backing, await backing.log.state(stream), self.outside, self.bus)
 
 
 def _inbox_of_flows() -> Any:

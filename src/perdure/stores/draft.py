@@ -22,7 +22,6 @@ import msgspec
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Here, NewEntry, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, entry_place
-from perdure.session.info import StreamHeader
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import decode_message
 from perdure.stores.access.loop_lock import LoopLock
@@ -85,11 +84,11 @@ class Draft:
     """A session that is not in its store yet. Made by `begun`."""
 
     def __init__(
-        self, store: SessionStore, memory: MemoryStore, header: StreamHeader, clock: Clock
+        self, store: SessionStore, memory: MemoryStore, birth: Write, clock: Clock
     ) -> None:
         self.store = store
         self._memory = memory
-        self._header = header
+        self._birth = birth
         self._clock = clock
         self._blobs: tuple[bytes, ...] = ()
         self._writing = LoopLock()
@@ -99,13 +98,12 @@ class Draft:
 
     @classmethod
     async def begun(
-        cls, store: SessionStore, header: StreamHeader, clock: Clock, random: RandomSource
+        cls, store: SessionStore, birth: Write, clock: Clock, random: RandomSource
     ) -> Draft:
-        """A draft of the session `header`; nothing is written to `store`."""
+        """A draft of the session that `birth` creates; nothing is written to `store`."""
         memory = MemoryStore(store.namespace, clock=clock, random=random)
-        write = Write(stream=header.id, create=header)
-        await memory.commit(Commit(writes=(write,), at=header.created_at))
-        return cls(store, memory, header, clock)
+        await memory.commit(Commit(writes=(birth,), at=clock.now_ms()))
+        return cls(store, memory, birth, clock)
 
     @property
     def log(self) -> LogReading:
@@ -120,7 +118,7 @@ class Draft:
 
     async def _commit(self, commit: Commit) -> Committed:
         async with self._writing:
-            if self.is_draft and _needs_a_stored_log(commit, self._header.id):
+            if self.is_draft and _needs_a_stored_log(commit, self._birth.stream):
                 await self._move(Commit(writes=(), at=commit.at))
             if not self.is_draft:
                 return await self.store.commit(commit)
@@ -154,13 +152,13 @@ class Draft:
 
     async def _move(self, commit: Commit) -> Committed:
         """Store the draft's entries and those of `commit` in one commit; what the latter gave."""
-        own = self._header.id
+        own = self._birth.stream
         aliases = {entry: alias for alias, entry in (await self._memory.aliases(own)).items()}
         drafted = [_again(entry, aliases) for entry in await self._memory.entries(own)]
         added = [
             _behind(new, len(drafted), own) for write in commit.writes for new in write.entries
         ]
-        write = Write(stream=own, create=self._header, entries=(*drafted, *added))
+        write = msgspec.structs.replace(self._birth, entries=(*drafted, *added))
         blobs = (*self._blobs, *commit.blobs)
         committed = await self.store.commit(Commit(writes=(write,), at=commit.at, blobs=blobs))
         self.is_draft = False

@@ -107,7 +107,8 @@ def _written_to(heap: Heap, write: Write, undo: Undo) -> HeldStream:
     if write.create is not None:
         if write.create.fork is not None:
             check_origin(held_in(heap, write.create.fork.stream).state)
-        heap.streams[write.stream] = created(heap, write.create)
+        held = heap.streams[write.stream] = created(heap, write.create)
+        held.state = msgspec.structs.replace(held.state, epoch=write.above_epoch)
         undo.append(lambda: heap.streams.pop(write.stream))
     held = held_in(heap, write.stream)
     undo.append(_way_back(heap, held))

@@ -74,11 +74,14 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     place of `lease`, or the whole commit fails as ``acquire_lease`` does; with `is_releasing` it is
     given back in it, after all else. Both take a backend with ``leases_in_commits``, and `taking` a
     commit without an idempotency key. `is_received` entries, of an import, get no ``marks``.
+    Leases of a stream that `create` makes have epochs above `above_epoch`: greater than those of
+    an erased stream of the same id.
     """
 
     stream: StreamId
     entries: tuple[NewEntry, ...] = ()
     create: StreamHeader | None = None
+    above_epoch: int = 0
     expected_head: int | None = None
     expected_leaf: EntryId | msgspec.UnsetType | None = msgspec.UNSET
     lease: Lease | None = None

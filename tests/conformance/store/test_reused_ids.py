@@ -8,10 +8,11 @@ import pytest
 
 from perdure.client.clock import Outside
 from perdure.client.store import Store
-from perdure.errors import SessionExists
+from perdure.errors import LeaseHeld, LeaseLost, SessionExists
+from perdure.session.codec import new_tree
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Label
-from perdure.stores.protocol import SessionStore
+from perdure.stores.protocol import Commit, SessionStore, Write
 from tests.fakes.clock import ManualClock, SeededRandom
 
 
@@ -96,3 +97,32 @@ async def test_id_that_forks_still_show_stays_taken(handle: Store) -> None:
     with pytest.raises(SessionExists):
         await handle.create(id="chat", reuse_erased=True)
     assert [message.text for message in await fork.messages()] == ["shared"]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_reused_id_fences_leases_of_the_erased_session(
+    store: SessionStore, clock: ManualClock, lazy: bool
+) -> None:
+    handle = Store(store, Outside(clock, SeededRandom(5)))
+    for _ in range(2):
+        session = await handle.create(id="chat", reuse_erased=True)
+        await session.append(user("secret"))
+        old = await store.acquire_lease(session.id, "stopped", 1_000)
+        await store.release_lease(old)
+        await handle.erase("chat")
+        clock.set_time_of_day(clock.now_ms() + 60_000)
+        again = await handle.create(id="chat", reuse_erased=True, lazy=lazy)
+        await again.append(user("new"), assistant("start"))
+        new = await store.acquire_lease(again.id, "running", 60_000)
+        assert new.epoch > old.epoch
+        late = Write(stream=again.id, entries=(new_tree(user("late")),), lease=old)
+        with pytest.raises(LeaseLost):
+            await store.commit(Commit(writes=(late,), at=1))
+        with pytest.raises(LeaseLost):
+            await store.renew_lease(old, 60_000)
+        await store.release_lease(old)
+        with pytest.raises(LeaseHeld):
+            await store.acquire_lease(again.id, "other", 1_000)
+        assert (await handle.verify()).is_ok
+        await store.release_lease(new)
+        await handle.erase("chat")

@@ -37,7 +37,7 @@ def store(clock: ManualClock) -> MemoryStore:
 
 @pytest.fixture
 async def draft(store: MemoryStore, clock: ManualClock) -> Draft:
-    return await Draft.begun(store, HEADER, clock, SeededRandom(1))
+    return await Draft.begun(store, Write(stream=HEADER.id, create=HEADER), clock, SeededRandom(1))
 
 
 async def append(draft: Draft | Stored, *entries: NewEntry, at: int = START_MS) -> Committed:

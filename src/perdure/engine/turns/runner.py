@@ -55,7 +55,7 @@ from perdure.errors import (
 from perdure.events.scope import within
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry
-from perdure.session.ledger import Delegated, LateOutcome
+from perdure.session.ledger import Delegated, LateOutcome, TurnStarted
 from perdure.stores.entering.contents import named_contents
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.approval import Bound
@@ -200,7 +200,7 @@ class TurnRunner:
                     raise
                 happened = _broken(error)
             except LeaseLost as error:
-                await self._keep_late(happened, error)
+                await self._keep_late(state, happened, error)
                 raise
 
     async def _committed(self, state: TurnState, happened: Input) -> TurnState:
@@ -252,9 +252,11 @@ class TurnRunner:
         self._branch.follow(entries)
         return fold(state, entries)
 
-    async def _keep_late(self, happened: Input, lost: LeaseLost) -> None:
+    async def _keep_late(self, state: TurnState, happened: Input, lost: LeaseLost) -> None:
         if not isinstance(happened, Answered | Summarised | ToolReturned):
             return
+        if not await self._is_turn_there(state):
+            return  # the session was erased: nothing of it belongs into another of its id
         environment = self._environment
         contents = _contents(happened)
         if contents:
@@ -264,6 +266,11 @@ class TurnRunner:
         at = environment.clock.now_ms()
         blobs = named_contents(contents, write.entries)
         await environment.store.commit(Commit(writes=(write,), at=at, blobs=blobs))
+
+    async def _is_turn_there(self, state: TurnState) -> bool:
+        store, before = self._environment.store, state.turn_seq - 1
+        found = await store.entries(self._environment.stream, after=before, limit=1)
+        return [(each.kind, each.at) for each in found] == [(TurnStarted.kind, state.started_at)]
 
     # ------------------------------------------------------------ effects
 

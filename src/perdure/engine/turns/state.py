@@ -102,14 +102,16 @@ class TurnState(msgspec.Struct, frozen=True):
     before said would follow; `queued` are entries of others that wait to be adopted. `parked` says
     until when (Unix milliseconds) which provider is left alone; `renewed` whose key was renewed,
     `granted` what tools may do without asking.
-    Units: `context_tokens` estimates what the next request will hold, None where nothing is known;
-    `limit_microcents` is a limit that somebody granted beyond the budget's.
+    Units: `started_at` is Unix milliseconds; `context_tokens` estimates what the next request will
+    hold, None where nothing is known; `limit_microcents` is a limit that somebody granted beyond
+    the budget's.
     """
 
     stream: StreamId
     head: int
     phase: Phase = Phase.IDLE
     turn_seq: int = -1
+    started_at: int = 0
     agent: str | None = None
     number: int = 0
     base: EntryId | None = None
@@ -179,6 +181,7 @@ def _turn_started(state: TurnState, entry: Entry, body: Body) -> TurnState:
         head=entry.seq,
         phase=Phase.READY,
         turn_seq=entry.seq,
+        started_at=entry.at,
         agent=body.agent,
         number=body.number,
         base=body.base,

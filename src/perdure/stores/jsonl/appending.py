@@ -47,7 +47,7 @@ from perdure.stores.jsonl.contents import entries_of
 from perdure.stores.jsonl.dialects.form import Writing, record_id
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import hashed
-from perdure.stores.jsonl.disk.sidefiles import blob_of, lease_of, put_blob
+from perdure.stores.jsonl.disk.sidefiles import HeldLease, blob_of, lease_of, put_blob, put_lease
 from perdure.stores.jsonl.forking import Copied, copied
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.collecting import all_held, held_for
@@ -134,6 +134,8 @@ class Appender:
             if commit.idempotency_key is not None:
                 owner = write.stream.encode()
                 self._folder.replace("keys", commit.idempotency_key, owner, is_synced=False)
+            if write.above_epoch:
+                put_lease(self._folder, write.stream, HeldLease(epoch=write.above_epoch))
             salts = [self._random(SALT_BYTES) for _ in admission.entries]
             write_batch(self._shelf, self._feed, batch, salts)
         return Committed((admission.entries[made.count :],))

@@ -52,6 +52,8 @@ ATTEMPTS = 5
 
 _CREATE: LiteralString = "SELECT perdure.create_stream(" + "%s, " * 12 + "%s)"
 
+_BEGIN_EPOCH: LiteralString = "UPDATE perdure.stream SET epoch=%s WHERE namespace = %s AND id = %s"
+
 _APPEND: LiteralString = "SELECT perdure.append(" + "%s, " * 22 + "%s)"
 
 _KEEP_STATE: LiteralString = "INSERT INTO perdure.state VALUES (%s, %s, %s, %s, %s, %s, %s)"
@@ -217,12 +219,12 @@ class Appender:
         if write.create is None or request.key is not None:
             return None
         async with self._db.connection() as db:
-            created = await _born(db, self._db.namespace, write.create)
+            created = await _born(db, self._db.namespace, write.create, write.above_epoch)
             try:
                 share = share_of(created, write, request.commit.at, request.salts, Facts())
             except (PerdureError, NotLookedUp):
                 return None
-            statements = [_creation(self._db.namespace, created)]
+            statements = _creation(self._db.namespace, created)
             if share.entries:
                 statements += statements_of(self._db.namespace, share, request, None)
             await _asked_for_new(db, self._db.namespace, write.stream, statements)
@@ -278,7 +280,7 @@ class Appender:
     async def _carry_out(self, db: Connected, request: Request, number: int) -> Share:
         write = request.commit.writes[number]
         if write.create is not None:
-            stream = await create_in(db, self._db.namespace, write.create)
+            stream = await create_in(db, self._db.namespace, write.create, write.above_epoch)
         else:
             stream = await stream_in(db, self._db.namespace, write.stream)
         share = await self._share(db, request, number, stream)
@@ -358,13 +360,15 @@ async def stream_in(db: Connected, namespace: str, stream: StreamId) -> Stream:
     return stream_of_row(rows[0])
 
 
-async def create_in(db: Connected, namespace: str, header: StreamHeader) -> Stream:
+async def create_in(
+    db: Connected, namespace: str, header: StreamHeader, above_epoch: int = 0
+) -> Stream:
     """A new stream, still empty.
 
     Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent, Erased.
     """
-    created = await _born(db, namespace, header)
-    await _asked_for_new(db, namespace, header.id, [_creation(namespace, created)])
+    created = await _born(db, namespace, header, above_epoch)
+    await _asked_for_new(db, namespace, header.id, _creation(namespace, created))
     return created
 
 
@@ -381,17 +385,18 @@ async def copy_in(
     if genesis is not None:
         state = msgspec.structs.replace(created.state, hash=genesis)
         created = replace(created, state=state)
-    statements = [_AS_COPY, _creation(namespace, created)]
+    statements = [_AS_COPY, *_creation(namespace, created)]
     await _asked_for_new(db, namespace, header.id, statements)
     return created
 
 
 async def _born(
-    db: Connected, namespace: str, header: StreamHeader, *, is_copy: bool = False
+    db: Connected, namespace: str, header: StreamHeader, above: int = 0, *, is_copy: bool = False
 ) -> Stream:
     """The stream as it is before its first entry; nothing is written yet."""
     if header.fork is None:
-        return Stream(opened(header, genesis_hash(header)), None, None, None, 0)
+        state = msgspec.structs.replace(opened(header, genesis_hash(header)), epoch=above)
+        return Stream(state, None, None, None, 0)
     return await _forked(db, namespace, header, header.fork, is_copy=is_copy)
 
 
@@ -476,7 +481,7 @@ def _or_none(seq: int | None) -> int:
     return -1 if seq is None else seq
 
 
-def _creation(namespace: str, stream: Stream) -> Statement:
+def _creation(namespace: str, stream: Stream) -> list[Statement]:
     state, fork = stream.state, stream.state.header.fork
     values = (
         *(namespace, state.header.id, state.header.kind, state.header.origin, state.leaf),
@@ -484,4 +489,8 @@ def _creation(namespace: str, stream: Stream) -> Statement:
         *(state.info.messages, fork.stream if fork else None, fork.head if fork else None),
         fork.scope == "path" if fork else None,
     )
-    return Statement(_CREATE, values)
+    statements = [Statement(_CREATE, values)]
+    if state.epoch:
+        own = (state.epoch, namespace, state.header.id)
+        statements.append(Statement(_BEGIN_EPOCH, own))
+    return statements

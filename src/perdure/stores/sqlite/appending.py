@@ -158,6 +158,9 @@ def _append_to_one(
         if write.create.fork is not None:
             check_origin(standing(tables, request.namespace, write.create.fork.stream).state)
         stream = created(tables, request.namespace, write.create)
+        if write.above_epoch:
+            stream = stream.led(write.above_epoch, None, 0)
+            _led(tables, request.namespace, stream)
         remember(tables, request.namespace, stream)
     else:
         stream = standing(tables, request.namespace, write.stream)

@@ -70,6 +70,20 @@ async def test_entries_of_others_in_mid_turn_are_folded_in_and_the_step_is_made_
     assert gate.runs == 1
 
 
+async def test_late_outcome_of_erased_session_is_not_stored_under_reused_id() -> None:
+    stage, gate, chat = await at_the_gate("done")
+    stage.clock.set_time_of_day(stage.clock.now_ms() + 60_000)
+    await stage.store.erase("s")
+    other = await stage.store.create(id="s", reuse_erased=True)
+    await other.append(*(user(f"{n}") for n in range(9)))
+    await stage.memory.acquire_lease(S, "another", 60_000)
+    gate.leave.set()
+    assert chat.turn is not None
+    with pytest.raises(LeaseLost):
+        await chat.turn
+    assert {entry.kind async for entry in other.entries()} == {"message"}
+
+
 async def test_a_fenced_process_keeps_its_outcome_as_late_and_changes_nothing() -> None:
     stage, gate, chat = await at_the_gate("done")
     stage.clock.set_time_of_day(stage.clock.now_ms() + 60_000)
