@@ -6,12 +6,21 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from perdure.errors import StoreUnavailable
+from perdure.errors import StoreCorrupt, StoreUnavailable
 
 
 class _Identity(NamedTuple):
     device: int
     inode: int
+
+
+OTHER_LIBRARY = (
+    "a program that opens the file with another SQLite library in the same process, such as "
+    "Python's sqlite3, does that: see docs/guides/sql.md"
+)
+
+LEAST_BYTES = 512
+"""The smallest database there is; a store has more from its first moment on."""
 
 
 class FileGuard:
@@ -20,28 +29,42 @@ class FileGuard:
     What is written to a file without a name is gone when the last process closes it.
     """
 
-    def __init__(self, path: Path, beside: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, path: Path, beside: tuple[str, ...] = (), *, is_folder: bool = False
+    ) -> None:
         """Look at `path`, and at the files beside it whose names end so and that are there."""
         self._store = str(path)
+        self._what = "folder" if is_folder else "file"
+        self._least_bytes = 0 if is_folder else LEAST_BYTES
         names = (self._store, *(self._store + end for end in beside))
         found = ((name, _identity(name)) for name in names)
         self._known = [(name, known) for name, known in found if known is not None]
 
     def check(self) -> None:
-        """Raises: StoreUnavailable when one of the files has lost its name. Costs 1 us a file."""
+        """Check that every file has its name still; it costs 1 us a file.
+
+        Raises: StoreUnavailable when one lost it; StoreCorrupt when the store itself was cut off.
+        """
         for name, known in self._known:
-            now = _identity(name)
-            if now != known:
-                raise StoreUnavailable(self._store, self._reason(name, is_there=now is not None))
+            try:
+                found = os.stat(name)  # noqa: PTH116 - a Path takes three times as long
+            except OSError:
+                raise StoreUnavailable(self._store, self._reason(name, is_there=False)) from None
+            if (found.st_dev, found.st_ino) != known:
+                raise StoreUnavailable(self._store, self._reason(name, is_there=True))
+            if found.st_size < self._least_bytes and name == self._store:
+                raise StoreCorrupt(self._store, f"it was cut to {found.st_size} bytes while open")
 
     def _reason(self, name: str, *, is_there: bool) -> str:
-        what = "its file" if name == self._store else f"{name}, which belongs to it,"
-        if is_there:
-            return f"{what} was replaced by another file while it was open; open it again"
-        return (
-            f"{what} was removed while it was open, and what is written now would be lost: put it "
-            "back, or restore a backup, and open it again"
-        )
+        is_store = name == self._store
+        what = f"its {self._what}" if is_store else f"{name}, which belongs to it,"
+        told = f"{what} was replaced by another one while it was open; open it again"
+        if not is_there:
+            told = (
+                f"{what} was removed while it was open, and what is written now would be lost: put "
+                "it back, or restore a backup, and open it again"
+            )
+        return told if is_store else f"{told}; {OTHER_LIBRARY}"
 
 
 def _identity(name: str) -> _Identity | None:

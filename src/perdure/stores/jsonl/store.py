@@ -439,6 +439,7 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing,
             lock_timeout_s=lock_timeout_s,
         )
         await asyncio.to_thread(store._folder.make)
+        store._thread.begin()
         if await asyncio.to_thread(store._eraser.has_open):
             await store._run(lambda: store._eraser.go_on(clock.now_ms()))
         return store

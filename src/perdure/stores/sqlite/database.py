@@ -180,7 +180,8 @@ class Database:
             try:
                 result = work(tables)
             finally:
-                tables.run("ROLLBACK")
+                if tables.db.in_transaction:  # else what went wrong ended it already
+                    tables.run("ROLLBACK")
             if is_synced:
                 reader.log.catch_up()
         except apsw.Error as error:

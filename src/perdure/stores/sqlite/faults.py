@@ -22,6 +22,7 @@ from perdure.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from perdure.stores.access.file_guard import OTHER_LIBRARY
 from perdure.stores.access.lock_holder import holder_of_byte
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -38,6 +39,8 @@ def _unavailable(reason: str) -> Meaning:
 
 
 _WAITED = "another connection kept it locked for too long; try again"
+
+_NO_TRANSACTION = "no transaction is active"
 
 _WRITE_LOCK_BYTE = 120
 """In the file ``-shm``: held by the process that writes."""
@@ -91,6 +94,8 @@ def meaning_of(error: apsw.Error, path: Path, system_errno: int = 0) -> PerdureE
             return StoreReadOnly(store)
     if isinstance(error, _LOCKED):
         return _held(path)
+    if isinstance(error, apsw.SQLError) and _NO_TRANSACTION in str(error):
+        return StoreUnavailable(store, f"its locks were lost ({error}); {OTHER_LIBRARY}")
     for kind, meaning in MEANINGS:
         if isinstance(error, kind):
             return meaning(store, str(error))

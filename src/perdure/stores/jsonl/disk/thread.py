@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from perdure.errors import StoreUnavailable
+from perdure.stores.access.file_guard import FileGuard
 from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.locks import LockBusy
@@ -26,11 +27,21 @@ class FolderThread:
     """Does the work of one handle, one call at a time, for callers in any event loop."""
 
     def __init__(self, folder: Folder, address: str) -> None:
-        self._locks = folder.locks
+        self._path, self._locks = folder.path, folder.locks
         self._address = address
         self._process = OwnProcess(address)
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="perdure-jsonl")
         self._is_ended = False
+        self._guard: FileGuard | None = None
+
+    def begin(self) -> None:
+        """From now on refuse to work when the folder is removed or replaced, which is there now."""
+        self._guard = FileGuard(self._path, is_folder=True)
+
+    def _work(self, work: Callable[[], T]) -> T:
+        if self._guard is not None:
+            self._guard.check()
+        return self._locks.without_waiting(work)
 
     def check_usable(self) -> None:
         """Raises: StoreUnavailable in a forked child, and once it has ended."""
@@ -49,7 +60,7 @@ class FolderThread:
         while True:
             self.check_usable()
             try:
-                return await loop.run_in_executor(self._pool, self._locks.without_waiting, work)
+                return await loop.run_in_executor(self._pool, self._work, work)
             except LockBusy as busy:
                 if loop.time() >= until:
                     raise self._locks.unavailable(busy) from None

@@ -1,0 +1,86 @@
+"""Nothing of perdure, asyncio or a driver is printed on stderr, whatever fault a program meets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.fakes.postgres import PostgresServer, serving
+
+SCRIPT = Path(__file__).parent / "children" / "faulty_program.py"
+FAULTS = ("left_open", "stopped_loop", "cancelled", "closed_early")
+CUTS = 12
+_CUT = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name LIKE 'perdure%' AND datname = current_database()
+"""
+
+
+@pytest.fixture(params=["memory", "sqlite", "jsonl", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        taken = server.take()
+        yield taken
+        server.give_back(taken)
+    else:
+        places = {"sqlite": f"sqlite:///{tmp_path}/s.db", "jsonl": f"jsonl:///{tmp_path}/s"}
+        yield places.get(request.param, "memory:")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_leaves_stderr_clean(address: str, fault: str) -> None:
+    command = [sys.executable, str(SCRIPT), address, fault]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.stdout, ended.stderr) == ("done\n", "")
+
+
+def test_connections_that_are_cut_leave_stderr_clean(postgres: PostgresServer) -> None:
+    address = postgres.take()
+    command = [sys.executable, str(SCRIPT), address, "cut"]
+    with (
+        psycopg.connect(address, autocommit=True) as db,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        for _ in range(CUTS):
+            time.sleep(0.05)
+            db.execute(_CUT)
+        out, err = process.communicate("\n", timeout=60)
+    postgres.give_back(address)
+    assert (out, err) == ("done\n", "")
+
+
+@pytest.mark.slow
+def test_server_that_is_killed_leaves_stderr_clean() -> None:
+    with serving(is_own=True) as server:
+        command = [sys.executable, str(SCRIPT), server.new_database(), "cut"]
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "running\n"
+            time.sleep(0.2)
+            server.kill()
+            time.sleep(1)
+            server.start()
+            time.sleep(0.5)
+            out, err = process.communicate("\n", timeout=90)
+    assert (out, err) == ("done\n", "")
