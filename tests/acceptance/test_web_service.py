@@ -116,4 +116,4 @@ def test_service_ends_at_sigterm_and_the_next_process_finds_its_questions(
         took_s, err = client.terminated()
         assert took_s < SHUTDOWN_S
         assert err == ""
-    assert (tmp_path / "a.txt").read_text() == "x"
+    assert [(tmp_path / each / "a.txt").read_text() for each in SESSIONS] == ["x"] * 10

@@ -68,8 +68,11 @@ def application(address: str, folder: Path) -> Starlette:
 
 async def send(request: Request) -> Response:
     service = request.state.service
-    place = perdure.Workspace(working_dir=str(service.folder))
-    chat = await service.runtime.start("helper", id=request.path_params["session"], workspace=place)
+    session = request.path_params["session"]
+    folder = service.folder / session  # of its own: what one writes, another's approval is bound to
+    folder.mkdir()
+    place = perdure.Workspace(working_dir=str(folder))
+    chat = await service.runtime.start("helper", id=session, workspace=place)
     chat.send("go")
     return JSONResponse({"session": chat.id})
 
