@@ -6,6 +6,7 @@ Real git, real repositories, as in `test_git_configurations`.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.workspace import Workspace
+from perdure.client.agents.workspace import Workspace, git_ref_of
 from perdure.client.reading import OpenQuestion
 from perdure.models.scenario import CallTools, ScriptedCall
 from perdure.tools.builtin.git import git_commit, git_status
@@ -261,6 +262,27 @@ async def test_repository_that_points_elsewhere_shows_nothing_of_it(
 ) -> None:
     PLACES[case](scene)
     require_harmless(scene, await all_runs(scene))
+
+
+def head_is_a_link_out(scene: Scene) -> None:
+    (scene.repository / ".git" / "HEAD").unlink()
+    (scene.repository / ".git" / "HEAD").symlink_to(scene.outside / "secret.txt")
+
+
+def git_file_to_a_folder_with_a_secret(scene: Scene) -> None:
+    remove_git(scene)
+    (scene.outside / "HEAD").write_text(f"{SECRET}\n")
+    scene.write(".git", f"gitdir: {scene.outside}\n")
+
+
+@pytest.mark.parametrize("prepare", [head_is_a_link_out, git_file_to_a_folder_with_a_secret])
+def test_branch_of_a_workspace_is_no_text_from_outside(
+    scene: Scene, prepare: Callable[[Scene], None]
+) -> None:
+    """The branch stands in prompts; it is read without git."""
+    assert git_ref_of(scene.repository) == "main"
+    prepare(scene)
+    assert git_ref_of(scene.repository) is None
 
 
 # ---------------------------------------------------------------- what a person is asked

@@ -17,6 +17,8 @@ from perdure.tools.permissions import Scope
 
 _PLACEHOLDER = re.compile(r"\{\{\s*ctx\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 _HEAD_BYTES = 4096
+_HEAD = re.compile(r"(?:ref:\s*)?(refs/[^\s~^:?*\[\\]+|[0-9a-f]{4,64})")
+"""What git writes into HEAD; a link of that name may lead to any other file."""
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -98,8 +100,8 @@ def git_ref_of(folder: Path) -> str | None:
                 named = read_regular_text(git)[:_HEAD_BYTES].removeprefix("gitdir:").strip()
                 git = place / named
             if git.is_dir():
-                head = read_regular_text(git / "HEAD")[:_HEAD_BYTES].strip()
-                return head.removeprefix("ref:").strip().removeprefix("refs/heads/") or None
+                found = _HEAD.fullmatch(read_regular_text(git / "HEAD")[:_HEAD_BYTES].strip())
+                return None if found is None else found[1].removeprefix("refs/heads/")
         except (OSError, UnicodeDecodeError, LimitExceeded):
             return None
     return None
