@@ -60,12 +60,17 @@ class ModelNotHere(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Who answers in new chats, whom sessions may be resumed or invoked under, prices, servers."""
+    """Who answers in new chats, whom sessions may be resumed or invoked under, prices, servers.
+
+    `lowered` are the ids of a project's agents: they have what is allowed to new chats, but a
+    session keeps what it was started with.
+    """
 
     agent: Agent
     others: tuple[Agent, ...] = ()
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     servers: tuple[McpServer, ...] = ()
+    lowered: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ class Answering:
         self._model = model or (f"scripted:{scenario.name}" if scenario is not None else None)
         chosen = cast or Cast(chat_agent(self._model, permissions=permissions))
         self.agent: Agent = chosen.agent
+        self._lowered = chosen.lowered
         if self._model is not None:
             self.agent = msgspec.structs.replace(self.agent, model=self._model)
         known = [each for each in chosen.others if each.id != self.agent.id]
@@ -150,18 +156,19 @@ class Answering:
 
     async def _as_typed(self, session: StreamId, agent: Agent) -> Agent:
         """`agent` with the permissions that the command line names, granted if they are wider."""
-        if agent.id != self.agent.id:
-            raise ConfigError(
-                f"what {agent.id} may do is in its agent file; leave out --approve, "
-                "--allow-command, --allow-domain and --scope"
-            )
         kept = agent.permissions
         allowed = self._typed.applied(kept)
+        if is_within(allowed, kept):
+            return msgspec.structs.replace(agent, permissions=allowed)
+        if agent.id != self.agent.id:
+            raise ConfigError(
+                f"what {agent.id} may do is in its agent file; --approve, --allow-command, "
+                "--allow-domain and --scope can only narrow it"
+            )
         names = dict.fromkeys((*agent.registry.names, *(t.name for t in builtin_tools(allowed))))
         tools = tuple(BUILTIN[name] for name in names)
         agent = msgspec.structs.replace(agent.with_tools(tools), permissions=allowed)
-        if not is_within(allowed, kept):
-            await self.runtime.grant(session, agent, by=getpass.getuser())
+        await self.runtime.grant(session, agent, by=getpass.getuser())
         return agent
 
     def _agent_of(self, known: Authority) -> Agent:
@@ -170,6 +177,9 @@ class Answering:
             return self.agent
         snapshot = known.bound.agent or {}
         filed = self.runtime.host.agents.get(str(snapshot.get("id")))
+        if filed is not None and filed.id in self._lowered:
+            kept = agent_of(snapshot, filed.registry)
+            return msgspec.structs.replace(filed, permissions=kept.permissions)
         if filed is not None and filed.id != AGENT:
             return filed
         kept = agent_of(snapshot, ToolRegistry(tuple(BUILTIN.values())))

@@ -59,7 +59,8 @@ def cast_for(
             remark(note)
         agent = chosen.agent
     others, servers = invocable(found, allowed, agent), servers_of(configuration)
-    return Cast(agent, others, _prices(configuration), servers)
+    lowered = frozenset(filed.id for filed in found if filed.place == "project")
+    return Cast(agent, others, _prices(configuration), servers, lowered)
 
 
 def _default(configuration: Configuration, allowed: Permissions) -> Agent:

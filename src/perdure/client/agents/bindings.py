@@ -25,6 +25,9 @@ from perdure.session.notes import AgentBound
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.permissions import narrower
 
+_WIDENED = ("permissions", "tools", "mcp_servers", "max_agents", "max_depth")
+"""What a grant takes from the agent that it names."""
+
 
 class Bindings:
     """Finds and makes the bindings of the sessions of one runtime."""
@@ -35,20 +38,31 @@ class Bindings:
         self._clock = host.store.outside.clock
 
     async def grant(self, session: StreamId, given: Agent, by: str) -> None:
-        """Bind `given` from now on, whatever the session could do before, because `by` says so.
+        """Give the session what `given` may do and its tools, because `by` says so.
 
         Raises: TurnOpen while a turn is open; ConfigError; McpUnavailable.
         """
         while True:
             known = await authority_of(self._store, session)
             state = await idle_state(self._store, session)
-            place = None
-            if known.bound is not None and known.withheld is None:
-                place = kept_workspace(known.bound.workspace)
-                place = msgspec.structs.replace(place, scope=None)
             with suppress(HeadConflict):
-                await self._bind(session, given, place, state.head, granted_by=by)
+                if known.bound is None or known.withheld is not None:
+                    await self._bind(session, given, None, state.head, granted_by=by)
+                else:
+                    await self._widen(session, known.bound, given, state.head, by)
                 return
+
+    async def _widen(
+        self, session: StreamId, bound: Binding, given: Agent, head: int, by: str
+    ) -> None:
+        """Record the session's own agent with the permissions and tools of `given`."""
+        place = kept_workspace(bound.workspace)
+        whole = self.snapshot(await self._host.servers.equipped(given, place.working_dir))
+        widened = {name: whole[name] for name in _WIDENED if name in whole}
+        place = msgspec.structs.replace(place, scope=given.permissions.scope)
+        agent = {**(bound.agent or {}), **widened}
+        workspace = msgspec.to_builtins(place)
+        await self._record(session, AgentBound(agent, workspace, bound.system_prompt, by), head)
 
     def snapshot(self, agent: Agent) -> dict[str, object]:
         """What is kept of `agent`: itself, and what its MCP servers offered."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.client.conversation.abandonment import expire_question
+from perdure.client.conversation.authority import authority_of
 from perdure.client.store import Store
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.recovery import carried
@@ -35,15 +36,17 @@ class Standing(msgspec.Struct, frozen=True):
 async def standing_of(store: Store, session: str) -> Standing:
     """Where `session` stands; of a fork, what was spent in it and not in its origin.
 
+    What was granted in a turn that is not in force here counts for nothing.
     Raises: SessionNotFound.
     """
     stream = StreamId(session)
     state = await store.backend.state(stream)
     so_far = await carried(store.backend, stream, state.head)
+    is_in_force = (await authority_of(store.backend, stream)).turn is None
     return Standing(
         so_far.spent,
-        tuple(sorted(so_far.granted)),
-        so_far.limit_microcents,
+        tuple(sorted(so_far.granted)) if is_in_force else (),
+        so_far.limit_microcents if is_in_force else None,
         dict(so_far.parked),
     )
 

@@ -881,9 +881,10 @@ class Runtime(Handle[AsyncRuntime]):
         )
 
     def grant(self, session: str, agent: Agent | str, *, by: str) -> None:
-        """Give a session everything that `agent` allows, from its next turn on, and record it.
+        """Give a session what `agent` may do, and its tools, from the next turn on, and record it.
 
-        The only way to widen what a session may do. `by` is the person who says so.
+        The only way to widen what a session may do; its instructions and model stay. `by` is the
+        person who says so.
         Durable: when this returns.
         Raises: SessionNotFound; TurnOpen while a turn is open; ConfigError; McpUnavailable.
         """

@@ -90,6 +90,7 @@ async def test_grant_widens_a_session_for_good_and_is_recorded() -> None:
     assert chat.agent.registry.names == TOOLS
     assert chat.agent.permissions == wide.permissions
     (note,) = await stage.memory.notes(StreamId("s"), (AgentBound.kind,))
+    assert chat.agent.instructions == "Mine."
     assert getattr(body_of(note), "granted_by") == "ana"  # noqa: B009 - of another kind it has none
 
 
