@@ -17,7 +17,7 @@ from perdure.client.agents.hosting import Host
 from perdure.client.agents.workspace import Workspace, detected, kept_workspace
 from perdure.client.conversation.authority import Authority, authority_of
 from perdure.client.conversation.binding import Binding
-from perdure.engine.turns.recovery import give_up, idle_state
+from perdure.engine.turns.recovery import idle_state, interrupt
 from perdure.errors import ConfigError, HeadConflict
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
@@ -91,7 +91,7 @@ class Bindings:
                     "entries that were to be imported: import its file again"
                 )
             if state.open_turn is not None and known.withheld is not None:
-                await give_up(self._host.claim(session), is_interrupted=True)
+                await interrupt(self._host.claim(session))
                 continue
             with suppress(HeadConflict):  # somebody was there first, perhaps with an agent
                 if is_own and known.bound is not None:

@@ -11,7 +11,7 @@ from perdure.client.agents.delegation.narrowing import local_agent, resumed_agen
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.workspace import Workspace, detected, kept_workspace
 from perdure.client.conversation.authority import authority_of
-from perdure.engine.turns.recovery import give_up
+from perdure.engine.turns.recovery import interrupt
 from perdure.errors import ConfigError, SessionNotFound
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
@@ -70,5 +70,5 @@ async def has_ended_foreign_turn(host: Host, session: StreamId) -> bool:
         return False
     if not is_open or (await authority_of(store, session)).withheld is None:
         return False
-    await give_up(host.claim(session), is_interrupted=True)
+    await interrupt(host.claim(session))
     return True

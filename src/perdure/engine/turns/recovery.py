@@ -13,13 +13,14 @@ from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.inputs import Aborted, Expired, Lost
 from perdure.engine.turns.leading import Claim, Leadership, leading
 from perdure.engine.turns.machine import step
+from perdure.engine.turns.rules.outcomes import NOT_IN_FORCE
 from perdure.engine.turns.state import Phase, TurnState, fold
 from perdure.engine.windows import FollowedWindow
 from perdure.errors import LeaseHeld, TurnOpen
-from perdure.session.codec import body_of
+from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.ledger import Spending, TurnStarted
+from perdure.session.ledger import Spending, TurnFinished, TurnStarted
 from perdure.session.messages import Message, decode_message
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.protocol import Commit, LogReading, StreamState, Write
@@ -178,6 +179,32 @@ async def give_up(claim: Claim) -> TurnState | None:
             return None
         gone = await lost(claim.store, turn)
         return await _closed(claim, leadership, turn, Aborted(gone.partial))
+
+
+async def interrupt(claim: Claim) -> None:
+    """Close an open turn that is not in force here, as interrupted; nothing of it is performed.
+
+    Raises: LeaseHeld while its process is alive.
+    """
+    async with leading(claim) as leadership:
+        state = await claim.store.state(claim.stream)
+        if state.open_turn is None:
+            return
+        at = claim.clock.now_ms()
+        try:
+            turn = await open_turn(claim.store, claim.stream)
+            assert turn is not None
+            gone = await lost(claim.store, turn)
+            config = TurnConfig(agent="", model="", tools={})
+            happened = Aborted(gone.partial, is_interrupted=True)
+            head, entries = turn.head, step(turn, happened, config, at).entries
+        except Exception:  # noqa: BLE001 - anybody may have written the turn; it ends all the same
+            ended = TurnFinished("interrupted", failure="cancelled", error=NOT_IN_FORCE)
+            head, entries = state.head, (new_side(ended),)
+        write = Write(
+            stream=claim.stream, entries=entries, expected_head=head, lease=leadership.lease
+        )
+        await claim.store.commit(Commit(writes=(write,), at=at))
 
 
 async def expire(claim: Claim) -> TurnState | None:
