@@ -14,6 +14,13 @@ _CONTROL = re.compile(
     "\u2028\u2029\ufeff\ufff9-\ufffb"  # line separators, byte order mark, annotations
     "\ud800-\udfff]"  # half characters, which no terminal can be sent
 )
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u2000-\u200c\u200e\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ud800-\udfff\ufe00-\ufe0e"
+    "\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+    "|(?<![\u2190-\u2bff\u3030\u303d\ufe0f\U0001f000-\U0001fbff])[\u200d\ufe0f]"
+)
+"""What no person sees, or takes for a space; an emoji may hold its joiner and its selector."""
 _JSON_CONTROL = re.compile(
     "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb]"
 )
@@ -22,6 +29,14 @@ _JSON_CONTROL = re.compile(
 def safe(text: str) -> str:
     """`text` with a U+FFFD for every control character; tabs and line feeds stay."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def revealed(text: str) -> str:
+    """`text` with what nobody sees as its number, ``<U+200B>``; tabs and line feeds stay.
+
+    For what a person decides about: two texts that look alike are not the same.
+    """
+    return _UNSEEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
 
 
 def json_escaped(document: str) -> str:

@@ -118,7 +118,7 @@ def test_a_folder_that_cannot_be_written_is_named(world: World) -> None:
 def test_a_fault_of_perdures_own_asks_to_be_reported(world: World) -> None:
     code = (
         "import perdure.apps.cli.program as p, sys\n"
-        "def broken(words): raise ZeroDivisionError('planted')\n"
+        "def broken(words): raise ZeroDivisionError('planted; password=hunter22xyz')\n"
         "p.run = broken\n"
         "from perdure.apps.cli.main import main\n"
         "sys.exit(main(['sessions', 'list', *sys.argv[1:]]))\n"
@@ -134,7 +134,10 @@ def test_a_fault_of_perdures_own_asks_to_be_reported(world: World) -> None:
     assert len(plain.stderr.splitlines()) == 1
     assert "a fault in perdure" in plain.stderr
     assert json.loads(run("--json").stderr)["error"]["code"] == "internal"
-    assert "Traceback" in run(PERDURE_DEBUG="1").stderr
+    traced = run(PERDURE_DEBUG="1").stderr
+    assert "Traceback" in traced
+    assert "planted" in plain.stderr
+    assert "hunter22" not in plain.stderr + traced
 
 
 def test_a_reader_that_goes_away_is_no_failure(sample: World) -> None:

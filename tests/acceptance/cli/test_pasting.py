@@ -41,11 +41,11 @@ class Terminal:
 
 
 @contextmanager
-def terminal(world: World) -> Generator[Terminal]:
-    """A chat with the offline model."""
+def terminal(world: World, *words: str) -> Generator[Terminal]:
+    """A chat with the offline model, or as `words` say."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        ["setsid", "--ctty", PERDURE, "chat"],
+        ["setsid", "--ctty", PERDURE, "chat", *words],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

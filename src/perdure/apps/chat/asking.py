@@ -6,7 +6,9 @@ One is asked at a time. A question that somebody answers elsewhere is not waited
 from __future__ import annotations
 
 import asyncio
+import getpass
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -46,8 +48,15 @@ class Asked(msgspec.Struct, frozen=True):
         return f"{self.asker} (session {entry_place(self.id)[0]}) asks: {self.text}"
 
 
-Ask = Callable[[Asked], Awaitable[None]]
-"""Has a question answered, or raises NeedsAnswer."""
+class Given(msgspec.Struct, frozen=True):
+    """What a person answers."""
+
+    choice: str
+    note: str | None = None
+
+
+Ask = Callable[[Asked], Awaitable[Given]]
+"""Asks a person for an answer, or raises NeedsAnswer."""
 
 
 class Asking:
@@ -73,7 +82,8 @@ class Asking:
             try:
                 await asyncio.wait((asking, elsewhere), return_when=asyncio.FIRST_COMPLETED)
                 if asking.done():
-                    asking.result()
+                    given, by = asking.result(), getpass.getuser()
+                    await self._store.answer(asked.id, given.choice, by=by, note=given.note)
                 else:
                     self._teller.remark(ELSEWHERE)
             except (AlreadyAnswered, QuestionClosed):
@@ -127,7 +137,7 @@ def question_in(event: AnyEvent) -> Asked | None:
     return msgspec.convert({**event.payload, "id": event.payload["entryId"]}, Asked)
 
 
-async def cancelled(tasks: Iterable[asyncio.Future[None]]) -> None:
+async def cancelled(tasks: Iterable[asyncio.Future[Any]]) -> None:
     """End `tasks`, and wait until they have ended."""
     waiting = [task for task in tasks if not task.done()]
     for task in waiting:

@@ -7,12 +7,11 @@ Lines from a pipe wait for the turn to end.
 from __future__ import annotations
 
 import asyncio
-import getpass
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from perdure.apps.chat.answering import Answering, Resumed
-from perdure.apps.chat.asking import Asked, cancelled, pending_questions
+from perdure.apps.chat.asking import Asked, Given, cancelled, pending_questions
 from perdure.apps.chat.performing import (
     PASTED,
     RESUMING,
@@ -199,8 +198,8 @@ class Conversation:
         except PerdureError as error:
             self._teller.remark(str(error))
 
-    async def _ask(self, asked: Asked) -> None:
-        """Have `asked` answered by whoever types.
+    async def _ask(self, asked: Asked) -> Given:
+        """What whoever types answers to `asked`.
 
         Raises: NeedsAnswer when nobody types any more.
         """
@@ -216,10 +215,8 @@ class Conversation:
                 raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.told)
             choice, _, rest = line.strip().partition(" ")
             if choice in asked.choices:
-                break
+                return Given(choice, rest.strip() or None)
             await self._explain(asked, choice)
-        store, note = self._answering.store, rest.strip() or None
-        await store.answer(asked.id, choice, by=getpass.getuser(), note=note)
 
     async def _explain(self, asked: Asked, said: str) -> None:
         """Show all of `asked` where that was `said`; else say what can be answered."""

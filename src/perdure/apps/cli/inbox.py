@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
@@ -26,6 +27,7 @@ from perdure.client.inbox.finding import stream_asking
 from perdure.client.looking.identifiers import find_question
 from perdure.client.reading import OpenQuestion
 from perdure.client.store import Store
+from perdure.errors import SessionNotFound
 from perdure.session.clock import timestamp
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import SessionInfo
@@ -174,7 +176,7 @@ def answer(
 
     Examples:
         perdure inbox answer 01jd/17 allow
-        perdure inbox answer 01jd deny --note "not on a Friday"
+        perdure inbox answer 01jd/19 deny --note "not on a Friday"
         perdure inbox answer 20260527T14/9 "Take the night train."
 
     Exit codes:
@@ -184,8 +186,7 @@ def answer(
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
-            is_whole = stream_asking(question) is not None
-            id = question if is_whole else find_question(question, await opened.questions())
+            id = await _named(opened, question)
             entry = await opened.answer(id, choice, by=by or getpass.getuser(), note=note)
             resume = await _resuming(opened, entry.stream)
         if as_json:
@@ -194,6 +195,26 @@ def answer(
             show(f"Answered {one_line(choice, 60)!r}. {resume}")
 
     return run(work)
+
+
+async def _named(store: Store, typed: str) -> str:
+    """The id of the question that somebody answers who typed `typed`.
+
+    What is approved is named with its number: a session may ask something else by now than what
+    the person has read.
+    Raises: UsageMistake; QuestionNotFound, AmbiguousId.
+    """
+    stream = stream_asking(typed)
+    if stream is not None:
+        with suppress(SessionNotFound):
+            await store.backend.state(stream)
+            return typed
+    asked = await store.questions()
+    id = find_question(typed, asked)
+    is_approval = any(each.id == id and each.question.topic == "approval" for each in asked)
+    if is_approval and "/" not in typed:
+        raise UsageMistake(f"say which question you answer, with its number: {id}")
+    return id
 
 
 async def _waiting(store: Store) -> list[Waiting]:

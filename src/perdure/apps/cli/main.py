@@ -24,6 +24,7 @@ from perdure.apps.terminal.output import (
 )
 from perdure.apps.terminal.text import echoed
 from perdure.errors import PerdureError
+from perdure.secrets.masking import masked
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,4 +89,4 @@ def _run(words: list[str]) -> int:
 
 def _debug() -> None:
     if os.environ.get("PERDURE_DEBUG"):
-        remark(traceback.format_exc().rstrip())
+        remark(masked(traceback.format_exc().rstrip()))

@@ -1,15 +1,25 @@
 """An approval as lines: every argument, what the answer is bound to, and what "always" allows.
 
-What a model wrote stands behind a bar, so that it cannot pass for a line of ours.
+What a model wrote stands behind a bar, so that it cannot pass for a line of ours. What nobody would
+see is written as its number, and words of letters that look alike are named.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Protocol, cast
 
-from perdure.apps.terminal.text import safe
+from perdure.secrets.masking import MASK
+from perdure.session.printable import revealed
+
+_words = re.compile(r"[^\W\d_]+")
+_alike = re.compile(
+    "[\u0131\u0251-\u02af\u0370-\u058f\u13a0-\u13ff\u1d00-\u1d7f\uab30-\uabbf\uff21-\uff5a"
+    "\U0001d400-\U0001d7ff]"
+)
+"""Letters of Greek, Cyrillic and others, and such as only look like Latin ones."""
 
 BAR = "    | "
 FEW_LINES = 12
@@ -36,10 +46,19 @@ class Approval(Protocol):
 
 def approval_lines(asked: Approval, *, limit: int | None = FEW_LINES) -> Iterator[str]:
     """The lines of `asked`, at most `limit` of each argument and of the diff (None: all)."""
-    for name, value in (asked.arguments or {}).items():
+    arguments, bound = asked.arguments or {}, asked.bound or {}
+    for name, value in arguments.items():
         yield from _argument(name, value, limit)
-    for name, text in (asked.bound or {}).items():
-        yield f"  {_plain(name)}: {_plain(text)}"
+    told = [_plain(str(value)) for value in arguments.values()] + [asked.diff or ""]
+    if limit is not None and any(MASK in text for text in told):
+        yield f"  {MASK}: hidden, as it looks like a credential. See all of it before you allow it."
+    for word in dict.fromkeys(_mixed(text) for text in told):
+        yield from () if not word else (f"  Letters of several scripts, which look alike: {word}",)
+    facts = {name: text for name, text in bound.items() if arguments.get(name) != text}
+    if facts:
+        yield "  What you allow holds only while this stays as it is:"
+    for name, text in facts.items():
+        yield f"    {_plain(name)}: {_plain(text)}"
     if asked.diff:
         yield "  change:"
         yield from _block(asked.diff, limit)
@@ -70,11 +89,20 @@ def _block(text: str, limit: int | None) -> Iterator[str]:
     lines = text.split("\n")
     shown = lines if limit is None else lines[:limit]
     for line in shown:
-        yield BAR + safe(line)
+        yield BAR + revealed(line)
     if len(shown) < len(lines):
         yield f"    [{len(lines) - len(shown)} more lines]"
 
 
 def _plain(text: str) -> str:
     """`text` on one line."""
-    return safe(text).replace("\n", "\N{REPLACEMENT CHARACTER}").replace("\t", " ")
+    return revealed(text).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
+
+
+def _mixed(text: str) -> str:
+    """The first word in `text` that mixes Latin letters with others that look like them."""
+    for word in _words.findall(text) if not text.isascii() else ():
+        if any(c.isascii() for c in word) and any(_alike.match(c) for c in word):
+            numbers = ", ".join(dict.fromkeys(f"U+{ord(c):04X}" for c in word if not c.isascii()))
+            return f"{word} ({numbers})"
+    return ""

@@ -41,9 +41,16 @@ async def find_flow(store: SessionStore, prefix: str) -> StreamId:
 def find_question(prefix: str, questions: Sequence[OpenQuestion]) -> EntryId:
     """Return the id of the open question that is `prefix`, or the only one that begins with it.
 
+    The number behind the slash is never a beginning: ``trip/1`` does not mean ``trip/17``.
     Raises: QuestionNotFound, AmbiguousId.
     """
-    found = _match(prefix, {question.id for question in questions})
+    stream, slash, number = prefix.rpartition("/")
+    ids = {question.id for question in questions}
+    if slash and prefix not in ids:
+        ids = {id for id in ids if id.rpartition("/")[2].partition(":")[0] == number}
+        found = _match(stream, ids)
+    else:
+        found = _match(prefix, ids)
     if found is None:
         raise QuestionNotFound(prefix)
     return EntryId(found)

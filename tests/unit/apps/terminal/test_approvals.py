@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure.apps.terminal.approvals import BAR, approval_lines
 from perdure.session.notes import Question
+from perdure.tools.approval import shown_arguments
 
 
 def lines(limit: int | None = 3, **fields: object) -> list[str]:
@@ -20,7 +21,8 @@ def test_every_argument_and_fact_is_printed() -> None:
         "  path = a",
         "  n = 1",
         "  empty = (empty)",
-        "  file: /w/a",
+        "  What you allow holds only while this stays as it is:",
+        "    file: /w/a",
         "  always: from now on in this session, without asking: write_file a",
     ]
 
@@ -41,7 +43,8 @@ def test_content_cannot_pass_for_a_line_of_the_program_or_move_the_cursor() -> N
     shown = lines(
         None, arguments={"content": hostile, "a\nb": "c"}, bound={"file": "y\nz"}, diff=hostile
     )
-    assert sum(line.startswith("  file: ") for line in shown) == 1
+    assert sum(line.startswith("    file: ") for line in shown) == 1
+    assert not any(line.startswith("  file: ") for line in shown)
     assert not any("\x1b" in line or "\r" in line or "\u202e" in line for line in shown)
     assert not any("\n" in line for line in shown)
 
@@ -49,3 +52,41 @@ def test_content_cannot_pass_for_a_line_of_the_program_or_move_the_cursor() -> N
 def test_always_is_not_printed_where_it_is_no_choice() -> None:
     asked = Question("approval", "May it?", ("allow", "deny"), grant="x")
     assert list(approval_lines(asked)) == []
+
+
+def test_fact_that_repeats_an_argument_is_printed_once() -> None:
+    shown = lines(arguments={"url": "https://a"}, bound={"url": "https://a"})
+    assert shown == ["  url = https://a"]
+    shown = lines(arguments={"url": "https://a"}, bound={"url": "https://b"})
+    assert shown[-1] == "    url: https://b"
+
+
+def test_what_nobody_sees_is_printed_as_its_number() -> None:
+    unseen = "\u200b\u200d\u2060\u00ad\u3164\u2800\ufe0f\u00a0\u3000\U000e0041\U000e0100\x1b\x85"
+    for text in unseen:
+        (shown,) = lines(arguments={"path": f"a{text}b"})
+        assert shown == f"  path = a<U+{ord(text):04X}>b"
+        assert any(f"<U+{ord(text):04X}>" in line for line in lines(diff=f"+a{text}b"))
+    assert lines(arguments={"path": "a\tb"}) == ["  path = a<U+0009>b"]
+    family = "\U0001f468\u200d\U0001f469 \u26a0\ufe0f"
+    assert lines(arguments={"path": family}) == [f"  path = {family}"]
+
+
+def test_letters_that_look_like_others_are_named() -> None:
+    for word, number in (("p\u0430ypal", "U+0430"), ("c\u03bfde", "U+03BF"), ("\uff53h", "U+FF53")):
+        shown = lines(arguments={"path": f"src/{word}.py"})
+        assert shown[1].startswith("  Letters of several scripts")
+        assert f"{word} ({number})" in shown[1]
+    for word in ("Grüße", "\u043e\u0442\u0447\u0451\u0442.md", "東京.txt", "plain"):
+        assert len(lines(arguments={"path": word})) == 1
+
+
+def test_what_is_hidden_as_a_credential_is_said_to_be_hidden() -> None:
+    block = "-----BEGIN PRIVATE KEY----- ; touch x; cat go.sh|sh; -----END PRIVATE KEY-----"
+    arguments = shown_arguments({"command": f"sh -c ': {block}'"})
+    assert "touch" not in str(arguments)
+    shown = lines(arguments=arguments)
+    assert any("hidden, as it looks like a credential" in line for line in shown)
+    whole = lines(None, arguments={"command": f"sh -c ': {block}'"})
+    assert "touch x" in whole[0]
+    assert len(whole) == 1

@@ -81,6 +81,18 @@ def test_question_is_found_by_a_unique_prefix() -> None:
         find_question("x", ASKED)
 
 
+def test_question_is_found_by_a_short_session_and_its_whole_number_only() -> None:
+    asked = [
+        OpenQuestion(EntryId(id), 0, None, Question("approval", "May it?", ()))
+        for id in ("trip-a/17", "work/12:build")
+    ]
+    assert find_question("tr/17", asked) == "trip-a/17"
+    assert find_question("wo/12", asked) == "work/12:build"
+    for typed in ("trip-a/1", "tr/1", "tr/7", "wo/1", "tr/"):
+        with pytest.raises(QuestionNotFound):
+            find_question(typed, asked)
+
+
 async def test_session_find_resolves_a_seq_and_a_shared_one(store: Store) -> None:
     session = await store.create(id="s")
     first, _ = await session.append(user("a"), user("b"))

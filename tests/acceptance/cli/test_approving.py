@@ -1,0 +1,51 @@
+"""Approvals that a person reads and types at a terminal, or answers from the command line."""
+
+from __future__ import annotations
+
+import json
+
+from tests.acceptance.cli.conftest import World
+from tests.acceptance.cli.test_pasting import Terminal, terminal
+
+FOUR = """name: writes
+sequence:
+  - calls: [{name: write_file, args: {path: 0.txt, content: text}}]
+  - calls: [{name: write_file, args: {path: 1.txt, content: text}}]
+  - calls: [{name: write_file, args: {path: 2.txt, content: text}}]
+  - calls: [{name: write_file, args: {path: 3.txt, content: text}}]
+  - text: all is done
+"""
+
+
+def until(chat: Terminal, text: str, count: int = 1) -> str:
+    """All that was shown, once `text` was shown `count` times."""
+    while (shown := chat.read()).count(text) < count:
+        pass
+    return shown
+
+
+def test_answer_that_is_typed_here_is_not_called_answered_elsewhere(world: World) -> None:
+    with terminal(world, "--scenario", world.scenario(FOUR), "-m", "scripted:writes") as chat:
+        until(chat, "> ")
+        chat.type("go\n")
+        for number in range(4):
+            until(chat, "deny? ", number + 1)
+            chat.type("allow it is fine\n")
+        shown = until(chat, "all is done")
+    assert "elsewhere" not in shown
+    assert all((world.folder / f"{number}.txt").exists() for number in range(4))
+
+
+def test_approval_is_answered_with_its_number_only(world: World) -> None:
+    call = json.dumps({"path": "a.txt", "content": "one"})
+    world.run("chat", "-p", f"/tool write_file {call}")
+    (asked,) = world.ok("inbox", "list", "--json").json
+    session, _, number = asked["id"].rpartition("/")
+    refused = world.run("inbox", "answer", session[:8], "allow", "--json")
+    assert refused.code == 2
+    assert asked["id"] in refused.error["message"]
+    shorter = world.run("inbox", "answer", f"{session[:8]}/{number[:-1]}", "allow")
+    assert shorter.code != 0
+    assert len(world.ok("inbox", "list", "--json").json) == 1
+    world.ok("inbox", "answer", f"{session[:8]}/{number}", "deny")
+    assert world.ok("inbox", "list", "--json").json == []
