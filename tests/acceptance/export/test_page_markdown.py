@@ -15,7 +15,7 @@ PROSE = "document.querySelector('.block .prose')"
 MOST_S = 3.0
 LENGTH = 40_000
 SLOW = [
-    "# x" + " " * 2_000 + "y",  # the text that hung the page
+    ("# x" + " " * 2_000 + "y\n") * 5,  # the text that hung the page
     "# x" + " " * LENGTH + "y",
     "a" + " " * LENGTH + "b",
     *(
