@@ -17,6 +17,7 @@ from perdure.apps.settings.lookup import setting
 from perdure.client.open import check_address, default_address
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 
 NAMESPACE = "default"
 
@@ -74,7 +75,10 @@ async def writable_store(named: str | None, namespace: str = NAMESPACE) -> Async
     is_own = named is None and "PERDURE_STORE" not in os.environ
     is_first = is_own and file is not None and is_missing(address)
     key = offered_key(address) if is_first and is_at_terminal() else None
-    async with open_store(address, namespace=namespace, key=key, is_trusted=False) as store:
+    wait_s = _lock_timeout_s()
+    async with open_store(
+        address, namespace=namespace, key=key, is_trusted=False, lock_timeout_s=wait_s
+    ) as store:
         yield store
 
 
@@ -86,5 +90,12 @@ async def existing_store(named: str | None, namespace: str = NAMESPACE) -> Async
     """
     address = store_address(named)
     found = "memory:" if is_missing(address) else address
-    async with open_store(found, namespace=namespace, is_trusted=False) as store:
+    wait_s = _lock_timeout_s()
+    async with open_store(
+        found, namespace=namespace, is_trusted=False, lock_timeout_s=wait_s
+    ) as store:
         yield store
+
+
+def _lock_timeout_s() -> float:
+    return float(setting("store.lock_timeout_s") or LOCK_TIMEOUT_S)

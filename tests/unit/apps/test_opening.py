@@ -92,8 +92,8 @@ async def test_nobody_is_asked_to_encrypt_session_files(
     def refuse(address: str) -> None:
         raise AssertionError(address)
 
-    def chosen(_name: str) -> str:
-        return f"jsonl:///{tmp_path}/new"
+    def chosen(name: str) -> str | None:
+        return f"jsonl:///{tmp_path}/new" if name == "store.address" else None
 
     monkeypatch.delenv("PERDURE_STORE", raising=False)
     monkeypatch.setattr(opening, "setting", chosen)

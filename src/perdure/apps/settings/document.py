@@ -20,6 +20,7 @@ from perdure.models.catalogue import is_model_name, require_model_name
 from perdure.models.prices import Price, dollars
 from perdure.models.protocol import ThinkingLevel
 from perdure.session.ledger import UnknownPolicy
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.tools.mcp.servers import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, McpServer, TimeoutS
 from perdure.tools.permissions import SCOPES, ApprovalMode, Permissions, Scope
 
@@ -110,6 +111,9 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
 
     address: Annotated[Text | None, Meta(description="The store, as --store takes it.")] = None
     namespace: Annotated[Text | None, Meta(description="The part of the store to work in.")] = None
+    lock_timeout_s: Annotated[
+        float, Meta(gt=0, description="The longest wait for a lock of another process, in seconds.")
+    ] = LOCK_TIMEOUT_S
 
 
 class ToolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -225,6 +229,7 @@ BUILT_IN: Mapping[str, object] = {
     "chat.compact_threshold": CompactionSettings().trigger,
     "store.address": None,
     "store.namespace": "default",
+    "store.lock_timeout_s": LOCK_TIMEOUT_S,
     "tools.search_endpoint": None,
     "models.prices": {},
     "mcp.servers": {},

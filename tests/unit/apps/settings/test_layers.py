@@ -90,6 +90,7 @@ def test_a_project_sets_nothing_else(files: Files) -> None:
         "chat.auto_compact": "false",
         "chat.compact_threshold": "0.5",
         "store.address": '"postgresql://example.org/x"',
+        "store.lock_timeout_s": "0.1",
         "tools.search_endpoint": '"https://example.org"',
         "models.prices": "{}",
         "chat.mcp_servers": '["x"]',
