@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from perdure.session.entries import Entry
 from perdure.session.flows.fold import flow_state, state_after
@@ -11,6 +12,8 @@ from perdure.session.flows.kinds import FlowStarted, HandoffMade, HandoffTarget,
 from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
+
+T = TypeVar("T")
 
 FLOW = StreamId("20260527T143000123Z-a1b2c3")
 
@@ -21,6 +24,16 @@ def graph(*edges: str, **roles: str) -> Graph:
     ids = dict.fromkeys(id for pair in pairs for id in pair)
     nodes = tuple(FlowNode(id, roles.get(id, id)) for id in (ids or roles))
     return Graph("a flow", nodes, tuple(FlowEdge(a, b) for a, b in pairs))
+
+
+class Counted(tuple[T, ...]):
+    """Nodes or edges that count how often they were gone through."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[T]:
+        self.reads += 1
+        return super().__iter__()
 
 
 class FlowLog:

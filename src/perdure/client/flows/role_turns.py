@@ -117,7 +117,7 @@ class RoleTurns:
     async def entry_message(self, state: FlowState, work: Work) -> str:
         """See ``Roles``."""
         node, receiving = work.node, state.run.receiving_handoff
-        is_first = node.id not in state.run.visited_node_ids and work.text is None
+        is_first = node.id not in state.run.visited and work.text is None
         names = node.required_readings if is_first else ()
         paths = [path for key in work.delivered for path in receiving.get(key, ())]
 

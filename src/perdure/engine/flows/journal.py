@@ -7,13 +7,13 @@ else was faster, it is made anew. So a decision that is appended may be made on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from perdure.errors import HeadConflict
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
-from perdure.session.flows.fold import flow_state, state_after
+from perdure.session.flows.fold import flow_state, followed
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
@@ -67,10 +67,9 @@ class Journal:
         Those that are known are left out, as another task may have read further meanwhile; so are
         those before which some are not known.
         """
-        for entry in entries:
-            if self._state is not None and entry.seq == self._state.head + 1:
-                is_own = self._is_own(entry)
-                self._state = state_after(self._state, entry, body_of(entry), is_own=is_own)
+        if self._state is not None:
+            told = ((entry, body_of(entry)) for entry in _following(self._state.head, entries))
+            self._state = followed(self._state, told, self._is_own)
 
     def write(self, state: FlowState, *bodies: SideBody) -> Write:
         """`bodies` as a write that counts only while the flow stands at `state`."""
@@ -94,3 +93,11 @@ class Journal:
                 continue
             self.follow(committed.entries[0])
             return await self.remembered()
+
+
+def _following(head: int, entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Those of `entries` that follow on seq `head`, one upon the other."""
+    for entry in entries:
+        if entry.seq == head + 1:
+            head = entry.seq
+            yield entry

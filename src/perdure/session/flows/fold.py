@@ -16,15 +16,14 @@ from perdure.errors import CorruptLog
 from perdure.session.clock import timestamp
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds
+from perdure.session.flows.beginning import begun
 from perdure.session.flows.consent import consent_after, withheld
 from perdure.session.flows.graph import base_role, edge_key
+from perdure.session.flows.passing import Passing
 from perdure.session.flows.run import (
     ITSELF,
     Asked,
     AwaitingHuman,
-    ConsentState,
-    FeedbackContext,
-    FlowRun,
     FlowState,
     HumanInput,
     ImprovementPhase,
@@ -44,19 +43,33 @@ def flow_state(
     `is_own` says which of them give authority.
     Raises: CorruptLog when it does not begin with a ``flow_started``.
     """
-    state: FlowState | None = None
-    for entry, body in log:
-        if state is not None:
-            state = state_after(state, entry, body, is_own=is_own(entry))
-        elif isinstance(body, kinds.FlowStarted):
-            state = _started(entry, body)
-            state = state if is_own(entry) else withheld(state)
-        elif isinstance(body, kinds.FlowImported):
-            state = withheld(_imported(entry, body))
-        else:
-            raise CorruptLog(entry.stream, entry.seq, "a flow's log begins with its flow_started")
-    if state is None:
+    entries = iter(log)
+    first = next(entries, None)
+    if first is None:
         raise CorruptLog("", 0, "a flow's log holds at least one entry")
+    return followed(begun(*first, is_own), entries, is_own)
+
+
+def followed(
+    state: FlowState,
+    log: Iterable[tuple[Entry, object]],
+    is_own: Callable[[Entry], bool] = lambda _: True,
+) -> FlowState:
+    """`state` after more entries of its log, each with its decoded body: `state_after` of each.
+
+    Costs what the entries cost, however much has gone along their edges before.
+    """
+    history, digests = Passing(state.run.history_handoff), Passing(state.digests)
+    for entry, body in log:
+        state = _after(state, entry, body, is_own=is_own(entry))
+        if isinstance(body, kinds.HandoffMade | kinds.NodePassed):
+            for target in body.targets:
+                key = edge_key(body.node, target.node)
+                history.add(key, target.artifact)
+                if target.digest is not None:
+                    digests.add(key, target.digest)
+    if (passed := history.after()) is not state.run.history_handoff:
+        state = _with(replace(state, digests=digests.after()), history_handoff=passed)
     return state
 
 
@@ -65,6 +78,11 @@ def state_after(state: FlowState, entry: Entry, body: object, *, is_own: bool = 
 
     An entry that is not the user's own takes the consent and the folder out of force.
     """
+    return followed(state, [(entry, body)], lambda _: is_own)
+
+
+def _after(state: FlowState, entry: Entry, body: object, *, is_own: bool) -> FlowState:
+    """`state` after one more entry, but for what went along its edges."""
     apply = _APPLY.get(type(body))
     state = replace(state, head=entry.seq)
     if apply is None:
@@ -78,58 +96,6 @@ def state_after(state: FlowState, entry: Entry, body: object, *, is_own: bool = 
     if isinstance(body, kinds.WorkspaceBound):
         return replace(state, is_place_in_force=True)
     return state
-
-
-def _started(entry: Entry, body: kinds.FlowStarted) -> FlowState:
-    run = FlowRun(
-        flow_id=entry.stream,
-        state_version=kinds.STATE_VERSION,
-        project_namespace=body.project,
-        workspace_root=body.workspace_root,
-        record_folder_path=body.record_folder,
-        status="running",
-        running_nodes=(),
-        awaiting_human_nodes={},
-        pending_human_inputs={},
-        visited_node_ids=(),
-        completed_handoffs=(),
-        receiving_handoff={},
-        history_handoff={},
-        awaiting_handoff=(),
-        consent_state=ConsentState(mode=body.consent),
-        feedback_context=FeedbackContext(
-            body.feedback,
-            body.initialization_mode,
-            body.update_from_version,
-            body.update_to_version,
-        ),
-        record_name=body.graph.name,
-        record_summary=body.graph.summary,
-    )
-    return FlowState(
-        run,
-        body.graph,
-        start=body.start,
-        head=entry.seq,
-        configuring=body.configuring,
-        skills_configuring=body.skills_configuring,
-    )
-
-
-def _imported(entry: Entry, body: kinds.FlowImported) -> FlowState:
-    run = msgspec.convert(body.run, FlowRun)
-    run = replace(run, record_name=body.graph.name, record_summary=body.graph.summary)
-    phase = run.improvement_phase
-    waiting = (*run.awaiting_human_nodes, *(phase.awaiting_human_roles if phase else ()), ITSELF)
-    return FlowState(
-        run,
-        body.graph,
-        start=(),
-        head=entry.seq,
-        sessions=body.sessions,
-        improvement=body.improvement,
-        asked=dict.fromkeys(waiting, Asked(entry.seq, entry.at)),
-    )
 
 
 # ---------------------------------------------------------------- where it runs, and what
@@ -254,16 +220,12 @@ def _repair_asked(state: FlowState, body: kinds.RepairAsked, _: int) -> FlowStat
 
 
 def _handoff_made(state: FlowState, body: kinds.HandoffMade, _: int) -> FlowState:
-    run, digests = state.run, dict(state.digests)
-    receiving, history = dict(run.receiving_handoff), dict(run.history_handoff)
+    run, receiving = state.run, dict(state.run.receiving_handoff)
     completed, is_sent_back = run.completed_handoffs, False
     for target in body.targets:
         key = edge_key(body.node, target.node)
         if state.document is None or target.node not in state.document.passive:
             receiving[key] = (*receiving.get(key, ()), target.artifact)
-        history[key] = _added(history.get(key, ()), target.artifact)
-        if target.digest is not None:
-            digests[key] = _added(digests.get(key, ()), target.digest)
         if state.graph.has_edge(body.node, target.node):
             completed = _added(completed, key)
         else:
@@ -276,14 +238,12 @@ def _handoff_made(state: FlowState, body: kinds.HandoffMade, _: int) -> FlowStat
         awaiting_human_nodes=_without(run.awaiting_human_nodes, body.node),
         pending_handoff_approvals=_without(run.pending_handoff_approvals, body.node),
         receiving_handoff=receiving,
-        history_handoff=history,
         completed_handoffs=completed,
         awaiting_handoff=_added(waiting, body.node) if is_sent_back else waiting,
     )
     return replace(
         state,
         run=run,
-        digests=digests,
         repairs=_without(state.repairs, body.node),
         stopping=_removed(state.stopping, body.node, _role(state, body.node)),
     )
@@ -477,6 +437,8 @@ def _added(items: tuple[str, ...], item: str) -> tuple[str, ...]:
 
 
 def _removed(items: tuple[str, ...], *gone: str) -> tuple[str, ...]:
+    if not any(each in items for each in gone):
+        return items
     return tuple(item for item in items if item not in gone)
 
 

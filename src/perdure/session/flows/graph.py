@@ -7,6 +7,9 @@ A value with the questions every part of a flow asks of it. Whether a graph is a
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from functools import cached_property
 
 import msgspec
 
@@ -46,8 +49,27 @@ class FlowEdge(msgspec.Struct, frozen=True):
         return edge_key(self.source, self.target)
 
 
-class Graph(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A workflow. Shape: nodes and edges in the order of their file."""
+class _Index(msgspec.Struct, frozen=True):
+    """The nodes and edges of a graph by what is asked of them, so that no question reads them all.
+
+    Shape: `places` is node id to its place among the nodes; the first of that id counts.
+    """
+
+    places: Mapping[str, int]
+    after: Mapping[str, tuple[str, ...]]
+    before: Mapping[str, tuple[str, ...]]
+    keys_from: Mapping[str, frozenset[str]]
+    keys_to: Mapping[str, frozenset[str]]
+
+
+_NOWHERE: frozenset[str] = frozenset()
+
+
+class Graph(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
+    """A workflow. Shape: nodes and edges in the order of their file.
+
+    The edges are read once, at the first question about them.
+    """
 
     name: str
     nodes: tuple[FlowNode, ...]
@@ -58,19 +80,51 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def node(self, id: str) -> FlowNode | None:
         """The node of that id."""
-        return next((node for node in self.nodes if node.id == id), None)
+        place = self._index.places.get(id)
+        return None if place is None else self.nodes[place]
+
+    def in_order(self, ids: Collection[str]) -> list[FlowNode]:
+        """The nodes of `ids`, each once, in the order of the nodes; there may be no node of one."""
+        places = self._index.places
+        return [self.nodes[place] for place in sorted({places[id] for id in ids if id in places})]
 
     def successors(self, id: str) -> tuple[str, ...]:
         """Ids of the nodes that `id` hands forward to, in the order of the edges."""
-        return tuple(edge.target for edge in self.edges if edge.source == id)
+        return self._index.after.get(id, ())
 
     def predecessors(self, id: str) -> tuple[str, ...]:
         """Ids of the nodes that hand forward to `id`, in the order of the edges."""
-        return tuple(edge.source for edge in self.edges if edge.target == id)
+        return self._index.before.get(id, ())
+
+    def keys_from(self, id: str) -> frozenset[str]:
+        """The keys of the edges along which `id` hands forward."""
+        return self._index.keys_from.get(id, _NOWHERE)
+
+    def keys_to(self, id: str) -> frozenset[str]:
+        """The keys of the edges along which something is handed forward to `id`."""
+        return self._index.keys_to.get(id, _NOWHERE)
 
     def has_edge(self, source: str, target: str) -> bool:
         """Whether a forward edge leads from `source` to `target`."""
-        return any(edge.source == source and edge.target == target for edge in self.edges)
+        return edge_key(source, target) in self.keys_from(source)
+
+    @cached_property
+    def _index(self) -> _Index:
+        places: dict[str, int] = {}
+        for place, node in enumerate(self.nodes):
+            places.setdefault(node.id, place)
+        after: defaultdict[str, list[str]] = defaultdict(list)
+        before: defaultdict[str, list[str]] = defaultdict(list)
+        for edge in self.edges:
+            after[edge.source].append(edge.target)
+            before[edge.target].append(edge.source)
+        return _Index(
+            places,
+            {source: tuple(targets) for source, targets in after.items()},
+            {target: tuple(sources) for target, sources in before.items()},
+            {id: frozenset(edge_key(id, each) for each in after[id]) for id in after},
+            {id: frozenset(edge_key(each, id) for each in before[id]) for id in before},
+        )
 
     @property
     def roles(self) -> tuple[str, ...]:

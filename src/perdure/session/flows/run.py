@@ -6,11 +6,14 @@ file, and what ``perdure flow show --json`` prints.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Literal
 
 import msgspec
 
-from perdure.session.flows.graph import Graph
+from perdure.session.flows.graph import FlowNode, Graph, ends_of
 from perdure.session.flows.kinds import (
     AwaitingReason,
     Configuring,
@@ -121,7 +124,7 @@ class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):
     single_role: bool = False
 
 
-class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, dict=True):
     """Where a flow stands.
 
     Invariants: of `running_nodes` no two are of one role instance; a node is in at most one of
@@ -151,6 +154,24 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     pending_handoff_approvals: dict[str, tuple[HandoffTarget, ...]] = {}
     improvement_phase: ImprovementPhase | None = None
 
+    @cached_property
+    def visited(self) -> frozenset[str]:
+        """`visited_node_ids`, to look one up."""
+        return frozenset(self.visited_node_ids)
+
+    @cached_property
+    def completed(self) -> frozenset[str]:
+        """`completed_handoffs`, to look one up."""
+        return frozenset(self.completed_handoffs)
+
+    @cached_property
+    def received(self) -> Mapping[str, tuple[str, ...]]:
+        """The keys of `receiving_handoff` by the node for which it lies there, in their order."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for key in self.receiving_handoff:
+            found[ends_of(key)[1]].append(key)
+        return {node: tuple(keys) for node, keys in found.items()}
+
 
 class RoleConfiguration(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a role instance works with."""
@@ -161,7 +182,7 @@ class RoleConfiguration(msgspec.Struct, frozen=True, omit_defaults=True):
     is_automatic: bool = False
 
 
-class FlowState(msgspec.Struct, frozen=True):
+class FlowState(msgspec.Struct, frozen=True, dict=True):
     """A `FlowRun` with what deciding needs beside it.
 
     `start` are the nodes not yet claimed for the first time. `sessions` is role instance to the
@@ -200,6 +221,16 @@ class FlowState(msgspec.Struct, frozen=True):
     """Whether this user has said where the flow works, or began it there."""
     chosen_in_part: dict[str, RoleConfiguration] = {}
     """Role instance -> what a selector chose, of which a person has yet to choose the rest."""
+
+    @cached_property
+    def owing(self) -> tuple[FlowNode, ...]:
+        """The nodes that worked and have not handed over along every edge, in their order."""
+        graph, completed = self.graph, self.run.completed
+        return tuple(
+            node
+            for node in graph.in_order(self.run.visited)
+            if not graph.keys_from(node.id) <= completed
+        )
 
     @property
     def consent(self) -> ConsentState:

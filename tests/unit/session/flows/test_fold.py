@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.errors import CorruptLog
 from perdure.session.flows import kinds
-from perdure.session.flows.fold import flow_state
+from perdure.session.flows.fold import flow_state, state_after
 from perdure.session.flows.run import AwaitingHuman, HumanInput, ImprovementPhase
 from perdure.session.notes import SideBody
 from tests.fakes.flow_log import FLOW, FlowLog, entry_of, graph
@@ -24,21 +23,6 @@ def phase(log: FlowLog) -> ImprovementPhase:
 def closed() -> FlowLog:
     log = FlowLog(LINE).work("owner-intake", "a").work("a", "end").claim("end", "a=>end")
     return log.add(kinds.ForwardPassClosed("end"))
-
-
-def test_a_flow_begins_with_what_it_was_started_with() -> None:
-    run = FlowLog(LINE).run
-    assert (run.flow_id, run.status, run.project_namespace) == (FLOW, "running", "project")
-    assert (run.record_name, run.state_version) == ("a flow", "11")
-    assert FlowLog(LINE).state.start == ("owner-intake",)
-
-
-def test_a_log_without_its_beginning_is_damaged() -> None:
-    awaited = kinds.HandoffAwaited("a")
-    with pytest.raises(CorruptLog, match="flow_started"):
-        flow_state([(entry_of(0, awaited), awaited)])
-    with pytest.raises(CorruptLog):
-        flow_state([])
 
 
 def test_an_entry_that_is_not_of_a_flow_changes_nothing_but_the_head() -> None:
@@ -214,3 +198,32 @@ def test_what_lies_along_an_edge_is_kept_until_it_is_delivered_and_what_is_taken
     log.claim("owner-intake", superseded=("owner-intake=>a",))
     assert (log.run.receiving_handoff, log.run.completed_handoffs) == ({}, ())
     assert log.run.history_handoff == {"owner-intake=>a": ("one.md", "two.md")}
+
+
+def test_what_went_along_an_edge_is_looked_up_however_much_it_was() -> None:
+    comparisons = 0
+
+    class Told(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal comparisons
+            comparisons += 1
+            return super().__eq__(other)
+
+    entries = [entry_of(0, started := kinds.FlowStarted("p", "/w", "/w/r", LINE, ("end",)))]
+    bodies: list[SideBody] = [started]
+    for n in range(2000):
+        handed = kinds.HandoffTarget("a", Told(f"{n:04}.md"), Told(f"{n:04}"))
+        bodies.append(kinds.HandoffMade("owner-intake", (handed,)))
+        entries.append(entry_of(n + 1, bodies[-1]))
+    at_once = flow_state(zip(entries, bodies, strict=True))
+    assert comparisons == 0
+    one_by_one = flow_state([(entries[0], bodies[0])])
+    for entry, body in zip(entries[1:], bodies[1:], strict=True):
+        one_by_one = state_after(one_by_one, entry, body)
+    assert comparisons == 0
+    assert at_once == one_by_one
+    assert len(at_once.digests["owner-intake=>a"]) == 2000
+    assert at_once.run.history_handoff["owner-intake=>a"][-1] == "1999.md"

@@ -1,9 +1,19 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
-from perdure.session.flows.graph import base_role, edge_key, ends_of, is_role
-from tests.fakes.flow_log import graph
+from perdure.session.flows.graph import (
+    FlowEdge,
+    FlowNode,
+    Graph,
+    base_role,
+    edge_key,
+    ends_of,
+    is_role,
+)
+from tests.fakes.flow_log import Counted, graph
 
 
 def test_a_graph_knows_the_neighbours_of_a_node_in_the_order_of_its_edges() -> None:
@@ -38,3 +48,25 @@ def test_an_edge_key_is_read_as_it_was_made() -> None:
     assert ends_of(edge_key("a", "b")) == ("a", "b")
     with pytest.raises(ValueError, match="not an edge"):
         ends_of("a->b")
+
+
+def test_the_edges_are_read_once_however_much_is_asked() -> None:
+    ids = [f"n{n}" for n in range(500)]
+    edges = Counted(FlowEdge(a, b) for a, b in pairwise(ids))
+    line = Graph("line", tuple(FlowNode(id, "r") for id in ids), edges)
+    for a, b in pairwise(ids):
+        assert line.successors(a) == (b,)
+        assert line.predecessors(b) == (a,)
+        assert line.has_edge(a, b)
+        assert not line.has_edge(b, a)
+        assert line.keys_from(a) == line.keys_to(b) == {f"{a}=>{b}"}
+        assert line.node(b) == FlowNode(b, "r")
+    assert (line.successors("n499"), line.keys_to("n0"), line.node("nobody")) == ((), set(), None)
+    assert edges.reads == 1
+
+
+def test_nodes_are_given_in_the_order_of_the_graph() -> None:
+    nodes = (FlowNode("b", "first"), FlowNode("a", "r"), FlowNode("b", "second"))
+    drawn = Graph("twice", nodes)
+    assert drawn.in_order({"a", "b", "nobody"}) == [*nodes[:2]]
+    assert drawn.node("b") == nodes[0]

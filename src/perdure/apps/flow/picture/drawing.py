@@ -87,7 +87,7 @@ def _edge(source: str, target: str, style: Style, width: int, state: FlowState |
         told = f"    {back} {safe(target)}  sent back: {safe(returned)}"
         return style.paint(clipped(told, width), "warning")
     artifact, is_unread = along(state, source, target)
-    is_done = f"{source}=>{target}" in state.run.completed_handoffs
+    is_done = f"{source}=>{target}" in state.run.completed
     word = f"{tick} {safe(artifact)}{' (not read yet)' if is_unread else ''}" if is_done else ""
     told = clipped(f"    {arrow} {safe(target)}  {word}".rstrip(), width)
     return style.paint(told, "good" if is_done else "faint")

@@ -46,10 +46,9 @@ def standing(state: FlowState, node: FlowNode) -> NodeStanding:
     is_asked = any(edge_key(after, id) in run.receiving_handoff for after in _after(state, id))
     if id in run.awaiting_handoff or is_asked:
         return "backward"
-    keys = [edge_key(before, id) for before in state.graph.predecessors(id)]
-    keys += [edge_key(id, after) for after in _after(state, id)]
-    is_done = id in run.visited_node_ids and all(key in run.completed_handoffs for key in keys)
-    is_read = not any(key.endswith(f"=>{id}") for key in run.receiving_handoff)
+    keys = state.graph.keys_to(id) | state.graph.keys_from(id)
+    is_done = id in run.visited and keys <= run.completed
+    is_read = id not in run.received
     return "completed" if is_done and is_read else "pending"
 
 

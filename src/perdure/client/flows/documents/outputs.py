@@ -22,7 +22,7 @@ async def outputs_of(store: SessionStore, state: FlowState) -> dict[str, object]
     entries = {node.id for node in workflow.nodes if isinstance(node, InputNode)}
     found: dict[str, object] = {}
     for node in workflow.nodes:
-        if not isinstance(node, OutputNode) or node.id not in state.run.visited_node_ids:
+        if not isinstance(node, OutputNode) or node.id not in state.run.visited:
             continue
         values: dict[str, object] = {}
         for source in state.graph.predecessors(node.id):

@@ -61,12 +61,7 @@ def is_done(state: FlowState, node: str) -> bool:
         or node in run.awaiting_human_nodes
         or node in run.awaiting_handoff
     )
-    keys = [edge_key(node, after) for after in state.graph.successors(node)]
-    return (
-        node in run.visited_node_ids
-        and not is_busy
-        and all(key in run.completed_handoffs for key in keys)
-    )
+    return node in run.visited and not is_busy and state.graph.keys_from(node) <= run.completed
 
 
 def last_bodies(state: FlowState) -> tuple[SideBody, ...]:
@@ -74,7 +69,7 @@ def last_bodies(state: FlowState) -> tuple[SideBody, ...]:
     document = state.document
     if document is None or state.run.status != "running":
         return ()
-    outputs = [id for id in document.passive if id not in state.run.visited_node_ids]
+    outputs = [id for id in document.passive if id not in state.run.visited]
     if not all(is_done(state, node.id) for node in state.graph.nodes if node.id not in outputs):
         return ()
     return (*(NodePassed(id) for id in outputs), FlowCompleted())

@@ -41,6 +41,8 @@ class Drawing:
         self._canonical = project / CANONICAL
         self._stamps: tuple[_Stamp, _Stamp] | None = None
         self._drawn = Drawn(None)
+        self._known: tuple[Graph, Graph] | None = None
+        """What was drawn, and the flow's graph that says the same: compared once."""
 
     def now(self) -> Drawn:
         """What the files draw now. Blocks for as long as it takes to look at two small files."""
@@ -56,10 +58,19 @@ class Drawing:
         Shape: neither when the files draw the graph it has.
         """
         drawn = self.now()
-        if drawn.graph is None or drawn.graph == state.graph:
+        if drawn.graph is None or self._is_known(drawn.graph, state.graph):
             return Drawn(None, drawn.faults)
         faults = faults_of_edit(state.run, state.graph, drawn.graph)
         return Drawn(None, tuple(faults)) if faults else drawn
+
+    def _is_known(self, drawn: Graph, graph: Graph) -> bool:
+        known = self._known
+        if known is not None and known[0] is drawn and known[1] is graph:
+            return True
+        if drawn != graph:
+            return False
+        self._known = (drawn, graph)
+        return True
 
     def _read(self) -> Drawn:
         try:

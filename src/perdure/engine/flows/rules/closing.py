@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from perdure.engine.flows.rules.runnable import is_more_to_come, ready, runnable
 from perdure.engine.flows.rules.structure import OWNER
-from perdure.session.flows.graph import edge_key, ends_of
+from perdure.session.flows.graph import edge_key
 from perdure.session.flows.run import FlowState
 
 
@@ -37,7 +37,7 @@ def _unfinished(state: FlowState, node: str) -> Iterator[str]:
     yield from (
         f"nothing was handed over along {edge.key}"
         for edge in state.graph.edges
-        if edge.key not in run.completed_handoffs
+        if edge.key not in run.completed
     )
     yield from (
         f"what was handed over along {key} has not been read" for key in run.receiving_handoff
@@ -55,7 +55,7 @@ def is_work_left(state: FlowState, node: str) -> bool:
         return False
     busy = (
         *run.running_nodes,
-        *(ends_of(key)[1] for key in run.receiving_handoff),
+        *run.received,
         *(work.node.id for work in ready(state)),
     )
     return any(id != node for id in busy)
@@ -77,7 +77,7 @@ def stall(state: FlowState) -> str | None:
         for node in state.graph.nodes
         if node.awaits_all_inputs
         for source in state.graph.predecessors(node.id)
-        if edge_key(source, node.id) not in run.completed_handoffs
+        if edge_key(source, node.id) not in run.completed
     ]
     reasons = [*waiting, *joining] or ["every node has done its work, and nobody closed it"]
     return f"no node can go on: {'; '.join(reasons)}"

@@ -14,7 +14,6 @@ from perdure.engine.flows.rules.closing import is_work_left, obstacles
 from perdure.engine.flows.rules.handoffs import Artifact, decide_handoff
 from perdure.engine.flows.rules.runnable import deliverable
 from perdure.engine.flows.rules.signals import Fault, Handover, Plain, Signal, signal_in
-from perdure.session.flows.graph import edge_key
 from perdure.session.flows.kinds import (
     ForwardPassClosed,
     HandoffAwaited,
@@ -119,10 +118,7 @@ def _obeyed(
 
 
 def _awaited(state: FlowState, node: str) -> SideBody | Fault:
-    is_incomplete = any(
-        edge_key(source, node) not in state.run.completed_handoffs
-        for source in state.graph.predecessors(node)
-    )
+    is_incomplete = not state.graph.keys_to(node) <= state.run.completed
     if is_incomplete or deliverable(state, node) or is_work_left(state, node):
         return HandoffAwaited(node)
     return Fault(

@@ -123,7 +123,7 @@ def _sent_back_too_early(
     for target in targets:
         forward = edge_key(target.node, node)
         is_back = not state.graph.has_edge(node, target.node)
-        if is_back and forward not in state.run.completed_handoffs:
+        if is_back and forward not in state.run.completed:
             return _invalid(
                 f"{target.node} has handed nothing over to {node} that could be sent back"
             )

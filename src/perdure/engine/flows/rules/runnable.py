@@ -90,13 +90,8 @@ def _owing(state: FlowState) -> Iterator[Work]:
 
     One that waits goes on when the graph was drawn anew and nothing is to come to it any more.
     """
-    for node in _free(state, state.graph.nodes):
-        is_owing = any(
-            edge_key(node.id, target) not in state.run.completed_handoffs
-            for target in state.graph.successors(node.id)
-        )
-        is_visited = node.id in state.run.visited_node_ids
-        if is_visited and is_owing and not _is_joining(state, node):
+    for node in _free(state, state.owing):
+        if not _is_joining(state, node):
             delivered, superseded = _delivery(state, node.id)
             yield Work(node, "handoff" if delivered else "owed", delivered, superseded)
 
@@ -104,7 +99,7 @@ def _owing(state: FlowState) -> Iterator[Work]:
 def _handed(state: FlowState) -> Iterator[Work]:
     """Nodes to which something was handed over."""
     run = state.run
-    for node in state.graph.nodes:
+    for node in state.graph.in_order(run.received):
         waiting = run.awaiting_human_nodes.get(node.id)
         if waiting is not None and (
             waiting.reason != _WOKEN_BY_HANDOFF or node.id in run.pending_human_inputs
@@ -128,11 +123,7 @@ def _free(state: FlowState, nodes: Iterable[FlowNode]) -> Iterator[FlowNode]:
 
 def is_more_to_come(state: FlowState, id: str) -> bool:
     """Whether something is still to be handed to node `id`, or lies there for it."""
-    run = state.run
-    return any(ends_of(key)[1] == id for key in run.receiving_handoff) or any(
-        edge_key(source, id) not in run.completed_handoffs
-        for source in state.graph.predecessors(id)
-    )
+    return id in state.run.received or not state.graph.keys_to(id) <= state.run.completed
 
 
 def _is_joining(state: FlowState, node: FlowNode) -> bool:
@@ -142,10 +133,7 @@ def _is_joining(state: FlowState, node: FlowNode) -> bool:
     has_backward = any(
         state.graph.has_edge(node.id, ends_of(key)[0]) for key in deliverable(state, node.id)
     )
-    return not has_backward and any(
-        edge_key(source, node.id) not in state.run.completed_handoffs
-        for source in state.graph.predecessors(node.id)
-    )
+    return not has_backward and not state.graph.keys_to(node.id) <= state.run.completed
 
 
 def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
@@ -156,10 +144,8 @@ def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
     """
     receiving = state.run.receiving_handoff
     keys: list[str] = []
-    for key in receiving:
-        source, target = ends_of(key)
-        if target != id:
-            continue  # asked for every node: the graph is looked at for those it is about
+    for key in state.run.received.get(id, ()):
+        source, _ = ends_of(key)
         is_forward = state.graph.has_edge(source, id)
         if not (is_forward and edge_key(id, source) in receiving):
             keys.append(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from perdure.session.flows.graph import ARROW, Graph, base_role, edge_key, ends_of, is_role
 from perdure.session.flows.run import FlowRun
@@ -39,10 +39,10 @@ def _named(graph: Graph) -> Iterator[str]:
             )
         elif base_role(node.role) in RESERVED:
             yield f"node {node.id!r} has the role {node.role!r}, which is perdure's own"
-    yield from _linked(graph, ids)
+    yield from _linked(graph, frozenset(ids))
 
 
-def _linked(graph: Graph, ids: Sequence[str]) -> Iterator[str]:
+def _linked(graph: Graph, ids: Collection[str]) -> Iterator[str]:
     for edge in graph.edges:
         for end in (edge.source, edge.target):
             if end not in ids:
@@ -89,16 +89,17 @@ def cycle_in(graph: Graph) -> Sequence[str]:
     """A circle of forward edges, its first node again at the end; empty when there is none."""
     done: set[str] = set()
     for start in graph.nodes:
-        path: list[str] = []
+        path: dict[str, None] = {}
         waiting: list[tuple[str, bool]] = [(start.id, True)]
         while waiting:
             id, is_entered = waiting.pop()
             if not is_entered:
-                done.add(path.pop())
+                done.add(path.popitem()[0])
             elif id in path:
-                return [*path[path.index(id) :], id]
+                ids = [*path]
+                return [*ids[ids.index(id) :], id]
             elif id not in done:
-                path.append(id)
+                path[id] = None
                 waiting.append((id, False))
                 waiting += [(target, True) for target in graph.successors(id)]
     return ()
@@ -153,8 +154,7 @@ def _lost_waits(run: FlowRun, before: Graph, after: Graph) -> Iterator[str]:
         if node is not None and node.role != waiting.role:
             yield f"node {id!r} waits for a person as {waiting.role!r} and must keep that role"
     for id in run.awaiting_handoff:
-        is_queued = any(ends_of(key)[1] == id for key in run.receiving_handoff)
-        if before.predecessors(id) and not after.predecessors(id) and not is_queued:
+        if before.predecessors(id) and not after.predecessors(id) and id not in run.received:
             yield f"node {id!r} waits for a handoff, and no edge leads to it any more"
 
 

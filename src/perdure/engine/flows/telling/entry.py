@@ -68,7 +68,7 @@ def entry_message(
     if work.text is not None:
         return work.text
     node = work.node
-    is_first = node.id not in state.run.visited_node_ids
+    is_first = node.id not in state.run.visited
     parts = [f"Node `{node.id}` {'started' if is_first else 'resumed'} at {timestamp(at)}."]
     if is_first:
         parts += _contract(node, contracts, readings)
@@ -112,7 +112,7 @@ def _received(state: FlowState, work: Work, artifacts: Mapping[str, str]) -> Ite
 
 
 def _outstanding(state: FlowState, work: Work) -> Iterator[str]:
-    id, graph, completed = work.node.id, state.graph, state.run.completed_handoffs
+    id, graph, completed = work.node.id, state.graph, state.run.completed
     missing = [s for s in graph.predecessors(id) if edge_key(s, id) not in completed]
     if missing:
         yield (

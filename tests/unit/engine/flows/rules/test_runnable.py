@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 
 from perdure.engine.flows.rules.runnable import Work, deliverable, runnable
@@ -15,7 +17,7 @@ from perdure.session.flows.kinds import (
     WorkflowChanged,
 )
 from perdure.session.flows.run import FlowState
-from tests.fakes.flow_log import FLOW, FlowLog, graph
+from tests.fakes.flow_log import FLOW, Counted, FlowLog, graph
 
 
 def ids(state: FlowState) -> list[str]:
@@ -201,3 +203,15 @@ def test_a_join_that_is_asked_for_better_work_begins_though_it_lacks_an_input() 
     log = FlowLog(flow).work("o", "a", "b").work("a", "j").work("b", "j")
     log.claim("j", "a=>j", "b=>j").hand("j", "z", "a").claim("z", "j=>z").hand("z", "j")
     assert work_of(log.state, "j").delivered == ("z=>j",)
+
+
+def test_a_run_goes_through_its_graph_once_however_many_nodes_it_has() -> None:
+    nodes = [f"n{n}" for n in range(300)]
+    line = graph(*(f"{a}>{b}" for a, b in pairwise(nodes)))
+    kept, edges = Counted(line.nodes), Counted(line.edges)
+    log = FlowLog(msgspec.structs.replace(line, nodes=kept, edges=edges))
+    for node, after in pairwise(nodes):
+        assert ids(log.state) == [node]
+        log.work(node, after)
+    assert ids(log.state) == [nodes[-1]]
+    assert (kept.reads, edges.reads) == (1, 1)
