@@ -348,3 +348,12 @@ async def test_limit_that_is_none_is_refused_and_named(kind: str, tmp_path: Path
     with pytest.raises(StoreUnavailable, match=place.name):
         await {"retention": store.retention, "quota": store.quota, "keys": store.vacuum}[kind]()
     await store.close()
+
+
+@pytest.mark.parametrize("name", ["blobs", "keys", "locks", "leases"])
+async def test_file_in_the_place_of_a_folder_is_named(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    (folder / ".perdure").mkdir(parents=True)
+    (folder / ".perdure" / name).write_text("x")
+    with pytest.raises(StoreUnavailable, match=rf"\.perdure/{name} is not available: it is not a"):
+        await opened(folder)

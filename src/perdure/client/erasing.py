@@ -44,8 +44,16 @@ async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -
         certificates = await backend.erasures()
         erased = (each for done in certificates for each in done.sessions if each.is_whole)
         if any(each.session == stream for each in erased):
-            raise SessionExists(stream)
+            raise SessionExists(stream, is_erased=True)
     return 0
+
+
+async def taken(backend: SessionStore, stream: StreamId) -> SessionExists:
+    """The refusal of an id that is taken, which says if the session was erased."""
+    with suppress(SessionNotFound):
+        state = await backend.state(stream)
+        return SessionExists(stream, is_erased=state.info.status == "erased")
+    return SessionExists(stream)
 
 
 async def erase_session(

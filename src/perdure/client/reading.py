@@ -10,7 +10,7 @@ from perdure.client.amounts import amount
 from perdure.client.clock import Outside
 from perdure.client.watching import Watch, watch_session
 from perdure.engine.hooks.registry import Hooks
-from perdure.errors import EntryNotFound
+from perdure.errors import CorruptLog, EntryNotFound, Erased
 from perdure.events.bus import LiveBus
 from perdure.session.codec import body_of
 from perdure.session.declared.arguments import takes_all_declared
@@ -139,11 +139,16 @@ class SessionReader:
     async def messages(self, last: int | None = None) -> list[Message]:
         """The newest `last` messages of the branch (all by default), oldest first.
 
-        Raises: ValueError when `last` is negative, or greater than any store can count.
+        Raises: ValueError when `last` is negative, or greater than any store can count; Erased.
         """
         amount("last", last)
         entries = await self._newest(last, MESSAGE)
-        return [message for entry in entries if (message := entry.message) is not None]
+        try:
+            return [message for entry in entries if (message := entry.message) is not None]
+        except CorruptLog:
+            if (await self.info()).status == "erased":
+                raise Erased(self.id) from None
+            raise
 
     async def entries(self, after: int = EMPTY) -> AsyncIterator[Entry]:
         """The session's own log in order, from the first entry after seq `after` to its head.

@@ -11,7 +11,14 @@ from typing import Any, Literal, Self
 
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside, absolute
-from perdure.client.erasing import erase_namespace, erase_session, erase_subject, erasing, free_id
+from perdure.client.erasing import (
+    erase_namespace,
+    erase_session,
+    erase_subject,
+    erasing,
+    free_id,
+    taken,
+)
 from perdure.client.inbox.finding import FLOW_KINDS, stream_asking
 from perdure.client.looking.identifiers import find_flow, find_stream
 from perdure.client.looking.verifying import verified
@@ -99,7 +106,10 @@ class Store:
         write = Write(stream=header.id, create=header, above_epoch=above)
         if lazy:
             return await self._draft(write, is_chosen=id is not None)
-        await self.backend.commit(Commit(writes=(write,), at=header.created_at))
+        try:
+            await self.backend.commit(Commit(writes=(write,), at=header.created_at))
+        except SessionExists:
+            raise await taken(self.backend, header.id) from None
         return await self._handle(header.id, Stored(self.backend))
 
     async def open(self, session: str) -> Session:
@@ -303,7 +313,7 @@ class Store:
 
     async def _draft(self, birth: Write, *, is_chosen: bool) -> Session:
         if is_chosen and await self._exists(birth.stream):
-            raise SessionExists(birth.stream)
+            raise await taken(self.backend, birth.stream)
         outside = self.outside
         draft = await Draft.begun(self.backend, birth, outside.clock, outside.random)
         return await self._handle(birth.stream, draft)

@@ -26,9 +26,16 @@ class SessionExists(StoreError):
 
     code = "session_exists"
 
-    def __init__(self, stream: str) -> None:
-        super().__init__(f"a session {stream!r} exists already; open it, or choose another id")
+    def __init__(self, stream: str, *, is_erased: bool = False) -> None:
+        reason = f"a session {stream!r} exists already; open it"
+        if is_erased:
+            reason = (
+                f"session {stream!r} was erased and its id stays taken; create it with "
+                "reuse_erased=True, which needs that no fork shares its entries"
+            )
+        super().__init__(f"{reason}, or choose another id")
         self.stream = stream
+        self.is_erased = is_erased
 
 
 class HeadConflict(StoreError):

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.client.clock import Outside
 from perdure.client.store import Store
-from perdure.errors import LeaseHeld, LeaseLost, SessionExists
+from perdure.errors import Erased, LeaseHeld, LeaseLost, SessionExists, SessionNotFound
 from perdure.session.codec import new_tree
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Label
@@ -33,8 +33,9 @@ async def erased(handle: Store, id: str) -> str:
 async def test_id_of_an_erased_session_stays_taken(handle: Store) -> None:
     await erased(handle, "chat")
     for lazy in (False, True):
-        with pytest.raises(SessionExists):
+        with pytest.raises(SessionExists, match="was erased and its id stays taken") as refused:
             await handle.create(id="chat", lazy=lazy)
+        assert refused.value.is_erased
 
 
 @pytest.mark.parametrize("lazy", [False, True])
@@ -57,6 +58,17 @@ async def test_reused_id_begins_an_empty_session(handle: Store, lazy: bool) -> N
     assert (verified.problems, verified.is_ok) == ((), True)
     assert [done.id for done in await handle.erasures()] == [certificate]
     assert Label.kind not in str(await handle.backend.entries(session.id))
+
+
+async def test_handle_of_an_erased_session_says_so(handle: Store) -> None:
+    session = await handle.create(id="chat")
+    await session.append(user("secret"), assistant("words"))
+    await handle.erase("chat")
+    gone = Erased if handle.backend.capabilities.erase else SessionNotFound
+    with pytest.raises(gone):
+        await session.messages()
+    with pytest.raises(gone):
+        await session.append(user("more"))
 
 
 async def test_reuse_never_takes_a_living_session(handle: Store) -> None:

@@ -38,6 +38,7 @@ NAMESPACES = ".perdure-namespaces"
 MOST_SIDE_BYTES = 2**28
 """Of a side file that are read; a part of an answer is far smaller."""
 
+_NO_INNER_FOLDER = "it is not a folder; remove it"
 _NO_FOLDER = "a file is in its place, and it is a folder of files; name another"
 
 
@@ -92,6 +93,8 @@ class Folder:
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise StoreReadOnly(str(self.path)) from error
         if error.errno in (errno.EEXIST, errno.ENOTDIR):
+            if error.filename is not None and Path(error.filename).parent == self.inner:
+                raise StoreUnavailable(str(error.filename), _NO_INNER_FOLDER) from error
             raise StoreUnavailable(str(self.path), _NO_FOLDER) from error
         raise StoreUnavailable(str(self.path), error.strerror or str(error)) from error
 

@@ -78,7 +78,8 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
     except apsw.Error as error:
         raise refusal(error, site, db.system_errno if db else 0) from error
     except OSError as error:
-        raise StoreUnavailable(str(site.path), error.strerror or type(error).__name__) from error
+        place = str(error.filename or site.path)
+        raise StoreUnavailable(place, error.strerror or type(error).__name__) from error
     finally:
         if db is not None:
             with suppress(apsw.Error):  # the disk goes on failing; what matters was said before
