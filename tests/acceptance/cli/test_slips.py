@@ -88,14 +88,17 @@ def test_a_byte_order_mark_is_nothing_to_complain_about(world: World) -> None:
     assert (report["session"], report["skipped"], report["warnings"]) == (SAMPLE_ID, 0, [])
 
 
-def test_an_empty_file_is_said_to_become_a_store(world: World) -> None:
+def test_empty_file_is_reported_as_damaged_and_left_alone(world: World) -> None:
     world.file.touch()
-    (store,) = (c for c in world.ok("doctor", "--json").json["checks"] if c["name"] == "store")
-    assert "is an empty file" in store["detail"]
-    assert world.ok("sessions", "list", "--json").json == []
+    checked = world.run("doctor", "--json")
+    assert checked.code == 1
+    (content,) = (c for c in checked.json["checks"] if c["name"] == "content")
+    assert "it is empty: restore a backup" in content["detail"]
+    for words in (("sessions", "list"), ("chat", "-p", "hi"), ("import", str(SAMPLE))):
+        refused = world.run(*words)
+        assert refused.code == 1
+        assert "it is empty: restore a backup, or remove the file" in refused.err
     assert world.file.stat().st_size == 0
-    assert "is an empty file; a new store is made of it" in world.ok("chat", "-p", "hi").err
-    assert len(world.ok("sessions", "list", "--json").json) == 1
 
 
 def test_limits_are_told_as_they_are_typed(sample: World) -> None:

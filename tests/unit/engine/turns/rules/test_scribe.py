@@ -14,7 +14,7 @@ from tests.fakes.turn_log import TurnLog, empty_state
 
 
 def test_the_state_is_the_fold_of_what_was_written() -> None:
-    scribe = Scribe(empty_state(), at=5)
+    scribe = Scribe(empty_state(), at=0)
     started = scribe.side(TurnStarted(1, "a"))
     ahead = scribe.ahead()
     scribe.side(TurnStarted(2, "a"), about=0)
