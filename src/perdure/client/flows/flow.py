@@ -15,6 +15,7 @@ from perdure.client.flows.equipping import Equipment
 from perdure.client.flows.feeds import RoleFeed
 from perdure.client.flows.place import shelf_of
 from perdure.client.inbox.granting import change_consent
+from perdure.client.inbox.staged import require_as_staged
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.client.watching import Watch, watch_session
@@ -94,8 +95,11 @@ class Flow:
     async def approve(self, node: str | None = None, *, by: str = "user") -> FlowState:
         """Let the handoff of `node` pass as it is staged.
 
-        Raises: FlowRefusal when none waits, or several do and none is named.
+        Raises: FlowRefusal when none waits, or several do and none is named; when a file of it has
+        changed since, and it is then staged anew.
         """
+        clock = self._store.outside.clock
+        await require_as_staged(self._store.backend, self._journal, clock, node)
         return await self._decide(lambda state: people.approve(state, by, node))
 
     async def decline(

@@ -23,6 +23,7 @@ from perdure.client.flows.equipping import agent_for, skills_of, unconfigured, u
 from perdure.client.flows.guarding import guarded
 from perdure.client.flows.role_bindings import binding_of_role, has_ended_foreign_turn
 from perdure.client.flows.selectors import About, Selectors
+from perdure.client.inbox.staged import approved_texts
 from perdure.engine.flows.files.contracts import contracts
 from perdure.engine.flows.files.readings import Library
 from perdure.engine.flows.files.record import RecordFolder
@@ -125,6 +126,7 @@ class RoleTurns:
             return self._record.texts(paths), self._library.named(names, f"node {node.id!r}")
 
         texts, readings = await asyncio.to_thread(read) if paths or names else ({}, ())
+        texts |= await approved_texts(self._store, state, work.delivered)
         return entry_message(
             state,
             work,

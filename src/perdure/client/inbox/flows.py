@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perdure.client.inbox.staged import require_as_staged
 from perdure.client.reading import OpenQuestion
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.answering import answered, settled_by
@@ -21,7 +22,7 @@ from perdure.errors import (
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
-from perdure.session.flows.kinds import FlowCompleted
+from perdure.session.flows.kinds import FlowCompleted, HandoffMade
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE
@@ -86,6 +87,8 @@ class Answering:
             if all(waiting.question != question for waiting in waits_in(state)):
                 return await self._settled(question, answer, by)
             body = answered(state, question, answer, by, note)
+            if isinstance(body, HandoffMade):
+                await require_as_staged(self._store, self._journal, self._clock, body.node)
             write = self._journal.write(state, body)
             try:
                 committed = await self._store.commit(

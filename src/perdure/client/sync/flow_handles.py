@@ -100,7 +100,8 @@ class Flow(Handle[AsyncFlow]):
     def approve(self, node: str | None = None, *, by: str = "user") -> FlowState:
         """Let the handoff of `node` pass as it is staged.
 
-        Raises: FlowRefusal when none waits, or several do and none is named.
+        Raises: FlowRefusal when none waits, or several do and none is named; when a file of it has
+        changed since, and it is then staged anew.
         """
         return self.portal.call(self.asynchronous.approve(node, by=by))
 

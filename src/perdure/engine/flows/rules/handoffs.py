@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.engine.flows.rules.signals import Fault
 from perdure.engine.flows.rules.structure import edge_faults
-from perdure.session.flows.graph import edge_key
+from perdure.session.flows.graph import edge_key, ends_of
 from perdure.session.flows.kinds import HandoffMade, HandoffStaged, HandoffTarget
 from perdure.session.flows.run import FlowState
 
@@ -59,6 +59,39 @@ def decide_handoff(
     if known is not None and known.has_human and is_forward:
         return HandoffStaged(node, known.role, placed, warnings)
     return HandoffMade(node, placed, warnings=warnings)
+
+
+def restaged(
+    state: FlowState, node: str, artifacts: Mapping[str, Artifact]
+) -> HandoffStaged | None:
+    """The staged handoff of `node` with what its files hold now; None while that is what they held.
+
+    `artifacts` says of each path what is there. A file that cannot be read changes nothing: what
+    was staged is in the store.
+    """
+    known = state.graph.node(node)
+    staged = state.run.pending_handoff_approvals.get(node, ())
+    now = tuple(
+        msgspec.structs.replace(target, digest=artifacts[target.artifact].digest)
+        if target.digest is not None and artifacts[target.artifact].problem is None
+        else target
+        for target in staged
+    )
+    return None if known is None or now == staged else HandoffStaged(node, known.role, now)
+
+
+def approved_contents(state: FlowState, key: str) -> dict[str, str]:
+    """What a person approved of what lies ready along the edge `key`: path -> hash of its content.
+
+    Empty where nobody has to approve what goes along it.
+    """
+    source, target = ends_of(key)
+    node = state.graph.node(source)
+    if node is None or not node.has_human or not state.graph.has_edge(source, target):
+        return {}
+    paths = state.run.receiving_handoff.get(key, ())
+    digests = state.digests.get(key, ())[-len(paths) :] if paths else ()
+    return dict(zip(paths, digests, strict=True)) if len(paths) == len(digests) else {}
 
 
 def _misdirected(state: FlowState, node: str, targets: Sequence[HandoffTarget]) -> Fault | None:

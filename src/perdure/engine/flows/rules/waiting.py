@@ -10,11 +10,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from perdure.session.flows.kinds import Offers
+from perdure.session.flows.kinds import HandoffTarget, Offers
 from perdure.session.flows.run import ITSELF, Asked, AwaitingHuman, FlowState
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.notes import QuestionTopic
 
+_HASH_SHOWN = len("sha256-") + 12
 _TEXTS: dict[str, str] = {
     "prompt-human": "asks, and waits for a reply",
     "autonomous-abort": "stopped, and waits for a reply",
@@ -87,7 +88,12 @@ def _is_configured(state: FlowState, waiting: AwaitingHuman) -> bool:
 
 def _staged(state: FlowState, node: str) -> str:
     targets = state.run.pending_handoff_approvals.get(node, ())
-    return ", ".join(f"{target.artifact} to {target.node}" for target in targets)
+    return ", ".join(f"{target.artifact} to {target.node}{_content(target)}" for target in targets)
+
+
+def _content(target: HandoffTarget) -> str:
+    """The beginning of the hash of what is handed over."""
+    return "" if target.digest is None else f" ({target.digest[:_HASH_SHOWN]}…)"
 
 
 def _of(state: FlowState, target: str, waiting: AwaitingHuman, about: str = "") -> Waiting:

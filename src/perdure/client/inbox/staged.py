@@ -1,0 +1,66 @@
+"""A staged handoff at its approval: its files still hold what was staged, or it is staged anew.
+
+What was approved is told to the next role from the store, whatever the files hold by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from perdure.engine.flows.files.record import RecordFolder
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.rules.handoffs import approved_contents, restaged
+from perdure.errors import EntryNotFound, FlowRefusal, HeadConflict
+from perdure.session.clock import Clock
+from perdure.session.flows.run import FlowState
+from perdure.stores.protocol import Commit, SessionStore
+
+
+async def require_as_staged(
+    store: SessionStore, journal: Journal, clock: Clock, node: str | None
+) -> None:
+    """Refuse to approve the staged handoff of `node` (None: the only one) if a file has changed.
+
+    It is then staged again, with what its files hold now: a new question. Files that are not on
+    this machine are not compared; the role is given what was staged.
+    Raises: FlowRefusal.
+    """
+    while True:
+        state = await journal.state()
+        staged = state.run.pending_handoff_approvals
+        node = next(iter(staged)) if node is None and len(staged) == 1 else node
+        if node is None or node not in staged or not state.is_place_in_force:
+            return  # who approves is told so there; a received flow's folder is not read
+        record = RecordFolder(Path(state.run.record_folder_path), Path(state.run.workspace_root))
+        names = [target.artifact for target in staged[node]]
+        found = await asyncio.to_thread(record.look_up, names)
+        again = restaged(state, node, {name: each.artifact for name, each in found.items()})
+        if again is None:
+            return
+        blobs = tuple(each.content for each in found.values() if each.artifact.problem is None)
+        write = journal.write(state, again)
+        try:
+            await store.commit(Commit(writes=(write,), at=clock.now_ms(), blobs=blobs))
+        except HeadConflict:
+            continue
+        raise FlowRefusal(
+            state.run.flow_id,
+            f"what {node} hands over has changed since it was staged ({', '.join(names)}); look at "
+            "it again: it waits to be approved anew",
+        )
+
+
+async def approved_texts(
+    store: SessionStore, state: FlowState, keys: Iterable[str]
+) -> dict[str, str]:
+    """What people approved of what lies ready along the edges `keys`: path -> its content then."""
+    texts: dict[str, str] = {}
+    for key in keys:
+        for path, digest in approved_contents(state, key).items():
+            try:
+                texts[path] = (await store.blob(digest)).decode(errors="replace")
+            except EntryNotFound:
+                texts[path] = "(what was approved is not in the store any more)"
+    return texts
