@@ -78,6 +78,13 @@ class _Body(Protocol):
     def body(self) -> bytes: ...
 
 
+class Trusted(msgspec.Struct, frozen=True):
+    """What gives authority in a store now: what was judged under another one may be outdated."""
+
+    marks: Marks
+    endorsed: frozenset[str]
+
+
 class Marks:
     """What is trusted in a store, and the key of its own marks.
 
@@ -100,6 +107,11 @@ class Marks:
     @cached_property
     def _key(self) -> bytes | None:
         return self._find_key()
+
+    @property
+    def trusted(self) -> Trusted:
+        """What gives authority now."""
+        return Trusted(self, frozenset() if self.is_trusted else self._endorsed())
 
     def marked(self, commit: Commit) -> Commit:
         """`commit` with marks in what gives authority; what was received stays as it is."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from perdure.session.entries import Entry
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
+from perdure.session.ids import StreamId
 from tests.fakes.flow_stage import FlowStage, ends, hands
 
 RECORD = "record"
@@ -38,3 +40,29 @@ async def test_a_flow_defined_in_python_runs_to_its_end(tmp_path: Path) -> None:
     messages = await (await flow.session("developer")).messages()
     assert "what plan.md says" in messages[0].text
     assert (tmp_path / RECORD / "done.md").read_text() == "what done.md says"
+
+
+async def test_a_look_at_what_waits_folds_no_past_anew(tmp_path: Path) -> None:
+    stage = FlowStage(tmp_path, *RULES)
+    read, given = stage.memory.entries, 0
+
+    async def counted(stream: StreamId, after: int = -1, limit: int | None = None) -> list[Entry]:
+        nonlocal given
+        found = await read(stream, after, limit)
+        given += len(found)
+        return found
+
+    async with stage.flows("owner", "developer") as flows:
+        flow = await flows.start(
+            LINE, workspace=tmp_path, record_folder=RECORD, consent="full-access"
+        )
+        await flow.run()
+        await stage.store.questions()
+        stage.memory.entries = counted
+        for _ in range(3):
+            assert [each.question.topic for each in await stage.store.questions()] == [
+                "improvement-choice"
+            ]
+            assert [state.run.flow_id for state in await flows.list()] == [flow.id]
+            assert await (await flows.open(flow.id)).state() == await flow.state()
+    assert given == 3 * 3  # each time the newest entry, which is still there

@@ -238,7 +238,7 @@ class Flows:
             root = Path(absolute(workspace) or ".")
             await journal.append(lambda state: moved(state, root))
         place_of(await journal.state())
-        return self._flow(found)
+        return self._flow(found, journal)
 
     async def state(self, flow: str) -> FlowState:
         """Where a flow stands, wherever its files are.
@@ -297,9 +297,8 @@ class Flows:
             raise FlowNotFound(flow)
         return state.header.id
 
-    def _flow(self, flow: StreamId) -> Flow:
-        outside = self._store.outside
-        journal = Journal(self._store.backend, flow, outside.clock)
+    def _flow(self, flow: StreamId, journal: Journal | None = None) -> Flow:
+        journal = journal or Journal(self._store.backend, flow, self._store.outside.clock)
         return Flow(self._store, journal, self._run, self._equipment)
 
     async def _run(self, journal: Journal) -> FlowState:

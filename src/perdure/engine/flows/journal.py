@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from perdure.engine.flows.keeping import Kept, kept_in
 from perdure.errors import HeadConflict
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of, new_side
@@ -46,13 +47,32 @@ class Journal:
 
         Raises: SessionNotFound; CorruptLog when the stream is not a flow's.
         """
-        after = -1 if self._state is None else self._state.head
-        entries = await self._store.entries(self.flow, after=after)
         if self._state is None:
-            told = ((entry, body_of(entry)) for entry in entries)
-            self._state = flow_state(told, self._is_own)
-        self.follow(entries)
+            state = await self._first()
+            self._state = state if self._state is None else self._state
+        else:
+            self.follow(await self._store.entries(self.flow, after=self._state.head))
         return self._state
+
+    async def _first(self) -> FlowState:
+        """Where the flow stands: from where this process knew it to stand, as far as that counts.
+
+        Raises: as `state`.
+        """
+        kept, trusted = kept_in(self._store), marks_of(self._store).trusted
+        known = kept.take(self.flow)
+        state: FlowState | None = None
+        entries: list[Entry] = []
+        if known is not None and known.trusted == trusted:
+            entries = await self._store.entries(self.flow, after=known.last.seq - 1)
+            if entries[:1] == [known.last]:
+                told = ((entry, body_of(entry)) for entry in entries[1:])
+                state = followed(known.state, told, self._is_own)
+        if state is None:
+            entries = await self._store.entries(self.flow)
+            state = flow_state(((entry, body_of(entry)) for entry in entries), self._is_own)
+        kept.keep(Kept(state, entries[-1], trusted))
+        return state
 
     async def remembered(self) -> FlowState:
         """Where the flow stood when it was last looked at or appended to; read where nobody has.

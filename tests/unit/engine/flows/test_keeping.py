@@ -1,0 +1,155 @@
+"""How much of a flow's log is read and folded when somebody looks again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from perdure.engine.flows import keeping
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.keeping import Kept, KeptStates, kept_in
+from perdure.errors import SessionNotFound
+from perdure.session.codec import new_side
+from perdure.session.entries import Entry
+from perdure.session.flows.kinds import FlowCompleted, FlowStarted, NodeClaimed, NodeParked
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.notes import SideBody
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.marks import TRUSTED, Marks
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.flow_log import FLOW, FlowLog, entry_of, graph
+
+LINE = graph("o>z")
+STARTED = FlowStarted("p", "/w", "/w/r", LINE, ("o",))
+CLAIMED = NodeClaimed("o", "o", StreamId(f"{FLOW}__o"), "start")
+PARKED = NodeParked("o", "o", "prompt-human")
+
+
+class CountedStore(MemoryStore):
+    """A store that counts the entries of logs it gives out."""
+
+    given = 0
+
+    async def entries(
+        self, stream: StreamId, after: int = -1, limit: int | None = None
+    ) -> list[Entry]:
+        """See ``SessionStore``."""
+        found = await super().entries(stream, after, limit)
+        self.given += len(found)
+        return found
+
+
+def store_of() -> CountedStore:
+    return CountedStore(clock=ManualClock(), random=SeededRandom(1))
+
+
+async def begun(store: MemoryStore, *bodies: SideBody, at: int = 1) -> None:
+    entries = tuple(new_side(body) for body in bodies)
+    write = Write(stream=FLOW, create=StreamHeader(FLOW, at, kind="flow"), entries=entries)
+    await store.commit(Commit(writes=(write,), at=at))
+
+
+async def appended(store: MemoryStore, *bodies: SideBody, at: int = 1) -> None:
+    write = Write(stream=FLOW, entries=tuple(new_side(body) for body in bodies))
+    await store.commit(Commit(writes=(write,), at=at))
+
+
+async def look(store: MemoryStore) -> FlowState:
+    """Where the flow stands, for somebody who has not looked yet."""
+    return await Journal(store, FLOW, ManualClock()).state()
+
+
+async def test_the_next_look_reads_what_is_new_however_long_the_log_is() -> None:
+    store = store_of()
+    await begun(store, STARTED, *([CLAIMED, PARKED] * 500))
+    first = await look(store)
+    assert store.given == 1001
+    assert await look(store) == first
+    assert store.given == 1001 + 1  # the last one, which is still there
+    await appended(store, CLAIMED, at=2)
+    assert (await look(store)).run.running_nodes == ("o",)
+    assert store.given == 1002 + 2
+
+
+async def test_another_flow_of_the_same_id_is_folded_from_its_beginning() -> None:
+    for bodies in ([STARTED], [STARTED, PARKED], [STARTED, PARKED, CLAIMED]):
+        store = store_of()
+        await begun(store, STARTED, CLAIMED)
+        assert (await look(store)).run.running_nodes == ("o",)
+        await store.remove(FLOW)
+        with pytest.raises(SessionNotFound):
+            await look(store)
+        await begun(store, STARTED, CLAIMED)
+        await look(store)
+        await store.remove(FLOW)
+        await begun(store, *bodies, at=2)
+        state = await look(store)
+        fresh = await begun_elsewhere(*bodies)
+        assert state == fresh
+
+
+async def begun_elsewhere(*bodies: SideBody) -> FlowState:
+    store = store_of()
+    await begun(store, *bodies, at=2)
+    return await look(store)
+
+
+async def test_what_gives_authority_is_judged_anew_when_that_has_changed() -> None:
+    store = store_of()
+    endorsed: frozenset[str] = frozenset()
+    await begun(store, STARTED)
+    assert not (await look(store)).is_foreign
+    store.marks = Marks(lambda: b"k" * 32, is_trusted=False, endorsed=lambda: endorsed)
+    assert (await look(store)).is_foreign
+    endorsed = frozenset(store.marks.endorsements(await store.entries(FLOW)))
+    assert not (await look(store)).is_foreign
+    endorsed = frozenset()
+    assert (await look(store)).is_foreign
+
+
+async def test_looks_at_once_find_the_same() -> None:
+    store = store_of()
+    await begun(store, STARTED, CLAIMED)
+    journal = Journal(store, FLOW, ManualClock())
+    found = await asyncio.gather(*(journal.state() for _ in range(3)), look(store), look(store))
+    assert found == [await look(store)] * 5
+    assert kept_in(store) is kept_in(store)
+    assert kept_in(store) is not kept_in(store_of())
+
+
+def kept(flow: str, entries: int, *bodies: SideBody) -> Kept:
+    log = FlowLog(LINE).add(*bodies)
+    return Kept(log.state, with_place(flow, entries - 1), TRUSTED.trusted)
+
+
+def with_place(flow: str, seq: int) -> Entry:
+    entry = entry_of(seq, PARKED)
+    return Entry(StreamId(flow), *(getattr(entry, name) for name in Entry.__struct_fields__[1:]))
+
+
+def held(states: KeptStates, flows: Sequence[str]) -> list[str]:
+    found = {flow: states.take(StreamId(flow)) for flow in flows}
+    return [flow for flow, each in found.items() if each is not None]
+
+
+def test_states_are_kept_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "MOST_ENTRIES", 10)
+    states = KeptStates()
+    for each in (kept("a", 6), kept("b", 5), kept("c", 4), kept("a", 5)):
+        states.keep(each)
+    assert held(states, "abc") == ["a", "c"]
+    states.keep(kept("b", 10))
+    assert held(states, "abc") == ["b"]
+
+
+def test_a_completed_flow_makes_room_for_one_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "MOST_ENTRIES", 10)
+    states = KeptStates()
+    for each in (kept("a", 6, FlowCompleted()), kept("b", 5), kept("c", 6, FlowCompleted())):
+        states.keep(each)
+    assert held(states, "abc") == ["b"]
