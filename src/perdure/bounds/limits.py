@@ -63,6 +63,18 @@ class InputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         Meta(description="How long a model's provider may be silent."),
     ] = 600.0
 
+    def __post_init__(self) -> None:
+        for field in msgspec.structs.fields(type(self)):
+            given: object = getattr(self, field.name)
+            try:
+                msgspec.convert(given, field.type)
+            except msgspec.ValidationError as error:
+                told = f"InputLimits takes a number in range as {field.name}"
+                kind = f"{given}" if isinstance(given, int | float) else type(given).__name__
+                raise WrongArgument(
+                    f"{told}, not {kind}", argument=field.name, takes="a number"
+                ) from error
+
 
 _in_force = [InputLimits()]
 
@@ -75,12 +87,12 @@ def limits() -> InputLimits:
 def use_input_limits(given: InputLimits) -> None:
     """Set the limits of this process, from the next piece of work on.
 
-    Raises: WrongArgument for a value out of range.
+    Raises: WrongArgument if `given` is no `InputLimits`.
     """
-    try:
-        _in_force[0] = msgspec.convert(msgspec.to_builtins(given), InputLimits)
-    except msgspec.ValidationError as error:
-        raise WrongArgument(f"limits: {error}", argument="given", takes="InputLimits") from error
+    if not isinstance(given, InputLimits):  # pyright: ignore[reportUnnecessaryIsInstance] - of others
+        told = f"use_input_limits takes InputLimits as given, not {type(given).__name__}"
+        raise WrongArgument(told, argument="given", takes="InputLimits")
+    _in_force[0] = given
 
 
 def require_within(limit: str, size: int, what: str) -> None:

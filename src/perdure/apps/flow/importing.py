@@ -89,12 +89,19 @@ def _graph(folder: Path, read: FlowFolder) -> Graph:
                 )
             return drawn_graph(text, str(place), project)
     tried = " nor ".join(str(place) for place in _records(folder, read))
-    raise FormatError(str(folder), f"its workflow is missing: there is neither {tried}")
+    raise FormatError(str(folder), f"its workflow is missing: there is no {tried}")
 
 
 def _records(folder: Path, read: FlowFolder) -> Iterator[Path]:
+    """Where the workflow may be: beside the state, or in the record folder of its own workspace.
+
+    A folder that names a workspace it does not lie in was received: what it names is not read.
+    """
     yield folder / "record" / "workflow.yaml"
-    yield Path(read.run["recordFolderPath"]) / "workflow.yaml"
+    workspace = Path(read.run["workspaceRoot"]).resolve()
+    record = Path(read.run["recordFolderPath"]).resolve()
+    if folder.resolve().is_relative_to(workspace) and record.is_relative_to(workspace):
+        yield record / "workflow.yaml"
 
 
 def _tell(outcome: FolderOutcome, *, as_json: bool) -> None:
