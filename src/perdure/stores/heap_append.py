@@ -18,6 +18,7 @@ from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
+from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.admission import (
     Admission,
     Shared,
@@ -131,11 +132,11 @@ def lead(held: HeldStream, stream: StreamId, wanted: Taking, now: int) -> Lease:
 
     Raises: LeaseHeld.
     """
-    if held.until > now and held.owner != wanted.dead_owner:
+    if is_running(held.until, now) and held.owner != wanted.dead_owner:
         raise LeaseHeld(stream, held.owner, held.until)
     epoch = held.state.epoch + 1
     held.state = msgspec.structs.replace(held.state, epoch=epoch)
-    held.owner, held.until = wanted.owner, now + wanted.ttl_ms
+    held.owner, held.until = wanted.owner, lease_end(now, wanted.ttl_ms)
     return Lease(stream, held.owner, epoch, held.until)
 
 

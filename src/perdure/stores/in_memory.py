@@ -32,6 +32,7 @@ from perdure.session.info import ORIGINS, SessionInfo, is_found
 from perdure.session.kinds import OPAQUE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
+from perdure.stores.access.lease_term import lease_end
 from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.access.serial import one_at_a_time
 from perdure.stores.admission import is_current
@@ -136,7 +137,7 @@ class _Handle:
         return held_in(self._heap, stream)
 
     def _until(self, ttl_ms: int) -> int:
-        return self._memory.clock.now_ms() + ttl_ms
+        return lease_end(self._memory.clock.now_ms(), ttl_ms)
 
 
 class _Writing(_Handle):

@@ -15,6 +15,7 @@ from perdure.errors import (
 )
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
+from perdure.stores.access.lease_term import LONGEST_LEASE_MS
 from perdure.stores.protocol import Lease, SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
@@ -263,3 +264,20 @@ async def test_a_process_that_wakes_up_late_is_refused_and_the_taker_goes_on(
     await append(taker, S, replied("in time"), turn_finished(), lease=new)
 
     assert texts(await sleeper.entries(S)) == ["before", "do it", "in time"]
+
+
+async def test_lease_that_ends_implausibly_late_is_taken_over(
+    store: SessionStore, clock: ManualClock
+) -> None:
+    await create(store)
+    before = clock.now_ms()
+    clock.set_time_of_day(before + 30 * 86_400_000)
+    forged = await store.acquire_lease(S, "a wrong clock", TTL_MS)
+    clock.set_time_of_day(before)
+
+    lease = await store.acquire_lease(S, "me", 10**15)
+
+    assert (lease.epoch, lease.until) == (forged.epoch + 1, before + LONGEST_LEASE_MS)
+    with pytest.raises(LeaseHeld):
+        await store.acquire_lease(S, "you", TTL_MS)
+    assert (await store.renew_lease(lease, 10**15)).until == lease.until

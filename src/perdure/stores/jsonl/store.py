@@ -30,6 +30,7 @@ from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ORIGINS, SessionInfo, is_found
 from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
 from perdure.stores.admission import check_commit
@@ -179,9 +180,9 @@ class _Writing(_Handle):
             with self._folder.locked("stream", stream):
                 held = sidefiles.lease_of(self._folder, stream)
                 now = self._clock.now_ms()
-                if held.until > now and held.owner != dead_owner:
+                if is_running(held.until, now) and held.owner != dead_owner:
                     raise LeaseHeld(stream, held.owner, held.until)
-                taken = sidefiles.HeldLease(owner, held.epoch + 1, now + ttl_ms)
+                taken = sidefiles.HeldLease(owner, held.epoch + 1, lease_end(now, ttl_ms))
                 sidefiles.put_lease(self._folder, stream, taken)
             return Lease(stream, owner, taken.epoch, taken.until)
 
@@ -190,7 +191,7 @@ class _Writing(_Handle):
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
         def work() -> Lease:
             self._standing(lease.stream)
-            return sidefiles.renew(self._folder, lease, self._clock.now_ms() + ttl_ms)
+            return sidefiles.renew(self._folder, lease, lease_end(self._clock.now_ms(), ttl_ms))
 
         return await self._run(work)
 

@@ -10,6 +10,7 @@ from perdure.errors import QuotaExceeded
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.notes import CLOSING, Question
+from perdure.stores.access.lease_term import is_running
 from perdure.stores.chain import blob_hash
 from perdure.stores.heap import Heap, HeldStream, held_in
 from perdure.stores.keeping.heap_erasing import forget_keys_of, without_contents
@@ -93,7 +94,7 @@ def _forks(heap: Heap) -> dict[StreamId, list[StreamId]]:
 def _hold(held: HeldStream, now: int) -> Hold | None:
     if held.state.open_turn is not None:
         return "turn"
-    if held.until > now:
+    if is_running(held.until, now):
         return "lease"
     return "question" if _asked(held) else None
 

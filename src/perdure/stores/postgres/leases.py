@@ -9,6 +9,7 @@ from typing import LiteralString
 
 from perdure.errors import Erased, LeaseHeld, LeaseLost, SessionNotFound
 from perdure.session.ids import StreamId
+from perdure.stores.access.lease_term import LONGEST_LEASE_MS
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.rows import Row, is_text
 from perdure.stores.protocol import Lease
@@ -18,7 +19,7 @@ _NOW: LiteralString = "coalesce(%s::bigint, perdure.now_ms())"
 _ACQUIRE: LiteralString = f"""
 UPDATE perdure.stream SET epoch = epoch + 1, owner = %s, until = {_NOW} + %s
 WHERE namespace = %s AND id = %s AND NOT is_erased
-    AND (owner IS NULL OR owner = %s OR until <= {_NOW})
+    AND (owner IS NULL OR owner = %s OR until - {_NOW} NOT BETWEEN 1 AND 86400000)
 RETURNING epoch, until
 """  # noqa: S608 - put together from constants
 
@@ -63,7 +64,7 @@ async def acquire(
     Raises: LeaseHeld, SessionNotFound, Erased.
     """
     stream, owner, ttl_ms = wanted
-    values = (owner, now, ttl_ms, db.namespace, stream, dead_owner, now)
+    values = (owner, now, min(ttl_ms, LONGEST_LEASE_MS), db.namespace, stream, dead_owner, now)
     while True:
         taken, holder = await _change(db, stream, Statement(_ACQUIRE, values))
         if taken:
@@ -77,7 +78,14 @@ async def acquire(
 
 async def renew(db: Database, lease: Lease, ttl_ms: int, now: int | None) -> Lease:
     """Hold `lease` for longer. Raises: LeaseLost, SessionNotFound."""
-    values = (lease.owner, now, ttl_ms, db.namespace, lease.stream, lease.epoch)
+    values = (
+        lease.owner,
+        now,
+        min(ttl_ms, LONGEST_LEASE_MS),
+        db.namespace,
+        lease.stream,
+        lease.epoch,
+    )
     renewed, holder = await _change(db, lease.stream, Statement(_RENEW, values))
     if not renewed:
         raise LeaseLost(lease.stream, lease.epoch, holder[2])

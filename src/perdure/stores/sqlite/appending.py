@@ -21,6 +21,7 @@ from perdure.session.info import ForkPoint, SessionInfo, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
+from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.admission import (
     Admission,
     Shared,
@@ -452,9 +453,9 @@ def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
 def _leading(row: Stream, wanted: Taking, now: int) -> tuple[Stream, Lease]:
     """`row` once it is led as `wanted`, with the next epoch. Raises: LeaseHeld."""
     stream = row.state.header.id
-    if row.owner is not None and row.owner != wanted.dead_owner and row.until > now:
+    if row.owner is not None and row.owner != wanted.dead_owner and is_running(row.until, now):
         raise LeaseHeld(stream, row.owner, row.until)
-    epoch, until = row.state.epoch + 1, now + wanted.ttl_ms
+    epoch, until = row.state.epoch + 1, lease_end(now, wanted.ttl_ms)
     return row.led(epoch, wanted.owner, until), Lease(stream, wanted.owner, epoch, until)
 
 

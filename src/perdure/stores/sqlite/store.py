@@ -25,6 +25,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.access.lease_term import lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
 from perdure.stores.admission import check_commit
@@ -121,7 +122,7 @@ class _Handle:
         return await database.write(work, self.durability, is_composite=is_composite)
 
     def _until(self, ttl_ms: int) -> int:
-        return self._clock.now_ms() + ttl_ms
+        return lease_end(self._clock.now_ms(), ttl_ms)
 
 
 class _Writing(_Handle):

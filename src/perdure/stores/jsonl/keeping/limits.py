@@ -20,6 +20,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.notes import CLOSING, Question
+from perdure.stores.access.lease_term import is_running
 from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.disk.sidefiles import blobs_in, decoded_side, lease_of
@@ -159,7 +160,7 @@ class Limits:
     def _hold(self, log: Log, now: int) -> Hold | None:
         if log.open_turn is not None:
             return "turn"
-        if lease_of(self.folder, log.header.id).until > now:
+        if is_running(lease_of(self.folder, log.header.id).until, now):
             return "lease"
         closed = {note.about for note in reading.notes(log, CLOSING)}
         asked = {note.id for note in reading.notes(log, (Question.kind,))}

@@ -39,7 +39,7 @@ _AT: LiteralString = f"SELECT {_NOW}"
 
 _HOLDING: LiteralString = f"""
 SELECT s.id, b.header, s.updated_at, s.head + 1, s.open_turn IS NOT NULL,
-    s.owner IS NOT NULL AND s.until > {_NOW},
+    s.owner IS NOT NULL AND s.until - {_NOW} BETWEEN 1 AND 86400000,
     EXISTS (
         SELECT FROM perdure.entry AS q
         WHERE q.namespace = s.namespace AND q.stream = s.id AND q.kind = %s AND q.run IS NULL

@@ -7,6 +7,7 @@ import msgspec
 from perdure.session.clock import RandomSource
 from perdure.session.ids import StreamId
 from perdure.session.notes import CLOSING, Question
+from perdure.stores.access.lease_term import is_running
 from perdure.stores.keeping.cascade import Taking
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.retention import Hold, Holding, Retention
@@ -17,7 +18,7 @@ from perdure.stores.sqlite.rows import Tables
 
 _HOLDINGS = """
 SELECT s.no, s.id, s.created_at, s.updated_at, s.head + 1, s.open_turn IS NOT NULL,
-    s.owner IS NOT NULL AND s.until > ?, coalesce(b.size, 0)
+    s.owner IS NOT NULL AND s.until - ? BETWEEN 1 AND 86400000, coalesce(b.size, 0)
 FROM stream AS s LEFT JOIN (
     SELECT stream, sum(length(body)) AS size FROM entry GROUP BY stream
 ) AS b ON b.stream = s.no
@@ -105,7 +106,7 @@ def begin_removal(
     stream = tables.stream(namespace, request.name or "")
     if is_erased and stream.state.info.status != "erased":
         return False
-    is_led = stream.owner is not None and stream.until > request.at
+    is_led = stream.owner is not None and is_running(stream.until, request.at)
     is_open = stream.state.open_turn is not None
     has_forks = tables.value("SELECT 1 FROM birth WHERE origin = ? LIMIT 1", stream.no) is not None
     if has_forks or _hold(tables, stream.no, is_open=is_open, is_led=is_led) is not None:
