@@ -13,6 +13,7 @@ from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.session_turns import Terms
 from perdure.models.prices import Cost
 from perdure.models.protocol import ToolDeclaration
+from perdure.secrets.masking import log_failure
 from perdure.session.messages import Usage
 from perdure.tools.callbacks import given_by
 
@@ -63,8 +64,9 @@ def _config(agent: Agent, environment: Environment, caps: Caps, model: str) -> T
     def window_tokens(model: str) -> int | None:
         try:
             window: object = given_by(environment.models.info, model).context_window
-        except Exception:  # noqa: BLE001 - without it, nothing is compacted beforehand
-            _log.exception("the client of %s could not say what it knows of the model", model)
+        except Exception as error:  # noqa: BLE001 - without it, nothing is compacted beforehand
+            told = "the client of %s could not say what it knows of the model"
+            log_failure(_log, error, told, model)
             return None
         return window if isinstance(window, int) else None
 
@@ -100,8 +102,8 @@ def _guarded(cost: Cost) -> Cost:
     def guarded(model: str, usage: Usage) -> int | None:
         try:
             found: object = given_by(cost, model, usage)
-        except Exception:  # noqa: BLE001 - a price that is unknown counts as over every budget
-            _log.exception("the price of %s could not be looked up", model)
+        except Exception as error:  # noqa: BLE001 - an unknown price counts as over every budget
+            log_failure(_log, error, "the price of %s could not be looked up", model)
             return None
         is_price = isinstance(found, int) and not isinstance(found, bool) and found >= 0
         return found if is_price else None

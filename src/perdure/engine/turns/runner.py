@@ -53,6 +53,7 @@ from perdure.errors import (
     StoreError,
 )
 from perdure.events.scope import within
+from perdure.secrets.masking import log_failure
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome, TurnStarted
@@ -367,7 +368,7 @@ class TurnRunner:
 
 
 def _broken(error: Exception) -> Broken:
-    _log.error("a turn was ended by an unexpected error", exc_info=error)
+    log_failure(_log, error, "a turn was ended by an unexpected error")
     return Broken(f"unexpected error ({type(error).__name__}); the program's log has its traceback")
 
 

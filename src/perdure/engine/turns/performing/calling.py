@@ -28,6 +28,7 @@ from perdure.models.protocol import (
     ThinkingDelta,
 )
 from perdure.models.stream import AnswerBuilder
+from perdure.secrets.masking import log_failure, masked
 from perdure.session.codec import encode
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.media.inline import SCHEME
@@ -60,14 +61,18 @@ async def streaming(
 async def client_call(model: str, work: Awaitable[T]) -> T:
     """Await `work`, which calls the client of `model`.
 
+    A provider may name the key in what it says: credentials in a reason are hidden.
     Raises: ModelError, also for whatever else the client raises; StoreError.
     """
     try:
         return await guarded(work)
-    except (ModelError, StoreError):
+    except StoreError:
+        raise
+    except ModelError as error:
+        error.reason, error.args = masked(error.reason), (masked(str(error)),)
         raise
     except Exception as error:
-        _log.exception("the client of %s failed", model)
+        log_failure(_log, error, "the client of %s failed", model)
         reason = f"its client failed ({type(error.__cause__ or error).__name__})"
         raise ModelError(model, reason) from error
 
