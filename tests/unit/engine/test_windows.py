@@ -10,10 +10,11 @@ from perdure.engine.windows import FollowedWindow, pinned_window
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.kinds import Compaction, Custom, CustomMessage, ModelChange
+from perdure.session.kinds import MESSAGE, Compaction, Custom, CustomMessage, ModelChange
 from perdure.session.messages import TextPart, assistant, user
 from perdure.stores.in_memory import MemoryStore
-from tests.fakes.chats import Stage, says
+from perdure.tools.declare import tool
+from tests.fakes.chats import Stage, calls, says
 from tests.fakes.clock import SeededRandom
 from tests.fakes.followed import assert_followed
 
@@ -95,14 +96,18 @@ async def test_a_followed_window_is_the_one_that_would_be_read(*, is_asked_each_
     await assert_followed(followed, stage.memory, session.id)
 
 
+class Counting(MemoryStore):
+    """A store that counts the windows that are read."""
+
+    reads = 0
+
+    async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
+        """See ``SessionStore``."""
+        self.reads += 1
+        return await super().context_window(stream, leaf)
+
+
 async def test_a_window_is_read_once_however_long_its_branch_becomes() -> None:
-    class Counting(MemoryStore):
-        reads = 0
-
-        async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
-            self.reads += 1
-            return await super().context_window(stream, leaf)
-
     stage = Stage(*(says("x") for _ in range(9)))
     counting = Counting(clock=stage.clock, random=SeededRandom(2))
     stage.store.backend = counting
@@ -113,3 +118,33 @@ async def test_a_window_is_read_once_however_long_its_branch_becomes() -> None:
     await chat.session.append(user("from elsewhere"))
     await chat.send("and?")
     assert counting.reads == 1
+
+
+@tool(effect="read")
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@pytest.mark.parametrize("is_hidden", [False, True])
+async def test_a_pin_has_no_window_read_again_for_the_results_of_other_calls(
+    *, is_hidden: bool
+) -> None:
+    turn = (says(calls("look", "look")), says("x"))
+    stage = Stage(*(turn * 10))
+    counting = Counting(clock=stage.clock, random=SeededRandom(2))
+    stage.store.backend = counting
+    chat = await stage.chat([look])
+    await chat.send("go on")
+    entries = [entry async for entry in chat.session.entries()]
+    said = [entry for entry in entries if entry.kind == MESSAGE]
+    await chat.session.pin(said[2])
+    if is_hidden:
+        await chat.session.append(Compaction("So far.", first_kept=said[-1].id))
+    await chat.send("go on")
+    before = counting.reads
+    for _ in range(8):
+        await chat.send("go on")
+    assert counting.reads == before
+    window = await pinned_window(counting, chat.session.id, chat.session.leaf)
+    assert len(window.pins) == 3  # the call and its two results

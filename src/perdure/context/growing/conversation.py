@@ -13,13 +13,19 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure.context.build import History, end_of_turns, texts_in
-from perdure.context.emission import ContextMessage, emitted, message_in, stays_fresh
+from perdure.context.emission import (
+    ContextMessage,
+    emitted,
+    message_in,
+    readable_body,
+    stays_fresh,
+)
 from perdure.context.growing.settled import Settled, sizes_of
 from perdure.context.pairing import Paired, is_sendable, paired
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId
-from perdure.session.messages import ToolResultPart
+from perdure.session.messages import Message, Part, ToolResultPart
 
 MOST_OPEN = 3
 """How many messages are looked at anew for every request before some of them are settled."""
@@ -30,7 +36,8 @@ class Conversation(msgspec.Struct, frozen=True):
 
     `tail` is `open`, paired behind what is settled, and `sizes` are those of its messages. `leaf`
     is where the branch ends, `state` what it has inherited there. `is_fresh` says that usage
-    reported from now on counts. `pins` and `pinned` are the window's.
+    reported from now on counts. `pins` and `pinned` are the window's, and `pinned_calls` the ids of
+    calls of which a result would be pinned, too.
     """
 
     leaf: EntryId | None
@@ -40,6 +47,7 @@ class Conversation(msgspec.Struct, frozen=True):
     is_fresh: bool = True
     pins: frozenset[EntryId] = frozenset()
     pinned: tuple[Entry, ...] = ()
+    pinned_calls: frozenset[str] = frozenset()
     settled: Settled = Settled()
     open: tuple[ContextMessage, ...] = ()
     tail: Paired = Paired()
@@ -51,14 +59,20 @@ class Conversation(msgspec.Struct, frozen=True):
         None where one of them may belong to what is pinned.
         """
         added: list[ContextMessage] = []
+        pinned_calls = self.pinned_calls
         for entry in entries:
             message = message_in(entry, is_fresh=self.is_fresh)
             if message is None:
                 continue
-            if self.pins and any(isinstance(part, ToolResultPart) for part in message.parts):
-                return None
+            if pinned_calls:
+                if any(_call_of(part) in pinned_calls for part in message.parts):
+                    return None
+                pinned_calls -= _calls_in(message)  # a result is of the newest call of its id
             added.append(ContextMessage(message, entry.id))
-        return _with(self, added, entries[-1].id if entries else self.leaf)
+        conversation = self
+        if pinned_calls is not self.pinned_calls:
+            conversation = msgspec.structs.replace(self, pinned_calls=pinned_calls)
+        return _with(conversation, added, entries[-1].id if entries else self.leaf)
 
 
 def conversation_of(window: ContextWindow, history: History = "full") -> Conversation:
@@ -72,8 +86,29 @@ def conversation_of(window: ContextWindow, history: History = "full") -> Convers
         is_fresh=stays_fresh(window),
         pins=window.pins,
         pinned=window.pinned,
+        pinned_calls=_pinned_calls(window) if window.pins else frozenset(),
     )
     return _with(empty, said.messages, window.leaf)
+
+
+def _pinned_calls(window: ContextWindow) -> frozenset[str]:
+    """The ids of calls whose newest, as far as the window tells, is pinned."""
+    found: frozenset[str] = frozenset()
+    for entry in (*window.pinned, *window.entries):
+        message = readable_body(entry)
+        if isinstance(message, Message):
+            calls = _calls_in(message)
+            found = found | calls if entry.id in window.pins else found - calls
+    return found
+
+
+def _calls_in(message: Message) -> frozenset[str]:
+    is_asking = message.role == "assistant"
+    return frozenset(call.id for call in message.tool_calls) if is_asking else frozenset()
+
+
+def _call_of(part: Part) -> str | None:
+    return part.call_id if isinstance(part, ToolResultPart) else None
 
 
 def _with(

@@ -9,6 +9,7 @@ from perdure.context.growing import conversation as module
 from perdure.context.growing.conversation import Conversation, conversation_of
 from perdure.context.growing.prompt import prompt_of
 from perdure.context.pinning import with_pins
+from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction, CustomMessage
 from perdure.session.messages import (
     Message,
@@ -104,14 +105,49 @@ def test_after_a_compaction_that_was_taken_back_reported_usage_counts_no_more() 
     assert prompt_of(extended(log, conversation, user("go"), answer)).tokens < 100
 
 
-def test_a_result_may_belong_to_what_is_pinned() -> None:
+def pinned_at(log: TreeLog, *pins: EntryId) -> Conversation:
+    window = with_pins(log.window(), log.path(log.leaf), frozenset(pins))
+    return conversation_of(window)
+
+
+def test_a_result_of_a_pinned_call_is_told_anew() -> None:
     log = TreeLog()
-    pinned, _ = log.extend(user("keep this"), assistant(tool_call("c", "look")))
-    window = with_pins(log.window(), log.path(log.leaf), frozenset((pinned,)))
-    conversation = conversation_of(window)
+    _, call = log.extend(user("look at this"), assistant(tool_call("c", "look")))
+    conversation = pinned_at(log, call)
     log.extend(user("go"), tool_result("c", "seen"))
     assert conversation.extended(log.entries[2:3]) is not None
     assert conversation.extended(log.entries[2:]) is None
+
+
+def test_a_result_of_another_call_is_taken_in_though_something_is_pinned() -> None:
+    for pin in range(5):
+        log = TreeLog()
+        log.extend(*exchange("c0"), assistant(tool_call("c1", "look")))
+        pinned = log.entries[pin].id if pin < 4 else log.entries[0].id
+        conversation = pinned_at(log, pinned)
+        before = len(log.entries)
+        log.extend(tool_result("c1", "seen"), *exchange("c2"), *exchange("c1"))
+        more = conversation.extended(log.entries[before:])
+        assert more is not None
+        anew = pinned_at(log, pinned)
+        assert (more.pins, more.pinned) == (anew.pins, anew.pinned)
+        for budget in (None, 20):
+            said, told = (
+                prompt_of(more, budget_tokens=budget),
+                prompt_of(anew, budget_tokens=budget),
+            )
+            assert (said.messages, said.tokens) == (told.messages, told.tokens)
+
+
+def test_an_id_that_another_call_has_taken_over_is_not_pinned_any_more() -> None:
+    log = TreeLog()
+    log.extend(*exchange("c"))
+    conversation = pinned_at(log, log.entries[1].id)
+    before = len(log.entries)
+    log.extend(*exchange("c"))
+    more = conversation.extended(log.entries[before:])
+    assert more is not None
+    assert more.pins == pinned_at(log, log.entries[1].id).pins
 
 
 @pytest.mark.parametrize("is_in_context", [True, False])
