@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +36,14 @@ _DEFAULTS: Mapping[str, Sequence[str]] = {
     "docker-compose": ("compose.yaml", "docker-compose.yml"),
 }
 """What programs run or obey in their folder without being told its name."""
+
+_STARTERS = frozenset(
+    (
+        *("sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "nice", "nohup", "timeout"),
+        *("xargs", "find", "setsid", "stdbuf", "ionice", "time", "strace", "watch", "sudo", "doas"),
+    )
+)
+"""Programs that start others, which their arguments name."""
 
 _separators = re.compile(r"[\s;&|()<>'\"`$=,:]+")
 _module = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
@@ -80,6 +89,22 @@ def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
     if others:
         digest = hash_of("\n".join(others).encode(errors="surrogateescape"))
         facts["further files"] = f"{len(others)}, blake2b-256 {digest}"
+    return facts
+
+
+def started_facts(argv: Sequence[str], folder: Path, path: str) -> dict[str, str]:
+    """The programs on `path` that the arguments of `argv` name, where its program starts others.
+
+    Shape: "starts NAME" -> the path, links resolved, and its hash; of many, the first `MAX_FILES`.
+    """
+    facts: dict[str, str] = {}
+    if argv[0].rpartition("/")[2] not in _STARTERS:
+        return facts
+    for name in _names(argv):
+        found = None if "/" in name or len(facts) == MAX_FILES else shutil.which(name, path=path)
+        if found is not None:
+            real = os.path.realpath(folder / found)
+            facts[f"starts {name}"] = f"{real}, {_fact_of(real) or 'not readable'}"
     return facts
 
 

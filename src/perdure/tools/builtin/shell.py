@@ -11,7 +11,7 @@ from typing import Annotated
 from perdure.errors import ApprovalStale, InvalidArguments, ToolDenied, ToolError
 from perdure.tools.approval import Bound
 from perdure.tools.binding import RULES, folder_fact, shown_facts
-from perdure.tools.builtin.named_files import program_facts, script_facts
+from perdure.tools.builtin.named_files import program_facts, script_facts, started_facts
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.commands import NeedsShell, argv_of, canonical, is_allowed, words_of
 from perdure.tools.declare import tool
@@ -78,7 +78,7 @@ def bind_command(call: ToolCall) -> Bound:
     finally:
         os.close(descriptor)
     program = program_facts(program_of(argv[0], path, "run_command"), folder)
-    scripts = script_facts(argv, folder)
+    scripts = script_facts(argv, folder) | started_facts(argv, folder, path)
     names = ", ".join(sorted(call.permissions.command_env)) or "none"
     facts = {"command": canonical(argv), "folder": where, "environment": names}
     held = {name: fact for name, fact in (*program.items(), *scripts.items()) if name != "program"}
