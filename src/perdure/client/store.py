@@ -275,8 +275,7 @@ class Store:
         if [session is not None, subject is not None, everything].count(True) != 1:
             raise WrongArgument("say what to erase: a session, a subject, or everything")
         if session is not None:
-            found = await self._known(session)
-            return await erase_session(self.backend, self.outside, found, forks, by)
+            return await erase_session(self.backend, self.outside, StreamId(session), forks, by)
         if subject is not None:
             return await erase_subject(self.backend, self.outside, subject, by)
         return await erase_namespace(self.backend, self.outside, by)

@@ -31,7 +31,7 @@ class SessionExists(StoreError):
         if is_erased:
             reason = (
                 f"session {stream!r} was erased and its id stays taken; create it with "
-                "reuse_erased=True, which needs that no fork shares its entries"
+                "reuse_erased=True, which needs that it has no forks, erased ones included"
             )
         super().__init__(f"{reason}, or choose another id")
         self.stream = stream

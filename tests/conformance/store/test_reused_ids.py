@@ -60,6 +60,14 @@ async def test_reused_id_begins_an_empty_session(handle: Store, lazy: bool) -> N
     assert Label.kind not in str(await handle.backend.entries(session.id))
 
 
+async def test_session_erased_again_gives_the_certificate_of_the_first_time(handle: Store) -> None:
+    certificate = await erased(handle, "chat")
+    assert (await handle.erase("chat")).id == certificate
+    with pytest.raises(SessionNotFound):
+        await handle.erase("cha")
+    assert [done.id for done in await handle.erasures()] == [certificate]
+
+
 async def test_handle_of_an_erased_session_says_so(handle: Store) -> None:
     session = await handle.create(id="chat")
     await session.append(user("secret"), assistant("words"))

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from perdure.errors import ConfigError, StoreFull, StoreReadOnly, Unsupported
+from perdure.errors import ConfigError, SessionNotFound, StoreFull, StoreReadOnly, Unsupported
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
@@ -257,6 +257,8 @@ class _Erasing(_Handle):
     """`Erasing`: each erasure is one transaction."""
 
     async def erase(self, request: EraseRequest) -> Certificate:
+        if request.scope == "session" and not is_text(request.name or ""):
+            raise SessionNotFound(request.name or "")
         certificate = await erasing.erase(
             self._db, self.namespace, request, self._appender, self._random
         )
