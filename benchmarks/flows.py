@@ -1,11 +1,12 @@
 """Claim: handing work on costs at most 3 commits and 5 ms beyond them, however long a flow's past.
 
-Flows of ten nodes in a line, three roles, no tools. A transition is all that lies between one
-handoff and the next: the scheduler, the role's whole turn on the scripted model, its lease, the
-files. Its time by the clock is told beyond its commits: these are made again in another store, by
-themselves and as many at once, and what they take there is taken off, and shown beside it. What the
-process computed is shown, too, since that depends less on what else the machine does, and what the
-same turns take when they are no flow's. The past of a flow is work that went back and forth in it.
+Flows of ten and of 500 nodes in a line, three roles, no tools. A transition is all that lies
+between one handoff and the next: the scheduler, the role's whole turn on the scripted model, its
+lease, the files. Its time by the clock is told beyond its commits: these are made again in another
+store, by themselves and as many at once, and what they take there is taken off, and shown beside
+it. What the process computed is shown, too, since that depends less on what else the machine does,
+and what the same turns take when they are no flow's. The past of a flow is work that went back and
+forth in it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import perdure
 from benchmarks.figures import CLOCK, Figure, Run, median, opened
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
+from perdure.client.flows.role_turns import as_role
 from perdure.client.store import Store
 from perdure.engine.flows.journal import Journal
 from perdure.models.scenario import Reply, Say, Scenario, When
@@ -36,9 +38,12 @@ from perdure.session.notes import SessionStarted, SideBody
 from perdure.stores.protocol import Commit, Committed, Lease, SessionStore, Write
 
 NODES = 10
+MANY_NODES = 500
 FLOWS = 200
 ALONE = 12
 PASTS = (0, 500, 5_000)
+_ROUNDS = count()
+LONG_PASTS = (0, 25_000)
 MOST_COMMITS = 3
 MOST_MS = 5.0
 HOUR_MS = 3_600_000
@@ -46,17 +51,25 @@ CLAIM = "flows, handing work on"
 ROLES = ("owner", "developer", "reviewer")
 FIRST = FlowNode("owner-intake", "owner")
 SECOND = FlowNode("step-1", "developer")
-LINE = (
-    *(FIRST, SECOND),
-    *(FlowNode(f"step-{n}", ROLES[2 - n % 2]) for n in range(2, NODES - 1)),
-    FlowNode("end", "owner"),
-)
-GRAPH = Graph("ten in a line", LINE, tuple(FlowEdge(a.id, b.id) for a, b in pairwise(LINE)))
 AGAIN = "again.md"
 
 T = TypeVar("T")
 
 replace = msgspec.structs.replace
+
+
+def _line(nodes: int) -> Graph:
+    """So many nodes, each of which hands over to the next."""
+    line = (
+        *(FIRST, SECOND),
+        *(FlowNode(f"step-{n}", ROLES[2 - n % 2]) for n in range(2, nodes - 1)),
+        FlowNode("end", "owner"),
+    )
+    edges = tuple(FlowEdge(a.id, b.id) for a, b in pairwise(line))
+    return Graph(f"{nodes} in a line", line, edges)
+
+
+GRAPH, LONG = _line(NODES), _line(MANY_NODES)
 
 
 class _Spent(msgspec.Struct, frozen=True):
@@ -92,12 +105,16 @@ async def measure(run: Run) -> list[Figure]:
         recording = _Recording(store.backend)
         store.backend = cast("SessionStore", recording)  # all else goes through to the real one
         turn_ms = await _turns(store)
-        async with Flows(_runtime(store)) as made:
-            place = _Place(run, made, recording)
+        async with Flows(_runtime(store, GRAPH)) as made:
+            place = _Place(run, made, recording, GRAPH)
             alone = {past: await place.alone(past) for past in PASTS}
             many = await place.spent(flows, 0)
+        async with Flows(_runtime(store, LONG)) as made:
+            place = _Place(run, made, recording, LONG)
+            long = {past: await place.spent(1, past) for past in LONG_PASTS}
     rows = [
         *((f"a past of {past:,}" if past else "a new flow", each) for past, each in alone.items()),
+        *((f"of {MANY_NODES} nodes, a past of {past:,}", each) for past, each in long.items()),
         (f"{flows} flows at once", many),
     ]
     return [
@@ -122,11 +139,11 @@ async def measure(run: Run) -> list[Figure]:
 class _Place:
     """Where flows are run, and where their commits are made again."""
 
-    def __init__(self, run: Run, flows: Flows, recording: _Recording) -> None:
+    def __init__(self, run: Run, flows: Flows, recording: _Recording, graph: Graph) -> None:
         self._run = run
         self._flows = flows
         self._recording = recording
-        self._rounds = count()
+        self._graph = graph
 
     async def alone(self, past: int) -> _Spent:
         """What it takes in a flow by itself, with a past of so many entries: the middle of some."""
@@ -151,9 +168,10 @@ class _Place:
         wall_s, computed_s = time.perf_counter() - began, time.process_time() - computed
         made = list(recording.made)
         raw_s = await self._again(before, made)
-        share = 1000 / (number * NODES)
+        nodes = len(self._graph.nodes)
+        share = 1000 / (number * nodes)
         return _Spent(
-            commits=len(made) / (number * NODES),
+            commits=len(made) / (number * nodes),
             beyond_ms=(wall_s - raw_s) * share,
             raw_ms=raw_s * share,
             computed_ms=computed_s * share,
@@ -162,14 +180,14 @@ class _Place:
 
     async def _begun(self, past: int) -> Flow:
         """A flow whose artifacts are there already, so that no tool has to write them."""
-        name = StreamId(f"flow-{next(self._rounds)}")
+        name = StreamId(f"flow-{next(_ROUNDS)}")
         record = Path(self._run.folder) / name
         record.mkdir()
-        for node in GRAPH.nodes:
+        for node in self._graph.nodes:
             (record / f"{node.id}.md").write_text(f"what {node.id} of {name} made")
         (record / AGAIN).write_text("It has to be better.")
         flow = await self._flows.start(
-            GRAPH, id=name, workspace=self._run.folder, record_folder=record
+            self._graph, id=name, workspace=self._run.folder, record_folder=record
         )
         if past:
             store = cast("SessionStore", self._recording)
@@ -181,7 +199,7 @@ class _Place:
 
     async def _again(self, before: Sequence[Commit], made: Sequence[Commit]) -> float:
         """Seconds that the commits `made` take by themselves, in a store as it was before them."""
-        file = Path(self._run.folder) / f"again-{next(self._rounds)}.db"
+        file = Path(self._run.folder) / f"again-{next(_ROUNDS)}.db"
         store = await opened(file, "full")
         for commit in before:
             await store.commit(commit)
@@ -241,7 +259,7 @@ def _under(commit: Commit, leases: Mapping[StreamId, Lease]) -> Commit:
 
 def _session(flow: StreamId, role: str, folder: str) -> Commit:
     """The session of a role that has worked."""
-    agent = perdure.Agent(role, model="scripted:bench")
+    agent = as_role(perdure.Agent(role, model="scripted:bench"), "continue")
     started = SessionStarted(agent.snapshot(), {"working_dir": folder}, f"You are the {role}.")
     at = CLOCK.now_ms()
     header = StreamHeader(StreamId(f"{flow}__{role}"), at, origin="role", parent=flow)
@@ -273,7 +291,7 @@ def _claimed(flow: StreamId, node: FlowNode, key: str | None) -> NodeClaimed:
 
 async def _turns(store: Store) -> float:
     """What the same turns compute when they are no flow's. Units: milliseconds a turn."""
-    runtime, computed_s = _runtime(store), 0.0
+    runtime, computed_s = _runtime(store, GRAPH), 0.0
     for _ in range(ALONE):
         chats = [await runtime.start(role) for role in ROLES]
         computed = time.process_time()
@@ -283,9 +301,9 @@ async def _turns(store: Store) -> float:
     return computed_s * 1000 / (ALONE * (NODES - 1))
 
 
-def _runtime(store: Store) -> perdure.Runtime:
+def _runtime(store: Store, graph: Graph) -> perdure.Runtime:
     rules: list[Reply] = []
-    for edge in GRAPH.edges:
+    for edge in graph.edges:
         block = f"target_node_id: {edge.target}\nartifact_path: {edge.source}.md"
         rules.append(_reply(edge.source, block))
     rules.append(_reply("end", "type: forward-pass-closed"))
