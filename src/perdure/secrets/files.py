@@ -110,4 +110,64 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
             r"\s{1,3}[\"'`]?(?=[^\s\"'`]{0,80}[0-9])(?=[^\s\"'`]{0,80}[a-z])([^\s\"'`]{6,200})"
         ),
     ),
+    (
+        ("|", ">"),
+        "secret",  # a YAML block: password: |
+        re.compile(
+            rf"(?i){_NAMED}[\"']?:[ \t]{{1,10}}[|>][+-]?[ \t]{{0,10}}\r?\n"
+            r"[ \t]{1,80}(\S{4,200})"
+        ),
+    ),
+    (
+        ("identified by", "password '"),
+        "password",  # SQL
+        re.compile(
+            r"(?i)\b(?:identified(?:\swith\s\w{1,40})?\sby|password)\s{1,4}'([^'\s]{4,200})'"
+        ),
+    ),
+    (
+        ("<input",),
+        "password",  # a form that is filled in
+        re.compile(
+            r"(?i)<input\s(?=[^<>]{0,200}\btype=[\"']?password)[^<>]{0,200}?\bvalue=[\"']?([^\"'\s<>]{4,200})"
+        ),
+    ),
+    (
+        ("redis-cli", "sqlcmd", "zip", "7z", "ldap", "curl"),
+        "password",  # options of one letter
+        re.compile(
+            r"\b(?:redis-cli(?=\s)(?:\s{1,3}(?!-a)[^\s|;&]{1,100}){0,10}\s{1,3}-a"
+            r"|(?:sqlcmd|zip|unzip)(?=\s)(?:\s{1,3}(?!-P)[^\s|;&]{1,100}){0,10}\s{1,3}-P"
+            r"|7z[ar]?(?=\s)(?:\s{1,3}(?!-p)[^\s|;&]{1,100}){0,10}\s{1,3}-p"
+            r"|ldap[a-z]{3,10}(?=\s)(?:\s{1,3}(?!-w)[^\s|;&]{1,100}){0,10}\s{1,3}-w"
+            r"|curl(?=\s)(?:\s{1,3}(?!-u)[^\s|;&]{1,100}){0,10}\s{1,3}-u[^\s:\"'$]{1,60}:)"
+            r"\s{0,3}[\"']?([^\s\"'|;&$-][^\s\"'|;&]{2,200})"
+        ),
+    ),
+    (
+        ("pass:", "passphrase"),
+        "password",  # of openssl and gpg
+        re.compile(r"(?:-pass(?:in|out)?\s{1,3}pass:|--passphrase[ =])[\"']?([^\s\"'$]{3,200})"),
+    ),
+    (
+        ("setenv ", "set -", "env "),
+        "secret",  # a variable of a shell or an image
+        re.compile(
+            rf"(?im)^\s{{0,80}}(?:setenv|set\s-[a-z]{{1,4}}|env)\s{{1,4}}{_NAMED}\s{{1,4}}[\"']?"
+            r"([^\s\"'$=][^\s\"']{3,200})"
+        ),
+    ),
+    (
+        (",",),
+        "secret",  # define('DB_PASSWORD', '…'), get("PASSWORD", "…")
+        re.compile(rf"(?i)[\"']{_NAMED}[\"']\s?,\s{{0,20}}[\"']([^\s\"']{{6,200}})[\"']\s?\)"),
+    ),
+    (
+        ("|", "**"),
+        "secret",  # Markdown: a table, bold
+        re.compile(
+            rf"(?i)(?:\|\s{{0,20}}{NAME}\s{{0,20}}\||\*\*{NAME}:?\*\*:?)\s{{0,20}}`?"
+            r"(?=[^\s`|]{0,80}[0-9])([^\s`|*]{6,200})"
+        ),
+    ),
 )
