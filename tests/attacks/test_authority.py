@@ -26,12 +26,16 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import SystemClock, system_random
 from perdure.client.store import Store
 from perdure.errors import PerdureError
+from perdure.interop.exporting import export_session
 from perdure.interop.importing import import_source
 from perdure.models.scenario import CallTools, Scenario, ScriptedCall
 from perdure.models.scripted import ScriptedModel
+from perdure.session.codec import new_side
 from perdure.session.entries import NewEntry, Sibling
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import StreamHeader
+from perdure.session.ledger import TurnStarted
+from perdure.session.notes import Question
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.permissions import SCOPES, Permissions
 from tests.acceptance.cli.conftest import World
@@ -375,3 +379,25 @@ def test_trusting_a_store_puts_it_in_force_as_it_is(tmp_path: Path) -> None:
     assert "store.db" in stranger.ok("store", "trust").out
     stranger.ok("chat", "--session", session, "-p", call)
     assert (world.folder / "made").exists()
+
+
+async def test_imported_question_is_neither_listed_nor_answered(tmp_path: Path) -> None:
+    """A question waits for a person only where a turn acts on the answer."""
+    place = tmp_path / "asked.jsonl"
+    ledger = TurnStarted(1, "helper")
+    asked = Question(topic="approval", text="May it?", choices=("allow", "deny"))
+    async with perdure.open("memory:") as theirs:
+        session = await theirs.create(id="asked")
+        await session.append(perdure.user("go"))
+        lease = await theirs.backend.acquire_lease(StreamId("asked"), "them", 60_000)
+        entries = (new_side(ledger), new_side(asked))
+        write = Write(stream=StreamId("asked"), entries=entries, lease=lease)
+        await theirs.backend.commit(Commit(writes=(write,), at=1))
+        assert len(await theirs.questions()) == 1
+        exported = await export_session(theirs.backend, StreamId("asked"), "perdure")
+        place.write_bytes(exported.content)
+    async with perdure.open("memory:") as ours:
+        await import_source(ours.backend, place, clock=SystemClock(), random=system_random)
+        assert await ours.questions() == []
+        with pytest.raises(perdure.QuestionClosed):
+            await ours.answer("asked/2", "allow", by="somebody")

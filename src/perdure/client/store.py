@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside, absolute
+from perdure.client.conversation.authority import questions_in_force
 from perdure.client.erasing import (
     erase_namespace,
     erase_session,
@@ -192,9 +193,13 @@ class Store:
         return await _found(self._searching, query, on_progress)
 
     async def questions(self) -> list[OpenQuestion]:
-        """List the open questions of all sessions and flows, oldest first; `id` is the entry."""
+        """List the open questions of all sessions and flows, oldest first; `id` is the entry.
+
+        Questions that came with an import or an unknown store are not listed: no turn waits.
+        """
         notes = await self.backend.notes_of_all(INBOX_KINDS)
         asked = open_questions(notes, self.outside.clock.now_ms())
+        asked = await questions_in_force(self.backend, asked)
         flows = await self.backend.notes_of_all(FLOW_KINDS)
         if not flows:
             return asked

@@ -14,7 +14,12 @@ from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
 from perdure.client.agents.agent import tool_names
-from perdure.client.conversation.authority import Authority, Withheld, authority_of
+from perdure.client.conversation.authority import (
+    Authority,
+    Withheld,
+    authority_of,
+    questions_in_force,
+)
 from perdure.client.conversation.lineage import Child, children_of, invocation_of
 from perdure.client.reading import OpenQuestion
 from perdure.client.session import Session
@@ -86,7 +91,7 @@ async def report_of(session: Session, store: SessionStore) -> Report:
         branches=sum(1 for id_ in tree.by_id if not tree.children.get(id_)),
         labels=await session.labels(),
         usage=sum((_usage_of(entry) for entry in tree.by_id.values()), Usage()),
-        questions=tuple(await session.questions()),
+        questions=tuple(await questions_in_force(store, await session.questions())),
         agent=agent,
         system_prompt=prompt,
         invoked_by=await invocation_of(store, state),

@@ -6,14 +6,16 @@ where a store is not trusted. They stay history: shown, exported, sent to models
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from perdure.client.conversation.binding import BINDING_KINDS, Binding, binding_in
+from perdure.client.reading import OpenQuestion
 from perdure.engine.turns.recovery import carrying_from
 from perdure.session.entries import Entry
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, entry_place
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import SessionReceived
 from perdure.stores.marks import TURN_KINDS, marks_of
@@ -56,6 +58,18 @@ async def authority_of(store: SessionStore, session: StreamId) -> Authority:
         of_origin = await _received(store, entry.stream, notes)
         return Authority(bound, _withheld(store, entry, of_origin), turn)
     return Authority(bound, _withheld(store, entry, received), turn)
+
+
+async def questions_in_force(
+    store: SessionStore, asked: Sequence[OpenQuestion]
+) -> list[OpenQuestion]:
+    """Those of `asked` whose turn is in force: no other turn ever acts on an answer.
+
+    Costs, of each session that asks, what its newest turn is long.
+    """
+    asking = {entry_place(question.id)[0] for question in asked}
+    withheld = {stream for stream in asking if (await authority_of(store, stream)).turn}
+    return [each for each in asked if entry_place(each.id)[0] not in withheld]
 
 
 def _newest(notes: list[Entry]) -> tuple[Entry, Binding] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from perdure.client.conversation.authority import authority_of
 from perdure.errors import AlreadyAnswered, HeadConflict, QuestionClosed
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of, new_side
@@ -29,6 +30,8 @@ async def answer_question(
         closing = await _closing(store, asking)
         if closing is not None:
             return _same(closing, asking.id, answer)
+        if (await authority_of(store, asking.stream)).turn is not None:
+            raise QuestionClosed(asking.id, "interrupted")
         at = clock.now_ms()
         if question.is_expired(at):
             raise QuestionClosed(asking.id, "expired")
