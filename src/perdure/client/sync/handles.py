@@ -113,7 +113,7 @@ class Session(Handle[AsyncSession]):
     def messages(self, last: int | None = None) -> list[Message]:
         """The newest `last` messages of the branch (all by default), oldest first.
 
-        Raises: ValueError when `last` is negative, or greater than any store can count.
+        Raises: ValueError when `last` is negative, or greater than any store can count; Erased.
         """
         return self.portal.call(self.asynchronous.messages(last))
 
