@@ -114,7 +114,7 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
         ("|", ">"),
         "secret",  # a YAML block: password: |
         re.compile(
-            rf"(?i){_NAMED}[\"']?:[ \t]{{1,10}}[|>][+-]?[ \t]{{0,10}}\r?\n"
+            rf"(?i){NAME}[\w.-]{{0,30}}[\"']?:[ \t]{{1,10}}[|>][+-]?[ \t]{{0,10}}\r?\n"
             r"[ \t]{1,80}(\S{4,200})"
         ),
     ),
@@ -153,7 +153,7 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
         ("setenv ", "set -", "env "),
         "secret",  # a variable of a shell or an image
         re.compile(
-            rf"(?im)^\s{{0,80}}(?:setenv|set\s-[a-z]{{1,4}}|env)\s{{1,4}}{_NAMED}\s{{1,4}}[\"']?"
+            rf"(?im)^[ \t]{{0,20}}(?:setenv|set\s-[a-z]{{1,4}}|env)\s{{1,4}}{_NAMED}\s{{1,4}}[\"']?"
             r"([^\s\"'$=][^\s\"']{3,200})"
         ),
     ),
