@@ -54,7 +54,7 @@ def test_who_asks_for_what_does_not_wait_is_told_so(project: World) -> None:
     for question, code, error in (
         ("f/1", 3, "question_not_found"),
         ("f/9999", 3, "question_not_found"),
-        ("g/1", 3, "session_not_found"),
+        ("g/1", 3, "question_not_found"),
         ("g", 3, "question_not_found"),
     ):
         assert answered(project, question, "none", "--json", code=code).error["code"] == error
