@@ -475,7 +475,10 @@ class Store(Handle[AsyncStore]):
         )
 
     def questions(self) -> list[OpenQuestion]:
-        """List the open questions of all sessions and flows, oldest first; `id` is the entry."""
+        """List the open questions of all sessions and flows, oldest first; `id` is the entry.
+
+        Questions that came with an import or an unknown store are not listed: no turn waits.
+        """
         return self.portal.call(self.asynchronous.questions())
 
     def answer(self, question: str, answer: str, *, by: str, note: str | None = None) -> Entry:
