@@ -32,7 +32,7 @@ OPERATIONS: dict[str, Operation] = {
     "messages": lambda store: store.branch(S, LAST, limit=5, kind="message"),
     "entries": lambda store: store.entries(S, MANY - 5),
     "entry": lambda store: store.entry(S, LAST),
-    "resolve": lambda store: store.resolve(S, "7"),
+    "find_entry": lambda store: store.find_entry(S, "7"),
     "window": lambda store: store.context_window(S, LAST),
     "notes": lambda store: store.notes(S, ("label",)),
     "fork": lambda store: fork(store, S, "new", at=LAST),
