@@ -432,6 +432,8 @@ def test_command_with_ids_of_another_namespace_shows_nothing_of_it(
     for number, command in enumerate(ordered()):
         typed = MARK.replace("\0", "")  # what is typed may be repeated
         words = [word.replace(typed, "") for word in line_of(command, tmp_path, number)]
+        plain = '{"name": "asks", "sequence": [{"text": "hi"}]}'
+        (tmp_path / "asks.yaml").write_text(plain, encoding="utf-8")
         for extra in ([], ["--json"]):
             capsys.readouterr()
             if main([*words, "--namespace", "ours", *extra]) == USAGE:

@@ -81,7 +81,8 @@ def marked_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / ".perdure" / "config.toml").write_text('[store]\nnamespace = "default"\n', "utf-8")
     user = tmp_path / "home" / ".config" / "perdure"
     user.mkdir(parents=True)
-    server = f"[mcp.servers.odd]\ncommand = {written}\nargs = [{written}]\n"
+    plain = json.dumps(MARK.replace("\0", ""))
+    server = f"[mcp.servers.odd]\ncommand = {plain}\nargs = [{plain}]\n"
     (user / "config.toml").write_text(server.replace("\x7f", "\\u007f"), "utf-8")
     (tmp_path / "workflow.yaml").write_text(f"name: {written}\nnodes: {written}\n", "utf-8")
     said = {"role": "user", "content": [{"type": "text", "text": MARK}]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,11 +24,14 @@ SKIPPED = {
     "mcp test": "starts a server of the settings",
 }
 S, F = str(SESSION), str(FLOW)
+_SCENARIO = ("--scenario", "SCENARIO")
+"""In it the model asks to write a file with a marker in it, which waits for an approval."""
+
 LINES: dict[str, list[str]] = {
     "agents list": [],
     "agents show": ["marked"],
     "agents validate": [],
-    "chat": ["-p", f"hello {MARK.replace(chr(0), '')}", "-m", "scripted:echo"],
+    "chat": ["-p", f"hello {MARK.replace(chr(0), '')}", "-m", "scripted:asks", *_SCENARIO],
     "config explain": [],
     "config path": [],
     "doctor": [],
@@ -112,7 +116,12 @@ def line_of(command: str, folder: Path, number: int) -> list[str]:
     """The words of `command`, with files that are there, or not yet there, filled in."""
     backups = sorted(folder.glob("fresh*/manifest.json"))
     recording = next(folder.glob("recording*.jsonl"))
+    asks = folder / "asks.yaml"
+    args = {"path": "odd.txt", "content": f"one {MARK}"}
+    calls = [{"name": "write_file", "args": args}]
+    asks.write_text(json.dumps({"name": "asks", "sequence": [{"text": MARK, "calls": calls}]}))
     values = {
+        "SCENARIO": str(asks),
         "FRESH": str(folder / f"fresh{number}"),
         "WORKFLOW": str(folder / "workflow.yaml"),
         "RECORDING": str(recording),
