@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,14 @@ def places_in(folder: Path) -> list[Path]:
     return sorted(place for place in folder.iterdir() if place.is_dir())
 
 
+def await_removal(copy: Path) -> None:
+    """Wait until the copy that a killed rekey left is removed, while nobody opens the store."""
+    for _ in range(1_000):
+        if not copy.exists():
+            return
+        time.sleep(0.01)
+
+
 def kill_at_each(folder: Path, names: tuple[str, str]) -> None:
     subprocess.run([sys.executable, str(CHILD), str(folder), *names], check=True, timeout=100)
 
@@ -76,6 +85,8 @@ async def test_a_kill_at_each_step_of_a_rekey(tmp_path: Path, names: tuple[str, 
     places = places_in(tmp_path)
     for place in places:
         path = place / "store.db"
+        if new == "plain":
+            await_removal(unfinished_copy(path))
         left += unfinished_copy(path).exists()
         found.append(await key_of(path, names))
         assert not [name for name in files_in(place) if "rekey" in name]
@@ -87,6 +98,6 @@ async def test_a_kill_at_each_step_of_a_rekey(tmp_path: Path, names: tuple[str, 
             assert await content(path, KEYS[new]) == before
         assert files_in(place) == {"store.db"}
     assert len(places) > 20
-    assert left > 10
+    assert left == 0 if new == "plain" else left > 10
     assert found == sorted(found, key=names.index)  # first only the old key fits, then the new one
     assert found[-1] == new

@@ -1,13 +1,17 @@
 """The copy that a rekey writes beside a store: held by its writer, removed once the writer is dead.
 
 The copy may be plain where the store is encrypted. So a rekey locks its copy while it writes, and
-opening the store removes a copy that no process has locked.
+opening the store removes a copy that no process has locked. A plain copy does not wait for that: a
+process of its own removes it as soon as its writer is dead.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +23,18 @@ BESIDE = ("-wal", "-shm", "-journal")
 
 _COPY = "-rekey"
 
+_GUARD = """
+import sys
+from pathlib import Path
+from perdure.stores.sqlite.rekey_copy import remove_left_copy
+sys.stdin.buffer.read()
+remove_left_copy(Path(sys.argv[1]))
+"""
+"""Reads until the writer closes the pipe or is dead, and removes what it left."""
+
+_TRIES = 100
+_TRY_S = 0.01
+
 
 def unfinished_copy(path: Path) -> Path:
     """Where a rekey of the store at `path` writes its copy."""
@@ -29,6 +45,30 @@ def remove_with_logs(path: Path) -> None:
     """Remove a database and what SQLite keeps beside it."""
     for name in ("", *BESIDE):
         path.with_name(path.name + name).unlink(missing_ok=True)
+
+
+@contextmanager
+def guarded(path: Path) -> Generator[None]:
+    """Have the copy of the store at `path` removed at once if this process is killed meanwhile.
+
+    Where no process can be started, the copy waits for the store to be opened.
+    """
+    guard: subprocess.Popen[bytes] | None = None
+    if sys.executable:
+        with suppress(OSError):
+            guard = subprocess.Popen(  # noqa: S603 - this Python, and words of our own
+                # -P: nothing in the folder one is in is imported
+                [sys.executable, "-P", "-c", _GUARD, str(path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+    try:
+        yield
+    finally:
+        if guard is not None:
+            guard.communicate()
 
 
 @contextmanager
@@ -65,6 +105,18 @@ def remove_dead_copy(path: Path) -> None:
                 remove_with_logs(copy)
         finally:
             os.close(file)
+
+
+def remove_left_copy(path: Path) -> None:
+    """Remove the copy of a writer that is ending: it may lose its pipe before its lock.
+
+    Gives up after a second, when another rekey of the store at `path` writes the copy.
+    """
+    for _ in range(_TRIES):
+        remove_dead_copy(path)
+        if not unfinished_copy(path).exists():
+            return
+        time.sleep(_TRY_S)
 
 
 def _is_at(file: int, path: Path) -> bool:

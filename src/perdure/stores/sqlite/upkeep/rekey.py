@@ -1,16 +1,16 @@
 """Another key for a store, or its first, or none: a copy takes its place in one step.
 
 The copy is written beside the store, checked and synced; then it takes the store's name. Killed at
-any moment, there is the whole store, under the old key or under the new one, and perhaps a copy
-that opening the store removes (`rekey_copy`). Meanwhile the store is held alone: it is taken out
-of write-ahead mode, which only succeeds when nobody else has it open, and stays locked. Whoever
-waited for that lock finds a file without a name and without a log, which SQLite refuses to write
-to, and which `opening.connection` recognises.
+any moment, there is the whole store, under the old key or under the new one. An encrypted copy that
+is left is removed by opening the store, a plain one at once (`rekey_copy`). Meanwhile the store is
+held alone: it is taken out of write-ahead mode, which only succeeds when nobody else has it open,
+and stays locked. Whoever waited for that lock finds a file without a name and without a log, which
+SQLite refuses to write to, and which `opening.connection` recognises.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import apsw
@@ -32,7 +32,7 @@ from perdure.stores.sqlite.opening import (
     refusal,
 )
 from perdure.stores.sqlite.packing.cipher import copy_into
-from perdure.stores.sqlite.rekey_copy import copy_held, remove_with_logs
+from perdure.stores.sqlite.rekey_copy import copy_held, guarded, remove_with_logs
 from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.upkeep.placing import (
     PROGRESS_STEPS,
@@ -72,7 +72,8 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
             check_version(site, db)  # first, since taking it alone writes to it
         take_alone(db, site)
         check_version(site, db)
-        with copy_held(site.path) as copy:
+        guard = guarded(site.path) if new_key is None else nullcontext()
+        with guard, copy_held(site.path) as copy:
             _copy(db, copy, new_key, report)
             put_in_place(copy, site.path)
     except apsw.Error as error:
