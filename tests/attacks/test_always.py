@@ -10,7 +10,7 @@ import pytest
 
 from perdure.session.messages import ToolCallPart
 from perdure.tools.approval import content_fact
-from perdure.tools.binding import bound_of
+from perdure.tools.bound_facts import bound_of
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.judging import Ruling, bound_ruling
 from perdure.tools.permissions import Permissions

@@ -16,7 +16,7 @@ from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import counted, show, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.apps.upkeep.rekeying import existing_address
-from perdure.apps.upkeep.trusting import TrustOption, trusted
+from perdure.apps.upkeep.trust import TrustOption, trusted
 from perdure.client.operating.backups import back_up
 from perdure.client.operating.restores import restore as restored
 

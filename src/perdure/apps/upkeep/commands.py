@@ -16,7 +16,7 @@ from perdure.apps.upkeep.copying import copy
 from perdure.apps.upkeep.figures import stats
 from perdure.apps.upkeep.rekeying import existing_address, rekey
 from perdure.apps.upkeep.repairs import repair
-from perdure.apps.upkeep.trusting import trust
+from perdure.apps.upkeep.trust import trust
 from perdure.client.upkeep import planned_migration
 from perdure.client.upkeep import vacuum as vacuumed
 from perdure.stores.upkeep import MigrationPlan

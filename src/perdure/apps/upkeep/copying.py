@@ -16,7 +16,7 @@ from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import counted, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.apps.upkeep.rekeying import existing_address
-from perdure.apps.upkeep.trusting import TrustOption
+from perdure.apps.upkeep.trust import TrustOption
 from perdure.client.clock import SystemClock
 from perdure.client.keys import canonical, key_in_file
 from perdure.client.open import open as open_store

@@ -15,7 +15,7 @@ from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.apps.upkeep.rekeying import existing_address
-from perdure.apps.upkeep.trusting import TrustOption, trusted
+from perdure.apps.upkeep.trust import TrustOption, trusted
 from perdure.client.operating.repairs import Repaired
 from perdure.client.operating.repairs import repair as repaired
 

@@ -14,7 +14,7 @@ from perdure.secrets.masking import MASK
 from perdure.session.ids import entry_place
 from perdure.session.notes import Question
 from perdure.stores.protocol import LogReading
-from perdure.tools.binding import file_fact
+from perdure.tools.bound_facts import file_fact
 from perdure.tools.diff import diff_of
 
 CHANGED = "The file has changed since the question was asked: the call will be asked again."

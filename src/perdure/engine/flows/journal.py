@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from perdure.engine.flows.keeping import Kept, kept_in
+from perdure.engine.flows.state_cache import CachedState, state_cache_of
 from perdure.errors import HeadConflict
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of, new_side
@@ -59,7 +59,7 @@ class Journal:
 
         Raises: as `state`.
         """
-        kept, trusted = kept_in(self._store), marks_of(self._store).trusted
+        kept, trusted = state_cache_of(self._store), marks_of(self._store).trusted
         known = kept.take(self.flow)
         state: FlowState | None = None
         entries: list[Entry] = []
@@ -71,7 +71,7 @@ class Journal:
         if state is None:
             entries = await self._store.entries(self.flow)
             state = flow_state(((entry, body_of(entry)) for entry in entries), self._is_own)
-        kept.keep(Kept(state, entries[-1], trusted))
+        kept.keep(CachedState(state, entries[-1], trusted))
         return state
 
     async def remembered(self) -> FlowState:

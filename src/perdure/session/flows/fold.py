@@ -16,10 +16,10 @@ from perdure.errors import CorruptLog
 from perdure.session.clock import timestamp
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds
-from perdure.session.flows.beginning import begun
 from perdure.session.flows.consent import consent_after, withheld
+from perdure.session.flows.edge_history import EdgeHistory
 from perdure.session.flows.graph import base_role, edge_key
-from perdure.session.flows.passing import Passing
+from perdure.session.flows.initial_state import initial_state
 from perdure.session.flows.run import (
     ITSELF,
     Asked,
@@ -47,7 +47,7 @@ def flow_state(
     first = next(entries, None)
     if first is None:
         raise CorruptLog("", 0, "a flow's log holds at least one entry")
-    return followed(begun(*first, is_own), entries, is_own)
+    return followed(initial_state(*first, is_own), entries, is_own)
 
 
 def followed(
@@ -59,7 +59,7 @@ def followed(
 
     Costs what the entries cost, however much has gone along their edges before.
     """
-    history, digests = Passing(state.run.history_handoff), Passing(state.digests)
+    history, digests = EdgeHistory(state.run.history_handoff), EdgeHistory(state.digests)
     for entry, body in log:
         state = _after(state, entry, body, is_own=is_own(entry))
         if isinstance(body, kinds.HandoffMade | kinds.NodePassed):

@@ -18,7 +18,7 @@ from perdure.tools.approval import Bound
 from perdure.tools.builtin.named_files import file_at
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool
-from perdure.tools.git.running import SETTINGS, Git, names_of, repository_of
+from perdure.tools.git.command import SETTINGS, Git, names_of, repository_of
 from perdure.tools.paths.floors import is_secret
 from perdure.tools.permissions import Permissions
 from perdure.tools.processes import Ended, told

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perdure.errors import ToolError
 from perdure.tools.approval import hash_of
-from perdure.tools.binding import MAX_HASHED_BYTES, file_fact, times_fact
+from perdure.tools.bound_facts import MAX_HASHED_BYTES, file_fact, times_fact
 
 MAX_FILES = 64
 MAX_TRIED = 10_000

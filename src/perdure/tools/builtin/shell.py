@@ -10,7 +10,7 @@ from typing import Annotated
 
 from perdure.errors import ApprovalStale, InvalidArguments, ToolDenied, ToolError
 from perdure.tools.approval import Bound
-from perdure.tools.binding import RULES, folder_fact, shown_facts
+from perdure.tools.bound_facts import RULES, folder_fact, shown_facts
 from perdure.tools.builtin.named_files import program_facts, script_facts, started_facts
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.commands import NeedsShell, argv_of, canonical, is_allowed, words_of

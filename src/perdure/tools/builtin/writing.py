@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from perdure.errors import ApprovalStale, InvalidArguments, ToolDenied, ToolError
 from perdure.tools.approval import Bound, content_fact
-from perdure.tools.binding import file_fact, folder_fact, shown_facts, times_fact
+from perdure.tools.bound_facts import file_fact, folder_fact, shown_facts, times_fact
 from perdure.tools.builtin.files import MAX_FILE_BYTES, text_in
 from perdure.tools.builtin.proposing import proposing
 from perdure.tools.declare import tool

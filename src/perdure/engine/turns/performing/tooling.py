@@ -22,7 +22,7 @@ from perdure.session.media.inline import SCHEME, InlineMedia
 from perdure.session.messages import MediaPart, ToolCallPart
 from perdure.stores.chain import blob_hash
 from perdure.tools.approval import Bound
-from perdure.tools.binding import bound_of, require_unchanged
+from perdure.tools.bound_facts import bound_of, require_unchanged
 from perdure.tools.execute import ToolRun, failed_run, run_tool
 from perdure.tools.paths.own_places import places_of_store
 from perdure.tools.spec import ToolCall, ToolOutput, ToolSpec

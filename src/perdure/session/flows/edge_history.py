@@ -1,4 +1,4 @@
-"""What has gone along the edges of a flow: looked up and added to at once, however much it was."""
+"""What was sent along each edge of a flow; look-ups and additions take constant time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Passed(tuple[str, ...]):
         return isinstance(item, str) and self.places.get(item, len(self)) < len(self)
 
 
-class Passing:
+class EdgeHistory:
     """What goes along edges while a log is folded. Nobody sees it yet, so it grows in place."""
 
     def __init__(self, before: Along) -> None:

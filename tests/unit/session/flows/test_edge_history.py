@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.session.flows.passing import Along, Passed, Passing
+from perdure.session.flows.edge_history import Along, EdgeHistory, Passed
 
 
 def after(before: Along, *items: str, key: str = "a=>b") -> Along:
-    passing = Passing(before)
+    passing = EdgeHistory(before)
     for item in items:
         passing.add(key, item)
     return passing.after()
@@ -43,7 +43,7 @@ def test_states_that_grow_out_of_one_hold_only_their_own() -> None:
 
 def test_a_growth_that_was_given_up_is_held_by_nobody() -> None:
     one = after({}, "x")
-    Passing(one).add("a=>b", "lost")
+    EdgeHistory(one).add("a=>b", "lost")
     assert "lost" not in one["a=>b"]
     assert after(one, "y", "lost") == {"a=>b": ("x", "y", "lost")}
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from perdure.engine.flows import keeping
+from perdure.engine.flows import state_cache
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.keeping import Kept, KeptStates, kept_in
+from perdure.engine.flows.state_cache import CachedState, StateCache, state_cache_of
 from perdure.errors import SessionNotFound
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry
@@ -118,13 +118,13 @@ async def test_looks_at_once_find_the_same() -> None:
     journal = Journal(store, FLOW, ManualClock())
     found = await asyncio.gather(*(journal.state() for _ in range(3)), look(store), look(store))
     assert found == [await look(store)] * 5
-    assert kept_in(store) is kept_in(store)
-    assert kept_in(store) is not kept_in(store_of())
+    assert state_cache_of(store) is state_cache_of(store)
+    assert state_cache_of(store) is not state_cache_of(store_of())
 
 
-def kept(flow: str, entries: int, *bodies: SideBody) -> Kept:
+def kept(flow: str, entries: int, *bodies: SideBody) -> CachedState:
     log = FlowLog(LINE).add(*bodies)
-    return Kept(log.state, with_place(flow, entries - 1), TRUSTED.trusted)
+    return CachedState(log.state, with_place(flow, entries - 1), TRUSTED.trusted)
 
 
 def with_place(flow: str, seq: int) -> Entry:
@@ -132,14 +132,14 @@ def with_place(flow: str, seq: int) -> Entry:
     return Entry(StreamId(flow), *(getattr(entry, name) for name in Entry.__struct_fields__[1:]))
 
 
-def held(states: KeptStates, flows: Sequence[str]) -> list[str]:
+def held(states: StateCache, flows: Sequence[str]) -> list[str]:
     found = {flow: states.take(StreamId(flow)) for flow in flows}
     return [flow for flow, each in found.items() if each is not None]
 
 
 def test_states_are_kept_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "MOST_ENTRIES", 10)
-    states = KeptStates()
+    monkeypatch.setattr(state_cache, "MOST_ENTRIES", 10)
+    states = StateCache()
     for each in (kept("a", 6), kept("b", 5), kept("c", 4), kept("a", 5)):
         states.keep(each)
     assert held(states, "abc") == ["a", "c"]
@@ -148,8 +148,8 @@ def test_states_are_kept_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_completed_flow_makes_room_for_one_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "MOST_ENTRIES", 10)
-    states = KeptStates()
+    monkeypatch.setattr(state_cache, "MOST_ENTRIES", 10)
+    states = StateCache()
     for each in (kept("a", 6, FlowCompleted()), kept("b", 5), kept("c", 6, FlowCompleted())):
         states.keep(each)
     assert held(states, "abc") == ["b"]

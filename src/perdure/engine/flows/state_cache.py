@@ -1,8 +1,8 @@
-"""Where flows stood when somebody last looked, so that the next look reads only what is new.
+"""Cache of folded flow states: reading a flow again folds only the entries since.
 
-One for each store that a process has open. A state is a value: whoever begins with it changes it
-for nobody else. It counts only while its last entry is still there, and what was trusted then is
-what is trusted now; else the log is folded from its beginning.
+Each open store of a process has one cache. States are immutable values. A cached state is used only
+if its last entry still exists and the trusted entries are unchanged; otherwise the whole log is
+folded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_ENTRIES = 200_000
 """Entries of the logs whose states are kept together: what a state takes grows with its log."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class CachedState(msgspec.Struct, frozen=True):
     """Where a flow stood after its entry `last`, as far as `trusted` gave authority."""
 
     state: FlowState
@@ -29,21 +29,21 @@ class Kept(msgspec.Struct, frozen=True):
     trusted: Trusted
 
 
-class KeptStates:
+class StateCache:
     """The states of one store's flows."""
 
     def __init__(self) -> None:
-        self._kept: dict[StreamId, Kept] = {}
+        self._kept: dict[StreamId, CachedState] = {}
         self._entries = 0
 
-    def take(self, flow: StreamId) -> Kept | None:
+    def take(self, flow: StreamId) -> CachedState | None:
         """Where `flow` stood; from now on nothing is kept of it."""
         kept = self._kept.pop(flow, None)
         if kept is not None:
             self._entries -= _size(kept)
         return kept
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: CachedState) -> None:
         """Keep it, where it fits; what is completed makes room for what is not."""
         self.take(kept.last.stream)
         if not _is_completed(kept):
@@ -55,20 +55,20 @@ class KeptStates:
             self._entries += _size(kept)
 
 
-def kept_in(store: SessionStore) -> KeptStates:
+def state_cache_of(store: SessionStore) -> StateCache:
     """What this process keeps of the flows of `store`."""
     found = _KEPT.get(store)
     if found is None:
-        found = _KEPT[store] = KeptStates()
+        found = _KEPT[store] = StateCache()
     return found
 
 
-_KEPT: WeakKeyDictionary[SessionStore, KeptStates] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[SessionStore, StateCache] = WeakKeyDictionary()
 
 
-def _is_completed(kept: Kept) -> bool:
+def _is_completed(kept: CachedState) -> bool:
     return kept.state.run.status == "completed"
 
 
-def _size(kept: Kept) -> int:
+def _size(kept: CachedState) -> int:
     return kept.last.seq + 1

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import ApprovalStale, ToolDenied
-from perdure.tools import binding
+from perdure.tools import bound_facts
 from perdure.tools.approval import digest_of
-from perdure.tools.binding import bound_of, file_fact, require_unchanged
+from perdure.tools.bound_facts import bound_of, file_fact, require_unchanged
 from perdure.tools.builtin.writing import write_file
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall
@@ -49,7 +49,7 @@ def test_a_bound_call_is_unchanged_until_the_file_permissions_or_agent_change(
 def test_a_large_file_is_bound_by_its_size_and_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(binding, "MAX_HASHED_BYTES", 2)
+    monkeypatch.setattr(bound_facts, "MAX_HASHED_BYTES", 2)
     path = tmp_path / "a"
     path.write_bytes(b"abc")
     facts: list[str] = []

@@ -1,4 +1,4 @@
-"""Where a flow stands when it begins: started here, or imported as it stood elsewhere."""
+"""The initial state of a flow: started here, or imported with the state it had elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perdure.session.flows.run import (
 replace = msgspec.structs.replace
 
 
-def begun(entry: Entry, body: object, is_own: Callable[[Entry], bool]) -> FlowState:
+def initial_state(entry: Entry, body: object, is_own: Callable[[Entry], bool]) -> FlowState:
     """Where a flow stands after the first entry of its log, with its decoded body.
 
     `is_own` says whether it gives authority; what was imported never does.
