@@ -37,10 +37,10 @@ def trust(
 ) -> int:
     """List the stores you trusted, or trust a store as it is now.
 
-    Your perdure recognizes what it wrote. Sessions and flows in any other store are shown, and
-    continue with your own permissions: what they bring along is not in force, and an open turn ends
-    as interrupted. Trusting a store puts that in force. What somebody adds to it later is not
-    trusted, and imported sessions never are.
+    perdure recognizes the sessions that it wrote for you. Sessions and flows from elsewhere run
+    with your own permissions: theirs are ignored, and an open turn ends as interrupted. Trusting a
+    store applies the permissions in it. Entries that are added later are not trusted, and imported
+    sessions never are.
 
     Examples:
         perdure store trust                       # what was trusted, and when
