@@ -1,4 +1,4 @@
-"""Files that a person or somebody else's folder names: regular ones, read within a limit.
+"""Files named by a person or by a received folder: regular files only, read within a limit.
 
 A FIFO or a device is never opened for reading, as that may wait for ever or never end.
 """

@@ -28,7 +28,7 @@ _SOME = 500
 
 
 class TrustedStore(msgspec.Struct, frozen=True):
-    """A store that somebody trusted. Units: `at` is Unix milliseconds."""
+    """A store that the user trusted. Units: `at` is Unix milliseconds."""
 
     address: str
     namespace: str
@@ -73,7 +73,7 @@ class TrustFolder:
         return told
 
     def stores(self) -> list[TrustedStore]:
-        """What was trusted, the oldest first; lines that nobody can read are left out."""
+        """What was trusted, oldest first; unreadable lines are left out."""
         found: list[TrustedStore] = []
         with suppress(OSError, UnicodeDecodeError):
             for line in (self._folder / "stores").read_text("utf-8").splitlines():

@@ -133,7 +133,7 @@ class Subscription:
         if loop is None or _is_current(loop):
             self._arrived.set()
             return
-        with suppress(RuntimeError):  # that loop was closed: nobody waits any more
+        with suppress(RuntimeError):  # that loop is closed: no task waits any more
             loop.call_soon_threadsafe(self._arrived.set)
 
     def taken(self) -> list[Live]:

@@ -33,7 +33,7 @@ def masked(text: str) -> str:
 def log_failure(log: logging.Logger, error: BaseException, message: str, *args: object) -> None:
     """Log `message` as an error with the traceback of `error`, every secret in it masked.
 
-    A client, a hook or an observer of somebody else's may name a key in what it raises.
+    A client, hook or observer may name a key in what it raises.
     """
     if log.isEnabledFor(logging.ERROR):
         raised = "".join(traceback.format_exception(error)).rstrip()

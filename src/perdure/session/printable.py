@@ -32,7 +32,7 @@ def safe(text: str) -> str:
 
 
 def revealed(text: str) -> str:
-    """`text` with what nobody sees as its number, ``<U+200B>``; tabs and line feeds stay.
+    """`text` with invisible characters as numbers, ``<U+200B>``; tabs and line feeds stay.
 
     For what a person decides about: two texts that look alike are not the same.
     """

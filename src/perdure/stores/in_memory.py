@@ -487,7 +487,7 @@ async def open_memory(
     random: RandomSource,
     **_: object,
 ) -> MemoryStore:
-    """A store that nobody else can see: durability and limits of locks have no meaning here.
+    """A store that no other process can see: durability and limits of locks have no meaning here.
 
     Raises: ConfigError when `address` says more than ``memory:``.
     """

@@ -1,7 +1,7 @@
 """Marks by which a user's perdure recognizes the entries that it wrote.
 
 A mark is a keyed digest at the end of an entry's body. The key is in the user's data folder, so a
-file that somebody else wrote cannot hold one. A mark covers the stream's id and the bodies: it is
+file of another writer cannot hold one. A mark covers the stream's id and the bodies: it is
 of no use in another session, and a copied store keeps it. ``docs/log-format.md`` is normative.
 """
 

@@ -1,6 +1,6 @@
 """Call functions that a program supplies: whatever one raises is an ordinary error.
 
-A callback may raise CancelledError although nobody cancelled it, or an exception that is no
+A callback may raise CancelledError without being cancelled, or an exception that is no
 `Exception`. Passed on, either would look as if the turn were stopped, and leave it open.
 """
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class CallbackFailed(Exception):
-    """A callback raised what is no `Exception`, or a cancellation that nobody asked for."""
+    """A callback raised what is no `Exception`, or a cancellation that was not requested."""
 
 
 async def guarded(work: Awaitable[T]) -> T:

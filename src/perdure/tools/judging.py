@@ -159,7 +159,7 @@ def judged(
 def _without_action(
     spec: ToolSpec, rules: RuleSet, granted: frozenset[str], bound: Bound | None
 ) -> Ruling:
-    """A call that no mode is about: it runs, unless something is in doubt that nobody granted."""
+    """A call that no mode is about: it runs, unless something in doubt was not granted."""
     if bound is None or bound.doubt is None:
         return Ruling("run")
     grant = f"{spec.name} {bound.doubt.grant}"

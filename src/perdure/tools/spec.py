@@ -51,7 +51,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     agent; None where there is none. `closed` are files and folders that no tool touches, wherever
     they are: the session's own store. `record` is the record folder of the flow that the session
     works for; None where it works for none. `approved` is what a person was shown besides the
-    arguments (`Bound.facts`); None where nobody was asked.
+    arguments (`Bound.facts`); None where no approval was needed.
     """
 
     id: str

@@ -199,7 +199,7 @@ class Conversation:
             self._teller.remark(str(error))
 
     async def _ask(self, asked: Asked) -> Given:
-        """What whoever types answers to `asked`.
+        """The answer that was typed to `asked`.
 
         Raises: NeedsAnswer when nobody types any more.
         """

@@ -198,7 +198,7 @@ def answer(
 
 
 async def _named(store: Store, typed: str) -> str:
-    """The id of the question that somebody answers who typed `typed`.
+    """Resolve `typed` to the id of an open question.
 
     What is approved is named with its number: a session may ask something else by now than what
     the person has read.

@@ -77,7 +77,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     its built-in tools may touch; a session may only narrow them. `name` and `description` tell
     people, and agents that may invoke it, what it is; `max_agents` is how many sessions of other
     agents a session may open with ``invoke_agent``, `max_depth` how deep those may nest.
-    A question that nobody answers within `question_expires_s` ends its turn (None: it waits).
+    A question not answered within `question_expires_s` ends its turn (None: it waits).
     """
 
     name: str | None = None

@@ -93,7 +93,7 @@ class Bindings:
             if state.open_turn is not None and known.withheld is not None:
                 await interrupt(self._host.claim(session))
                 continue
-            with suppress(HeadConflict):  # somebody was there first, perhaps with an agent
+            with suppress(HeadConflict):  # another writer was first, perhaps with an agent
                 if is_own and known.bound is not None:
                     await self._bind_again(session, known.bound, state.head)
                 elif given is not None:

@@ -22,7 +22,7 @@ Equipped = Callable[[Workspace, Collection[str] | None], Awaitable[Agent]]
 """Today's agent of the role in a place, with those tools of its MCP servers (None: all)."""
 
 Prompt = Callable[[str | None], Awaitable[str]]
-"""What a role is told, given the instructions of its agent."""
+"""The prompt of a role, given the instructions of its agent."""
 
 
 async def binding_of_role(

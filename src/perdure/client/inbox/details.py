@@ -1,4 +1,4 @@
-"""An approval in full: whole arguments and the whole diff, read when somebody wants to see them."""
+"""An approval in full: whole arguments and the whole diff, read on request."""
 
 from __future__ import annotations
 

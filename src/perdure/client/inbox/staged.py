@@ -1,6 +1,6 @@
 """A staged handoff at its approval: its files still hold what was staged, or it is staged anew.
 
-What was approved is told to the next role from the store, whatever the files hold by then.
+The next role receives the approved content from the store, even if the files changed since.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def require_as_staged(
         staged = state.run.pending_handoff_approvals
         node = next(iter(staged)) if node is None and len(staged) == 1 else node
         if node is None or node not in staged or not state.is_place_in_force:
-            return  # who approves is told so there; a received flow's folder is not read
+            return  # approving reports it; the folder of a received flow is not read
         record = RecordFolder(Path(state.run.record_folder_path), Path(state.run.workspace_root))
         names = [target.artifact for target in staged[node]]
         found = await asyncio.to_thread(record.look_up, names)

@@ -169,7 +169,7 @@ class _LoopThread:
 
     def submit(self, call: _Call[Any]) -> None:
         """Have the loop do what `call` is for."""
-        self._process.check()  # in a forked child nobody would ever do it
+        self._process.check()  # a forked child has no thread that would do it
         # Under the lock: whatever is submitted comes before the end, and is cancelled by it.
         with self._submitting:
             if not self.is_closed and threading.current_thread() is not self._thread:

@@ -100,7 +100,7 @@ class Woken(msgspec.Struct, frozen=True):
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """Nobody answered the question in time."""
+    """The question expired without an answer."""
 
 
 class Aborted(msgspec.Struct, frozen=True):

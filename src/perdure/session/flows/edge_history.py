@@ -27,7 +27,7 @@ class Passed(tuple[str, ...]):
 
 
 class EdgeHistory:
-    """What goes along edges while a log is folded. Nobody sees it yet, so it grows in place."""
+    """What was sent along edges while a log is folded; not shared yet, so it grows in place."""
 
     def __init__(self, before: Along) -> None:
         self._before = before

@@ -1,4 +1,4 @@
-"""Contents on their way in: each has to be named by an entry of its commit, or nobody finds it."""
+"""Contents on their way in: an entry of the same commit has to name each of them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def in_turn(folder: Path) -> Generator[None]:
 def alone_in(folder: Path) -> Generator[None]:
     """Be the only one who works in `folder` while the block lasts; nothing is written there.
 
-    Where it cannot be locked, as on some network disks, nobody is refused.
+    Where it cannot be locked, as on some network disks, no caller is refused.
     Raises: BlockingIOError while another works in it.
     """
     with _opened(folder) as descriptor:
@@ -72,7 +72,7 @@ def alone_in(folder: Path) -> Generator[None]:
 def hold(file: int, place: Path) -> None:
     """Keep other processes from holding `place`, open as `file`, until that is closed.
 
-    Where it cannot be locked, as on some network disks, nobody waits.
+    Where it cannot be locked, as on some network disks, no caller waits.
     Raises: StoreUnavailable, which names the holder, after `LOCK_TIMEOUT_S`.
     """
     until = time.monotonic() + LOCK_TIMEOUT_S

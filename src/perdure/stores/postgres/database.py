@@ -100,7 +100,7 @@ WHERE l.granted AND a.pid <> pg_backend_pid() AND a.xact_start < now() - interva
 ORDER BY a.xact_start LIMIT 1
 """
 
-# The pool reports each lost connection to this logger, and Python prints what nobody handles.
+# The pool reports each lost connection to this logger, and Python prints what has no handler.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 

@@ -73,7 +73,7 @@ def guarded(path: Path) -> Generator[None]:
 
 @contextmanager
 def copy_held(path: Path) -> Generator[Path]:
-    """Make the empty copy of the store at `path`; nobody removes it while the block lasts.
+    """Make the empty copy of the store at `path`; no process removes it while the block lasts.
 
     Raises: OSError.
     """

@@ -1,1 +1,1 @@
-"""Git in repositories that somebody else may have configured."""
+"""Git in repositories whose configuration is not trusted."""

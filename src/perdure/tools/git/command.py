@@ -70,12 +70,12 @@ class Git(msgspec.Struct, frozen=True):
     async def of(cls, call: ToolCall, timeout_s: float) -> Git:
         """Git in the working directory of `call`.
 
-        Raises: ToolError where there is no repository; ToolDenied where nobody allowed what it
-        sets; ToolUnavailable for a git that is missing or too old.
+        Raises: ToolError where there is no repository; ToolDenied for a setting in it that was not
+        allowed; ToolUnavailable for a git that is missing or too old.
         """
         repository = await asyncio.to_thread(repository_of, call)
         if repository.grant is not None and (call.approved or {}).get(SETTINGS) != repository.grant:
-            reason = f"the repository sets {repository.named}, which nobody has allowed"
+            reason = f"the repository sets {repository.named}, which was not allowed"
             raise ToolDenied(call.tool, reason)
         bare = cls(call, repository, timeout_s)
         listed = await bare.run("config", "--list", "-z")

@@ -150,7 +150,7 @@ def _knows(git_dir: Path, common_dir: Path, top: Path, configuration: Configurat
     """Whether the folder that the file ``.git`` names says itself that `top` is its working tree.
 
     A worktree's folder does, and a submodule's. One that lies in the working tree proves nothing:
-    whoever wrote the one could write the other.
+    the writer of the one could also write the other.
     """
     if git_dir.is_relative_to(top) or common_dir.is_relative_to(top):
         return False

@@ -1,4 +1,4 @@
-"""Files that a folder of somebody else's has for perdure itself: read by the rules of the tools.
+"""Files for perdure itself in an untrusted folder: read by the rules of the tools.
 
 A link leads nowhere else, a file on the floors is not read, and nothing waits: as for a tool that
 is given the path (`jail`), with a limit on what is read.

@@ -83,7 +83,7 @@ def restaged(
 def approved_contents(state: FlowState, key: str) -> dict[str, str]:
     """What a person approved of what lies ready along the edge `key`: path -> hash of its content.
 
-    Empty where nobody has to approve what goes along it.
+    Empty where no approval is needed.
     """
     source, target = ends_of(key)
     node = state.graph.node(source)

@@ -19,7 +19,7 @@ INTERRUPTED = (
     "Your last turn was interrupted, and part of what it did may have taken effect. Check that "
     "before you do it again, then continue where it stopped."
 )
-"""What a node is told that ran when its flow was received: the seed's continuation message."""
+"""The continuation message of the seed, for a node that ran when its flow was received."""
 
 
 class Contracts(msgspec.Struct, frozen=True):

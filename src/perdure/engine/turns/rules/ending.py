@@ -24,7 +24,7 @@ _REASONS: Mapping[TurnEnd, WithdrawalReason] = {
 
 
 def withdraw_question(scribe: Scribe, reason: WithdrawalReason) -> None:
-    """Withdraw the question that the turn waits for, if nobody has answered it."""
+    """Withdraw the question that the turn waits for, unless it was answered."""
     asked = scribe.state.question
     if asked is not None and asked.answer is None:
         scribe.side(QuestionWithdrawn(reason), asked.id)

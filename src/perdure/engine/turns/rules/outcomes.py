@@ -261,13 +261,13 @@ def aborted(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> Non
 
 
 def expire(scribe: Scribe) -> None:
-    """End the turn, whose question nobody answered in time."""
+    """End the turn, whose question expired."""
     withdraw_question(scribe, "expired")
     if scribe.state.open_tool is not None:
-        text = "Nobody said in time whether the tool took effect; it may have."
+        text = "No answer in time whether the tool took effect; it may have."
         settle_call(scribe, scribe.state.pending[0], "unknown", text, error_code="unknown_outcome")
-    refuse_pending(scribe, "refused", "Not run: nobody answered in time.", "not_approved")
-    reason = "nobody answered its question in time; raise question_expires_s"
+    refuse_pending(scribe, "refused", "Not run: no answer in time.", "not_approved")
+    reason = "its question was not answered in time; raise question_expires_s"
     finish(scribe, "error", failure="question_expired", error=reason)
 
 

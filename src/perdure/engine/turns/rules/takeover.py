@@ -60,7 +60,7 @@ def nothing_lost(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> N
 
 
 def lost_ready(scribe: Scribe, happened: inputs.Lost | inputs.Woken, config: TurnConfig) -> None:
-    """The process died between two steps, or somebody else withdrew the question."""
+    """The process died between two steps, or the question was withdrawn elsewhere."""
     go_on(scribe, config)
 
 
@@ -217,7 +217,7 @@ def _run_again(
 def woken(
     scribe: Scribe, happened: inputs.Woken | inputs.Expired | inputs.Lost, config: TurnConfig
 ) -> None:
-    """Act on the answer to the open question, if somebody gave one, or on its expiry."""
+    """Act on the answer to the open question, if there is one, or on its expiry."""
     asked = scribe.state.question
     assert asked is not None
     if asked.answer is None:

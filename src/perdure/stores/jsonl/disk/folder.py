@@ -320,7 +320,7 @@ def _write_whole(path: Path, content: bytes, *, is_synced: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         file = open_regular(path, flags)
-    except FileExistsError:  # of a process that was killed, or a link that somebody put there
+    except FileExistsError:  # of a process that was killed, or a link of another program
         path.unlink()
         file = open_regular(path, flags)
     try:

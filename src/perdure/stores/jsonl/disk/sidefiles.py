@@ -93,7 +93,7 @@ def decoded_side(
 ) -> T | None:
     """Return what a side file holds, None when there is none.
 
-    Raises: StoreUnavailable when it is damaged, since nobody knows then what was asked for.
+    Raises: StoreUnavailable when it is damaged: what was asked for is unknown then.
     """
     content = folder.read_side(kind, name)
     try:

@@ -262,7 +262,7 @@ class Eraser:
         found: list[Record] = []
         for path in sorted((self._folder.inner / KIND).iterdir()):
             # Half of one that never was begun; or gone, with the session that it was to remove.
-            # What somebody else put there is no record either.
+            # What another program put there is no record either.
             with suppress(ValueError, FileNotFoundError, NotRegular):
                 record = _record.decode(read_regular(path))
                 if all(map(is_session_file, record.files)):

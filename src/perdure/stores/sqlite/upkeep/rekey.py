@@ -68,7 +68,7 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
     db: Connection | None = None
     try:
         db = addressing_connection(site)
-        with suppress(apsw.BusyError):  # whoever has it is waited for next
+        with suppress(apsw.BusyError):  # the next step waits for its holder
             check_version(site, db)  # first, since taking it alone writes to it
         take_alone(db, site)
         check_version(site, db)
