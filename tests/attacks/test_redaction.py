@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import html
 import json
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from perdure.client.open import open as open_store
 from perdure.interop.exporting import ExportFormat, ExportSelection, export_session
 from perdure.secrets.masking import masked
 from perdure.session.messages import assistant, tool_call, tool_result, user
+from perdure.stores.access import lock_holder
 from tests.fakes.secret_forms import forms
 
 FORMATS: tuple[ExportFormat, ...] = ("perdure", "pi", "operator", "markdown", "html")
@@ -48,3 +53,29 @@ async def test_redacted_export_holds_no_secret_in_any_format(tmp_path: Path) -> 
             )
             shown = html.unescape(clean.content.decode())
             assert [name for name, _, secret in tried if secret in shown] == [], format
+
+
+def test_lock_error_masks_command_line_of_holder(tmp_path: Path) -> None:
+    """The holder's arguments are those of any program: an address with a password among them."""
+    place = tmp_path / "lock"
+    place.touch()
+    holding = (
+        "import fcntl, sys; file = open(sys.argv[1]); fcntl.flock(file, fcntl.LOCK_EX);"
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    words = [str(place), "postgresql://ana:hunter22@db/x", "\x1b[31m"]
+    with subprocess.Popen(
+        [sys.executable, "-c", holding, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"held\n"
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(lock_holder, "_PROGRAM_LETTERS", 400)
+            named = lock_holder.holder_of(place)
+        child.communicate()
+    assert f"process {child.pid} (" in named
+    assert "hunter22" not in named
+    assert "\x1b" not in named
+    assert "postgresql://ana:[redacted]@db/x" in named

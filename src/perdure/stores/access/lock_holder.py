@@ -14,6 +14,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
+from perdure.secrets.masking import masked
+from perdure.session.printable import safe
+from perdure.stores.regular import open_to_read
+
 LOCK_TIMEOUT_S = 30.0
 """The longest wait for a lock of another process, unless a program says otherwise."""
 
@@ -87,7 +91,7 @@ def _mark_of(pid: int) -> bytes:
 def _marked(path: Path) -> tuple[int | None, str, str]:
     """The process that the lock file names, its machine and its program."""
     try:
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             words = file.read(_MARK_BYTES).decode(errors="replace").split(maxsplit=2)
         pid, host, program = words
         return int(pid), host, _shown(program)
@@ -112,5 +116,5 @@ def _program_of(pid: int) -> str:
 
 
 def _shown(text: str) -> str:
-    text = "".join(letter for letter in text.strip() if letter.isprintable())
+    text = masked(safe(text.strip()))
     return text if len(text) <= _PROGRAM_LETTERS else f"{text[:_PROGRAM_LETTERS]}…"
