@@ -12,10 +12,10 @@ from typing import Literal
 
 import pytest
 
+from perdure.codecs.lines import lines_of
 from perdure.context.build import build_context
 from perdure.interop.exporting import export_session
 from perdure.interop.formats.items import source_of
-from perdure.interop.formats.lines import lines_of
 from perdure.interop.importing import import_source
 from perdure.interop.reports import ImportReport
 from perdure.session.codec import body_of, new_tree

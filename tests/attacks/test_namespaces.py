@@ -30,12 +30,11 @@ from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import PerdureError
 from perdure.session.codec import encode, new_side, new_tree
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import user
 from perdure.session.notes import GrantRevoked, Question, SessionInfoChanged
 from perdure.session.search.values import SearchQuery
-from perdure.stores.chain import blob_hash
 from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.keeping.quotas import Quota
 from perdure.stores.keeping.retention import Retention

@@ -12,8 +12,8 @@ import pytest
 
 from perdure.errors import SessionNotFound
 from perdure.session.codec import new_side
+from perdure.session.ids import blob_hash
 from perdure.session.ledger import TurnFinished
-from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
 from tests.crash.children.session_file_writer import SIZE, S, append, opened

@@ -14,9 +14,8 @@ import msgspec
 from perdure.errors import PerdureError
 from perdure.session.codec import entry_of_line
 from perdure.session.entries import Entry, NewEntry
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
-from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import Commit, SessionStore, Write
 from tests.fakes.clock import START_MS
 

@@ -9,7 +9,7 @@ import msgspec
 
 from perdure.session.codec import encode, new_side, new_tree
 from perdure.session.entries import NewEntry, Sibling
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import OPAQUE, BranchSummary, Compaction, Custom, ModelChange
 from perdure.session.ledger import TurnFinished, TurnStarted
@@ -23,7 +23,6 @@ from perdure.session.messages import (
     user,
 )
 from perdure.session.notes import ImportSource, Label, LeafMoved, SessionInfoChanged
-from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import Commit, SessionStore, Write
 from tests.fakes.clock import START_MS
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection
 
+from perdure.codecs.lines import lines_of
 from perdure.context.build import build_context
 from perdure.errors import EntryNotFound, FormatError
 from perdure.interop.exporting import ExportFormat, export_session
 from perdure.interop.formats.items import source_of
-from perdure.interop.formats.lines import lines_of
 from perdure.interop.formats.sources.reading import BOUNDS, Bounds
 from perdure.interop.importing import PARSERS
 from perdure.interop.originals import content_of, originals_of

@@ -9,9 +9,9 @@ import tracemalloc
 
 import msgspec
 
+from perdure.codecs.lines import lines_of
 from perdure.errors import FormatError, SessionNotFound
 from perdure.interop.formats import native
-from perdure.interop.formats.lines import lines_of
 from perdure.interop.formats.native import rehomed
 from perdure.interop.formats.recognise import recognised
 from perdure.interop.formats.sources.content import Held

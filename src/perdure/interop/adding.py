@@ -23,12 +23,11 @@ from perdure.interop.formats.sources.outline import with_usage
 from perdure.interop.formats.sources.reading import Source, Stretch
 from perdure.session.codec import new_side
 from perdure.session.entries import NewEntry, Ref, Sibling
-from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import ImportSource, LeafMoved, SourcePlace
-from perdure.stores.chain import blob_hash
 from perdure.stores.entering.contents import named_contents
 from perdure.stores.protocol import Commit, SessionStore, Write
 

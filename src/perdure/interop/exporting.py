@@ -12,7 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from perdure.dialects.fields import fields_of
+from perdure.codecs.fields import fields_of
+from perdure.codecs.operator import records as operator
 from perdure.errors import EntryNotFound, Erased
 from perdure.interop.bundling import bundle_of
 from perdure.interop.formats import markdown, native
@@ -20,7 +21,6 @@ from perdure.interop.formats.bundles import cut_to, leaf_of, moved_to
 from perdure.interop.formats.html import page
 from perdure.interop.formats.items import IMPORT
 from perdure.interop.formats.native import Bundle
-from perdure.interop.formats.operator import records as operator
 from perdure.interop.formats.operator.writing import SourceFile, file_of
 from perdure.interop.formats.transcript import losses_of, transcript_of
 from perdure.interop.originals import content_of, originals_of
@@ -32,10 +32,9 @@ from perdure.interop.workflow_export import session as workflow
 from perdure.interop.workflow_export.session import Dialect
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import OPAQUE
 from perdure.session.notes import ImportSource, SessionExported
-from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import Commit, SessionStore, Write
 
 ExportFormat = Literal["perdure", "pi", "operator", "workflow", "markdown", "html"]

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mappi
 
 import msgspec
 
-from perdure.dialects.ids import written_ids
+from perdure.codecs.ids import written_ids
 from perdure.interop.formats.items import Item, body_without_source, source_of, without_source
 from perdure.interop.formats.sources.outline import Outline, digest_of_opaque
 from perdure.session.entries import Entry, Lane

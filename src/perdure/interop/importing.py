@@ -19,7 +19,8 @@ from typing import Literal
 import msgspec
 
 from perdure.bounds.limits import require_within
-from perdure.dialects.fields import fields_of
+from perdure.codecs.fields import fields_of
+from perdure.codecs.operator import records as operator_records
 from perdure.errors import (
     FormatError,
     HeadConflict,
@@ -37,7 +38,6 @@ from perdure.interop.formats.items import IMPORT, Item, ParsedSource
 from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.opencode import reading as opencode
 from perdure.interop.formats.operator import reading as operator
-from perdure.interop.formats.operator import records as operator_records
 from perdure.interop.formats.pi import reading as pi
 from perdure.interop.formats.sources.content import Content, FileContent, Held, first_line
 from perdure.interop.formats.sources.draft import Progress

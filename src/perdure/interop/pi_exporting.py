@@ -12,25 +12,26 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from perdure.dialects.alike import ROOT
-from perdure.dialects.fields import Fields, fields_of
-from perdure.dialects.ids import written_id, written_ids
-from perdure.dialects.pi import BASH, VERSION, custom
+from perdure.codecs.alike import ROOT
+from perdure.codecs.fields import Fields, fields_of
+from perdure.codecs.ids import written_id, written_ids
+from perdure.codecs.pi import records
+from perdure.codecs.pi.spelling import written
+from perdure.codecs.pi.words import BASH, VERSION, custom
+from perdure.codecs.spelling import shallow
 from perdure.errors import EntryNotFound
 from perdure.interop.formats.bundles import models_in_force, readable, standing_of
 from perdure.interop.formats.items import IMPORT, source_of
 from perdure.interop.formats.losses import DEEP, HALF, MEDIUM, OUTSIDE, Losses
 from perdure.interop.formats.native import Bundle, blob_names
-from perdure.interop.formats.pi import migration, reading, records
-from perdure.interop.formats.pi.javascript import written
-from perdure.interop.formats.spelling import shallow
+from perdure.interop.formats.pi import migration, reading
 from perdure.interop.identities import foreign_ids, known_items
 from perdure.interop.originals import content_of, originals_of
 from perdure.interop.reports import Exported
 from perdure.session.codec import Body
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of, undone_of
-from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id
 from perdure.session.info import StreamHeader, info_after, info_of
 from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
 from perdure.session.media.inline import SCHEME
@@ -44,7 +45,6 @@ from perdure.session.notes import (
     LeafMoved,
     SessionInfoChanged,
 )
-from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import SessionStore, StreamState
 
 _HELD_NOTES = frozenset(

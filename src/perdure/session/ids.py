@@ -1,4 +1,4 @@
-"""Ids of streams and entries.
+"""Ids of streams, entries and contents.
 
 A stream id is chosen by the client or made from a time and random bytes; an entry's id is
 computed from where it lives, ``<stream>/<seq>``, so no two entries ever share one, forks
@@ -7,7 +7,9 @@ included. Ids that other programs gave to entries live in a store's alias table,
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterable
 from typing import NewType
 
 StreamId = NewType("StreamId", str)
@@ -76,3 +78,16 @@ def number_of(reference: str) -> int | None:
     ):
         return None
     return int(reference)
+
+
+def blob_hash(content: bytes) -> str:
+    """The name of a content: ``sha256-`` and 64 hex digits."""
+    return blob_hash_of((content,))
+
+
+def blob_hash_of(pieces: Iterable[bytes]) -> str:
+    """The name of the content that is made of `pieces`."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return "sha256-" + digest.hexdigest()

@@ -52,19 +52,6 @@ def commit_hash(before: bytes, at: int, epoch: int, lines: Iterable[bytes]) -> b
     return state.digest()
 
 
-def blob_hash(content: bytes) -> str:
-    """The name of a content: ``sha256-`` and 64 hex digits."""
-    return blob_hash_of((content,))
-
-
-def blob_hash_of(pieces: Iterable[bytes]) -> str:
-    """The name of the content that is made of `pieces`."""
-    digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
-    return "sha256-" + digest.hexdigest()
-
-
 def fingerprint(commit: Commit) -> bytes:
     """What an idempotency key is bound to: all the caller asked to append, but for times."""
     asked = [(write.stream, [_asked(new) for new in write.entries]) for write in commit.writes]

@@ -13,7 +13,7 @@ import msgspec
 from perdure.errors import IdempotencyMismatch, LeaseHeld, SessionExists
 from perdure.session.clock import RandomSource
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
@@ -30,7 +30,6 @@ from perdure.stores.admission import (
 )
 from perdure.stores.chain import (
     SALT_BYTES,
-    blob_hash,
     body_digest,
     commit_hash,
     fingerprint,

@@ -27,7 +27,7 @@ from perdure.errors import (
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import ORIGINS, SessionInfo, is_found
 from perdure.session.kinds import OPAQUE
 from perdure.session.search.query import sought_in
@@ -36,7 +36,6 @@ from perdure.stores.access.lease_term import lease_end
 from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.access.serial import one_at_a_time
 from perdure.stores.admission import is_current
-from perdure.stores.chain import blob_hash
 from perdure.stores.heap import (
     Heap,
     HeldStream,

@@ -15,13 +15,13 @@ import msgspec
 from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import SessionInfo, erasure_in
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import LeafMoved
 from perdure.stores.admission import Sees
-from perdure.stores.chain import blob_hash, body_digest, commit_hash, genesis_hash, header_line
+from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, StreamState
 
 TOLD_EVERY = 500

@@ -11,8 +11,9 @@ from typing import cast
 
 import msgspec
 
-from perdure.dialects.fields import fields_of
-from perdure.interop.formats.items import IMPORT, meta_of, source_of
+from perdure.codecs.alike import meta_of
+from perdure.codecs.fields import fields_of
+from perdure.interop.formats.items import IMPORT, source_of
 from perdure.session.codec import Body, body_of, encode
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of

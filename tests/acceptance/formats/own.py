@@ -6,7 +6,7 @@ import msgspec
 
 from perdure.session.codec import encode, new_side, new_tree
 from perdure.session.entries import NewEntry, Sibling
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import BranchSummary, Compaction, CustomMessage, ModelChange
 from perdure.session.media.inline import SCHEME
@@ -22,7 +22,6 @@ from perdure.session.messages import (
     Usage,
 )
 from perdure.session.notes import CompactionUndone, SessionEnded, SessionInfoChanged
-from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import Commit, SessionStore, Write
 
 STREAM = StreamId("of-its-own")

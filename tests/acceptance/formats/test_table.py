@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perdure.dialects.fields import fields_of
+from perdure.codecs.fields import fields_of
 from perdure.interop.exporting import ExportFormat, export_session
 from perdure.interop.formats.items import IMPORT
 from perdure.session.ids import StreamId

@@ -19,10 +19,9 @@ from perdure.client.open import open as open_store
 from perdure.client.store import Store
 from perdure.errors import QuotaExceeded
 from perdure.session.codec import new_tree
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MediaPart, user
-from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import Commit, Write
 
 S = StreamId("shared")

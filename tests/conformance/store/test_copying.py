@@ -13,11 +13,10 @@ from perdure.client.operating.copying import copy_of, copying
 from perdure.errors import Erased
 from perdure.session.codec import new_tree
 from perdure.session.entries import NewEntry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MediaPart, Message, TextPart
 from perdure.session.search.values import SearchQuery
-from perdure.stores.chain import blob_hash
 from perdure.stores.keeping.erasing import EraseRequest, Erasing
 from perdure.stores.operating.copying import CopyReport
 from perdure.stores.operating.sealed import Standing

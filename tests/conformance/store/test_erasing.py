@@ -10,13 +10,12 @@ import pytest
 from perdure.errors import EntryNotFound, Erased, LeaseLost, SessionHasForks, SessionNotFound
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import LEAF, NewEntry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.messages import user
 from perdure.session.notes import ImportSource, SessionExported
 from perdure.session.search.values import SearchQuery
-from perdure.stores.chain import blob_hash
 from perdure.stores.keeping.backups import Backup, Remembering
 from perdure.stores.keeping.erasing import (
     Certificate,

@@ -10,11 +10,10 @@ import pytest
 from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.codec import new_side
 from perdure.session.entries import Sibling
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import SessionInfo
 from perdure.session.ledger import ModelCalled, TurnStarted
 from perdure.session.notes import SessionInfoChanged
-from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import EMPTY, Commit, SessionStore, Write
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (

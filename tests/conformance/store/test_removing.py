@@ -9,10 +9,9 @@ import pytest
 from perdure.errors import EntryNotFound, SessionHasForks, SessionNotFound
 from perdure.session.codec import new_tree
 from perdure.session.entries import LEAF
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MediaPart, user
-from perdure.stores.chain import blob_hash
 from perdure.stores.keeping.erasing import (
     Certificate,
     EraseRequest,

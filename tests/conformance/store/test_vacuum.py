@@ -10,10 +10,9 @@ import pytest
 
 from perdure.errors import EntryNotFound
 from perdure.session.codec import new_tree
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MediaPart, user
-from perdure.stores.chain import blob_hash
 from perdure.stores.keeping.quotas import Limiting, Quota
 from perdure.stores.keeping.retention import KEY_WINDOW_MS
 from perdure.stores.protocol import Commit, SessionStore, Write

@@ -9,10 +9,10 @@ import pytest
 from perdure.errors import LeaseHeld, StoreUnavailable
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry, Sibling
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import OPAQUE, Compaction
 from perdure.session.notes import CompactionUndone
-from perdure.stores.chain import blob_hash, genesis_hash
+from perdure.stores.chain import genesis_hash
 from perdure.stores.protocol import EMPTY, Commit, Lease, SessionStore, Verification, Write
 from tests.conformance.store.backends import ENCRYPTED, Backend, Data
 from tests.conformance.store.building import (

@@ -11,9 +11,8 @@ import pytest
 
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.codec import new_tree
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.messages import MediaPart, user
-from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.protocol import Commit, Write

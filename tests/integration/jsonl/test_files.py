@@ -13,7 +13,7 @@ import pytest
 from perdure.errors import CorruptLog, StoreUnavailable
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import OPAQUE, Compaction
 from perdure.session.messages import (
     MediaPart,
@@ -26,7 +26,6 @@ from perdure.session.messages import (
     user,
 )
 from perdure.session.notes import Label, LeafMoved, SessionInfoChanged
-from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl.store import DialectName, JsonlStore
 from perdure.stores.protocol import Commit, Write
 from tests.conformance.store.building import append, create, fork, header, said, unknown

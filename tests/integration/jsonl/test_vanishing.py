@@ -14,11 +14,10 @@ import pytest
 
 from perdure.errors import SessionNotFound
 from perdure.session.codec import new_tree
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import ForkPoint
 from perdure.session.messages import MediaPart, user
 from perdure.session.search.values import SearchQuery
-from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import hashed
 from perdure.stores.jsonl.keeping.collecting import LOCK

@@ -10,10 +10,9 @@ import pytest
 
 from perdure.errors import CorruptLog
 from perdure.session.codec import new_tree
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MediaPart, user
-from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.packing.contents import AS_IT_IS, BY_ZLIB, Packed, content_in, packed
 from perdure.stores.sqlite.store import SqliteStore

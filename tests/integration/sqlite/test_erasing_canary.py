@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from perdure.session.codec import new_side, new_tree
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import assistant, user
 from perdure.session.notes import SessionInfoChanged
 from perdure.session.search.values import SearchQuery
-from perdure.stores.chain import blob_hash
 from perdure.stores.keeping.erasing import Certificate, EraseRequest, EraseScope
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Commit, Write

@@ -8,12 +8,11 @@ import pytest
 
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Sibling
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange
 from perdure.session.messages import assistant, user
 from perdure.session.notes import LeafMoved
-from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import Commit, SessionStore, Verification, Write
 from tests.fakes.raw_database import raw_database
 from tests.fakes.streams import S, append, create

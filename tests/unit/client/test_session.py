@@ -21,11 +21,11 @@ from perdure.errors import (
 )
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry, NewEntry
+from perdure.session.ids import blob_hash
 from perdure.session.kinds import BranchSummary, Compaction, Custom, ModelChange
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Answer, Question
-from perdure.stores.chain import blob_hash
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, Write
 from tests.fakes.clock import START_MS, ManualClock

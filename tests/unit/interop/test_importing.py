@@ -5,19 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from perdure.codecs.pi.records import line_of
 from perdure.errors import FormatError, HeadConflict, SessionExists, TurnOpen
 from perdure.interop.exporting import ExportFormat, export_session
-from perdure.interop.formats.pi.records import line_of
 from perdure.interop.importing import import_source
 from perdure.session.codec import body_of, new_side, new_tree
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE, Compaction
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.session.notes import ImportSource, LeafMoved
-from perdure.stores.chain import blob_hash
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, SessionStore, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom

@@ -11,11 +11,10 @@ from perdure.interop.identities import known_items
 from perdure.interop.originals import FileRelation, Original, originals_of, relation_of
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE, Message, user
 from perdure.session.notes import ImportSource, SourcePlace
-from perdure.stores.chain import blob_hash
 
 S = StreamId("s")
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from perdure.interop.formats.lines import LEVELS, lines_of
+from perdure.codecs.lines import LEVELS, lines_of
 from perdure.interop.formats.pi.reading import LEAF_MARKER, parse
 from perdure.interop.pi_exporting import export_pi
 from perdure.session.codec import new_side, new_tree

@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from perdure.session.codec import new_tree
 from perdure.session.entries import Entry, NewEntry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import user
 from perdure.stores.chain import (
     HASH_BYTES,
     SALT_BYTES,
-    blob_hash,
     body_digest,
     commit_hash,
     fingerprint,

@@ -10,12 +10,11 @@ import pytest
 from perdure.errors import InvalidParent, SessionExists, SessionNotFound
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry, Sibling
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import BranchSummary
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Label, LeafMoved
-from perdure.stores.chain import blob_hash
 from perdure.stores.draft import Draft, Stored
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, Write

@@ -7,10 +7,9 @@ import pytest
 
 from perdure.errors import CorruptLog
 from perdure.session.codec import new_tree
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import user
-from perdure.stores.chain import blob_hash
 from perdure.stores.in_memory import Memory, MemoryStore
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom

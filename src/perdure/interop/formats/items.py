@@ -8,10 +8,11 @@ of blank or malformed lines (`ParsedSource.unaccounted`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
+from perdure.codecs.alike import META_FIELD
 from perdure.session.codec import encode
 from perdure.session.entries import Lane, NewEntry, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, entry_id
@@ -209,10 +210,9 @@ def body_without_source(item: Item, ids: Ids) -> bytes:
         named = {name: ids[position] for name, position in item.references.items()}
         body = msgspec.structs.replace(body, **named)
     written = encode(body)
-    return written if item.meta is None else _with_field(written, _META_FIELD, item.meta)
+    return written if item.meta is None else _with_field(written, META_FIELD, item.meta)
 
 
-_META_FIELD = b'"meta":'
 _SOURCE_FIELD = b'"source":'
 
 
@@ -238,22 +238,7 @@ class _HasSource(msgspec.Struct):
     source: SourcePlace | None = None
 
 
-class _HasMeta(msgspec.Struct):
-    meta: dict[str, Any] | None = None
-
-
 _has_source = msgspec.json.Decoder(_HasSource)
-_has_meta = msgspec.json.Decoder(_HasMeta)
-
-
-def meta_of(body: bytes) -> dict[str, Any]:
-    """What the source of an imported message says of it beside what was said."""
-    if _META_FIELD not in body:
-        return {}
-    try:
-        return _has_meta.decode(body).meta or {}
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return {}
 
 
 def source_of(body: bytes) -> SourcePlace | None:

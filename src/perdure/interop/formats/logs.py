@@ -18,11 +18,10 @@ from perdure.interop.formats.native import Kept, Named
 from perdure.interop.formats.sources.content import Content
 from perdure.session.codec import entry_of_line
 from perdure.session.entries import Entry, NewEntry, Ref, Sibling
-from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
+from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, entry_place
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.stores.admission import admit, advanced, opened
-from perdure.stores.chain import blob_hash
 from perdure.stores.marks import AUTHORITY_KINDS
 from perdure.stores.protocol import EMPTY, Lease, Write
 

@@ -16,14 +16,13 @@ from typing import get_args
 
 import msgspec
 
+from perdure.codecs.lines import Line
 from perdure.errors import CorruptLog, FormatError, UnsupportedVersion
-from perdure.interop.formats.lines import Line
 from perdure.interop.formats.sources.content import Content, Held, lines_in
 from perdure.session.codec import BODIES, body_of, encode, entry_of_line, line_of
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id
 from perdure.session.info import StreamHeader
-from perdure.stores.chain import blob_hash
 
 FORMAT = "perdure"
 VERSION = 1

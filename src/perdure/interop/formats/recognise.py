@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from perdure.dialects.fields import (
+from perdure.codecs.fields import (
     Fields,
     fields_of,
     list_in,
@@ -13,9 +13,9 @@ from perdure.dialects.fields import (
     object_in,
     text_in,
 )
+from perdure.codecs.lines import read_line
 from perdure.interop.formats.claude_code.reading import QUIET
 from perdure.interop.formats.codex.reading import ENVELOPES as CODEX_ENVELOPES
-from perdure.interop.formats.lines import read_line
 from perdure.interop.formats.opencode.reading import BEGINNING as OPENCODE
 from perdure.interop.formats.operator.reading import LEGACY_HEADER
 from perdure.interop.formats.sources.content import Content, lines_in

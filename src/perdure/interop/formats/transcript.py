@@ -18,7 +18,7 @@ from perdure.interop.formats.losses import Losses
 from perdure.interop.formats.native import Bundle
 from perdure.session.codec import Body, Unknown, encode
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId
+from perdure.session.ids import EntryId, blob_hash
 from perdure.session.kinds import (
     BranchSummary,
     Compaction,
@@ -48,7 +48,6 @@ from perdure.session.notes import (
     LeafMoved,
     SessionInfoChanged,
 )
-from perdure.stores.chain import blob_hash
 
 _BRIEF_CHARS = 160
 _TOLD = frozenset(

@@ -20,11 +20,11 @@ from perdure.interop.redaction.replacing import REDACTIONS, Redaction, Redactor
 from perdure.secrets.shapes import is_secret_name, is_secret_value
 from perdure.session.codec import BODIES, encode, new_side
 from perdure.session.entries import Entry
+from perdure.session.ids import blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import Message
 from perdure.session.notes import ImportedRecord, ImportSource, SessionInfoChanged, SessionStarted
-from perdure.stores.chain import blob_hash
 
 _decoder = msgspec.json.Decoder()
 

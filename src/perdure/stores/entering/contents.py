@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from perdure.errors import InvalidEntry
 from perdure.session.entries import NewEntry
-from perdure.stores.chain import blob_hash
+from perdure.session.ids import blob_hash
 
 _NAME = re.compile(rb"sha256-[0-9a-f]{64}")
 

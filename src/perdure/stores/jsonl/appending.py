@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from perdure.dialects.alike import OURS
-from perdure.dialects.fields import Fields
+from perdure.codecs.alike import OURS
+from perdure.codecs.fields import Fields
 from perdure.errors import (
     CorruptLog,
     IdempotencyMismatch,

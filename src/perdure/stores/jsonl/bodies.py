@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from perdure.dialects.alike import OURS
-from perdure.dialects.fields import Fields, text_in
+from perdure.codecs.alike import OURS
+from perdure.codecs.fields import Fields, text_in
 from perdure.errors import CorruptLog, PerdureError, UnsupportedVersion
 from perdure.session.codec import BODIES, Unknown, body_of, encode
 from perdure.session.entries import Entry

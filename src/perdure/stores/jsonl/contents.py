@@ -15,9 +15,9 @@ import msgspec
 from perdure.errors import SessionNotFound, StoreUnavailable
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry
+from perdure.session.ids import blob_hash
 from perdure.session.kinds import OPAQUE, TreeBody
 from perdure.session.messages import Message
-from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl.bodies import restored
 from perdure.stores.jsonl.dialects.form import Said
 from perdure.stores.jsonl.disk.sidefiles import blob_of

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from typing import BinaryIO
 
-from perdure.dialects.fields import number_in
+from perdure.codecs.fields import number_in
 from perdure.errors import StoreTooNew, StoreUnavailable
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry

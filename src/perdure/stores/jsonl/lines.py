@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from perdure.dialects.fields import Fields, name_in, number_in, text_in
+from perdure.codecs.fields import Fields, name_in, number_in, text_in
 from perdure.session.info import SessionInfo, Status, StreamHeader
 
 FORMAT = 1

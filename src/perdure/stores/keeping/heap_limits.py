@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from perdure.errors import QuotaExceeded
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.notes import CLOSING, Question
 from perdure.stores.access.lease_term import is_running
-from perdure.stores.chain import blob_hash
 from perdure.stores.heap import Heap, HeldStream, held_in
 from perdure.stores.keeping.heap_erasing import forget_keys_of, without_contents
 from perdure.stores.keeping.quotas import Quota, Usage

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure.errors import CopyConflict, CorruptLog
-from perdure.session.ids import StreamId, entry_place
-from perdure.stores.chain import blob_hash
+from perdure.session.ids import StreamId, blob_hash, entry_place
 from perdure.stores.heap import Heap, HeldStream, held_in
 from perdure.stores.heap_append import created, placed
 from perdure.stores.operating.sealed import (

@@ -11,9 +11,8 @@ from typing import LiteralString
 from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
-from perdure.session.ids import EntryId, StreamId, entry_id, is_number, number_of
+from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, is_number, number_of
 from perdure.session.info import ORIGINS, SessionInfo, is_found
-from perdure.stores.chain import blob_hash
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.branches import HEAD
 from perdure.stores.postgres.database import Database, Statement

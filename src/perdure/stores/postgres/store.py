@@ -15,13 +15,13 @@ from perdure.errors import ConfigError, SessionNotFound, StoreFull, StoreReadOnl
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import SessionInfo
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.admission import check_commit
-from perdure.stores.chain import SALT_BYTES, blob_hash, fingerprint
+from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.quotas import Quota, Usage

@@ -13,12 +13,11 @@ from perdure.engine.turns.state import TurnState
 from perdure.errors import LeaseHeld
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry, NewEntry
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import user
 from perdure.session.notes import SessionEnded
-from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.chats import Stage, says
 

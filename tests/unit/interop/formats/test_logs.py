@@ -12,12 +12,11 @@ from perdure.interop.formats.native import Bundle, written
 from perdure.interop.formats.sources.content import FileContent, Held
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import Entry, NewEntry, Sibling
-from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import user
 from perdure.session.notes import LeafMoved
-from perdure.stores.chain import blob_hash
 
 S, OTHER = StreamId("s"), StreamId("other")
 HEADER = StreamHeader(S, 1)

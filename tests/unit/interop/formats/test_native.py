@@ -18,12 +18,11 @@ from perdure.interop.formats.native import (
 )
 from perdure.session.codec import BODIES, body_of, encode, entry_of_line, new_side, new_tree
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE, Compaction
 from perdure.session.messages import user
 from perdure.session.notes import LeafMoved
-from perdure.stores.chain import blob_hash
 
 S = StreamId("s")
 HEADER = StreamHeader(S, 1_700_000_000_000, cwd="/x", title="T", metadata={"a": 1})

@@ -19,6 +19,7 @@ from perdure.interop.formats.transcript import (
     transcript_of,
 )
 from perdure.session.codec import encode
+from perdure.session.ids import blob_hash
 from perdure.session.kinds import (
     BranchSummary,
     Compaction,
@@ -41,7 +42,6 @@ from perdure.session.messages import (
     user,
 )
 from perdure.session.notes import CompactionUndone, Label, LeafMoved
-from perdure.stores.chain import blob_hash
 from tests.fakes.bundles import BEGUN, Making
 
 

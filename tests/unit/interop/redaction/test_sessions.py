@@ -12,7 +12,7 @@ from perdure.interop.formats.bundles import readable, standing_of
 from perdure.interop.formats.items import REDACTED, source_of, with_source
 from perdure.interop.redaction.sessions import redacted
 from perdure.session.codec import encode
-from perdure.session.ids import EntryId
+from perdure.session.ids import EntryId, blob_hash
 from perdure.session.kinds import Compaction, Custom
 from perdure.session.messages import (
     MediaPart,
@@ -32,7 +32,6 @@ from perdure.session.notes import (
     SessionStarted,
     SourcePlace,
 )
-from perdure.stores.chain import blob_hash
 from tests.fakes.bundles import HEADER, Making, bundle_of_log
 from tests.fakes.random_logs import random_logs
 from tests.fakes.tree_log import TreeLog

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.errors import InvalidEntry
 from perdure.session.entries import NewEntry
-from perdure.stores.chain import blob_hash
+from perdure.session.ids import blob_hash
 from perdure.stores.entering.contents import check_contents, named_contents
 
 CONTENT, OTHER = b"picture", b"other"

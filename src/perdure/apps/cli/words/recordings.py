@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.dialects.fields import fields_of
+from perdure.codecs.fields import fields_of
 from perdure.errors import FormatError, SessionNotFound
 from perdure.interop.formats import native, recognise
 from perdure.interop.formats.items import IMPORT

@@ -23,8 +23,7 @@ from perdure.engine.flows.documents.structure import DocumentFault, faults_of, i
 from perdure.errors import ConfigError, InvalidWorkflow, ToolError
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import DocumentBound, HandoffTarget, NodePassed
-from perdure.session.ids import StreamId
-from perdure.stores.chain import blob_hash
+from perdure.session.ids import StreamId, blob_hash
 from perdure.tools.builtin.files import text_of
 from perdure.tools.paths.jail import Jail
 from perdure.tools.paths.project_files import read_named

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perdure.engine.flows.files.record import Found
 from perdure.engine.flows.rules.handoffs import Artifact
-from perdure.stores.chain import blob_hash
+from perdure.session.ids import blob_hash
 from perdure.stores.operating.alone import hold
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.bounds.limits import limits
 from perdure.engine.flows.rules.handoffs import Artifact
-from perdure.stores.chain import blob_hash
+from perdure.session.ids import blob_hash
 from perdure.tools.paths.floors import is_secret
 from perdure.tools.paths.own_places import floors_of, names_of_place
 

@@ -18,9 +18,9 @@ from perdure.errors import InvalidArguments, UnknownTool
 from perdure.models.stream import invalid_json
 from perdure.secrets.vault import Taint, Vault
 from perdure.session.durable.settling import media_part
+from perdure.session.ids import blob_hash
 from perdure.session.media.inline import SCHEME, InlineMedia
 from perdure.session.messages import MediaPart, ToolCallPart
-from perdure.stores.chain import blob_hash
 from perdure.tools.approval import Bound
 from perdure.tools.bound_facts import bound_of, require_unchanged
 from perdure.tools.execute import ToolRun, failed_run, run_tool

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from perdure.dialects.fields import (
+from perdure.codecs.fields import (
     Fields,
     counts_in,
     fields_of,
@@ -18,7 +18,7 @@ from perdure.dialects.fields import (
     object_in,
     text_in,
 )
-from perdure.interop.formats.parts import Media, unknown_part
+from perdure.codecs.media import Media, unknown_part
 from perdure.session.messages import (
     MediaPart,
     Message,

@@ -15,7 +15,7 @@ from functools import partial
 
 import msgspec
 
-from perdure.dialects.fields import (
+from perdure.codecs.fields import (
     Fields,
     count_in,
     fields_of,
@@ -25,6 +25,7 @@ from perdure.dialects.fields import (
     text_in,
     time_in,
 )
+from perdure.codecs.lines import Line, Reading
 from perdure.interop.formats.claude_code.answers import Answers
 from perdure.interop.formats.claude_code.messages import (
     assistant_of,
@@ -33,7 +34,6 @@ from perdure.interop.formats.claude_code.messages import (
     said_by_tools,
 )
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
-from perdure.interop.formats.lines import Line, Reading
 from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.linking import Leaf, Linker
 from perdure.interop.formats.sources.reading import Make, parsed_whole

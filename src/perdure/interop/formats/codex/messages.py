@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from perdure.dialects.fields import (
+from perdure.codecs.fields import (
     Fields,
     count_in,
     fields_of,
@@ -20,8 +20,8 @@ from perdure.dialects.fields import (
     object_in,
     text_in,
 )
-from perdure.interop.formats.lines import read_line
-from perdure.interop.formats.parts import Media, unknown_part
+from perdure.codecs.lines import read_line
+from perdure.codecs.media import Media, unknown_part
 from perdure.session.codec import encode
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from perdure.dialects.fields import (
+from perdure.codecs.fields import (
     Fields,
     count_in,
     fields_of,
@@ -21,6 +21,8 @@ from perdure.dialects.fields import (
     text_in,
     time_in,
 )
+from perdure.codecs.lines import Line, Reading
+from perdure.codecs.pi.messages import model_name
 from perdure.interop.formats.codex.messages import (
     READ_ITEMS,
     body_of,
@@ -28,8 +30,6 @@ from perdure.interop.formats.codex.messages import (
     usage_of,
 )
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
-from perdure.interop.formats.lines import Line, Reading
-from perdure.interop.formats.pi.messages import model_name
 from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.reading import Make, parsed_whole
 from perdure.session.kinds import Compaction, Custom, CustomMessage, ModelChange, ThinkingChange

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure.dialects.fields import (
+from perdure.codecs.fields import (
     Fields,
     count_in,
     fields_of,
@@ -20,8 +20,8 @@ from perdure.dialects.fields import (
     object_in,
     text_in,
 )
-from perdure.interop.formats.parts import Media, unknown_part
-from perdure.interop.formats.pi.messages import model_name
+from perdure.codecs.media import Media, unknown_part
+from perdure.codecs.pi.messages import model_name
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
     MICROCENTS_PER_DOLLAR,

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.dialects.fields import (
+from perdure.codecs.fields import (
     Fields,
     fields_of,
     flag_in,
@@ -23,8 +23,8 @@ from perdure.dialects.fields import (
     object_in,
     time_in,
 )
+from perdure.codecs.lines import Line, lines_of, read_line
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
-from perdure.interop.formats.lines import Line, lines_of, read_line
 from perdure.interop.formats.opencode.messages import (
     said_by_person,
     steps_of,

@@ -13,8 +13,8 @@ import hashlib
 import re
 from collections.abc import Callable
 
-from perdure.dialects.alike import title_in
-from perdure.dialects.fields import (
+from perdure.codecs.alike import title_in
+from perdure.codecs.fields import (
     Fields,
     count_in,
     fields_of,
@@ -27,12 +27,12 @@ from perdure.dialects.fields import (
     texts_in,
     time_in,
 )
-from perdure.dialects.operator import VERSION
+from perdure.codecs.lines import Line, Reading
+from perdure.codecs.operator.messages import content_of, message_of, meta_of, usage_of
+from perdure.codecs.operator.records import FORMAT, HEADERS
+from perdure.codecs.operator.words import VERSION
+from perdure.codecs.pi.messages import model_name
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
-from perdure.interop.formats.lines import Line, Reading
-from perdure.interop.formats.operator.messages import content_of, message_of, meta_of, usage_of
-from perdure.interop.formats.operator.records import FORMAT, HEADERS
-from perdure.interop.formats.pi.messages import model_name
 from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.linking import Leaf, Linker
 from perdure.interop.formats.sources.reading import Make, parsed_whole

@@ -13,22 +13,22 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from perdure.dialects.fields import Fields, fields_of, name_in, number_in
-from perdure.dialects.ids import written_id
-from perdure.dialects.operator import VERSION
+from perdure.codecs.fields import Fields, fields_of, name_in, number_in
+from perdure.codecs.ids import written_id
+from perdure.codecs.lines import lines_of, read_line
+from perdure.codecs.operator import records
+from perdure.codecs.operator.records import CONTEXT, Writing
+from perdure.codecs.operator.spelling import written
+from perdure.codecs.operator.words import VERSION
+from perdure.codecs.spelling import shallow
 from perdure.interop.formats.bundles import leaf_of, models_in_force, readable, standing_of
 from perdure.interop.formats.items import source_of
-from perdure.interop.formats.lines import lines_of, read_line
 from perdure.interop.formats.losses import DEEP, MEDIUM, OUTSIDE, Losses
 from perdure.interop.formats.native import Bundle
-from perdure.interop.formats.operator import records
-from perdure.interop.formats.operator.records import CONTEXT, Writing
-from perdure.interop.formats.operator.spelling import written
-from perdure.interop.formats.spelling import shallow
 from perdure.session.codec import Body, Unknown
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
-from perdure.session.ids import EntryId
+from perdure.session.ids import EntryId, blob_hash
 from perdure.session.kinds import OPAQUE, BranchSummary, Compaction, CustomMessage
 from perdure.session.media.inline import SCHEME
 from perdure.session.messages import (
@@ -47,7 +47,6 @@ from perdure.session.notes import (
     SessionInfoChanged,
 )
 from perdure.session.tree import branch_to
-from perdure.stores.chain import blob_hash
 
 _HELD_NOTES = frozenset(
     note.kind

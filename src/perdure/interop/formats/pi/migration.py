@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from perdure.dialects.fields import Fields, fields_of, name_in, number_in, object_in
-from perdure.dialects.pi import VERSION
-from perdure.interop.formats.lines import lines_of, read_line
+from perdure.codecs.fields import Fields, fields_of, name_in, number_in, object_in
+from perdure.codecs.lines import lines_of, read_line
+from perdure.codecs.pi.words import VERSION
 from perdure.session.codec import encode
 
 _OLD_ROLE, _NEW_ROLE = b'"hookMessage"', "custom"

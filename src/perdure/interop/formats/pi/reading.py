@@ -13,8 +13,8 @@ from array import array
 from collections.abc import Callable
 from itertools import repeat
 
-from perdure.dialects.alike import title_in
-from perdure.dialects.fields import (
+from perdure.codecs.alike import title_in
+from perdure.codecs.fields import (
     Fields,
     count_in,
     fields_of,
@@ -27,10 +27,8 @@ from perdure.dialects.fields import (
     texts_in,
     time_in,
 )
-from perdure.dialects.pi import VERSION
-from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
-from perdure.interop.formats.lines import Line, Reading
-from perdure.interop.formats.pi.messages import (
+from perdure.codecs.lines import Line, Reading
+from perdure.codecs.pi.messages import (
     ROLES,
     custom_message_of,
     message_of,
@@ -39,6 +37,8 @@ from perdure.interop.formats.pi.messages import (
     retained_of,
     usage_of,
 )
+from perdure.codecs.pi.words import VERSION
+from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.linking import Leaf, Linker
 from perdure.interop.formats.sources.reading import Make, parsed_whole

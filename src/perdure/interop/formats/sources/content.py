@@ -14,9 +14,9 @@ import msgspec
 
 from perdure.bounds.files import open_regular
 from perdure.bounds.limits import limits
+from perdure.codecs.lines import Line
 from perdure.errors import FormatError, LimitExceeded
-from perdure.interop.formats.lines import Line
-from perdure.stores.chain import blob_hash_of
+from perdure.session.ids import blob_hash_of
 
 CHUNK_BYTES = 256 * 1024
 """So much of a file is read at a time; more where a line is longer."""

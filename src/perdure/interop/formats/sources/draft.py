@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from perdure.dialects.fields import Fields, fields_of
+from perdure.codecs.fields import Fields, fields_of
+from perdure.codecs.lines import Line, read_line
+from perdure.codecs.media import Media
 from perdure.interop.formats.items import (
     Item,
     ItemBody,
@@ -17,8 +19,6 @@ from perdure.interop.formats.items import (
     ParsedSource,
     SourceHeader,
 )
-from perdure.interop.formats.lines import Line, read_line
-from perdure.interop.formats.parts import Media
 from perdure.interop.formats.sources.content import Content, Held, lines_in
 from perdure.interop.formats.sources.outline import Items, Outline, Whole
 from perdure.session.kinds import TreeBody

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import msgspec
 
-from perdure.dialects.fields import Fields
+from perdure.codecs.fields import Fields
+from perdure.codecs.lines import Line, Reading, plain_fields, read_line
 from perdure.interop.formats.items import Item, ParsedSource
-from perdure.interop.formats.lines import Line, Reading, plain_fields, read_line
 from perdure.interop.formats.sources.content import Content, Held, batches_in
 from perdure.interop.formats.sources.draft import Progress, SourceDraft
 from perdure.interop.formats.sources.outline import Items, Outline, Passing, Whole

@@ -16,17 +16,16 @@ from typing import Protocol
 
 import msgspec
 
-from perdure.dialects.alike import title_in
-from perdure.dialects.fields import Fields, count_in, name_in, number_in, object_in, text_in
-from perdure.dialects.ids import record_digest
+from perdure.codecs.alike import title_in
+from perdure.codecs.fields import Fields, count_in, name_in, number_in, object_in, text_in
+from perdure.codecs.ids import record_digest
 from perdure.session.codec import Body
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId
+from perdure.session.ids import EntryId, blob_hash
 from perdure.session.kinds import Custom, TreeBody
 from perdure.session.media.inline import SCHEME
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, MediaPart, Message, UnknownPart, Usage
 from perdure.session.notes import SideBody
-from perdure.stores.chain import blob_hash
 
 _DATA_URL = re.compile(r"data:([^;,]*);base64,")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -6,9 +6,8 @@ import hashlib
 import uuid
 from collections.abc import Callable
 
-from perdure.dialects import operator
-from perdure.dialects.alike import OURS
-from perdure.dialects.fields import (
+from perdure.codecs.alike import OURS
+from perdure.codecs.fields import (
     Fields,
     count_in,
     list_in,
@@ -17,7 +16,8 @@ from perdure.dialects.fields import (
     text_in,
     texts_in,
 )
-from perdure.dialects.times import time_of
+from perdure.codecs.operator import words as operator
+from perdure.codecs.times import time_of
 from perdure.session.codec import Body
 from perdure.session.entries import Entry
 from perdure.session.kinds import (

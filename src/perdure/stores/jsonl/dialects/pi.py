@@ -6,9 +6,9 @@ beside the conversation hangs on the leaf, and pi finds the way back from there.
 
 from __future__ import annotations
 
-from perdure.dialects import pi
-from perdure.dialects.fields import Fields
-from perdure.dialects.times import iso_time, time_of
+from perdure.codecs.fields import Fields
+from perdure.codecs.pi import words as pi
+from perdure.codecs.times import iso_time, time_of
 from perdure.session.codec import Body
 from perdure.session.entries import Entry
 from perdure.stores.jsonl.dialects import pi_reading, pi_records

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perdure.dialects.alike import OURS
-from perdure.dialects.fields import (
+from perdure.codecs.alike import OURS
+from perdure.codecs.fields import (
     Fields,
     count_in,
     list_in,
@@ -15,7 +15,7 @@ from perdure.dialects.fields import (
     text_in,
     texts_in,
 )
-from perdure.dialects.pi import BASH, NO_MODEL, STOP_REASONS, TOKENS
+from perdure.codecs.pi.words import BASH, NO_MODEL, STOP_REASONS, TOKENS
 from perdure.session.kinds import (
     BranchSummary,
     Compaction,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perdure.dialects import pi
-from perdure.dialects.alike import OURS, ROOT
-from perdure.dialects.fields import Fields
+from perdure.codecs.alike import OURS, ROOT
+from perdure.codecs.fields import Fields
+from perdure.codecs.pi import words as pi
 from perdure.session.codec import Body
 from perdure.session.entries import Entry
 from perdure.session.kinds import (

@@ -14,8 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from perdure.errors import CorruptLog, LeaseLost, StoreUnavailable
-from perdure.session.ids import StreamId
-from perdure.stores.chain import blob_hash
+from perdure.session.ids import StreamId, blob_hash
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.protocol import EMPTY, Lease
 from perdure.stores.regular import check_folder, read_regular, status_of

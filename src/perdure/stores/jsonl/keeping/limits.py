@@ -18,10 +18,9 @@ import msgspec
 from perdure.errors import QuotaExceeded, SessionNotFound
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.notes import CLOSING, Question
 from perdure.stores.access.lease_term import is_running
-from perdure.stores.chain import blob_hash
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.disk.sidefiles import blobs_in, decoded_side, lease_of
 from perdure.stores.jsonl.index import Log

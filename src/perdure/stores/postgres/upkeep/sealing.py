@@ -12,10 +12,9 @@ from typing import LiteralString
 import msgspec
 
 from perdure.errors import CopyConflict, CorruptLog, SessionExists, SessionNotFound
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.stores.admission import Admission
-from perdure.stores.chain import blob_hash
 from perdure.stores.operating.sealed import (
     Sealed,
     SealedCommit,

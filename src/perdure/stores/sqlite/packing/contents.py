@@ -10,7 +10,7 @@ import zlib
 from typing import NamedTuple
 
 from perdure.errors import CorruptLog
-from perdure.stores.chain import blob_hash
+from perdure.session.ids import blob_hash
 from perdure.stores.protocol import EMPTY
 
 AS_IT_IS = 0

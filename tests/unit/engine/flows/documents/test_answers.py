@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.engine.flows.documents.answers import kept_answer
-from perdure.stores.chain import blob_hash
+from perdure.session.ids import blob_hash
 
 
 def test_an_answer_is_kept_as_a_file_and_as_content(tmp_path: Path) -> None:

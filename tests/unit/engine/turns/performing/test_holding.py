@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from perdure.models.scenario import CallTools, ScriptedCall
 from perdure.session.codec import body_of, new_side
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import ToolFinished
 from perdure.session.messages import user
-from perdure.stores.chain import blob_hash
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.declare import tool
 from tests.fakes.chats import Stage, calls, says

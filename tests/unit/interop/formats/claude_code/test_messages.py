@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.dialects.fields import Fields
+from perdure.codecs.fields import Fields
+from perdure.codecs.media import Media
 from perdure.interop.formats.claude_code.messages import (
     UNREADABLE,
     assistant_of,
@@ -15,8 +16,8 @@ from perdure.interop.formats.claude_code.messages import (
     said_by_person,
     said_by_tools,
 )
-from perdure.interop.formats.parts import Media
 from perdure.session.codec import encode
+from perdure.session.ids import blob_hash
 from perdure.session.media.inline import SCHEME
 from perdure.session.messages import (
     MediaPart,
@@ -29,7 +30,6 @@ from perdure.session.messages import (
     Usage,
     decode_message,
 )
-from perdure.stores.chain import blob_hash
 
 SOURCE = {"type": "base64", "media_type": "image/png", "data": b64encode(b"pixels").decode()}
 

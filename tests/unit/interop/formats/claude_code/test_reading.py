@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.codecs.alike import meta_of
 from perdure.interop.formats.claude_code.reading import parse
-from perdure.interop.formats.items import ParsedSource, meta_of
+from perdure.interop.formats.items import ParsedSource
 from perdure.session.kinds import OPAQUE, Compaction, Custom, CustomMessage
 from perdure.session.messages import (
     Message,

@@ -5,7 +5,8 @@ from base64 import b64encode
 import msgspec
 import pytest
 
-from perdure.dialects.fields import Fields
+from perdure.codecs.fields import Fields
+from perdure.codecs.media import Media
 from perdure.interop.formats.codex.messages import (
     INJECTED,
     READ_ITEMS,
@@ -13,7 +14,6 @@ from perdure.interop.formats.codex.messages import (
     retained_of,
     usage_of,
 )
-from perdure.interop.formats.parts import Media
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
     MediaPart,

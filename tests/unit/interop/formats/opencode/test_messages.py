@@ -4,7 +4,8 @@ from base64 import b64encode
 
 import pytest
 
-from perdure.dialects.fields import Fields
+from perdure.codecs.fields import Fields
+from perdure.codecs.media import Media
 from perdure.interop.formats.opencode.messages import (
     QUIET,
     said_by_person,
@@ -13,7 +14,6 @@ from perdure.interop.formats.opencode.messages import (
     summary_in,
     usage_of,
 )
-from perdure.interop.formats.parts import Media
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
     MediaPart,

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.codecs.alike import meta_of
 from perdure.context.build import build_context
 from perdure.errors import FormatError
-from perdure.interop.formats.items import meta_of
 from perdure.interop.formats.opencode.reading import parse
 from perdure.session.kinds import Compaction, Custom
 from perdure.session.messages import Message

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.codecs.alike import meta_of
 from perdure.context.build import build_context
 from perdure.interop.exporting import export_session
-from perdure.interop.formats.items import Item, ParsedSource, meta_of
+from perdure.interop.formats.items import Item, ParsedSource
 from perdure.interop.formats.operator.reading import parse
 from perdure.session.kinds import (
     OPAQUE,

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from perdure.codecs.operator.records import header_of, line_of
 from perdure.context import prompts
 from perdure.context.emission import emitted
 from perdure.interop.formats.bundles import readable
 from perdure.interop.formats.items import with_source
-from perdure.interop.formats.operator.records import header_of, line_of
 from perdure.interop.formats.operator.writing import SourceFile, file_of, is_current
 from perdure.session.codec import Unknown
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId
+from perdure.session.ids import EntryId, blob_hash
 from perdure.session.kinds import BranchSummary, Compaction, CustomMessage, ModelChange
 from perdure.session.messages import (
     MediaPart,
@@ -41,7 +41,6 @@ from perdure.session.notes import (
     SessionInfoChanged,
     SourcePlace,
 )
-from perdure.stores.chain import blob_hash
 from tests.fakes import operator_reader
 from tests.fakes.bundles import BEGUN, Making, bundle_of_log
 from tests.fakes.operator_reader import Spoken

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.interop.formats.lines import lines_of
+from perdure.codecs.lines import lines_of
 from perdure.interop.formats.pi.migration import migrated, needs_migration, replaced
 from perdure.interop.formats.pi.reading import parse
 from tests.fakes.sources import path_of, pi_file, texts_on

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.codecs.lines import lines_of
+from perdure.codecs.pi.spelling import written
 from perdure.interop.formats.items import ParsedSource
-from perdure.interop.formats.lines import lines_of
-from perdure.interop.formats.pi.javascript import written
 from perdure.interop.formats.pi.reading import LEAF_MARKER, parse
 from perdure.session.kinds import (
     OPAQUE,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.codecs.lines import lines_of
 from perdure.errors import FormatError
-from perdure.interop.formats.lines import lines_of
 from perdure.interop.formats.sources import content as contents
 from perdure.interop.formats.sources.content import (
     FileContent,
@@ -18,7 +18,7 @@ from perdure.interop.formats.sources.content import (
     line_number_at,
     lines_in,
 )
-from perdure.stores.chain import blob_hash
+from perdure.session.ids import blob_hash
 
 TEXT = st.lists(st.sampled_from([b"", b"\n", b"ab", b"\r", b"x" * 9, b" \n"]), max_size=9).map(
     b"".join

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from perdure.codecs.lines import Line
 from perdure.interop.formats.items import SourceHeader
-from perdure.interop.formats.lines import Line
 from perdure.interop.formats.sources.content import Held
 from perdure.interop.formats.sources.draft import WARNINGS_OF_A_SORT, Record, SourceDraft
 from perdure.interop.formats.sources.outline import Outline, Whole

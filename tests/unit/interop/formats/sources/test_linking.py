@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.codecs.lines import Line
 from perdure.interop.formats.items import SourceHeader
-from perdure.interop.formats.lines import Line
 from perdure.interop.formats.sources.draft import Record, SourceDraft
 from perdure.interop.formats.sources.linking import Leaf, Linker
 from perdure.interop.formats.sources.outline import Whole

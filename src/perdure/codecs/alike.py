@@ -1,0 +1,63 @@
+"""What pi and Operator have alike, and what is ours in files of either."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.codecs.fields import Fields, number_in, text_in
+from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
+from perdure.session.notes import SessionInfoChanged
+
+ROOT = "root"
+"""What a branch summary names when it grows from before the root."""
+
+OURS = "perdure."
+"""What the type of a ``custom`` record of ours begins with; a kind of entry follows, or ``key``."""
+
+
+def dollars(usage: Usage) -> float:
+    """What `usage` cost, as both write it; 0 also where nobody knows."""
+    return (usage.cost_microcents or 0) / MICROCENTS_PER_DOLLAR
+
+
+def microcents_in(cost: Fields) -> int | None:
+    """What the ``cost`` of a record says; None where it is nothing that a call can cost."""
+    total = number_in(cost, "total")
+    if total is None or not 0 <= total < 10**7:
+        return None
+    return round(total * MICROCENTS_PER_DOLLAR)
+
+
+def data_of(body: bytes) -> object:
+    """`body` as the data of a ``custom`` record of ours."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {"base64": msgspec.to_builtins(body)}
+
+
+def title_in(fields: Fields) -> SessionInfoChanged:
+    """What a ``session_info`` record says: a title, or that there is none any more."""
+    name = (text_in(fields, "name") or "").strip()
+    return SessionInfoChanged(title=name) if name else SessionInfoChanged()
+
+
+META_FIELD = b'"meta":'
+"""How the field begins that holds what a source says of a message beside what was said."""
+
+
+class _HasMeta(msgspec.Struct):
+    meta: Fields | None = None
+
+
+_has_meta = msgspec.json.Decoder(_HasMeta)
+
+
+def meta_of(body: bytes) -> Fields:
+    """What the source of an imported message says of it beside what was said."""
+    if META_FIELD not in body:
+        return {}
+    try:
+        return _has_meta.decode(body).meta or {}
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}

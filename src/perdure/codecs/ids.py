@@ -1,0 +1,39 @@
+"""The ids that our own entries get in files of other programs: always the same for an entry."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
+
+_DIGITS = 8  # as the programs' own
+_TOOL_RESULT = b'"tool_result"'  # each result of a message becomes a record of pi
+
+
+def record_digest(entry: str, ordinal: int = 0, attempt: int = 0) -> bytes:
+    """What tells the record `ordinal` made of `entry` from all others; `attempt`s give others."""
+    return hashlib.sha256(f"{entry} {ordinal} {attempt}".encode()).digest()
+
+
+def written_id(entry: EntryId, ordinal: int = 0, attempt: int = 0) -> str:
+    """The id of the record `ordinal` made of `entry`; other `attempt`s give others."""
+    return record_digest(entry, ordinal, attempt).hex()[:_DIGITS]
+
+
+def message_id(entry: str, ordinal: int = 0) -> str:
+    """The id, a UUID of version 4, of the message in the record `ordinal` made of `entry`."""
+    digits = record_digest(entry, ordinal).hex()
+    variant = "89ab"[int(digits[16], 16) % 4]
+    last = f"4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
+    return f"{digits[:8]}-{digits[8:12]}-{last}"
+
+
+def written_ids(entries: Iterable[Entry]) -> dict[str, EntryId]:
+    """Id in a file -> entry, for finding one's own entries again in a file that was exported."""
+    return {
+        written_id(entry.id, ordinal): entry.id
+        for entry in entries
+        for ordinal in range(max(1, entry.body.count(_TOOL_RESULT)))
+    }

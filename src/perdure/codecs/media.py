@@ -1,0 +1,99 @@
+"""Parts that every foreign format has: media as base64, and parts nobody here knows.
+
+Media are taken out of the source, named by their hash and kept once. No part holds a provider's
+signature.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from typing import cast
+
+import msgspec
+
+from perdure.codecs.fields import fields_of
+from perdure.session.codec import encode
+from perdure.session.durable.settling import inline_in
+from perdure.session.ids import blob_hash
+from perdure.session.media.inline import SCHEME, type_of
+from perdure.session.messages import MediaPart, UnknownPart
+
+UNKNOWN_TYPE = "application/octet-stream"
+
+_DATA_ADDRESS = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]+)*;base64,")
+_DATA = re.compile(r"data:[^,]{0,200};base64,.*", re.IGNORECASE | re.DOTALL)
+_LEFT_OUT = "[media, left to the import original]"
+
+
+class Media:
+    """The media of a source so far; without `is_kept` their contents are not looked at twice."""
+
+    def __init__(self, *, is_kept: bool = True) -> None:
+        self._contents: dict[str, bytes] = {}
+        self._is_kept = is_kept
+
+    @property
+    def blobs(self) -> tuple[bytes, ...]:
+        """Each content once, in the order they came."""
+        return tuple(self._contents.values())
+
+    def taken(self) -> tuple[bytes, ...]:
+        """The media that came since they were taken last."""
+        taken, self._contents = self.blobs, {}
+        return taken
+
+    def part(self, data: str | None, mime_type: str | None) -> MediaPart | None:
+        """The part for base64 `data`; None when it is no base64."""
+        if data is None:
+            return None
+        try:
+            content = b64decode(data, validate=True)
+        except (binascii.Error, ValueError):
+            return None
+        digest = ""
+        if self._is_kept:
+            digest = blob_hash(content)
+            self._contents[digest] = content
+        return MediaPart(
+            mime_type=mime_type or type_of(content) or UNKNOWN_TYPE,
+            handle=SCHEME + digest,
+            byte_length=len(content),
+        )
+
+    def addressed(self, address: str | None, mime_type: str | None = None) -> MediaPart | None:
+        """The part for a ``data:`` address, or for base64 that stands alone; None for others."""
+        found = None if address is None else _DATA_ADDRESS.match(address)
+        if address is None or found is None:
+            return self.part(address or None, mime_type)
+        return self.part(address[found.end() :], found[1] or mime_type)
+
+
+def unknown_part(item: object) -> UnknownPart:
+    """`item` as a part of an unknown type, without signatures at its top.
+
+    Media that it holds as bytes, which no log takes, are left to the import original.
+    """
+    fields = fields_of(item)
+    if fields is not None:
+        item = {key: fields[key] for key in fields if not key.lower().endswith("signature")}
+    part = UnknownPart(msgspec.Raw(encode(item)))
+    if inline_in((part,)) is None:
+        return part
+    return UnknownPart(msgspec.Raw(encode(_without_media(item))))
+
+
+def _without_media(value: object) -> object:
+    if isinstance(value, str):
+        return _DATA.sub(_LEFT_OUT, value)
+    if isinstance(value, list):
+        return [_without_media(each) for each in cast("list[object]", value)]
+    fields = fields_of(value)
+    if fields is None:
+        return value
+    is_base64 = "base64" in (fields.get("type"), fields.get("kind"))
+    return {
+        key: None if is_base64 and key == "data" else _without_media(each)
+        for key, each in fields.items()
+    }

@@ -1,0 +1,229 @@
+"""pi's messages as perdure's: parts, media, usage, stop reasons.
+
+Left to the import original alone: signatures of providers, details of tool results, raw pieces of
+calls that were cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from perdure.codecs.alike import microcents_in
+from perdure.codecs.fields import (
+    Fields,
+    counts_in,
+    fields_of,
+    flag_in,
+    name_in,
+    number_in,
+    object_in,
+    text_in,
+)
+from perdure.codecs.media import Media, unknown_part
+from perdure.codecs.pi.words import BASH, STOP_REASONS, TOKENS
+from perdure.session.kinds import CustomMessage
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+    Usage,
+)
+
+UNREADABLE_MEDIA = "[an image that could not be read]"
+
+
+def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
+    """The message in `fields`; None when its role is not among `ROLES`, or it has no content."""
+    role = fields.get("role")
+    read = _READERS.get(role) if isinstance(role, str) else None
+    return None if read is None else read(fields, media)
+
+
+def custom_message_of(fields: Fields, media: Media) -> CustomMessage | None:
+    """A message an extension wrote, from a ``custom_message`` entry or a message of that role."""
+    parts = _content(fields, media)
+    if parts is None:
+        return None
+    return CustomMessage(
+        custom_type=name_in(fields, "customType") or "pi:custom",
+        parts=parts,
+        is_displayed=flag_in(fields, "display", default=True),
+        details=fields.get("details"),
+    )
+
+
+def retained_of(items: Iterable[object], media: Media) -> tuple[Message, ...]:
+    """The messages a compaction kept verbatim, those outside the context left out."""
+    kept: list[Message] = []
+    for item in items:
+        fields = fields_of(item)
+        message = None if fields is None else message_of(fields, media)
+        if isinstance(message, CustomMessage):
+            message = Message("user", message.parts) if message.in_context else None
+        if message is not None:
+            kept.append(message)
+    return tuple(kept)
+
+
+def usage_of(fields: Fields | None) -> Usage | None:
+    """Reported usage; None where the provider counted nothing (a call that was cut off)."""
+    if fields is None:
+        return None
+    counts = counts_in(fields, TOKENS)
+    if not any(counts):
+        return None
+    cost = object_in(fields, "cost")
+    return Usage(*counts, cost_microcents=None if cost is None else microcents_in(cost))
+
+
+def nested_usage(message: Fields) -> Fields | None:
+    """What the models took that a tool called by itself, as its result tells it (newer pi)."""
+    if message.get("role") != "toolResult":
+        return None
+    usage = object_in(message, "usage")
+    return None if usage is None else {"usage": usage}
+
+
+def model_name(provider: str | None, model: str | None) -> str | None:
+    """``provider:model``; what there is of it when one is missing."""
+    return f"{provider}:{model}" if provider and model else provider or model or None
+
+
+def _user(fields: Fields, media: Media) -> Message | None:
+    parts = _content(fields, media)
+    return None if parts is None else Message("user", parts)
+
+
+def _assistant(fields: Fields, media: Media) -> Message | None:
+    parts = _content(fields, media)
+    if parts is None:
+        return None
+    return Message(
+        "assistant",
+        parts,
+        model=model_name(name_in(fields, "provider"), name_in(fields, "model")),
+        stop_reason=STOP_REASONS.get(text_in(fields, "stopReason")),
+        usage=usage_of(object_in(fields, "usage")),
+        error=name_in(fields, "errorMessage"),
+    )
+
+
+def _tool_result(fields: Fields, media: Media) -> Message | None:
+    parts = _content(fields, media)
+    if parts is None:
+        return None
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    texts += [UNREADABLE_MEDIA for part in parts if isinstance(part, UnknownPart)]
+    result = ToolResultPart(
+        call_id=text_in(fields, "toolCallId") or "",
+        text="\n".join(texts),
+        is_error=flag_in(fields, "isError"),
+        name=name_in(fields, "toolName"),
+        media=tuple(part for part in parts if isinstance(part, MediaPart)),
+    )
+    return Message("tool", (result,))
+
+
+def _content(fields: Fields, media: Media) -> tuple[Part, ...] | None:
+    content = fields.get("content")
+    if isinstance(content, list):
+        items = cast("list[object]", content)
+        if len(items) == 1:  # as nearly always
+            return (_part(items[0], media),)
+        return tuple([_part(item, media) for item in items])
+    return (TextPart(content),) if isinstance(content, str) else None
+
+
+def _part(item: object, media: Media) -> Part:
+    fields = fields_of(item)
+    if fields is not None and fields.get("type") == "text":  # nearly all are
+        text = fields.get("text")
+        if isinstance(text, str):
+            return TextPart(text)
+    part = None if fields is None else _known_part(fields, media)
+    if part is None:
+        return TextPart(item) if isinstance(item, str) else unknown_part(item)
+    return part
+
+
+def _known_part(fields: Fields, media: Media) -> Part | None:
+    match text_in(fields, "type"):
+        case "thinking":
+            return _thinking(fields)
+        case "toolCall":
+            return _tool_call(fields)
+        case "image":
+            return media.part(text_in(fields, "data"), name_in(fields, "mimeType"))
+        case _:
+            return None
+
+
+def _thinking(fields: Fields) -> ThinkingPart:
+    return ThinkingPart(text_in(fields, "thinking") or "", is_redacted=flag_in(fields, "redacted"))
+
+
+def _tool_call(fields: Fields) -> ToolCallPart | None:
+    call_id, name = text_in(fields, "id"), name_in(fields, "name")
+    if call_id is None or name is None:
+        return None
+    return ToolCallPart(call_id, name, object_in(fields, "arguments") or {})
+
+
+def _summary(fields: Fields, _media: Media) -> CustomMessage | None:
+    summary = text_in(fields, "summary")
+    return None if summary is None else CustomMessage("pi:summary", (TextPart(summary),))
+
+
+def _bash(fields: Fields, _media: Media) -> CustomMessage:
+    details = {key: fields[key] for key in fields if key not in ("role", "timestamp")}
+    return CustomMessage(
+        custom_type=BASH,
+        parts=(TextPart(_bash_text(fields)),),
+        in_context=not flag_in(fields, "excludeFromContext"),
+        details=details,
+    )
+
+
+def _bash_text(fields: Fields) -> str:
+    output = text_in(fields, "output") or ""
+    fence = "```"
+    while fence in output:
+        fence += "`"
+    pieces = [f"I ran this command: `{text_in(fields, 'command') or ''}`"]
+    pieces.append(f"{fence}\n{output}\n{fence}" if output else "It printed nothing.")
+    pieces += _bash_notes(fields)
+    return "\n\n".join(pieces)
+
+
+def _bash_notes(fields: Fields) -> list[str]:
+    notes: list[str] = []
+    exit_code = number_in(fields, "exitCode")
+    if flag_in(fields, "cancelled"):
+        notes.append("It was cancelled.")
+    elif exit_code:
+        notes.append(f"It ended with exit code {exit_code:g}.")
+    if flag_in(fields, "truncated"):
+        full = name_in(fields, "fullOutputPath")
+        notes.append("The output is cut" + (f"; all of it is in {full}." if full else "."))
+    return notes
+
+
+_READERS: dict[str, Callable[[Fields, Media], Message | CustomMessage | None]] = {
+    "user": _user,
+    "assistant": _assistant,
+    "toolResult": _tool_result,
+    "bashExecution": _bash,
+    "custom": custom_message_of,
+    "hookMessage": custom_message_of,
+    "branchSummary": _summary,
+    "compactionSummary": _summary,
+}
+
+ROLES = frozenset(_READERS)
+"""The roles of pi's messages."""

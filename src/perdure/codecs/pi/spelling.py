@@ -1,0 +1,14 @@
+"""JSON as JavaScript writes it, so that pi's own rewriting of a file leaves our lines alone."""
+
+from __future__ import annotations
+
+from perdure.codecs import spelling
+from perdure.codecs.spelling import Style
+
+STYLE = Style(smallest=-6, largest=21, whole="", zero="0", minus_zero="0")
+"""Decimal notation for 1e-6 ≤ |x| < 1e21, whole floats without ``.0``, and 0 for -0."""
+
+
+def written(value: object) -> bytes:
+    """`value` (plain data, `msgspec.Raw` included) as one line of JSON."""
+    return spelling.written(value, STYLE)

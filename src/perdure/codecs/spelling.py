@@ -1,0 +1,105 @@
+"""JSON with numbers spelt as another program spells them: its own rewriting changes nothing then.
+
+Programs agree on everything else that msgspec writes. What a format spells in its own way is a
+`Style`; nothing here knows a format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import Any, cast
+
+import msgspec
+
+from perdure.codecs.lines import LEVELS, is_too_deep
+from perdure.session.codec import encode
+
+
+class Style(msgspec.Struct, frozen=True):
+    """How floats are written.
+
+    Shape: decimal notation for 10^`smallest` ≤ |x| < 10^`largest`, else exponents with a sign and
+    no padding; whole ones end in `whole`. `zero` and `minus_zero` are written as they stand.
+    """
+
+    smallest: int
+    largest: int
+    whole: str
+    zero: str
+    minus_zero: str
+
+
+def written(value: object, style: Style) -> bytes:
+    """`value` (plain data, `msgspec.Raw` included) as one line of JSON.
+
+    Shape: what is nested too deeply for Python to walk keeps msgspec's spelling of numbers.
+    """
+    try:
+        value = _spelled(value, style)
+    except RecursionError:
+        return encode(value)
+    return encode(value)
+
+
+def shallow(line: bytes) -> dict[str, object] | None:
+    """What the JSON object `line` says, with what is nested deeper than `LEVELS` as text.
+
+    Shape: None where nothing is, so that the line can stay as it is.
+    """
+    if line.count(b"[") + line.count(b"{") <= LEVELS:
+        return None
+    value = msgspec.json.decode(line, type=dict[str, object])
+    if not is_too_deep(line, value):
+        return None
+    layer: list[object] = [value]
+    for _ in range(LEVELS - 1):
+        layer = [each for holder in layer for _, each in _containers_in(holder)]
+    for holder in layer:
+        for key, each in list(_containers_in(holder)):
+            cast("Any", holder)[key] = encode(each).decode()
+    return value
+
+
+def _containers_in(holder: object) -> Iterator[tuple[object, object]]:
+    """The objects and arrays right in `holder`, with their keys or positions."""
+    held: Iterable[tuple[object, object]] = (
+        cast("dict[object, object]", holder).items()
+        if isinstance(holder, dict)
+        else enumerate(cast("list[object]", holder))
+    )
+    for key, each in held:
+        if isinstance(each, dict | list):
+            yield key, cast("object", each)
+
+
+def _spelled(value: object, style: Style) -> object:
+    if isinstance(value, float):
+        return msgspec.Raw(spelling(value, style).encode())
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return {key: _spelled(item, style) for key, item in fields.items()}
+    if isinstance(value, list | tuple):
+        return [_spelled(item, style) for item in cast("list[object]", value)]
+    return value
+
+
+def spelling(number: float, style: Style) -> str:
+    """How the finite `number` is written in `style`."""
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    if number == 0:
+        return style.minus_zero if sign else style.zero
+    text = "".join(map(str, digits))
+    point = len(text) + int(exponent)  # where the point stands, counted from the first digit
+    return ("-" if sign else "") + _placed_point(text, point, style)
+
+
+def _placed_point(digits: str, point: int, style: Style) -> str:
+    if len(digits) <= point <= style.largest:
+        return f"{digits}{'0' * (point - len(digits))}{style.whole}"
+    if 0 < point <= style.largest:
+        return f"{digits[:point]}.{digits[point:]}"
+    if style.smallest < point <= 0:
+        return f"0.{'0' * -point}{digits}"
+    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{digits[0]}{fraction}e{point - 1:+d}"

@@ -1,1 +1,0 @@
-"""What the session files of pi and Operator are made of, for all who read or write them."""

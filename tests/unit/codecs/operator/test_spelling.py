@@ -1,0 +1,53 @@
+"""Numbers and line ends as Operator's own writer has them."""
+
+from __future__ import annotations
+
+import json
+
+import pydantic_core
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.codecs.operator.spelling import STYLE, written
+from perdure.codecs.spelling import spelling
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (9e-6, "9e-6"),
+        (1e-5, "0.00001"),
+        (1735689600.0, "1735689600.0"),
+        (1750000000.25, "1750000000.25"),
+        (1e15, "1000000000000000.0"),
+        (1e16, "1e+16"),
+        (1.5e300, "1.5e+300"),
+        (-2.5e-7, "-2.5e-7"),
+        (5e-324, "5e-324"),
+    ],
+)
+def test_numbers_are_spelled_in_its_way(number: float, text: str) -> None:
+    assert spelling(number, STYLE) == text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_every_number_is_spelled_as_the_library_that_operator_writes_with(number: float) -> None:
+    assert spelling(number, STYLE) == pydantic_core.to_json(number).decode()
+
+
+_texts = st.text(st.characters(codec="utf-8"))
+
+
+@given(_texts, _texts)
+def test_no_text_breaks_a_line_by_anybody_s_rules(key: str, text: str) -> None:
+    line = written({key: text}).decode()
+    assert len(line.splitlines()) == 1
+    assert json.loads(line) == {key: text}
+
+
+def test_everything_else_stays_as_it_is() -> None:
+    value = {"b": [1, 2.0, None, True], "a": {"é": "漢字"}}
+    assert written(value).decode() == '{"b":[1,2.0,null,true],"a":{"é":"漢字"}}'

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.codecs.media import Media
+from perdure.codecs.pi.messages import message_of
+from perdure.codecs.pi.records import (
+    Writing,
+    header_of,
+    is_held,
+    line_of,
+    records_of,
+)
+from perdure.interop.formats.pi.reading import parse
+from perdure.session.codec import body_of, encode, new_tree
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import (
+    BranchSummary,
+    Compaction,
+    Custom,
+    CustomMessage,
+    ModelChange,
+    ThinkingChange,
+    TreeBody,
+)
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolResultPart,
+    Usage,
+    assistant,
+    system,
+    tool_call,
+    tool_result,
+    user,
+)
+
+AT = 1_775_000_000_005
+PICTURE = MediaPart("image/png", "media://sha256-x", 6)
+WRITING = Writing(
+    {EntryId("s/0"): "00000000", EntryId("s/1"): "11111111"}, {"media://sha256-x": b"pixels"}
+)
+
+
+def entry_of(body: Message | TreeBody) -> Entry:
+    new = new_tree(body)
+    return Entry(StreamId("s"), 1, "tree", EntryId("s/0"), None, AT, new.kind, new.v, new.body)
+
+
+def record_of(body: Message | TreeBody) -> dict[str, Any]:
+    entry = entry_of(body)
+    records = records_of(entry, body_of(entry), WRITING)
+    assert len(records) == 1
+    return records[0]
+
+
+def test_keys_stand_where_pi_puts_them() -> None:
+    line = line_of(record_of(user("hi")), "11111111", "00000000", AT)
+    assert line == (
+        b'{"type":"message","id":"11111111","parentId":"00000000",'
+        b'"timestamp":"2026-03-31T23:33:20.005Z","message":{"role":"user",'
+        b'"content":[{"type":"text","text":"hi"}],"timestamp":1775000000005}}'
+    )
+    custom = line_of(record_of(Custom("todo", [1.0])), "11111111", None, AT)
+    assert custom.startswith(b'{"type":"custom","customType":"todo","data":[1],"id":"11111111",')
+
+
+def test_the_header_is_that_of_version_3() -> None:
+    assert header_of("id", 0, None, None) == (
+        b'{"type":"session","version":3,"id":"id","timestamp":"1970-01-01T00:00:00.000Z","cwd":""}'
+    )
+    assert header_of("id", 0, "/x", "p").endswith(b'"cwd":"/x","parentSession":"p"}')
+
+
+MESSAGES = [
+    user("text", PICTURE),
+    assistant(
+        ThinkingPart("hm"),
+        "yes",
+        tool_call("c1", "read", {"path": "x", "ratio": 0.000005}),
+        model="anthropic:claude-sonnet-4-5",
+        usage=Usage(1, 2, 3, 4, 500),
+    ),
+    assistant("cut", model="openai:gpt", stop_reason="aborted"),
+    Message("assistant", (), model="openai:gpt", stop_reason="error", error="no"),
+    tool_result("c1", "out", is_error=True, name="read"),
+    Message("tool", (ToolResultPart("c1", "out", name="x", media=(PICTURE,)),)),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_what_pi_has_a_message_for_comes_back_the_same(message: Message) -> None:
+    written = msgspec.json.decode(line_of(record_of(message), "1", None, AT))["message"]
+    read = message_of(written, Media())
+    assert isinstance(read, Message)
+    expected = encode(message).replace(b"media://sha256-x", b"*")
+    handles = [part for part in read.parts if isinstance(part, MediaPart)]
+    handles += [m for part in read.parts if isinstance(part, ToolResultPart) for m in part.media]
+    actual = encode(read)
+    for part in handles:
+        actual = actual.replace(part.handle.encode(), b"*")
+    assert actual == expected
+
+
+def test_a_message_with_several_results_becomes_several_records() -> None:
+    entry = entry_of(Message("tool", (ToolResultPart("a", "1"), ToolResultPart("b", "2"))))
+    records: list[Any] = list(records_of(entry, body_of(entry), WRITING))
+    assert [record["message"]["toolCallId"] for record in records] == ["a", "b"]
+
+
+def test_media_that_are_not_here_are_said_to_be_missing() -> None:
+    missing = MediaPart("image/png", "media://sha256-gone", 1)
+    content = record_of(Message("user", (missing,)))["message"]["content"]
+    assert content == [{"type": "text", "text": "[image/png, not kept]"}]
+
+
+def test_a_compaction_names_what_it_keeps_or_itself() -> None:
+    keeps = record_of(Compaction("s", EntryId("s/0"), read_files=("a",), reason="hook"))
+    assert keeps == {
+        "type": "compaction",
+        "summary": "s",
+        "firstKeptEntryId": "00000000",
+        "tokensBefore": 0,
+        "details": {"readFiles": ["a"], "modifiedFiles": []},
+        "fromHook": True,
+    }
+    assert record_of(Compaction("s"))["firstKeptEntryId"] == "11111111"
+    assert record_of(Compaction("s", EntryId("s/9")))["firstKeptEntryId"] == "11111111"
+
+
+def test_a_retained_tail_is_written_as_messages() -> None:
+    record = record_of(Compaction("s", retained=(user("q"), tool_result("c", "r"))))
+    assert [message["role"] for message in record["retainedTail"]] == ["user", "toolResult"]
+    assert "firstKeptEntryId" not in record
+
+
+def test_the_other_kinds_have_records_too() -> None:
+    assert record_of(BranchSummary("s"))["fromId"] == "root"
+    assert record_of(BranchSummary("s", EntryId("s/0")))["fromId"] == "00000000"
+    assert record_of(ModelChange("openai:gpt:x")) == {
+        "type": "model_change",
+        "provider": "openai",
+        "modelId": "gpt:x",
+    }
+    assert record_of(ThinkingChange("high"))["thinkingLevel"] == "high"
+    shown = CustomMessage("t", (TextPart("x"),), is_displayed=False, details={"a": 1})
+    assert record_of(shown)["display"] is False
+
+
+def test_a_private_message_never_becomes_one_for_the_model() -> None:
+    record = record_of(CustomMessage("t", (TextPart("secret"),), in_context=False))
+    assert record["type"] == "custom"
+
+
+def test_what_pi_cannot_say_is_kept_outside_the_context() -> None:
+    assert record_of(system("rules"))["type"] == "custom"
+    entry = msgspec.structs.replace(entry_of(user("x")), kind="opaque", body=b"\xff")
+    body = body_of(entry)
+    assert not is_held(body)
+    assert records_of(entry, body, WRITING) == [
+        {"type": "custom", "customType": "perdure.opaque", "data": {"base64": "/w=="}}
+    ]
+    future = msgspec.structs.replace(entry, kind="future", body=b'{"a":1}')
+    assert records_of(future, body_of(future), WRITING)[0]["data"] == {"a": 1}
+
+
+TEXT = st.text(max_size=8)
+BODIES = st.one_of(
+    TEXT.map(user),
+    TEXT.map(lambda text: assistant(text, tool_call("c", text or "n"))),
+    TEXT.map(lambda text: tool_result("c", text)),
+    st.builds(Compaction, TEXT, tokens_before=st.none() | st.integers(1, 9)),
+    TEXT.map(BranchSummary),
+    TEXT.map(lambda name: ModelChange(f"p:{name or 'm'}")),
+    st.sampled_from(["off", "high"]).map(ThinkingChange),
+    TEXT.map(lambda name: Custom(name or "t", name)),
+    TEXT.map(lambda text: CustomMessage("t", (TextPart(text),))),
+)
+
+
+@given(BODIES)
+def test_every_record_is_read_as_the_kind_it_was(body: Message | TreeBody) -> None:
+    content = header_of("x", 0, "/", None) + b"\n" + line_of(record_of(body), "1", None, AT)
+    parsed = parse(content)
+    assert [item.kind for item in parsed.items] == [entry_of(body).kind]
+    assert parsed.warnings == ()
+    assert parsed.items[0].at == AT

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.codecs.pi.spelling import STYLE, written
+from perdure.codecs.spelling import spelling
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.0, "0"),
+        (-0.0, "0"),
+        (1.0, "1"),
+        (-2.5, "-2.5"),
+        (0.1, "0.1"),
+        (5e-06, "0.000005"),
+        (1e-06, "0.000001"),
+        (9.99e-07, "9.99e-7"),
+        (1.5e-10, "1.5e-10"),
+        (1e20, "100000000000000000000"),
+        (123456789012345680000.0, "123456789012345680000"),
+        (1e21, "1e+21"),
+        (1.25e22, "1.25e+22"),
+        (1735689600.0, "1735689600"),
+        (5e-324, "5e-324"),
+        (1.7976931348623157e308, "1.7976931348623157e+308"),
+    ],
+)
+def test_numbers_are_spelt_as_javascript_spells_them(number: float, text: str) -> None:
+    assert spelling(number, STYLE) == text
+
+
+@given(FINITE)
+def test_a_spelling_reads_as_the_same_number(number: float) -> None:
+    assert float(spelling(number, STYLE)) == number
+
+
+@given(FINITE)
+def test_exponents_stand_only_outside_the_decimal_range(number: float) -> None:
+    is_decimal = number == 0 or 1e-6 <= math.fabs(number) < 1e21
+    assert ("e" in spelling(number, STYLE)) == (not is_decimal)
+
+
+def test_everything_but_numbers_is_plain_compact_json() -> None:
+    value = {"b": [True, None, "ä\u2028\n", 7], "a": {"x": (0.5, -0.0)}}
+    assert written(value) == '{"b":[true,null,"ä\u2028\\n",7],"a":{"x":[0.5,0]}}'.encode()
+
+
+def test_raw_json_is_left_alone() -> None:
+    assert written({"a": msgspec.Raw(b"1.50")}) == b'{"a":1.50}'

@@ -1,0 +1,52 @@
+"""What holds of every spelling of numbers."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.codecs.lines import LEVELS, read_line
+from perdure.codecs.operator import spelling as operator
+from perdure.codecs.pi import spelling as javascript
+from perdure.codecs.spelling import Style, shallow, spelling, written
+
+STYLES = pytest.mark.parametrize("style", [javascript.STYLE, operator.STYLE])
+
+
+@STYLES
+def test_the_deepest_value_a_reader_lets_through_can_be_written(style: Style) -> None:
+    def nested(depth: int) -> bytes:
+        return b'[{"a":' * depth + b"0.5" + b"}]" * depth
+
+    deepest = max(depth for depth in range(1, 200, 5) if read_line(nested(depth)).is_json)
+    assert deepest > 50
+    value = read_line(nested(deepest)).value
+    assert written(value, style) == nested(deepest)
+
+
+@STYLES
+def test_a_number_at_that_depth_is_in_the_style(style: Style) -> None:
+    def nested(depth: int) -> bytes:
+        return b"[" * depth + b"1e-7" + b"]" * depth
+
+    deepest = max(depth for depth in range(1, 400, 5) if read_line(nested(depth)).is_json)
+    assert spelling(1e-7, style).encode() in written(read_line(nested(deepest)).value, style)
+
+
+@STYLES
+def test_what_python_cannot_walk_is_still_written(style: Style) -> None:
+    value: object = 0.000005
+    for _ in range(600):
+        value = [value]
+    assert msgspec.json.decode(written(value, style)) == value
+
+
+def test_what_is_nested_too_deeply_for_a_reader_is_told_as_text() -> None:
+    deep = b'{"a":' * LEVELS + b'{"b":[1]}' + b"}" * LEVELS
+    flat = shallow(deep)
+    assert flat is not None
+    line = msgspec.json.encode(flat)
+    assert read_line(line).is_json
+    assert line == b'{"a":' * LEVELS + b'"{\\"b\\":[1]}"' + b"}" * LEVELS
+    assert shallow(line) is None
+    assert shallow(b'{"a":[' + b"[]," * LEVELS + b"[]]}") is None
