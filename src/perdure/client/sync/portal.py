@@ -72,8 +72,9 @@ class Portal:
                 self.call(_close(iterator))
 
     def closes(self, close: Close) -> None:
-        """Await `close` before the loop ends."""
+        """Await `close` before the loop ends. It ends the tasks that run now."""
         self._thread.closers.append(close)
+        self._thread.kept |= self.run(_others)
 
     def close(self) -> None:
         """Cancel what runs, close what is to be closed, and end the loop. May be called twice."""
@@ -160,6 +161,11 @@ class _LoopThread:
 
     def __init__(self) -> None:
         self.closers: list[Close] = []
+        self.kept: set[asyncio.Task[Any]] = set()
+        """The tasks that the closers end, such as those of a pool of connections.
+
+        Cancelled from here, one of them may take it for the end of the job it is at, and go on.
+        """
         self.is_closed = False
         self._process = OwnProcess("the store")
         self._submitting = threading.Lock()
@@ -202,14 +208,12 @@ class _LoopThread:
         self._loop.close()
 
     async def _ending(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await _cancel(_others() - self.kept)
         try:
             for close in self.closers:
                 await close()
         finally:
+            await _cancel(_others())
             await self._loop.shutdown_asyncgens()
             await self._loop.shutdown_default_executor()
             self._loop.stop()
@@ -217,6 +221,17 @@ class _LoopThread:
 
 class _Exhausted:
     """Stands for the end of an iterator: StopAsyncIteration cannot leave a generator."""
+
+
+def _others() -> set[asyncio.Task[Any]]:
+    """The tasks of this loop, without the one that asks."""
+    return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
+async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _closed() -> StoreUnavailable:

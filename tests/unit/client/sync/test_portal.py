@@ -7,6 +7,7 @@ import gc
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -92,6 +93,35 @@ def test_an_iterator_may_outlive_its_portal() -> None:
     portal.close()
     with pytest.raises(StoreUnavailable):
         next(numbers)
+
+
+def test_portal_leaves_the_tasks_of_a_store_to_its_close() -> None:
+    """A worker of a connection pool takes a cancellation for the end of a job, and goes on."""
+    stop: list[asyncio.Event] = []
+    workers: list[asyncio.Task[None]] = []
+
+    async def work() -> None:
+        stop.append(asyncio.Event())
+        while not stop[0].is_set():
+            with suppress(asyncio.CancelledError):
+                await stop[0].wait()
+
+    async def begin() -> None:
+        workers.append(asyncio.create_task(work()))
+        await asyncio.sleep(0)
+
+    async def close() -> None:
+        stop[0].set()
+        await workers[0]
+
+    portal = Portal()
+    portal.call(begin())
+    portal.closes(close)
+    closing = threading.Thread(target=portal.close, daemon=True)
+    closing.start()
+    closing.join(10)
+    assert not closing.is_alive()
+    assert workers[0].done()
 
 
 def test_closing_ends_what_runs_then_closes_and_may_be_done_twice() -> None:
