@@ -4,12 +4,12 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.codecs.alike import meta_of
 from perdure.interop.formats.items import (
     Item,
     ItemBody,
     body_without_source,
     bound,
-    meta_of,
     source_of,
     with_source,
     without_source,
