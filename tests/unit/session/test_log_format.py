@@ -18,7 +18,7 @@ from perdure.session.codec import BODIES, entry_of_line, line_of
 from perdure.session.entries import Entry
 from perdure.session.flows import graph
 from perdure.session.flows import kinds as flows
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE, Message, Part, Usage
 from perdure.stores import chain
@@ -198,7 +198,7 @@ def test_the_chain_is_computed_as_described() -> None:
 
 
 def test_a_blob_is_named_as_described() -> None:
-    assert chain.blob_hash(b"x") == "sha256-" + hashlib.sha256(b"x").hexdigest()
+    assert blob_hash(b"x") == "sha256-" + hashlib.sha256(b"x").hexdigest()
 
 
 def test_the_glossary_has_each_term_once_in_alphabetical_order() -> None:
