@@ -1,6 +1,7 @@
 """Files named by a person or by a received folder: regular files only, read within a limit.
 
-A FIFO or a device is never opened for reading, as that may wait for ever or never end.
+A FIFO or a device is never opened for reading, as that may wait for ever or never end. A link at
+the name is followed: a person may name one. ``stores.regular`` refuses it in the files of a store.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from perdure.errors import LimitExceeded
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_named(path: Path) -> BinaryIO:
     """The regular file at `path`, unbuffered; a link to one is followed. The caller closes it.
 
     Raises: OSError, also for anything but a regular file.
@@ -32,7 +33,7 @@ def open_regular(path: Path) -> BinaryIO:
         raise
 
 
-def read_regular(path: Path, limit: str = "document_bytes", what: str | None = None) -> bytes:
+def read_named(path: Path, limit: str = "document_bytes", what: str | None = None) -> bytes:
     """All of the regular file at `path`, which may have as many bytes as the limit says.
 
     `what` is what errors call it, where not by its path.
@@ -40,7 +41,7 @@ def read_regular(path: Path, limit: str = "document_bytes", what: str | None = N
     Raises: OSError, also for anything but a regular file; LimitExceeded.
     """
     most: int = getattr(limits(), limit)
-    with open_regular(path) as file:
+    with open_named(path) as file:
         if os.fstat(file.fileno()).st_size > most:
             raise LimitExceeded(what or str(path), limit, most)
         pieces: list[bytes] = []
@@ -53,12 +54,12 @@ def read_regular(path: Path, limit: str = "document_bytes", what: str | None = N
     return b"".join(pieces)
 
 
-def read_regular_text(path: Path, limit: str = "document_bytes") -> str:
+def read_named_text(path: Path, limit: str = "document_bytes") -> str:
     """The UTF-8 text of the regular file at `path`, line ends as they are read anywhere else.
 
     Raises: OSError; LimitExceeded; UnicodeDecodeError.
     """
-    text = read_regular(path, limit).decode()
+    text = read_named(path, limit).decode()
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, cast
 
-from perdure.bounds.files import open_regular
+from perdure.bounds.files import open_named
 from perdure.errors import KeyMissing
 from perdure.stores.key import StoreKey
 
@@ -73,7 +73,7 @@ def key_in_file(path: Path, address: str) -> StoreKey:
     Raises: KeyMissing when it is not there, others may read it, or it holds no key.
     """
     try:
-        with open_regular(path) as file:
+        with open_named(path) as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             content = file.read(1_000)
     except OSError as error:

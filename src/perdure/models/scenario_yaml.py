@@ -11,7 +11,7 @@ from typing import cast, get_args
 
 import msgspec
 
-from perdure.bounds.files import read_regular_text
+from perdure.bounds.files import read_named_text
 from perdure.errors import ConfigError
 from perdure.models.scenario import (
     DEFAULT_CHUNK_CHARS,
@@ -71,7 +71,7 @@ def load_scenario(path: Path) -> Scenario:
     Raises: ConfigError when it cannot be read, or with every fault and its line.
     """
     try:
-        text = read_regular_text(path)
+        text = read_named_text(path)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ConfigError(f"the scenario {str(path)!r} cannot be read ({reason})") from error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.bounds.files import open_regular, read_regular, read_regular_text
+from perdure.bounds.files import open_named, read_named, read_named_text
 from perdure.bounds.limits import limits
 from perdure.errors import LimitExceeded
 
@@ -15,8 +15,8 @@ from perdure.errors import LimitExceeded
 def test_a_regular_file_is_read_also_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x\r\ny")
     (tmp_path / "b").symlink_to(tmp_path / "a")
-    assert read_regular(tmp_path / "b") == b"x\r\ny"
-    assert read_regular_text(tmp_path / "a") == "x\ny"
+    assert read_named(tmp_path / "b") == b"x\r\ny"
+    assert read_named_text(tmp_path / "a") == "x\ny"
 
 
 @pytest.mark.parametrize("kind", ["fifo", "zero", "folder", "missing"])
@@ -28,7 +28,7 @@ def test_anything_else_is_refused_at_once(tmp_path: Path, kind: str) -> None:
         place.symlink_to("/dev/zero")
     elif kind == "folder":
         place.mkdir()
-    for read in (read_regular, open_regular):
+    for read in (read_named, open_named):
         with pytest.raises(OSError, match=r"not a regular file|Is a directory|No such file"):
             read(place)
 
@@ -38,4 +38,4 @@ def test_a_file_beyond_the_limit_is_named_with_it(tmp_path: Path) -> None:
     with place.open("wb") as file:
         file.truncate(limits().document_bytes + 1)
     with pytest.raises(LimitExceeded, match=r"limits.document_bytes"):
-        read_regular(place)
+        read_named(place)

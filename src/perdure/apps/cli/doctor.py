@@ -25,7 +25,7 @@ from perdure.apps.settings.servers import servers_of
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines, size
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import safe
-from perdure.bounds.files import open_regular
+from perdure.bounds.files import open_named
 from perdure.client.agents.providers import provider_states
 from perdure.errors import PerdureError
 from perdure.secrets.masking import masked_value
@@ -161,7 +161,7 @@ def _privacy(file: Path) -> Check:
 
 def _journal(file: Path) -> Check:
     try:
-        with open_regular(file) as opened:
+        with open_named(file) as opened:
             versions = opened.read(_WAL_OFFSET + 2)[_WAL_OFFSET:]
     except OSError as error:
         reason = f"it cannot be read ({error.strerror})"

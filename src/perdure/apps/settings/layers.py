@@ -23,7 +23,7 @@ from perdure.apps.settings.document import (
     Settings,
 )
 from perdure.apps.settings.places import person_file, project_file
-from perdure.bounds.files import read_regular_text
+from perdure.bounds.files import read_named_text
 from perdure.errors import ConfigError, InvalidSettings, PerdureError, WrongArgument
 from perdure.models.catalogue import require_model_name
 
@@ -159,7 +159,7 @@ def _nearer(key: str, now: Said, before: Said) -> tuple[Said, Said]:
 
 def _layer(source: Source, file: Path, persons: Path, *, is_lenient: bool = False) -> Layer:
     try:
-        text = read_regular_text(file).removeprefix("\ufeff")
+        text = read_named_text(file).removeprefix("\ufeff")
     except (FileNotFoundError, NotADirectoryError):
         return Layer(source, file)
     except OSError as error:

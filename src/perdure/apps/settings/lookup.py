@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.apps.settings.places import person_file, project_file
-from perdure.bounds.files import read_regular
+from perdure.bounds.files import read_named
 from perdure.errors import PerdureError
 
 
@@ -41,7 +41,7 @@ def apply_limits(environment: Mapping[str, str] | None = None) -> None:
     """
     environment = os.environ if environment is None else environment
     try:
-        if b"limits" not in read_regular(person_file(environment)):
+        if b"limits" not in read_named(person_file(environment)):
             return
         layers: Any = importlib.import_module("perdure.apps.settings.layers")
         configuration = layers.Configuration(Path(), environment, is_lenient=True)

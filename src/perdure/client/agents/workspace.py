@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.bounds.files import read_regular_text
+from perdure.bounds.files import read_named_text
 from perdure.client.clock import absolute
 from perdure.errors import ConfigError, LimitExceeded, WrongArgument
 from perdure.secrets.pasted import pasted
@@ -97,10 +97,10 @@ def git_ref_of(folder: Path) -> str | None:
         git = place / ".git"
         try:
             if git.is_file():  # a worktree or a submodule: it says where its repository is
-                named = read_regular_text(git)[:_HEAD_BYTES].removeprefix("gitdir:").strip()
+                named = read_named_text(git)[:_HEAD_BYTES].removeprefix("gitdir:").strip()
                 git = place / named
             if git.is_dir():
-                found = _HEAD.fullmatch(read_regular_text(git / "HEAD")[:_HEAD_BYTES].strip())
+                found = _HEAD.fullmatch(read_named_text(git / "HEAD")[:_HEAD_BYTES].strip())
                 return None if found is None else found[1].removeprefix("refs/heads/")
         except (OSError, UnicodeDecodeError, LimitExceeded):
             return None

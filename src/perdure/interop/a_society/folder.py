@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from perdure.bounds.files import read_regular
+from perdure.bounds.files import read_named
 from perdure.bounds.limits import require_within
 from perdure.errors import FormatError, LimitExceeded
 from perdure.session.flows.feed import FeedItem
@@ -236,7 +236,7 @@ def _json(path: Path, root: Path) -> Any:
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise FormatError(str(path), "a link leads out of the flow's folder; copy the file into it")
     try:
-        return msgspec.json.decode(read_regular(path, "import_file_bytes"))
+        return msgspec.json.decode(read_named(path, "import_file_bytes"))
     except OSError as error:
         reason = f"it cannot be read ({error.strerror or type(error).__name__})"
         raise FormatError(str(path), reason) from error

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.bounds.files import read_regular
+from perdure.bounds.files import read_named
 from perdure.client.agents.agent import DEFAULT_MODEL, Agent, Fallback
 from perdure.client.agents.files.document import AgentFile, FiledFallback, FiledRetry
 from perdure.engine.turns.config import CompactionSettings, Limits
@@ -43,7 +43,7 @@ def agent_in(file: Path) -> Agent:
     Raises: InvalidAgentFile with every fault and its line; ConfigError when it cannot be read.
     """
     try:
-        content = read_regular(file)
+        content = read_named(file)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read ({error.strerror})") from error
     try:

@@ -12,7 +12,7 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 
-from perdure.bounds.files import open_regular
+from perdure.bounds.files import open_named
 from perdure.bounds.limits import limits
 from perdure.codecs.lines import Line
 from perdure.errors import FormatError, LimitExceeded
@@ -69,7 +69,7 @@ class FileContent:
         self.name = name or path.name
         self._path = path
         try:
-            self._file: BinaryIO = open_regular(path)
+            self._file: BinaryIO = open_named(path)
             self._length = self._file.seek(0, 2)
         except OSError as error:
             raise FormatError(str(path), f"it cannot be read ({error.strerror})") from error
