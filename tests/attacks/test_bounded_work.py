@@ -42,6 +42,7 @@ from perdure.tools.paths.walk import matches
 from perdure.tools.spec import ToolCall
 from perdure.workflow.expressions import template_of
 from perdure.workflow.filling import Fillings, filled
+from tests.fakes.a_society import RUN, SESSION
 from tests.fakes.web_server import Request, Response, WebServer
 
 SERVER = str(Path(__file__).resolve().parents[1] / "fakes" / "hostile_mcp_server.py")
@@ -145,25 +146,6 @@ def test_no_file_stalls_a_reader(tmp_path: Path, reader: str, kind: str) -> None
     with pytest.raises(PerdureError):
         READERS[reader](planted(kind, home))
     assert time.monotonic() - begun < QUICK_S
-
-
-RUN: dict[str, object] = {
-    "flowId": "20260527T143000123Z-a1b2c3",
-    "projectNamespace": "trip",
-    "workspaceRoot": "/w",
-    "recordFolderPath": "/w/record",
-    "stateVersion": "11",
-    "status": "running",
-    "runningNodes": [],
-    "awaitingHumanNodes": {},
-    "pendingHumanInputs": {},
-}
-SESSION: dict[str, object] = {
-    "roleName": "owner",
-    "logicalSessionId": "20260527T143000123Z-a1b2c3__owner",
-    "transcriptHistory": [{"role": "user", "content": "Go."}],
-    "isActive": False,
-}
 
 
 def flow_folder(folder: Path) -> Path:

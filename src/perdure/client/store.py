@@ -175,7 +175,7 @@ class Store:
 
         Each filter that is given must fit: one of `roles`, of `sessions` (whole ids), of `tools`;
         not before `since` and before `until` (local time where they name no zone); on its session's
-        current branch or not. Without an index `on_progress` is told (done, entries).
+        current branch or not. Without an index `on_progress` gets (done, entries).
         Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound; Unsupported; ValueError when
         `limit` is negative, or greater than any store can count.
         """

@@ -25,13 +25,13 @@ class EntryNotFound(SessionError):
 
 
 class AmbiguousId(SessionError):
-    """A prefix fits several ids."""
+    """A prefix matches several ids."""
 
     code = "ambiguous_id"
 
     def __init__(self, prefix: str, candidates: tuple[str, ...]) -> None:
         shown = ", ".join(candidates[:5])
-        super().__init__(f"{prefix!r} fits several ids ({shown}); type more of it")
+        super().__init__(f"{prefix!r} is ambiguous: it matches {shown}; type more of it")
         self.prefix = prefix
         self.candidates = candidates
 

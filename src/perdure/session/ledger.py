@@ -82,7 +82,7 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     `number` counts the turns run under the session's own agent, from 1. `base` is the leaf the
     turn began at, where `rollback` returns to. `context_tokens` estimates the context before it.
     The rest is carried over, so that a turn can be read without those before it: what the session
-    had spent, the cost limit that somebody granted it, until when (Unix milliseconds) which
+    had spent, the cost limit that a person granted it, until when (Unix milliseconds) which
     provider is not to be called, and what tools may do without asking.
     """
 

@@ -293,8 +293,8 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     exact arguments asked about (BLAKE2b-256, hex). `grant` is what the answer "always" allows from
     then on; `limit_microcents` what the session may spend once a budget's question is answered
     "continue". Of an approval, `agent` asks for `tool`, which is an `action`; `preview` is the
-    path, the command or the host it is about; `free_in` are the modes of its flow's consent in
-    which nobody is asked. `arguments` are the call's, secrets masked, long ones as beginning, size
+    path, the command or the host it is about; `free_in` are the modes of its flow's consent
+    that do not ask. `arguments` are the call's, secrets masked, long ones as beginning, size
     and hash. `bound` is what else the answer counts for (files, folders, hashes): where any of it
     has changed by the time the call would run, it is asked again. `diff` is what would change.
     Units: `expires_at` is Unix milliseconds; None never expires.

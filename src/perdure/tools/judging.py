@@ -56,7 +56,7 @@ class Ruling(msgspec.Struct, frozen=True):
     `text` asks the person, or tells the model why not. `grant` is what "always" would allow.
     `error_code` is there for what is refused; `action` and `preview`, the path, the command or the
     host it is about, for what is asked. `choices` are a person's answers where they are others than
-    allow, deny and always; `free_in` the modes of a flow's consent in which nobody is asked.
+    allow, deny and always; `free_in` the modes of a flow's consent that do not ask.
     `bound` is what an approval is bound to; ``examine``: the decision needs it, and it is missing.
     """
 

@@ -1,7 +1,7 @@
 """An approval as lines: every argument, what the answer is bound to, and what "always" allows.
 
-What a model wrote stands behind a bar, so that it cannot pass for a line of ours. What nobody would
-see is written as its number, and words of letters that look alike are named.
+A bar comes before what a model wrote, so that it cannot pass for a line of ours. An invisible
+character is written as its number, and words of letters that look alike are named.
 """
 
 from __future__ import annotations

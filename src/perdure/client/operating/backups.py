@@ -30,6 +30,7 @@ from perdure.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from perdure.stores.fsync import sync_file, sync_folder
 from perdure.stores.keeping.backups import Backup, Remembering
 from perdure.stores.key import StoreKey
 from perdure.stores.operating.alone import alone_at
@@ -189,10 +190,11 @@ def _partial(folder: Path) -> Generator[Path]:
                     _clear(partial)
                     partial.rmdir()
                 raise
-            for path in (*partial.iterdir(), partial):
-                _sync(path)
+            for path in partial.iterdir():
+                sync_file(path)
+            sync_folder(partial)
             partial.replace(folder)
-            _sync(folder.parent)
+            sync_folder(folder.parent)
     except BlockingIOError as error:
         raise StoreExists(str(folder)) from error
     except OSError as error:
@@ -214,14 +216,6 @@ def _clear(partial: Path) -> None:
 def _write(path: Path, content: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def upkeep_of_sqlite(name: str) -> Any:

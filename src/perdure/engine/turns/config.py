@@ -141,7 +141,7 @@ class Ruling(Protocol):
 
     @property
     def free_in(self) -> tuple[str, ...]:
-        """The modes of a flow's consent in which nobody is asked."""
+        """The modes of a flow's consent that let the call run without a question."""
         ...
 
     @property

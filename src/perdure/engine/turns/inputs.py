@@ -104,10 +104,11 @@ class Expired(msgspec.Struct, frozen=True):
 
 
 class Aborted(msgspec.Struct, frozen=True):
-    """Somebody ended the turn. `partial` is what had arrived of the answer, `usage` what it took.
+    """The turn was ended from outside.
 
-    `is_cancel` says that the handle was closed with it, `is_interrupted` that nobody may perform
-    the turn here. `delegated` is the session that the tool which ran had opened for another agent.
+    `partial` is what had arrived of the answer, `usage` what it took.
+    `is_cancel` says that the handle was closed with it, `is_interrupted` that the turn may not
+    be performed here. `delegated` is the session that the tool had opened for another agent.
     """
 
     partial: Message | None = None

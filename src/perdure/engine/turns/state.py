@@ -103,8 +103,8 @@ class TurnState(msgspec.Struct, frozen=True):
     until when (Unix milliseconds) which provider is left alone; `renewed` whose key was renewed,
     `granted` what tools may do without asking.
     Units: `started_at` is Unix milliseconds; `context_tokens` estimates what the next request will
-    hold, None where nothing is known; `limit_microcents` is a limit that somebody granted beyond
-    the budget's.
+    hold, None where nothing is known; `limit_microcents` is what a person granted beyond the
+    budget's limit.
     """
 
     stream: StreamId

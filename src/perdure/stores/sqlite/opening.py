@@ -235,16 +235,6 @@ def located(path: Path, *, key: StoreKey | None) -> Site:
     return Site(path, identity_of(path), is_writable, is_immutable, key)
 
 
-def sync_folder(folder: Path) -> None:
-    """Let a new name in `folder` survive power loss, as what the file holds will."""
-    with suppress(OSError):  # some systems cannot sync a folder, and need not
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 def _check_file(path: Path, key: StoreKey | None) -> None:
     """Refuse what is no store of ours; not for what it was while another process made it one."""
     for look in count(1):

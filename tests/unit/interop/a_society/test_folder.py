@@ -16,24 +16,7 @@ from perdure.interop.a_society.folder import (
     read_folder,
 )
 from perdure.session.messages import assistant, tool_call, tool_result, user
-
-RUN: dict[str, object] = {
-    "flowId": "20260527T143000123Z-a1b2c3",
-    "projectNamespace": "trip",
-    "workspaceRoot": "/w",
-    "recordFolderPath": "/w/record",
-    "stateVersion": "11",
-    "status": "running",
-    "runningNodes": [],
-    "awaitingHumanNodes": {},
-    "pendingHumanInputs": {},
-}
-SESSION: dict[str, object] = {
-    "roleName": "owner",
-    "logicalSessionId": "20260527T143000123Z-a1b2c3__owner",
-    "transcriptHistory": [{"role": "user", "content": "Go."}],
-    "isActive": False,
-}
+from tests.fakes.a_society import RUN, SESSION
 
 
 def put(folder: Path, run: Mapping[str, object] = RUN, **files: object) -> Path:

@@ -22,6 +22,7 @@ from typing import NoReturn
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.ids import stream_id
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
+from perdure.stores.fsync import sync_folder
 from perdure.stores.jsonl.disk.locks import FolderLocks
 from perdure.stores.regular import (
     NotRegular,
@@ -146,7 +147,7 @@ class Folder:
             finally:
                 passing.unlink()
             if self.is_synced:
-                _sync_folder(self.path)
+                sync_folder(self.path)
         except OSError as error:
             self.fail(error)
         return path
@@ -180,7 +181,7 @@ class Folder:
         try:
             path.unlink()
             if self.is_synced:
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -207,11 +208,11 @@ class Folder:
             except FileNotFoundError:
                 path.parent.mkdir(mode=0o700, exist_ok=True)
                 if is_synced:
-                    _sync_folder(path.parent.parent)
+                    sync_folder(path.parent.parent)
             _write_whole(passing, content, is_synced=is_synced)
             passing.replace(path)
             if is_synced:
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         except OSError as error:
             self.fail(error)
 
@@ -331,11 +332,3 @@ def _write_whole(path: Path, content: bytes, *, is_synced: bool) -> None:
             os.fsync(file)
     finally:
         os.close(file)
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -13,9 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from perdure.errors import StoreCorrupt, StoreFull, StoreReadOnly, StoreUnavailable
+from perdure.stores.fsync import sync_file, sync_folder
 from perdure.stores.key import StoreKey
 from perdure.stores.operating.alone import in_turn
-from perdure.stores.sqlite.opening import Site, identity_of, prepare, sync_folder
+from perdure.stores.sqlite.opening import Site, identity_of, prepare
 
 _ENDS = ("", "-wal", "-shm", "-journal")
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
@@ -69,7 +70,7 @@ def _create(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None
         file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR)
         os.close(file)
         prepare(Site(draft, identity_of(draft), is_writable=True, key=key), seed())
-        _sync(draft)
+        sync_file(draft)
         _name(draft, path)
         sync_folder(path.parent)
     finally:
@@ -86,14 +87,6 @@ def _name(draft: Path, path: Path) -> None:
             if error.errno not in _NO_LINKS or path.exists():
                 raise
             draft.rename(path)
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _escaped(name: str) -> str:

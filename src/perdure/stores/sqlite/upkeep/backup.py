@@ -15,6 +15,7 @@ import apsw
 
 from perdure.errors import EntryNotFound, StoreCorrupt, StoreUnavailable
 from perdure.session.ids import entry_place
+from perdure.stores.fsync import sync_file
 from perdure.stores.key import StoreKey
 from perdure.stores.operating.sealed import Standing
 from perdure.stores.protocol import Problem
@@ -34,7 +35,6 @@ from perdure.stores.sqlite.upkeep.placing import (
     Report,
     addressing_connection,
     new_file,
-    sync_file,
 )
 from perdure.stores.sqlite.upkeep.sealing import Moment
 from perdure.stores.sqlite.verify import verification

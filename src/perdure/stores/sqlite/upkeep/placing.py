@@ -18,8 +18,9 @@ from typing import cast
 import apsw
 
 from perdure.errors import StoreExists, StoreInUse, StoreUnavailable
+from perdure.stores.fsync import sync_file, sync_folder
 from perdure.stores.sqlite.database import is_attached
-from perdure.stores.sqlite.opening import Patience, Site, identity_of, sync_folder
+from perdure.stores.sqlite.opening import Patience, Site, identity_of
 from perdure.stores.sqlite.packing.cipher import unlock
 from perdure.stores.sqlite.rekey_copy import BESIDE
 from perdure.stores.sqlite.rows import Connection
@@ -69,15 +70,6 @@ def take_alone(db: Connection, site: Site) -> None:
 def new_file(path: Path) -> None:
     """Make the empty file `path`, which only its owner may read. Raises: FileExistsError."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR))
-
-
-def sync_file(path: Path) -> None:
-    """Let what is in `path` survive power loss."""
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def put_in_place(new: Path, path: Path) -> None:

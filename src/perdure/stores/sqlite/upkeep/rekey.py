@@ -2,10 +2,10 @@
 
 The copy is written beside the store, checked and synced; then it takes the store's name. Killed at
 any moment, there is the whole store, under the old key or under the new one. An encrypted copy that
-is left is removed by opening the store, a plain one at once (`rekey_copy`). Meanwhile the store is
-held alone: it is taken out of write-ahead mode, which only succeeds when nobody else has it open,
-and stays locked. Whoever waited for that lock finds a file without a name and without a log, which
-SQLite refuses to write to, and which `opening.connection` recognises.
+is left is removed by opening the store, a plain one at once (`rekey_copy`). Meanwhile this process
+holds the store alone: it leaves write-ahead mode, which only succeeds when no other connection is
+open, and stays locked. A process that waited for that lock finds a file without a name and without
+a log. SQLite refuses to write to it, and `opening.connection` recognises it.
 """
 
 from __future__ import annotations

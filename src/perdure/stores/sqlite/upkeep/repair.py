@@ -33,6 +33,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.session.clock import RandomSource
+from perdure.stores.fsync import sync_file
 from perdure.stores.key import StoreKey
 from perdure.stores.operating.alone import alone_at
 from perdure.stores.operating.mending import Mended, Mending, in_order, parents_in
@@ -52,7 +53,6 @@ from perdure.stores.sqlite.upkeep.placing import (
     free_name,
     new_file,
     put_where_nothing_is,
-    sync_file,
 )
 from perdure.stores.sqlite.upkeep.remains import Left, entries_of, remains_in
 from perdure.stores.sqlite.upkeep.salvage import copy_store, salvaged
