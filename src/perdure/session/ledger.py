@@ -33,6 +33,7 @@ Failure = Literal[
     "provider_auth",
     "budget_exceeded",
     "question_expired",
+    "not_approved",
     "empty_answer",
     "content_filter",
     "cancelled",

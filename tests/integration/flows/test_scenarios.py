@@ -127,6 +127,24 @@ async def test_19_a_staged_handoff_is_approved_without_another_turn(tmp_path: Pa
     assert (await flow.run()).status == "awaiting_improvement_choice"
 
 
+async def test_declined_handoff_and_its_note_reach_the_role(tmp_path: Path) -> None:
+    nodes = (FlowNode("owner-intake", "owner", has_human=True), *NODES[1:])
+    stage = FlowStage(
+        tmp_path,
+        *hands(INTAKE, RECORD, "plan.md", "build"),
+        *hands("name who signs", RECORD, "signed.md", "build"),
+    )
+    graph = Graph("declined", nodes, LINE.edges)
+    flow = await begun(stage.flows("owner", "developer"), tmp_path, graph, "full-access")
+    await flow.run()
+    await flow.decline(note="name who signs", by="ana")
+    await flow.reply("It is Bo.")
+    run = await flow.run()
+    (said,) = [text for text in await texts(flow, "owner") if "It is Bo." in text]
+    assert "ana declined your handoff of plan.md to `build`: name who signs" in said
+    assert run.pending_handoff_approvals["owner-intake"][0].artifact == "signed.md"
+
+
 def spoils(at: str) -> Reply:
     """In the turn that what contains `at` begins: spoil the workflow file."""
     call = CallTools((ScriptedCall("spoil"),))

@@ -22,12 +22,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What a session's turns run under besides its agent: caps of today, prices, permissions."""
+    """What a session's turns run under besides its agent: caps of today, prices, permissions.
+
+    `ends_when_denied`: a denied tool call ends the turn.
+    """
 
     limits: Limits
     budget: Budget
     cost: Cost
     judge: Judge
+    ends_when_denied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ def _config(agent: Agent, environment: Environment, caps: Caps, model: str) -> T
         max_output_tokens=agent.max_output_tokens,
         cost=_guarded(caps.cost),
         judge=caps.judge,
+        ends_when_denied=caps.ends_when_denied,
     )
 
 

@@ -27,15 +27,15 @@ from perdure.session.entries import Entry, NewEntry, Sibling
 from perdure.session.flows.graph import base_role
 from perdure.session.flows.kinds import RepairAsked, WorkflowChanged
 from perdure.session.flows.run import FlowState, RoleConfiguration
-from perdure.session.ledger import ToolFinished, TurnFinished, TurnStarted
+from perdure.session.ledger import Failure, TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE, decode_message
 from perdure.session.notes import NodeEntered, SideBody
 from perdure.stores.protocol import Write
 
 replace = msgspec.structs.replace
 
-NOT_APPROVED = "not_approved"
-"""Error code of a tool call that a person refused."""
+DENIED: Failure = "not_approved"
+"""Failure of a turn that ended because a person denied a tool call."""
 
 Checks = Callable[[], Awaitable[tuple[str, ...]]]
 """What is not in order in the project, each in a sentence; asked before a flow is closed."""
@@ -76,7 +76,6 @@ class JoinedTurn:
         self._said: AnswerText | None = None
         """What was said last, as far as it was appended; None before that was looked for."""
         self._next_said = AnswerText()
-        self._is_denied = False
         self._configured = self._configuration(ground.journal.known)
         self._is_unheard = False
         """Whether nobody said that what was to be written beside was appended."""
@@ -131,9 +130,6 @@ class JoinedTurn:
         for entry in entries:
             if entry.kind == MESSAGE:
                 said = said.then(decode_message(entry.body, entry.v))
-            elif entry.kind == ToolFinished.kind:
-                outcome = msgspec.json.decode(entry.body, type=ToolFinished)
-                self._is_denied = self._is_denied or outcome.error_code == NOT_APPROVED
         self._next_said = said
 
     def _configuration(self, state: FlowState | None) -> RoleConfiguration | None:
@@ -163,7 +159,8 @@ class JoinedTurn:
         return (self._ground.journal.write(state, *bodies),) if bodies else ()
 
     def _ended(self, finished: TurnFinished) -> Ended:
-        return Ended(finished.end, self._next_said.text, finished.error, self._is_denied)
+        is_denied = finished.failure == DENIED
+        return Ended(finished.end, self._next_said.text, finished.error, is_denied)
 
     async def _looked(self, state: FlowState, ended: Ended) -> tuple[Drawn, dict[str, Found]]:
         """What its owner made of the flow's graph (others cannot put it right), and the files."""

@@ -185,7 +185,8 @@ class TurnConfig(msgspec.Struct, frozen=True):
     """Everything the machine decides by besides the log.
 
     `model`, tried as `retry` says, is the first of the chain; `fallbacks` follow. `cost` and
-    `judge` are functions of their arguments alone.
+    `judge` are functions of their arguments alone. With `ends_when_denied` a tool call that a
+    person denies ends the turn; otherwise the model continues without it.
     Units: `window_tokens` is the model's context window, None where unknown (then nothing is
     compacted before the provider says that it is too much).
     """
@@ -206,6 +207,7 @@ class TurnConfig(msgspec.Struct, frozen=True):
     cost: Cost = unpriced
     judge: Judge = runs_all
     question_expires_s: float | None = None
+    ends_when_denied: bool = False
 
     @property
     def chain(self) -> tuple[Link, ...]:

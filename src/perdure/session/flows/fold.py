@@ -24,6 +24,7 @@ from perdure.session.flows.run import (
     ITSELF,
     Asked,
     AwaitingHuman,
+    Declined,
     FlowState,
     HumanInput,
     ImprovementPhase,
@@ -163,6 +164,7 @@ def _node_claimed(state: FlowState, body: kinds.NodeClaimed, _: int) -> FlowStat
         start=_removed(state.start, node),
         sessions=state.sessions | {body.role: body.session},
         at_node=state.at_node | {body.role: node},
+        declined=_without(state.declined, node),
         repairs=_without(state.repairs, node) if body.text is not None else state.repairs,
     )
 
@@ -280,8 +282,10 @@ def _handoff_declined(state: FlowState, body: kinds.HandoffDeclined, at: int) ->
     state = _asked(state, body.node, at)
     run = state.run
     waiting = AwaitingHuman(body.role, "prompt-human", body.note)
+    targets = run.pending_handoff_approvals.get(body.node, ())
+    declined = Declined(targets, body.by, body.note)
     return _with(
-        state,
+        replace(state, declined=state.declined | {body.node: declined}),
         awaiting_human_nodes=run.awaiting_human_nodes | {body.node: waiting},
         pending_handoff_approvals=_without(run.pending_handoff_approvals, body.node),
     )

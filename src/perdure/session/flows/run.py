@@ -182,6 +182,14 @@ class RoleConfiguration(msgspec.Struct, frozen=True, omit_defaults=True):
     is_automatic: bool = False
 
 
+class Declined(msgspec.Struct, frozen=True):
+    """A handoff that the person `by` declined, and why where that was noted."""
+
+    targets: tuple[HandoffTarget, ...]
+    by: str
+    note: str | None = None
+
+
 class FlowState(msgspec.Struct, frozen=True, dict=True):
     """A `FlowRun` with what deciding needs beside it.
 
@@ -221,6 +229,8 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     """Whether this user has said where the flow works, or began it there."""
     chosen_in_part: dict[str, RoleConfiguration] = {}
     """Role instance -> what a selector chose, of which a person has yet to choose the rest."""
+    declined: dict[str, Declined] = {}
+    """Node -> its handoff that was declined, until the node is claimed again and told."""
 
     @cached_property
     def owing(self) -> tuple[FlowNode, ...]:

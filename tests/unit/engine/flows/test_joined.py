@@ -13,7 +13,6 @@ from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
 from perdure.engine.flows.rules.runnable import runnable
 from perdure.engine.flows.saying import AnswerText
 from perdure.session.codec import new_side, new_tree
-from perdure.session.entries import NewEntry
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import (
     ForwardPassClosed,
@@ -25,7 +24,7 @@ from perdure.session.flows.kinds import (
     RoleConfigured,
     WorkflowChanged,
 )
-from perdure.session.ledger import ModelCalled, ToolFinished, TurnFinished, TurnStarted
+from perdure.session.ledger import ModelCalled, TurnFinished, TurnStarted
 from perdure.session.messages import Message, TextPart, assistant, user
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Write
@@ -193,16 +192,14 @@ async def test_a_turn_that_begins_and_ends_at_once_is_both(tmp_path: Path) -> No
     assert kinds_of(both.writes[0]) == ["node_claimed", "node_parked"]
 
 
-async def test_a_refused_tool_call_is_remembered_until_the_end(tmp_path: Path) -> None:
+async def test_turn_ended_by_denial_parks_node_as_consent_denied(tmp_path: Path) -> None:
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
-    refused: NewEntry = new_side(
-        ToolFinished("c", "send", "refused", succeeded=False, error_code="not_approved")
-    )
-    await turn.beside([refused])
-    (end,) = (await turn.beside([FINISHED])).writes
+    denied = new_side(TurnFinished("aborted", failure="not_approved", error="ana denied send"))
+    (end,) = (await turn.beside([denied])).writes
     assert b'"consent-denied"' in end.entries[0].body
+    assert b"ana denied send" in end.entries[0].body
 
 
 async def test_an_answer_cut_in_two_by_a_crash_is_judged_as_one(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ The answer is what the node hands to all that follow it. What is no answer, a pe
 
 from __future__ import annotations
 
-from perdure.engine.flows.rules.finishing import DENIED, Ended, unless_stopped
+from perdure.engine.flows.rules.finishing import Ended, unless_stopped, why_parked
 from perdure.engine.flows.rules.handoffs import Artifact
 from perdure.session.flows.graph import edge_key
 from perdure.session.flows.kinds import (
@@ -41,10 +41,7 @@ def task_finished(
     if ended.end == "length":
         return NodeParked(node, role, "autonomous-abort", CUT_OFF)
     if ended.end != "stop":
-        detail = ended.detail or f"its turn ended as {ended.end}"
-        return NodeParked(node, role, "autonomous-abort", detail)
-    if answer is None and ended.is_denied:
-        return NodeParked(node, role, "consent-denied", DENIED)
+        return NodeParked(node, role, *why_parked(ended))
     if answer is None:
         return NodeParked(node, role, "autonomous-abort", "its answer has no text")
     if answer.problem is not None:

@@ -15,6 +15,7 @@ from perdure.engine.flows.rules.handoffs import Artifact, decide_handoff
 from perdure.engine.flows.rules.runnable import deliverable
 from perdure.engine.flows.rules.signals import Fault, Handover, Plain, Signal, signal_in
 from perdure.session.flows.kinds import (
+    AwaitingReason,
     ForwardPassClosed,
     HandoffAwaited,
     NodeParked,
@@ -29,8 +30,6 @@ MOST_REPAIRS = 3
 
 STOPPED = "it was stopped by a person"
 
-DENIED = "a tool call was refused, and its turn ended without a handoff"
-
 SHORTER = Fault(
     "output_limit",
     "the answer was cut off at the model's limit",
@@ -42,7 +41,7 @@ SHORTER = Fault(
 class Ended(msgspec.Struct, frozen=True):
     """How a turn ended. `text` is its last answer, `detail` why it did not end well.
 
-    `is_denied` says that a person refused one of its tool calls.
+    `is_denied`: a person denied a tool call, which ended the turn.
     """
 
     end: TurnEnd
@@ -76,22 +75,25 @@ def node_finished(
     if ended.end == "length":
         return _repaired(state, node, SHORTER)
     if ended.end != "stop":
-        detail = ended.detail or f"its turn ended as {ended.end}"
-        return NodeParked(node, role, "autonomous-abort", detail)
+        return NodeParked(node, role, *why_parked(ended))
     signal = signal_in(ended.text)
-    if isinstance(signal, Fault) and ended.is_denied:
-        return NodeParked(node, role, "consent-denied", DENIED)
     decided = (
         signal if isinstance(signal, Fault) else _obeyed(state, node, signal, artifacts, unhealthy)
     )
     return _repaired(state, node, decided) if isinstance(decided, Fault) else decided
 
 
+def why_parked(ended: Ended) -> tuple[AwaitingReason, str]:
+    """Why a turn that `ended` without an answer waits for a person: the reason and its detail."""
+    reason = "consent-denied" if ended.is_denied else "autonomous-abort"
+    return reason, ended.detail or f"its turn ended as {ended.end}"
+
+
 def unless_stopped(state: FlowState, ended: Ended, *targets: str) -> Ended:
     """How the turn of `targets` ended: a stop that came before counts, whatever was said."""
     if not any(target in state.stopping for target in targets):
         return ended
-    return msgspec.structs.replace(ended, end="aborted", detail=STOPPED)
+    return msgspec.structs.replace(ended, end="aborted", detail=STOPPED, is_denied=False)
 
 
 def _obeyed(

@@ -35,36 +35,44 @@ _TAKES_NO_REPLY = {
 
 
 def reply(state: FlowState, text: str, by: str, target: str | None = None) -> HumanReplied:
-    """A person says `text` to `target`, a node or a role instance; to whoever waits without one.
+    """A person says `text` to `target`, a node or a role instance.
+
+    Without `target` it goes to the only one that waits for a person; where none does, to the only
+    one that waits for a handoff.
 
     Raises: FlowRefusal when nobody waits, when several do and none is named, when one has been
     replied to already, or when nothing is said.
     """
     if not text.strip():
         raise _refusal(state, "there is nothing to say in the reply")
-    waiting = _waiting(state)
+    for_person, for_handoff = _waiting(state)
     if target is None:
+        waiting = for_person or for_handoff
         if len(waiting) != 1:
             raise _refusal(state, _which(waiting, "a reply"))
         return HumanReplied(waiting[0], text, by)
-    found = _addressed(state, target, waiting)
+    found = _addressed(state, target, [*for_person, *for_handoff])
     if found is None:
         raise _refusal(state, f"{target!r} does not wait for a reply{_because(state, target)}")
     return HumanReplied(found, text, by)
 
 
-def _waiting(state: FlowState) -> list[str]:
-    """Nodes (in the improvement: roles) that a reply can be given to, first who waits for it."""
+def _waiting(state: FlowState) -> tuple[list[str], list[str]]:
+    """Nodes (in the improvement: roles) that a reply can be given to.
+
+    Shape: those that wait for a person, and those that wait for a handoff.
+    """
     run, phase = state.run, state.run.improvement_phase
     if phase is not None:
         answered = phase.pending_human_inputs
-        return [role for role in phase.awaiting_human_roles if role not in answered]
-    nodes = [
+        return [role for role in phase.awaiting_human_roles if role not in answered], []
+    answered = run.pending_human_inputs
+    for_person = [
         id
         for id, waiting in run.awaiting_human_nodes.items()
-        if waiting.reason not in _TAKES_NO_REPLY
+        if waiting.reason not in _TAKES_NO_REPLY and id not in answered
     ]
-    return [id for id in (*nodes, *run.awaiting_handoff) if id not in run.pending_human_inputs]
+    return for_person, [id for id in run.awaiting_handoff if id not in answered]
 
 
 def _addressed(state: FlowState, target: str, waiting: list[str]) -> str | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perdure.engine.flows.rules.finishing import (
-    DENIED,
     SHORTER,
     Ended,
     is_worn_out,
     repair_of,
     still_wrong,
     unless_stopped,
+    why_parked,
 )
 from perdure.engine.flows.rules.handoffs import Artifact
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, feedback_path, findings_path
@@ -48,13 +48,10 @@ def role_finished(
     if ended.end == "length":
         return _repaired(state, role, SHORTER)
     if ended.end != "stop":
-        detail = ended.detail or f"its turn ended as {ended.end}"
-        return ImprovementParked(role, "autonomous-abort", detail)
+        return ImprovementParked(role, *why_parked(ended))
     signal = signal_in(ended.text)
     if isinstance(signal, Plain) and signal.type == "prompt-human":
         return ImprovementParked(role, "prompt-human")
-    if isinstance(signal, Fault) and ended.is_denied:
-        return ImprovementParked(role, "consent-denied", DENIED)
     fault = _fault(state, role, signal, artifacts, unhealthy)
     if fault is not None:
         return _repaired(state, role, fault)

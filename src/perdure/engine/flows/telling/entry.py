@@ -62,14 +62,17 @@ def entry_message(
     """What the role of `work` is told when it begins.
 
     `artifacts` are the contents of the files that are delivered, by path; `readings` those the
-    node asks for. A person's reply is told as it was said, and nothing with it.
+    node asks for. A person's reply is told as it was said; before it, only that a handoff was
+    declined.
     Units: `at` is Unix milliseconds.
     """
-    if work.text is not None:
-        return work.text
     node = work.node
+    declined = _declined(state, node)
+    if work.text is not None:
+        return "\n\n".join([*declined, work.text])
     is_first = node.id not in state.run.visited
     parts = [f"Node `{node.id}` {'started' if is_first else 'resumed'} at {timestamp(at)}."]
+    parts += declined
     if is_first:
         parts += _contract(node, contracts, readings)
     parts += _received(state, work, artifacts)
@@ -93,6 +96,16 @@ def _contract(node: FlowNode, contracts: Contracts, readings: tuple[Reading, ...
             yield "\n".join([f"## {title}", *(f"- {line}" for line in lines)])
     for reading in readings:
         yield f"## Required reading {reading.name} ({reading.path})\n{reading.text.strip()}"
+
+
+def _declined(state: FlowState, node: FlowNode) -> list[str]:
+    """What the role has to know of its handoff that a person declined."""
+    declined = state.declined.get(node.id)
+    if declined is None:
+        return []
+    what = ", ".join(f"{target.artifact} to `{target.node}`" for target in declined.targets)
+    why = f": {declined.note}" if declined.note else "."
+    return [f"{declined.by} declined your handoff of {what}{why}\nNothing was handed over."]
 
 
 def _received(state: FlowState, work: Work, artifacts: Mapping[str, str]) -> Iterator[str]:

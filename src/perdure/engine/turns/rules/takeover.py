@@ -18,7 +18,7 @@ from perdure.engine.turns.rules.asking import (
     ask_for_approval,
     ask_how_to_go_on,
 )
-from perdure.engine.turns.rules.ending import finish, settle_call
+from perdure.engine.turns.rules.ending import finish, refuse_pending, settle_call
 from perdure.engine.turns.rules.outcomes import expire
 from perdure.engine.turns.rules.outcomes import tool_returned as tool_finished
 from perdure.engine.turns.rules.progress import (
@@ -258,7 +258,13 @@ def _run_as_told(
         return
     text = f"Not run: {answer.by} did not allow it." + (f" {answer.note}" if answer.note else "")
     settle_call(scribe, call, "refused", text, error_code="not_approved")
-    start_tools(scribe, config)
+    if not config.ends_when_denied:
+        start_tools(scribe, config)
+        return
+    left = "Not run: the turn ended when a call before it was denied."
+    refuse_pending(scribe, "aborted", left, "cancelled")
+    reason = f"{answer.by} denied {call.name}" + (f": {answer.note}" if answer.note else "")
+    finish(scribe, "aborted", failure="not_approved", error=reason)
 
 
 def _start_if_unchanged(scribe: Scribe, question: Question, config: TurnConfig) -> None:

@@ -61,7 +61,7 @@ def test_the_answer_goes_to_all_that_follow() -> None:
         (Ended("error", "", "no key"), None, "autonomous-abort", "no key"),
         (Ended("aborted"), None, "autonomous-abort", "its turn ended as aborted"),
         (Ended("stop"), None, "autonomous-abort", "its answer has no text"),
-        (Ended("stop", is_denied=True), None, "consent-denied", "a tool call was refused"),
+        (Ended("aborted", "", "ana denied x", is_denied=True), None, "consent-denied", "ana"),
         (Ended("stop", "h"), Artifact("p", problem="gone"), "autonomous-abort", "gone"),
     ],
 )

@@ -102,17 +102,11 @@ def test_26_what_did_not_end_well_waits_for_a_person_whatever_it_said(end: TurnE
     assert body == NodeParked("a", "a", "autonomous-abort", "it was stopped")
 
 
-def test_who_was_refused_a_tool_call_and_hands_nothing_over_is_parked_as_denied() -> None:
-    body = node_finished(at_a().state, "a", Ended("stop", "ok", is_denied=True), {})
-    assert isinstance(body, NodeParked)
-    assert body.reason == "consent-denied"
-
-
-def test_who_was_refused_a_tool_call_may_hand_over_all_the_same() -> None:
-    text = block("target_node_id: end\nartifact_path: done.md")
-    found = {"done.md": Artifact("done.md")}
-    body = node_finished(at_a().state, "a", Ended("stop", text, is_denied=True), found)
-    assert isinstance(body, HandoffMade)
+def test_denied_turn_parks_node_as_consent_denied_whatever_it_said() -> None:
+    said = block("target_node_id: end\nartifact_path: done.md")
+    ended = Ended("aborted", said, "ana denied send", is_denied=True)
+    body = node_finished(at_a().state, "a", ended, {"done.md": Artifact("done.md")})
+    assert body == NodeParked("a", "a", "consent-denied", "ana denied send")
 
 
 def test_the_last_node_lets_another_of_its_role_read_what_lies_there() -> None:

@@ -72,6 +72,14 @@ def test_a_reply_to_nobody_in_particular_needs_exactly_one_that_waits() -> None:
     assert reply(log.state, "yes", "me") == HumanReplied("b", "yes", "me")
 
 
+def test_reply_without_target_goes_to_only_node_that_waits_for_person() -> None:
+    log = FlowLog(FORK).work("o", "a", "b").claim("a", "o=>a").claim("b", "o=>b")
+    log.add(NodeParked("a", "dev_1", "prompt-human"), HandoffAwaited("b"))
+    assert reply(log.state, "yes", "me") == HumanReplied("a", "yes", "me")
+    log.add(HumanReplied("a", "yes", "me"))  # then only the one that waits for a handoff is left
+    assert reply(log.state, "go on", "me") == HumanReplied("b", "go on", "me")
+
+
 def test_a_second_reply_and_one_to_who_does_not_wait_are_refused() -> None:
     log = two_waiting().add(HumanReplied("a", "no", "me"))
     for target, why in (("a", "it has been replied to"), ("o", "'o' does not wait"), ("x", "'x'")):

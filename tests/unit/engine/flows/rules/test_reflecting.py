@@ -52,7 +52,7 @@ def test_a_question_a_stop_and_a_denial_park_only_the_role() -> None:
     assert finished("type: prompt-human") == ImprovementParked("o", "prompt-human")
     stopped = role_finished(STATE, "o", Ended("aborted"), {})
     assert stopped == ImprovementParked("o", "autonomous-abort", "its turn ended as aborted")
-    denied = role_finished(STATE, "o", Ended("stop", is_denied=True), {})
+    denied = role_finished(STATE, "o", Ended("aborted", is_denied=True), {})
     assert isinstance(denied, ImprovementParked)
     assert denied.reason == "consent-denied"
 

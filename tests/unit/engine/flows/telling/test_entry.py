@@ -5,7 +5,14 @@ import msgspec
 from perdure.engine.flows.rules.runnable import Work, runnable
 from perdure.engine.flows.telling.entry import Reading, entry_message
 from perdure.session.flows.graph import FlowNode
-from perdure.session.flows.kinds import HumanReplied, NodeParked
+from perdure.session.flows.kinds import (
+    HandoffDeclined,
+    HandoffMade,
+    HandoffStaged,
+    HandoffTarget,
+    HumanReplied,
+    NodeParked,
+)
 from tests.fakes.flow_contracts import CONTRACTS
 from tests.fakes.flow_log import FlowLog, graph
 
@@ -78,6 +85,37 @@ def test_what_is_taken_back_is_told_as_such() -> None:
 def test_a_persons_reply_is_told_as_it_was_said() -> None:
     log = FlowLog(FORK).claim("o").add(NodeParked("o", "o", "prompt-human"))
     assert told(log.add(HumanReplied("o", "the red one", "me")), "o") == "the red one"
+
+
+def declined(note: str | None) -> FlowLog:
+    targets = (HandoffTarget("a", "plan.md"), HandoffTarget("b", "list.md"))
+    log = FlowLog(FORK).claim("o").add(HandoffStaged("o", "o", targets))
+    return log.add(HandoffDeclined("o", "o", "ana", note))
+
+
+def test_reply_after_declined_handoff_tells_role_what_and_why() -> None:
+    log = declined("name the person who signs").add(HumanReplied("o", "It is Bo.", "ana"))
+    text = told(log, "o")
+    assert text.startswith("ana declined your handoff of plan.md to `a`, list.md to `b`: name the ")
+    assert "Nothing was handed over." in text
+    assert text.endswith("\n\nIt is Bo.")
+
+
+def test_declined_handoff_is_told_once() -> None:
+    log = declined(None).add(HumanReplied("o", "Try again.", "ana")).claim("o")
+    log.add(NodeParked("o", "o", "prompt-human"), HumanReplied("o", "Go on.", "ana"))
+    assert told(log, "o") == "Go on."
+
+
+def test_handoff_that_wakes_node_tells_its_declined_handoff() -> None:
+    log = FlowLog(FORK).work("o", "a").claim("a", "o=>a")
+    log.add(HandoffStaged("a", "a", (HandoffTarget("z", "x.md"),)))
+    log.add(
+        HandoffDeclined("a", "a", "ana", "too long"),
+        HandoffMade("o", (HandoffTarget("a", "n.md"),)),
+    )
+    text = told(log, "a")
+    assert "ana declined your handoff of x.md to `z`: too long" in text
 
 
 def test_nothing_in_a_file_closes_its_fence() -> None:
