@@ -165,8 +165,7 @@ class Host:
         )
         environment = with_hooks(environment, Hooks(self.store.hooks, agent.hooks))
         judge = judge_of(tools, agent.permissions) if flow is None else flow.judge
-        limits, is_role = self._limits or caps.limits, flow is not None
-        today = Caps(limits, budget, self._cost, judge, ends_when_denied=is_role)
+        today = Caps(self._limits or caps.limits, budget, self._cost, judge, flow is not None)
         return SessionTurns(environment, terms_of(agent, environment, prompt, today))
 
     async def aclose(self) -> None:
