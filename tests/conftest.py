@@ -13,11 +13,13 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.fakes import real_pi
 from tests.fakes.postgres import PostgresServer, serving
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 NO_RECORDINGS = "recordings are not here"
 NO_CHROMIUM = "there is no chromium"
+NO_PI = "pi's npm package is not installed"
 
 # A key of the user's marks is made here, and not in the home folder of whoever runs the tests.
 os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="perdure-tests-")
@@ -84,26 +86,48 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="session")
+def real_pi_package() -> Path:
+    """Return the folder of pi's npm package; the test is skipped, and counted, without it.
+
+    A folder named by $PERDURE_PI must hold the package: naming one means these tests should run.
+    """
+    package = real_pi.installed()
+    if package is not None:
+        return package
+    named = os.environ.get(real_pi.NAMED)
+    if named:
+        pytest.fail(f"PERDURE_PI names no folder with pi's package, or there is no node: {named}")
+    pytest.skip(f"{NO_PI} (make programs, or set PERDURE_PI)")
+
+
+@pytest.fixture(scope="session")
+def pi(real_pi_package: Path) -> Iterator[real_pi.RealPi]:
+    """Run pi's own session manager for this test process."""
+    with real_pi.running(real_pi_package) as program:
+        yield program
+
+
+@pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server for this test process, or the one $PERDURE_TEST_POSTGRES names."""
     with serving() as server:
         yield server
 
 
+MISSING = (
+    (NO_RECORDINGS, "RECORDINGS MISSING", "set PERDURE_RECORDINGS to their folder"),
+    (NO_CHROMIUM, "CHROMIUM MISSING", "apt-get install chromium"),
+    (NO_PI, "PI MISSING", "make programs (needs node and npm)"),
+)
+"""Reason of a skip, how it is announced, and what installs what is missing."""
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests did not run for want of the recordings, or of a browser."""
+    """Print how many tests were skipped because an optional program or folder is missing."""
     reports = terminalreporter.getreports("skipped")
-    missing = sum(NO_RECORDINGS in str(report.longrepr) for report in reports)
-    if missing:
-        terminalreporter.write_line(
-            f"RECORDINGS MISSING: {missing} tests skipped; set PERDURE_RECORDINGS to their folder",
-            yellow=True,
-            bold=True,
-        )
-    unseen = sum(NO_CHROMIUM in str(report.longrepr) for report in reports)
-    if unseen:
-        terminalreporter.write_line(
-            f"CHROMIUM MISSING: {unseen} tests skipped; apt-get install chromium",
-            yellow=True,
-            bold=True,
-        )
+    for reason, title, remedy in MISSING:
+        missing = sum(reason in str(report.longrepr) for report in reports)
+        if missing:
+            terminalreporter.write_line(
+                f"{title}: {missing} tests skipped; {remedy}", yellow=True, bold=True
+            )

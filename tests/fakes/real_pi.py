@@ -1,0 +1,109 @@
+"""The real pi, from its npm package: its session manager and `/tree` as a process, and its command.
+
+The package lies in the folder that $PERDURE_PI names, else in `.programs/pi` (`make programs`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DRIVER = REPOSITORY / "tests" / "acceptance" / "pi" / "driver.mjs"
+NAMED = "PERDURE_PI"
+PACKAGE = Path("node_modules", "@mariozechner", "pi-coding-agent")
+PATIENCE_S = 60
+
+
+def installed() -> Path | None:
+    """Return the folder of pi's package; None if it, or node, is missing."""
+    folder = Path(os.environ.get(NAMED) or REPOSITORY / ".programs" / "pi") / PACKAGE
+    return folder if shutil.which("node") and (folder / "package.json").is_file() else None
+
+
+class RealPi:
+    """pi's session manager in a process of its own. Every call opens the file again, as a new pi."""
+
+    def __init__(self, package: Path, process: subprocess.Popen[str]) -> None:
+        self.package = package
+        self._process = process
+
+    def ask(self, op: str, **facts: object) -> dict[str, Any]:
+        """Run one operation of `driver.mjs`; return its answer."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asked = {name: str(v) if isinstance(v, Path) else v for name, v in facts.items()}
+        process.stdin.write(json.dumps({"op": op, **asked}) + "\n")
+        process.stdin.flush()
+        answer = cast("dict[str, Any]", json.loads(process.stdout.readline()))
+        assert "error" not in answer, answer["error"]
+        return answer
+
+    def make(self, folder: Path, cwd: str, seed: int, steps: int) -> Path:
+        """Write a random session; return its file."""
+        return Path(self.ask("make", folder=folder, cwd=cwd, seed=seed, steps=steps)["path"])
+
+    def look(self, path: Path) -> dict[str, Any]:
+        """Return what pi reads in `path`: ids, leaf, labels, name, and what a model is sent."""
+        return self.ask("look", path=path)
+
+    def run(self, *words: str, home: Path, cwd: Path, address: str = "") -> str:
+        """Run the command ``pi`` with `words` against the model server at `address`."""
+        settle(home, address)
+        command = ["node", str(self.package / "dist" / "cli.js"), *words]
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "PI_OFFLINE": "1",
+            "PI_SKIP_VERSION_CHECK": "1",
+            "LANG": "C.UTF-8",
+        }
+        done = subprocess.run(
+            command,
+            env=environment,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+def settle(home: Path, address: str) -> None:
+    """Tell pi in `home` of a provider ``local`` with the model ``tides`` at `address`."""
+    folder = home / ".pi" / "agent"
+    folder.mkdir(parents=True, exist_ok=True)
+    model = {"id": "tides", "name": "Tides", "reasoning": False, "input": ["text"]}
+    cost = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}
+    provider: Mapping[str, object] = {
+        "baseUrl": address,
+        "apiKey": "none",
+        "api": "openai-completions",
+        "models": [{**model, "cost": cost, "contextWindow": 100_000, "maxTokens": 1_000}],
+    }
+    models = {"providers": {"local": provider}}
+    (folder / "models.json").write_text(json.dumps(models), encoding="utf-8")
+
+
+@contextmanager
+def running(package: Path) -> Generator[RealPi]:
+    """Run the driver as long as the block."""
+    command = ["node", str(DRIVER), str(package)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+    with process:
+        try:
+            yield RealPi(package, process)
+        finally:
+            process.kill()
