@@ -25,12 +25,13 @@ OF_PROVIDERS := tests/unit/models/providers tests/unit/client/agents/test_provid
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check style types unit conformance check-all fix bench lock clean
+.PHONY: help install programs demo test check style types unit conformance check-all fix bench lock clean
 
 help:
 	@echo "make demo       run the demonstration"
 	@echo "make test       run the whole test suite"
 	@echo "make check      format, lint, types, imports, shape, unit and conformance tests"
+	@echo "make programs   install programs of others that tests run (pi, with npm)"
 	@echo "make check-all  check, then the whole suite"
 	@echo "make fix        format, and repair what ruff can repair"
 	@echo "make bench      run the benchmarks"
@@ -53,6 +54,18 @@ $(INSTALLED): $(RUNNABLE) requirements/dev.txt
 	@touch $@
 
 install: $(INSTALLED)
+
+# Programs of others that tests run as they are: pi, from npm. Without them these tests are skipped.
+PI := @mariozechner/pi-coding-agent@0.58.3
+PROGRAMS := .programs/pi/.installed-$(notdir $(PI))
+
+$(PROGRAMS):
+	@rm -rf .programs/pi && mkdir -p .programs/pi
+	@npm install --prefix .programs/pi --no-save --no-audit --no-fund --ignore-scripts \
+		--omit=optional --loglevel=error $(PI)
+	@touch $@
+
+programs: $(PROGRAMS)
 
 demo: $(RUNNABLE)
 	@$(BIN)/perdure demo $(ARGS)

@@ -28,7 +28,7 @@ def installed() -> Path | None:
 
 
 class RealPi:
-    """pi's session manager in a process of its own. Every call opens the file again, as a new pi."""
+    """pi's session manager in a process of its own. Every call opens the file again."""
 
     def __init__(self, package: Path, process: subprocess.Popen[str]) -> None:
         self.package = package

@@ -19,6 +19,9 @@ def test_two(recordings): assert recordings.is_dir()
 ONE_PAGE = """
 def test_page(chromium): assert chromium
 """
+ONE_PROGRAM = """
+def test_program(real_pi_package): assert real_pi_package.is_dir()
+"""
 
 
 @pytest.fixture
@@ -81,3 +84,17 @@ def test_a_named_browser_must_be_there(suite: Path, tmp_path: Path) -> None:
     (suite / "test_two.py").write_text(ONE_PAGE, encoding="utf-8")
     assert "1 error" in run(suite, changes={"PERDURE_CHROMIUM": str(tmp_path / "gone")})
     assert "1 passed" in run(suite, changes={"PERDURE_CHROMIUM": sys.executable})
+
+
+def test_without_the_package_of_pi_its_tests_are_skipped_and_counted(
+    suite: Path, tmp_path: Path
+) -> None:
+    (suite / "test_two.py").write_text(ONE_PROGRAM, encoding="utf-8")
+    output = run(suite, changes={"PATH": str(tmp_path)})  # no node
+    assert "1 skipped" in output
+    assert "PI MISSING: 1 tests skipped" in output
+
+
+def test_named_folder_without_the_package_of_pi_is_an_error(suite: Path, tmp_path: Path) -> None:
+    (suite / "test_two.py").write_text(ONE_PROGRAM, encoding="utf-8")
+    assert "1 error" in run(suite, changes={"PERDURE_PI": str(tmp_path)})

@@ -30,6 +30,7 @@ function randomOf(seed) {
   };
 }
 
+const LABELLED = ["message", "compaction", "branch_summary", "custom_message"]; // what /tree shows
 const WORDS = ["tide", "harbour", "größe", "漢字", "emoji 🦀", "line\u2028end", "\u0085", 'q"uote', "back\\slash",
   "tab\there", "two\nlines", "<summary>", "0.000005", "</x>", "\u0001control", "ﬀ"];
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -99,7 +100,7 @@ class Player {
 
   failed() {
     const stopReason = this.random.one(["error", "aborted"]);
-    return this.assistant({ stopReason, errorMessage: "529 overloaded" });
+    return this.assistant({ stopReason, errorMessage: "529 overloaded", content: [this.text("(failed)")] });
   }
 
   bash() {
@@ -124,7 +125,7 @@ class Player {
   }
 
   label() {
-    const entries = this.manager.getEntries();
+    const entries = this.manager.getEntries().filter((e) => LABELLED.includes(e.type));
     if (!entries.length) return;
     const target = this.random.one(entries).id;
     this.manager.appendLabelChange(target, this.random.below(4) ? this.words("label") : undefined);
@@ -168,20 +169,19 @@ class Player {
   }
 }
 
-const idsOf = (manager) => manager.getEntries().map((entry) => entry.id);
-
 function contextOf(manager) {
   const { messages, thinkingLevel, model } = manager.buildSessionContext();
   const plain = convertToLlm(messages).map((message) => message.role === "assistant"
     ? { ...message, content: message.content.filter((part) => part.type !== "thinking") } : message);
-  return { messages: transformMessages(plain, MODEL), thinkingLevel, model };
+  const next = { role: "user", content: "", timestamp: 0 }; // pi settles open calls when it sends more
+  return { messages: transformMessages([...plain, next], MODEL).slice(0, -1), thinkingLevel, model };
 }
 
 function look(manager) {
   return {
     id: manager.getSessionId(), file: manager.getSessionFile(), cwd: manager.getCwd(),
     name: manager.getSessionName() ?? null, header: manager.getHeader(), leaf: manager.getLeafId(),
-    ids: idsOf(manager), types: manager.getEntries().map((entry) => entry.type),
+    entries: manager.getEntries().map(({ id, parentId, type }) => ({ id, parent: parentId, type })),
     labels: Object.fromEntries(manager.getEntries().map((e) => [e.id, manager.getLabel(e.id)]).filter(([, l]) => l)),
     ...contextOf(manager),
   };
