@@ -76,11 +76,11 @@ class TurnLog:
 class Course:
     """A turn and its log, driven by hand."""
 
-    def __init__(self, config: TurnConfig = CONFIG, *, number: int = 1) -> None:
+    def __init__(self, config: TurnConfig = CONFIG, *, ran: int = 0) -> None:
         self.config = config
         self.log = TurnLog()
         self.state = empty_state()
-        self.happens(Begin(user("go"), number, None, 10))
+        self.happens(Begin(user("go"), ran + 1, None, 10, ran))
 
     def happens(self, happened: Input) -> TurnState:
         """Step, append, fold; the state after it."""

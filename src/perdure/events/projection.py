@@ -239,6 +239,8 @@ def _tool_finished(body: ledger.ToolFinished) -> list[Told]:
         "nodeId": body.agent,
         "callId": body.id,
         "toolId": body.tool,
+        "toolInput": None if body.input is None else masked_value(body.input),
+        "calledAt": None if body.called_at is None else timestamp(body.called_at),
         "attemptNumber": body.attempt,
         "success": body.succeeded,
         "isError": not body.succeeded,

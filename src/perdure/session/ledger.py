@@ -82,9 +82,10 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
 
     `number` counts the turns run under the session's own agent, from 1. `base` is the leaf the
     turn began at, where `rollback` returns to. `context_tokens` estimates the context before it.
-    The rest is carried over, so that a turn can be read without those before it: what the session
-    had spent, the cost limit that a person granted it, until when (Unix milliseconds) which
-    provider is not to be called, and what tools may do without asking.
+    The rest is carried over, so that a turn can be read without those before it: how many turns
+    have called a model (`ran`, which the turn cap counts; None in logs of earlier versions), what
+    the session had spent, the cost limit that a person granted it, until when (Unix milliseconds)
+    which provider is not to be called, and what tools may do without asking.
     """
 
     kind: ClassVar[str] = "turn_started"
@@ -94,6 +95,7 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     base: EntryId | None = None
     on_interrupt: InterruptPolicy = "retry"
     context_tokens: int | None = None
+    ran: int | None = None
     spent: Spending | None = None
     granted_microcents: int | None = None
     parked: dict[str, int] = msgspec.field(default_factory=dict[str, int])
@@ -188,9 +190,11 @@ class ToolStarted(SideBody, frozen=True, omit_defaults=True):
 class ToolFinished(SideBody, frozen=True, omit_defaults=True):
     """How the tool call it is about ended; its output is the tool message `result`, same commit.
 
-    Also written for calls that never ran (refused, aborted) and for those nobody knows about.
-    `whole` names (``media://...``) the text that the output was cut from. `delegated` is the
-    session that the call opened for another agent. `summary` is the beginning of the output.
+    Also written for calls that never ran (refused, aborted) and for those whose outcome is unknown.
+    A call that never ran has no ``tool_started``: its `input` and `called_at` are here, and
+    `duration_ms` is 0. `whole` names (``media://...``) the text that the output was cut from.
+    `delegated` is the session that the call opened for another agent. `summary` is the beginning
+    of the output.
     """
 
     kind: ClassVar[str] = "tool_finished"
@@ -209,6 +213,8 @@ class ToolFinished(SideBody, frozen=True, omit_defaults=True):
     agent: str | None = None
     attempt: int = 1
     summary: str | None = None
+    input: dict[str, object] | None = None
+    called_at: int | None = None
 
 
 class TurnFinished(SideBody, frozen=True, omit_defaults=True):
@@ -227,9 +233,10 @@ class TurnFinished(SideBody, frozen=True, omit_defaults=True):
 
 
 class Interrupted(SideBody, frozen=True, omit_defaults=True):
-    """The part of an answer that had arrived when the process died; about its ``model_called``.
+    """The part of an answer that had arrived when it was cut; about its ``model_called``.
 
-    Never in a context by itself; ``on_interrupt: continue`` uses it, and user interfaces show it.
+    A dead process, an abort or the provider cuts an answer. The part is never in a context by
+    itself; under ``on_interrupt: continue`` a message repeats its text. User interfaces show it.
     """
 
     kind: ClassVar[str] = "interrupted"

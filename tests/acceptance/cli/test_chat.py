@@ -111,7 +111,9 @@ def test_the_tools_read_in_the_working_directory_and_nowhere_else(world: World) 
 def test_json_prints_every_event_in_wire_form(world: World) -> None:
     events = world.ok("chat", "-p", '/tool list_directory {"path": "."}', "--json").lines
     types = [event["type"] for event in events]
-    assert types[0] == "session:turn_started"
+    assert types[:2] == ["session:started", "session:turn_started"]
+    assert events[0]["sequenceNumber"] == 0
+    assert events[0]["agentRef"] == "assistant"
     assert types[-1] == "session:turn_completed"
     assert {"agent:token", "agent:message", "agent:tool_call", "agent:tool_result"} <= set(types)
     durable = [event for event in events if "sequenceNumber" in event]
@@ -119,6 +121,11 @@ def test_json_prints_every_event_in_wire_form(world: World) -> None:
     assert numbers == sorted(set(numbers))
     assert {event["sessionId"] for event in events} == {only_session(world)}
     assert all({"of", "n"} <= set(event) for event in events if event["type"] == "agent:token")
+    resumed = world.ok("chat", "--continue", "-p", "hello", "--json").lines
+    assert resumed[0]["type"] == "session:turn_started"
+    piped = world.ok("chat", "--json", stdin="hello\nagain\n").lines
+    types = [event["type"] for event in piped]
+    assert (types[0], types.count("session:started")) == ("session:started", 1)
 
 
 def test_lines_of_a_pipe_are_turns_one_after_the_other(world: World) -> None:
@@ -180,7 +187,10 @@ def test_ctrl_c_ends_the_turn_and_keeps_what_was_said(
     assert b"Traceback" not in err
     data = world.ok("sessions", "show", session, "--json").json
     assert data["open_turn"] is False
+    assert data["cut_answer"] == "I have read "
+    assert "cut, not in the context: I have read" in world.ok("sessions", "show", session).out
     world.ok("chat", "--session", session, "-m", "scripted:echo", "-p", "go on")
+    assert world.ok("sessions", "show", session, "--json").json["cut_answer"] is None
 
 
 def test_a_killed_turn_is_resumed_first_and_its_tool_is_not_run_again(

@@ -67,7 +67,7 @@ async def test_02_without_that_option_a_later_turn_is_sent_the_calls_and_their_r
     assert roles == ["user", "assistant", "tool", "assistant", "user"]
 
 
-async def test_04_at_the_cap_of_turns_the_model_is_not_called_and_the_turn_says_so() -> None:
+async def test_04_at_the_cap_of_turns_the_model_is_not_called_and_the_message_is_kept() -> None:
     theatre = Theatre()
     limits = perdure.Limits(max_turns=1)
     chat = await theatre.chat(limits=limits)
@@ -79,6 +79,8 @@ async def test_04_at_the_cap_of_turns_the_model_is_not_called_and_the_turn_says_
     assert (await theatre.bodies(TurnFinished))[-1].usage == perdure.Usage()
     raised = await theatre.runtime(limits=perdure.Limits(max_turns=9)).resume("s")
     assert (await raised.send("three")).end == "stop"
+    kept = [m.text for m in await raised.session.messages() if m.role == "user"]
+    assert kept == ["one", "two", "three"]
 
 
 def test_04_where_nobody_sets_a_cap_it_is_the_specifications() -> None:

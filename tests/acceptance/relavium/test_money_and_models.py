@@ -47,18 +47,20 @@ async def test_03_the_cumulative_cost_is_the_running_sum_of_the_increments() -> 
     assert {cost["model"] for cost in costs} == {"p:main"}
 
 
-async def test_05_a_turn_refused_for_its_cost_is_a_turn_and_a_raised_cap_lets_the_next_one_go() -> (
-    None
-):
+async def test_05_turn_refused_for_its_budget_does_not_count_to_the_turn_cap() -> None:
     theatre = Theatre()
-    capped = perdure.Budget(1, "fail")
-    chat = await theatre.chat(options={"budget": capped})
-    with pytest.raises(TurnFailed, match="raise max_cost_microcents") as failed:
-        await chat.send("go")
-    assert failed.value.failure == "budget_exceeded"
+    once = perdure.Limits(max_turns=1)
+    chat = await theatre.chat(options={"budget": perdure.Budget(1, "fail"), "limits": once})
+    for _ in range(2):
+        with pytest.raises(TurnFailed, match="raise max_cost_microcents") as failed:
+            await chat.send("go")
+        assert failed.value.failure == "budget_exceeded"
     assert theatre.players.requests == []
-    again = await theatre.runtime(budget=perdure.Budget(perdure.dollars(1), "fail")).resume("s")
+    enough = perdure.Budget(perdure.dollars(1), "fail")
+    again = await theatre.runtime(budget=enough, limits=once).resume("s")
     assert (await again.send("go")).end == "stop"
+    with pytest.raises(TurnFailed, match="max_turns"):
+        await again.send("go")
 
 
 async def test_12_an_error_before_the_first_word_is_answered_by_the_fallback() -> None:

@@ -232,6 +232,17 @@ EXPECTED: tuple[Body, ...] = (
     ToolStarted("c1", "t", {}, 1, "read", "retry", "k", approved="ab"),
     AgentBound(SNAPSHOT, granted_by="me"),
     SessionReceived(),
+    TurnStarted(4, "helper", ran=2),
+    ToolFinished(
+        "c1",
+        "t",
+        "refused",
+        succeeded=False,
+        error="no",
+        duration_ms=0,
+        input={"q": 1},
+        called_at=1_700_000_000_068,
+    ),
 )
 
 

@@ -14,7 +14,7 @@ from perdure.apps.chat.answering import Answering
 from perdure.apps.chat.asking import pending_questions
 from perdure.apps.chat.choosing import AgentOption, cast_for
 from perdure.apps.chat.conversation import Conversation
-from perdure.apps.chat.performing import PASTED, RESUMING, performed
+from perdure.apps.chat.performing import PASTED, RESUMING, performed, tell_begun
 from perdure.apps.chat.permitting import (
     ApproveOption,
     CommandsOption,
@@ -112,7 +112,8 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     """Talk with a model.
 
     Everything said is in the log before it is acted upon. Without -m an offline model answers. A
-    turn that was interrupted runs on first. --json prints the events, one a line.
+    turn that was interrupted runs on first. --json prints the events, one a line; those of a new
+    session begin with session:started.
 
     Ctrl-C stops the turn, and what was said so far is kept; a second one leaves, and the turn runs
     on when the session is resumed.
@@ -209,6 +210,7 @@ async def _one_turn(
     if session is None:
         chat = await answering.begin(wanted.cwd)
         remark(f"session {chat.id}")
+        await tell_begun(chat, teller)
     else:
         resumed = await answering.go_on(session, wanted.cwd)
         chat = resumed.chat

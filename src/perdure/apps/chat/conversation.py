@@ -17,6 +17,7 @@ from perdure.apps.chat.performing import (
     RESUMING,
     Left,
     performed,
+    tell_begun,
 )
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer
 from perdure.apps.cli.options import ROOT
@@ -155,6 +156,7 @@ class Conversation:
         chat = self._chat
         if chat is None:
             chat = self._chat = await self._answering.begin(self._cwd)
+            await tell_begun(chat, self._teller)
         if kinds := credentials_in(text):
             self._teller.remark(PASTED.format(", ".join(kinds)))
         await self._perform(chat, chat.send(text))

@@ -15,6 +15,7 @@ from perdure.apps.terminal.typed import interrupts
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.turn import Reply, Turn
 from perdure.client.store import Store
+from perdure.events.projection import events_of
 from perdure.events.types import Event
 
 RESUMING = "going on with the turn that was interrupted"
@@ -24,6 +25,13 @@ STOPPING = "stopping the turn; Ctrl-C again leaves it as it is"
 
 class Left(Exception):
     """Somebody left in the middle; what was running stays open."""
+
+
+async def tell_begun(chat: Chat, teller: Teller) -> None:
+    """Tell the events of the session that `chat` has just begun: ``session:started``."""
+    async for entry in chat.session.entries():
+        for event in events_of(entry):
+            teller.tell(event)
 
 
 async def performed(

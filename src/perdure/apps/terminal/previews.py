@@ -26,6 +26,7 @@ from perdure.session.kinds import (
     ThinkingChange,
 )
 from perdure.session.ledger import (
+    Interrupted,
     ModelCalled,
     ModelFinished,
     ToolFinished,
@@ -118,6 +119,8 @@ def _side_line(body: Body) -> str:
             return text
         case ToolStarted(tool=tool, effect=effect, on_unknown=policy):
             return f"{tool} ({effect}; if its outcome is lost: {policy})"
+        case Interrupted(partial=partial):
+            return partial.text
         case ToolFinished(tool=tool, outcome=outcome):
             return f"{tool}: {outcome}"
         case TurnFinished(end=text) | Question(text=text) | Answer(choice=text):

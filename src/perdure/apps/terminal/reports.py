@@ -33,6 +33,7 @@ from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId
 from perdure.session.info import SessionInfo
 from perdure.session.kinds import Compaction
+from perdure.session.ledger import Interrupted
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Message, Usage
 from perdure.session.notes import AgentBound, Invocation, SessionStarted
 from perdure.session.tree import TreeNode, index_of, nodes_of
@@ -54,7 +55,9 @@ class Report(msgspec.Struct, frozen=True):
     """A session at one moment.
 
     Shape: `branch` are the entries root -> leaf, `system_prompt` what its agent was told at the
-    start. `branches` counts the ends of branches in its tree. `usage` sums all reported usage.
+    start. `cut` is the part of an answer that was cut after the last message of the branch, and is
+    not in the context. `branches` counts the ends of branches in its tree. `usage` sums all
+    reported usage.
     """
 
     info: SessionInfo
@@ -73,6 +76,7 @@ class Report(msgspec.Struct, frozen=True):
     invoked_by: Invocation | None = None
     children: tuple[Child, ...] = ()
     authority: Authority = Authority(None)
+    cut: str | None = None
 
 
 async def report_of(session: Session, store: SessionStore) -> Report:
@@ -80,6 +84,7 @@ async def report_of(session: Session, store: SessionStore) -> Report:
     state = await store.state(session.id)
     tree = index_of(await store.tree(session.id))
     agent, prompt = await _bound(session, store)
+    branch = tuple(await session.path())
     return Report(
         info=state.info,
         head=state.head,
@@ -87,7 +92,7 @@ async def report_of(session: Session, store: SessionStore) -> Report:
         has_open_turn=state.open_turn is not None,
         window=await pinned_window(store, session.id, state.leaf),
         context=await session.context(),
-        branch=tuple(await session.path()),
+        branch=branch,
         branches=sum(1 for id_ in tree.by_id if not tree.children.get(id_)),
         labels=await session.labels(),
         usage=sum((_usage_of(entry) for entry in tree.by_id.values()), Usage()),
@@ -97,7 +102,23 @@ async def report_of(session: Session, store: SessionStore) -> Report:
         invoked_by=await invocation_of(store, state),
         children=tuple(await children_of(store, session.id)),
         authority=await authority_of(store, session.id),
+        cut=await _cut_answer(session, store, branch),
     )
+
+
+async def _cut_answer(
+    session: Session, store: SessionStore, branch: tuple[Entry, ...]
+) -> str | None:
+    """The text that had arrived of an answer that was cut, unless the branch goes on after it."""
+    notes = await store.notes(session.id, (Interrupted.kind,))
+    last = branch[-1] if branch else None
+    if not notes or last is None or last.stream != session.id or notes[-1].seq < last.seq:
+        return None
+    try:
+        body = body_of(notes[-1])
+    except SessionError:
+        return None
+    return body.partial.text if isinstance(body, Interrupted) else None
 
 
 async def _bound(session: Session, store: SessionStore) -> tuple[str | None, str | None]:
@@ -145,6 +166,7 @@ def report_data(report: Report) -> dict[str, object]:
             for child in report.children
         ],
         "authority": authority_data(report.authority),
+        "cut_answer": report.cut,
         "branch": [_entry_data(entry, report.labels) for entry in report.branch],
     }
 
@@ -229,6 +251,8 @@ def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
         yield ""
         rows = lines_of(_as_chain(report), report.leaf, limit=BRANCH_LINES)
         yield from drawn(rows, report.info.id, width, style)
+    if report.cut:
+        yield style.paint(f"  cut, not in the context: {one_line(report.cut, width)}", "faint")
 
 
 def children_lines(children: Iterable[Child], style: Style) -> Iterator[str]:

@@ -24,6 +24,8 @@ OVER = ("session:turn_completed", "session:cancelled")
 class Reply(msgspec.Struct, frozen=True):
     """How a turn ended. `message` is the last answer, None when the turn ended before one came.
 
+    Of an answer that an abort cut, `message` is the part that had arrived; without an `entry_id` it
+    is not on the branch (`Agent.on_interrupt`).
     Units: `usage` sums all model calls of the turn.
     """
 
@@ -129,6 +131,9 @@ class Turn:
         if finished.failure is not None and finished.end == "error":
             raise TurnFailed(finished.error or finished.failure, finished.failure)
         usage = finished.usage or Usage()
+        if state.partial is not None:
+            cut = msgspec.structs.replace(state.partial, stop_reason="aborted")
+            return Reply(finished.end, cut, None, usage, state.number)
         return Reply(finished.end, state.answer, state.answer_id, usage, state.number)
 
     async def _until_over(self, watch: Watch) -> AsyncIterator[AnyEvent]:

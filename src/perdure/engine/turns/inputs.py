@@ -14,7 +14,8 @@ from perdure.session.messages import MediaPart, Message, Usage
 class Begin(msgspec.Struct, frozen=True):
     """The user says something. `number` is the turn's, `base` the leaf it begins at.
 
-    `spent`, `granted_microcents`, `parked` and `grants` are carried over from the log so far.
+    `ran` turns of the session have called a model. `spent`, `granted_microcents`, `parked` and
+    `grants` are carried over from the log so far.
     `contents` are what its media name. `is_reopening`: the session had ended.
     Units: `context_tokens` estimates the context before `message`.
     """
@@ -23,6 +24,7 @@ class Begin(msgspec.Struct, frozen=True):
     number: int
     base: EntryId | None
     context_tokens: int | None = None
+    ran: int = 0
     spent: Spending = Spending()
     granted_microcents: int | None = None
     parked: dict[str, int] = {}

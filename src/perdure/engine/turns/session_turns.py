@@ -116,6 +116,7 @@ class SessionTurns:
                     at.turns + 1,
                     at.leaf,
                     await self._tokens_before(so_far),
+                    so_far.ran,
                     so_far.spent,
                     so_far.limit_microcents,
                     {name: until for name, until in parked.items() if until > now},

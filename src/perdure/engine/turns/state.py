@@ -99,12 +99,13 @@ class TurnState(msgspec.Struct, frozen=True):
 
     Shape: `head` is the last seq folded in; `pending` are the tool calls of the last answer that
     have no result yet, in order, the open one included; `awaits` is the message that the entry
-    before said would follow; `queued` are entries of others that wait to be adopted. `parked` says
+    before said would follow; `queued` are entries of others that wait to be adopted; `ran` counts
+    the session's turns that called a model, this one included once it does. `parked` says
     until when (Unix milliseconds) which provider is left alone; `renewed` whose key was renewed,
     `granted` what tools may do without asking.
-    Units: `started_at` is Unix milliseconds; `context_tokens` estimates what the next request will
-    hold, None where nothing is known; `limit_microcents` is what a person granted beyond the
-    budget's limit.
+    Units: `started_at` and `answered_at` are Unix milliseconds; `context_tokens` estimates what the
+    next request will hold, None where nothing is known; `limit_microcents` is what a person granted
+    beyond the budget's limit.
     """
 
     stream: StreamId
@@ -114,6 +115,7 @@ class TurnState(msgspec.Struct, frozen=True):
     started_at: int = 0
     agent: str | None = None
     number: int = 0
+    ran: int = 0
     base: EntryId | None = None
     on_interrupt: InterruptPolicy = "retry"
     calls: int = 0
@@ -125,6 +127,7 @@ class TurnState(msgspec.Struct, frozen=True):
     partial: Message | None = None
     answer: Message | None = None
     answer_id: EntryId | None = None
+    answered_at: int = 0
     awaits: EntryId | None = None
     owes_answer: bool = False
     tool_rounds: int = 0
@@ -184,6 +187,7 @@ def _turn_started(state: TurnState, entry: Entry, body: Body) -> TurnState:
         started_at=entry.at,
         agent=body.agent,
         number=body.number,
+        ran=body.number - 1 if body.ran is None else body.ran,
         base=body.base,
         on_interrupt=body.on_interrupt,
         queued=state.queued,
@@ -203,6 +207,8 @@ def _message(state: TurnState, entry: Entry, body: Body) -> TurnState:
             state,
             answer=body,
             answer_id=entry.id,
+            answered_at=entry.at,
+            partial=None,
             pending=calls,
             awaits=None,
             owes_answer=bool(calls),
@@ -257,6 +263,7 @@ def _model_called(state: TurnState, entry: Entry, body: Body) -> TurnState:
         state,
         phase=Phase.CALLING,
         open_call=open_call,
+        ran=state.ran + (state.calls == 0),
         calls=body.call,
         partial=None,
         question=None,

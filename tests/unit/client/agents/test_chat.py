@@ -125,7 +125,7 @@ async def test_words_of_another_handle_are_adopted_too() -> None:
 
 async def test_abort_keeps_what_was_said_and_the_next_turn_works() -> None:
     stage = Stage(says("so far", Hang()), says("again"))
-    chat = await stage.chat()
+    chat = await stage.chat(on_interrupt="continue")
     turn = chat.send("go")
 
     async def said() -> bool:

@@ -102,8 +102,9 @@ def test_the_model_is_told_of_a_tool_that_does_not_exist_and_no_intent_is_writte
 
 def test_the_turn_cap_ends_loudly_and_without_a_model_call() -> None:
     config = msgspec.structs.replace(CONFIG, limits=Limits(max_turns=2))
-    course = Course(config, number=3)
+    course = Course(config, ran=2)
     assert course.log.bodies(ModelCalled) == []
+    assert [message.text for message in course.log.messages] == ["go"]
     assert course.state.finished is not None
     assert course.state.finished.failure == "turn_limit"
     assert "max_turns" in (course.state.finished.error or "")

@@ -19,9 +19,10 @@ from perdure.engine.turns.recovery import (
 from perdure.engine.turns.state import Phase
 from perdure.errors import LeaseHeld, SessionNotFound
 from perdure.models.scenario import Hang
-from perdure.session.codec import new_side
+from perdure.session.codec import body_of, new_side
 from perdure.session.ids import StreamId
 from perdure.session.ledger import (
+    Interrupted,
     ModelCalled,
     ModelFinished,
     Spending,
@@ -85,7 +86,9 @@ async def test_a_dead_processes_turn_is_given_up_and_its_words_are_kept() -> Non
     closed = await give_up(claim_of(stage))
     assert closed is not None
     assert (await stage.memory.state(S)).open_turn is None
-    assert [m.text for m in await chat.session.messages()] == ["go", "so far"]
+    assert [m.text for m in await chat.session.messages()] == ["go"]
+    noted = [body_of(note) for note in await stage.memory.notes(S, (Interrupted.kind,))]
+    assert [n.partial.text for n in noted if isinstance(n, Interrupted)] == ["so far"]
     await chat.session.branch(None)
 
 

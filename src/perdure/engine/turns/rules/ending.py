@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from perdure.engine.turns.rules.scribe import Scribe
+from perdure.engine.turns.state import OpenTool
 from perdure.session.ledger import (
     Delegated,
     Failure,
@@ -39,9 +42,8 @@ def settle_call(
     error_code: str | None = None,
     delegated: Delegated | None = None,
 ) -> None:
-    """Answer a tool call that does not run (or of which nobody knows), with an error text."""
+    """Answer a tool call that does not run, or whose outcome is unknown, with an error text."""
     open_tool = scribe.state.open_tool
-    about = open_tool.seq if open_tool is not None else scribe.state.answer_id
     part = ToolResultPart(call.id, text, is_error=True, name=call.name)
     finished = ToolFinished(
         id=call.id,
@@ -53,8 +55,21 @@ def settle_call(
         error_code=error_code,
         delegated=delegated,
     )
-    scribe.side(finished, about)
+    if open_tool is None:
+        asked_at = scribe.state.answered_at
+        never_ran = msgspec.structs.replace(
+            finished, input=call.args, called_at=asked_at, duration_ms=0
+        )
+        scribe.side(never_ran, scribe.state.answer_id)
+    else:
+        ran_ms = duration_ms(scribe, open_tool)
+        scribe.side(msgspec.structs.replace(finished, duration_ms=ran_ms), open_tool.seq)
     scribe.tree(Message("tool", (part,)))
+
+
+def duration_ms(scribe: Scribe, open_tool: OpenTool) -> int:
+    """Time from the start of a tool until its outcome is recorded; the end itself is unknown."""
+    return max(0, scribe.at - open_tool.started.called_at)
 
 
 def refuse_pending(scribe: Scribe, outcome: ToolOutcome, text: str, error_code: str) -> None:

@@ -64,21 +64,22 @@ def begin(scribe: Scribe, happened: inputs.Begin, config: TurnConfig) -> None:
         base=happened.base,
         on_interrupt=config.on_interrupt,
         context_tokens=happened.context_tokens,
+        ran=happened.ran,
         spent=happened.spent,
         granted_microcents=happened.granted_microcents,
         parked=happened.parked,
         grants=happened.grants,
     )
     scribe.side(started)
-    limit = config.limits.max_turns
-    if happened.number > limit:
-        reason = f"the session has had its {limit} turns; raise max_turns to go on"
-        finish(scribe, "error", failure="turn_limit", error=reason)
-        return
     for waiting in scribe.state.queued:
         scribe.adopt(waiting)
     scribe.tree(happened.message)
-    call_model(scribe, config)
+    limit = config.limits.max_turns
+    if happened.ran >= limit:
+        reason = f"the session has had its {limit} turns; raise max_turns to go on"
+        finish(scribe, "error", failure="turn_limit", error=reason)
+    else:
+        call_model(scribe, config)
 
 
 def answered(scribe: Scribe, happened: inputs.Answered, config: TurnConfig) -> None:
@@ -155,8 +156,7 @@ def call_failed(scribe: Scribe, happened: inputs.CallFailed, config: TurnConfig)
     """Compact after an overflow, try again or another model, else end the turn."""
     call = open_call(scribe)
     error = happened.error
-    if happened.partial is not None:
-        scribe.side(Interrupted(happened.partial), call.seq)
+    _note_partial(scribe, call, happened.partial)
     failed = _failed(scribe, call, happened, config)
     if _can_compact(scribe, call, error, config):
         scribe.side(failed, call.seq)
@@ -170,7 +170,8 @@ def call_failed(scribe: Scribe, happened: inputs.CallFailed, config: TurnConfig)
         scribe.side(onward, call.seq)
         attempt_again(scribe, config)
     else:
-        scribe.side(failed, call.seq)
+        said = _continued(scribe, happened.partial)
+        _close_cut_call(scribe, call, failed, said)
         _end_or_go_without(scribe, call, error, config)
 
 
@@ -239,7 +240,7 @@ def waited(scribe: Scribe, happened: inputs.Waited, config: TurnConfig) -> None:
 
 
 def aborted(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> None:
-    """End the turn; what the model had said so far stays on the branch."""
+    """End the turn; the log keeps what the model had said so far."""
     text = "Not run: the turn was aborted."
     end: Literal["aborted", "cancelled", "interrupted"]
     end = "cancelled" if happened.is_cancel else "aborted"
@@ -247,7 +248,7 @@ def aborted(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> Non
         end, text = "interrupted", "Not run: the turn was interrupted, and is not continued here."
     withdraw_question(scribe, end)
     if scribe.state.phase is Phase.CALLING:
-        _keep_partial(scribe, happened)
+        _abort_call(scribe, happened)
     elif scribe.state.open_tool is not None:
         ran = "The turn was aborted while the tool ran; it may have taken effect in part."
         call = scribe.state.pending[0]
@@ -288,14 +289,11 @@ def broken(scribe: Scribe, happened: inputs.Broken, config: TurnConfig) -> None:
     finish(scribe, "error", failure="internal", error=happened.reason)
 
 
-def _keep_partial(scribe: Scribe, happened: inputs.Aborted) -> None:
+def _abort_call(scribe: Scribe, happened: inputs.Aborted) -> None:
     call = open_call(scribe)
-    shown = () if happened.partial is None else happened.partial.parts
-    parts = tuple(part for part in shown if isinstance(part, TextPart | ThinkingPart))
-    is_kept = call.purpose == "answer" and any(isinstance(part, TextPart) for part in parts)
+    said = _continued(scribe, happened.partial)
     aborted_call = ModelFinished(
         stop_reason="aborted",
-        answer=scribe.ahead() if is_kept else None,
         usage=happened.usage,
         error="the turn was aborted",
         error_code="cancelled",
@@ -303,6 +301,32 @@ def _keep_partial(scribe: Scribe, happened: inputs.Aborted) -> None:
         is_estimated=happened.is_estimated,
         spent=scribe.state.spent.plus(happened.usage),
     )
-    scribe.side(aborted_call, call.seq)
-    if is_kept:
-        scribe.tree(Message("assistant", parts, model=call.model, stop_reason="aborted"))
+    _note_partial(scribe, call, happened.partial)
+    _close_cut_call(scribe, call, aborted_call, said)
+
+
+def _note_partial(scribe: Scribe, call: OpenCall, partial: Message | None) -> None:
+    """Keep the part of an answer that was cut, beside the branch."""
+    if partial is not None and call.purpose == "answer":
+        scribe.side(Interrupted(partial), call.seq)
+
+
+def _continued(scribe: Scribe, partial: Message | None) -> Message | None:
+    """The part of an answer that stays in the context: only its words, under ``continue``."""
+    if partial is None or scribe.state.on_interrupt != "continue":
+        return None
+    parts = tuple(part for part in partial.parts if isinstance(part, TextPart | ThinkingPart))
+    if not any(isinstance(part, TextPart) and part.text.strip() for part in parts):
+        return None
+    return Message("assistant", parts, model=partial.model, stop_reason="aborted")
+
+
+def _close_cut_call(
+    scribe: Scribe, call: OpenCall, failed: ModelFinished, said: Message | None
+) -> None:
+    """Record the end of a call that was cut; `said` of its answer goes on the branch."""
+    is_kept = said is not None and call.purpose == "answer"
+    answer = scribe.ahead() if is_kept else None
+    scribe.side(msgspec.structs.replace(failed, answer=answer), call.seq)
+    if said is not None and is_kept:
+        scribe.tree(said)

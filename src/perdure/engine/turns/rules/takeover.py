@@ -18,7 +18,12 @@ from perdure.engine.turns.rules.asking import (
     ask_for_approval,
     ask_how_to_go_on,
 )
-from perdure.engine.turns.rules.ending import finish, refuse_pending, settle_call
+from perdure.engine.turns.rules.ending import (
+    duration_ms,
+    finish,
+    refuse_pending,
+    settle_call,
+)
 from perdure.engine.turns.rules.outcomes import expire
 from perdure.engine.turns.rules.outcomes import tool_returned as tool_finished
 from perdure.engine.turns.rules.progress import (
@@ -169,6 +174,7 @@ def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None
         succeeded=False,
         error="perdure was stopped while the tool ran",
         error_code="unknown_outcome",
+        duration_ms=duration_ms(scribe, open_tool),
     )
     scribe.side(finished, open_tool.seq)
     settle(scribe, happened, config)
@@ -296,7 +302,12 @@ def _settle_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
         return
     text = answer.note or f"{answer.by} confirms that the tool took effect."
     finished = ToolFinished(
-        id=started.id, tool=started.tool, outcome="ok", succeeded=True, result=scribe.ahead()
+        id=started.id,
+        tool=started.tool,
+        outcome="ok",
+        succeeded=True,
+        result=scribe.ahead(),
+        duration_ms=duration_ms(scribe, open_tool),
     )
     scribe.side(finished, open_tool.seq)
     scribe.tree(Message("tool", (ToolResultPart(started.id, text, name=started.tool),)))

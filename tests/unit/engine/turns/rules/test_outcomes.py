@@ -100,14 +100,19 @@ def test_a_summary_that_does_not_come_leaves_the_context_as_it_is(
     assert "compaction" not in course.log.kinds
 
 
-def test_an_abort_keeps_what_was_said_and_answers_every_call() -> None:
-    course = Course()
-    course.happens(inputs.Aborted(assistant("I was ab", tool_call("c", "ask"))))
-    assert course.log.messages[-1].text == "I was ab"
-    assert course.log.messages[-1].stop_reason == "aborted"
-    assert course.log.messages[-1].tool_calls == ()
-    assert course.state.finished is not None
-    assert course.state.finished.end == "aborted"
+def test_aborted_answer_stays_in_context_only_under_continue() -> None:
+    begun = assistant("I was ab", tool_call("c", "ask"))
+    for policy in ("retry", "continue"):
+        course = Course(msgspec.structs.replace(CONFIG, on_interrupt=policy))
+        course.happens(inputs.Aborted(begun))
+        assert course.log.bodies(Interrupted) == [Interrupted(begun)]
+        assert course.state.finished is not None
+        assert course.state.finished.end == "aborted"
+        last = course.log.messages[-1]
+        if policy == "retry":
+            assert last.role == "user"
+        else:
+            assert (last.text, last.stop_reason, last.tool_calls) == ("I was ab", "aborted", ())
 
 
 def test_an_abort_while_a_tool_runs_tells_that_it_may_have_run_in_part() -> None:
