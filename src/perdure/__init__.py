@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from perdure.errors import TurnFailed as TurnFailed
     from perdure.errors import TurnOpen as TurnOpen
     from perdure.errors import TurnSuspended as TurnSuspended
+    from perdure.errors import TurnWaiting as TurnWaiting
     from perdure.errors import UnknownTool as UnknownTool
     from perdure.errors import Unsupported as Unsupported
     from perdure.errors import UnsupportedVersion as UnsupportedVersion
@@ -299,6 +300,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "TurnFailed",
         "TurnOpen",
         "TurnSuspended",
+        "TurnWaiting",
         "UnknownTool",
         "Unsupported",
         "UnsupportedVersion",

@@ -210,16 +210,16 @@ PATIENT_S = 600.0
 class HttpMaker(Protocol):
     """Makes a client of the server at `url`."""
 
-    def __call__(self, *, base_url: str, api_key: str, idle_timeout_s: float) -> WireClient:
+    def __call__(self, *, base_url: str, api_key: str, stream_idle_timeout_s: float) -> WireClient:
         """The client."""
         ...
 
 
 class HttpBackendMaker(Protocol):
-    """Starts a server and makes its client, which bears `idle_timeout_s` of silence."""
+    """Starts a server and makes its client, which bears `stream_idle_timeout_s` of silence."""
 
     def __call__(
-        self, idle_timeout_s: float = PATIENT_S
+        self, stream_idle_timeout_s: float = PATIENT_S
     ) -> AbstractAsyncContextManager[HttpBackend]:
         """The backend, as long as the block lasts."""
         ...
@@ -232,9 +232,11 @@ def _http(
     make: HttpMaker,
 ) -> HttpBackendMaker:
     @asynccontextmanager
-    async def backend(idle_timeout_s: float = PATIENT_S) -> AsyncGenerator[HttpBackend]:
+    async def backend(stream_idle_timeout_s: float = PATIENT_S) -> AsyncGenerator[HttpBackend]:
         async with serve() as server:
-            client = make(base_url=server.url, api_key=SECRET, idle_timeout_s=idle_timeout_s)
+            client = make(
+                base_url=server.url, api_key=SECRET, stream_idle_timeout_s=stream_idle_timeout_s
+            )
             try:
                 yield HttpBackend(model, form, server, client)
             finally:

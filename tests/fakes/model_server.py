@@ -252,6 +252,15 @@ def hanging(chunks: Iterable[Chunk | str] = ()) -> Handler:
     return handle
 
 
+def mute() -> Handler:
+    """Not one byte until the client gives up."""
+
+    async def handle(exchange: Exchange) -> None:
+        await exchange.client_left()
+
+    return handle
+
+
 def plain(content_type: str, body: bytes) -> Handler:
     """Status 200 and something that is no stream."""
 

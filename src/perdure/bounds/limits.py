@@ -60,7 +60,7 @@ class InputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     ] = 64 * 1024 * 1024
     model_silence_s: Annotated[
         Annotated[float, Meta(gt=0, le=86_400)],
-        Meta(description="How long a model's provider may be silent."),
+        Meta(description="How long a model's provider may be silent in an answer."),
     ] = 600.0
 
     def __post_init__(self) -> None:

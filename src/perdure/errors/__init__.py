@@ -17,7 +17,8 @@
     │                ToolLost · ApprovalStale
     ├ McpUnavailable
     ├ EgressError    EgressDenied
-    ├ EngineError    InvalidTransition · TurnFailed · TurnSuspended · HookBlocked · FlowRefusal
+    ├ EngineError    InvalidTransition · TurnFailed · TurnSuspended · TurnWaiting
+    │                HookBlocked · FlowRefusal
     ├ FormatError    InvalidWorkflow · a file or a session that cannot be read or written
     ├ ConfigError    SecretMissing · SecretPasted · InvalidAgentFile · InvalidSettings
     │                LimitExceeded
@@ -39,6 +40,7 @@ from perdure.errors.engine import (
     InvalidTransition,
     TurnFailed,
     TurnSuspended,
+    TurnWaiting,
 )
 from perdure.errors.flows import FlowExists, FlowNotFound, FlowRefusal
 from perdure.errors.keeping import Erased, QuotaExceeded, SessionHasForks
@@ -180,6 +182,7 @@ __all__ = [
     "TurnFailed",
     "TurnOpen",
     "TurnSuspended",
+    "TurnWaiting",
     "UnknownTool",
     "Unsupported",
     "UnsupportedVersion",

@@ -45,6 +45,23 @@ class TurnSuspended(EngineError):
         super().__init__("the turn was suspended and stays open; Runtime.resume continues it")
 
 
+class TurnWaiting(EngineError):
+    """The turn waits for a person; it stays open, and awaiting it again waits for its end.
+
+    `questions` are the ids that `Store.answer` takes, oldest first; `text` is what the first asks.
+    """
+
+    code = "turn_waiting"
+
+    def __init__(self, questions: tuple[str, ...], text: str) -> None:
+        super().__init__(
+            f"the turn waits for an answer to {questions[0]!r}: {text}; answer it with "
+            "Store.answer, then await the turn again"
+        )
+        self.questions = questions
+        self.text = text
+
+
 class HookBlocked(EngineError):
     """A hook of the program would not have it."""
 

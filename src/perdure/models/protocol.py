@@ -7,11 +7,14 @@ is a `perdure.errors.ModelError`; its class alone decides what the engine does n
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from perdure.session.messages import Message, StopReason, Usage
+
+TimeoutS = Annotated[float, Meta(gt=0, le=86_400)]
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 
@@ -37,6 +40,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
     Shape: `messages` are valid for every provider (``context.validity``): user and assistant
     alternate, every tool call is answered. `media` maps the handles in them to their bytes.
+    Units: seconds. `first_byte_timeout_s` limits the wait for the first byte of the answer, headers
+    included, `stream_idle_timeout_s` the wait for each next one; None: the client's default.
     """
 
     model: str
@@ -47,6 +52,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     max_output_tokens: int | None = None
     temperature: float | None = None
     media: Mapping[str, bytes] = {}
+    first_byte_timeout_s: float | None = None
+    stream_idle_timeout_s: float | None = None
 
 
 class TextDelta(msgspec.Struct, frozen=True):

@@ -105,7 +105,7 @@ class ScriptedModel:
                 if isinstance(step, Cut):
                     return
                 if isinstance(step, Hang):
-                    await asyncio.Event().wait()
+                    await self._hang(request, has_begun=progress.has_begun)
                 else:
                     raise _error_of(step, request.model)
             elif isinstance(step, Wait):
@@ -138,6 +138,18 @@ class ScriptedModel:
             return echo(request)
         raise ModelRefused(request.model, "the scenario has no reply for this request")
 
+    async def _hang(self, request: ModelRequest, *, has_begun: bool) -> None:
+        """Send nothing until the request's timeout, or for ever where it names none.
+
+        Raises: ModelUnavailable.
+        """
+        name = "stream_idle_timeout_s" if has_begun else "first_byte_timeout_s"
+        timeout_s: float | None = getattr(request, name)
+        while timeout_s is None:
+            await asyncio.Event().wait()
+        await self._clock.sleep(timeout_s)
+        raise ModelUnavailable(request.model, f"it sent no byte for {timeout_s:g} s ({name})")
+
     def _happens(self, place: tuple[str, str, int], times: int | None) -> bool:
         """Whether the step at `place`, which is to happen `times` times there, happens now."""
         if times is None:
@@ -154,6 +166,11 @@ class _Progress:
         self._heard = heard
         self._calls = 0
         self._sent_bytes = 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything was sent."""
+        return self._sent_bytes > 0
 
     def deltas_of(self, step: Say | Think | CallTools) -> Iterator[Delta]:
         size = self._reply.chunk_chars

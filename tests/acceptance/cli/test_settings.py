@@ -137,3 +137,13 @@ def test_an_agent_that_invokes_another_is_linked_to_it(project: World) -> None:
     assert child["session"] in project.ok("sessions", "tree", parent["id"]).out
     assert child["session"] in project.ok("sessions", "show", parent["id"]).out
     assert parent["id"] in project.ok("sessions", "show", child["session"]).out
+
+
+def test_chat_warns_of_a_model_without_a_price_under_a_budget(project: World) -> None:
+    own(project, "config.toml", "[chat]\nmax_cost_microcents = 100_000_000\n")
+    ended = project.run("chat", "-m", "scripted:echo", "-p", "Hi")
+    assert ended.code == 1
+    assert (
+        "the price of scripted:echo is unknown, so the limit of $1.00 cannot be kept" in ended.err
+    )
+    assert "[models.prices]" in ended.err

@@ -28,7 +28,7 @@ YES = events(Plan(text="yes"))
 @pytest.fixture
 async def wire() -> AsyncIterator[Wire]:
     async with google_server() as server:
-        client = GoogleGenerative(base_url=server.url, api_key=KEY, idle_timeout_s=600)
+        client = GoogleGenerative(base_url=server.url, api_key=KEY, stream_idle_timeout_s=600)
         yield Wire(client, server, MODEL)
         await client.aclose()
 

@@ -87,7 +87,7 @@ class Wire:
 @pytest.fixture
 async def wire() -> AsyncIterator[Wire]:
     async with openai_server() as server:
-        client = OpenAICompatible(base_url=server.url, api_key=KEY, idle_timeout_s=600)
+        client = OpenAICompatible(base_url=server.url, api_key=KEY, stream_idle_timeout_s=600)
         yield Wire(client, server)
         await client.aclose()
 
@@ -377,8 +377,8 @@ async def test_a_server_that_falls_silent_is_given_up(words: int) -> None:
         server.will(hanging(ANSWER.chunks()[:words]))
         builder = AnswerBuilder(MODEL)
         for idle_s in (0.1, 1, 10):
-            client = OpenAICompatible(base_url=server.url, idle_timeout_s=idle_s)
-            with pytest.raises(ModelUnavailable, match="did not answer in time"):
+            client = OpenAICompatible(base_url=server.url, stream_idle_timeout_s=idle_s)
+            with pytest.raises(ModelUnavailable, match="sent no further byte for"):
                 await Wire(client, server).fill(builder)
             await client.aclose()
             if not words or builder.partial().text:
@@ -389,7 +389,7 @@ async def test_a_server_that_falls_silent_is_given_up(words: int) -> None:
 async def test_a_server_that_is_slow_but_never_silent_is_waited_for() -> None:
     async with openai_server() as server:
         # Together the pauses are longer than the silence that is allowed.
-        client = OpenAICompatible(base_url=server.url, idle_timeout_s=1.5)
+        client = OpenAICompatible(base_url=server.url, stream_idle_timeout_s=1.5)
         server.will(answering(ServerAnswer(text="drop by drop" * 4, chunk_chars=3), pause_s=0.1))
         assert (await Wire(client, server).answer()).text == "drop by drop" * 4
         await client.aclose()

@@ -20,7 +20,7 @@ from perdure.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from perdure.models.protocol import ModelRequest, ThinkingLevel, ToolDeclaration
+from perdure.models.protocol import ModelRequest, TextDelta, ThinkingLevel, ToolDeclaration
 from perdure.models.stream import AnswerBuilder
 from perdure.session.messages import (
     MediaPart,
@@ -32,7 +32,16 @@ from perdure.session.messages import (
     user,
 )
 from tests.fakes.model_backends import HTTP_BACKENDS, SECRET, HttpBackend
-from tests.fakes.model_server import Chunk, Handler, breaking_off, failing, hanging, plain, sending
+from tests.fakes.model_server import (
+    Chunk,
+    Handler,
+    breaking_off,
+    failing,
+    hanging,
+    mute,
+    plain,
+    sending,
+)
 from tests.fakes.plans import Plan
 
 HELLO = (user("Hello"),)
@@ -147,18 +156,44 @@ async def test_a_call_that_was_cut_is_kept_up_to_the_cut(backend: HttpBackend) -
 
 @pytest.mark.parametrize("name", HTTP_BACKENDS)
 async def test_a_server_that_falls_silent_is_given_up(name: str) -> None:
-    async with HTTP_BACKENDS[name](idle_timeout_s=0.2) as backend:
+    async with HTTP_BACKENDS[name](stream_idle_timeout_s=0.2) as backend:
         error = await failure(backend, hanging())
         assert isinstance(error, ModelUnavailable)
-        assert "did not answer in time" in str(error)
+        assert "sent no further byte for 0.2 s (stream_idle_timeout_s)" in str(error)
         await backend.all_ended()
+
+
+@pytest.mark.parametrize("name", HTTP_BACKENDS)
+async def test_server_without_a_byte_is_unavailable_after_first_byte_timeout(name: str) -> None:
+    async with HTTP_BACKENDS[name]() as backend:
+        client = backend.client(Plan())
+        backend.server.will(mute())
+        request = ModelRequest(backend.model, HELLO, first_byte_timeout_s=0.2)
+        with pytest.raises(
+            ModelUnavailable, match=r"sent no byte for 0\.2 s \(first_byte_timeout_s"
+        ):
+            await anext(client.stream(request))
+        await backend.all_ended()
+
+
+@pytest.mark.parametrize("name", HTTP_BACKENDS)
+async def test_any_byte_of_an_answer_satisfies_first_byte_timeout(name: str) -> None:
+    plan = Plan(text="late", pause_s=0.6)  # the headers come at once, the words much later
+    async with HTTP_BACKENDS[name]() as backend:
+        client = backend.client(plan)
+        request = ModelRequest(backend.model, HELLO, first_byte_timeout_s=0.4)
+        words = [d.text async for d in client.stream(request) if isinstance(d, TextDelta)]
+        assert "".join(words) == "late"
+        request = ModelRequest(backend.model, HELLO, stream_idle_timeout_s=0.2)
+        with pytest.raises(ModelUnavailable, match=r"no further byte for 0\.2 s"):
+            await anext(backend.client(plan).stream(request))
 
 
 @pytest.mark.parametrize("name", HTTP_BACKENDS)
 async def test_a_server_that_drips_is_waited_for(name: str) -> None:
     # Together the pauses are longer than the silence that is allowed.
     plan = Plan(text="drop by drop " * 4, chunk_chars=5, pause_s=0.25)
-    async with HTTP_BACKENDS[name](idle_timeout_s=2.0) as backend:
+    async with HTTP_BACKENDS[name](stream_idle_timeout_s=2.0) as backend:
         assert (await answer(backend, plan)).text == plan.text
 
 

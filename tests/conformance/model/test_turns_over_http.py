@@ -13,7 +13,7 @@ from perdure.models.routing import ModelRouter
 from perdure.tools.declare import tool
 from tests.fakes.chats import Stage
 from tests.fakes.model_backends import HTTP_BACKENDS, HttpBackend
-from tests.fakes.model_server import hanging
+from tests.fakes.model_server import hanging, mute
 from tests.fakes.plans import Plan
 from tests.fakes.signatures import signature_of
 
@@ -111,3 +111,30 @@ async def test_a_session_goes_on_with_another_provider(name: str) -> None:
         assert (await again.send("Sure?")).text == "Yes."
         assert there.server.refused == []
         assert THOUGHT not in str(there.server.requests[-1].body)
+
+
+async def test_fallback_answers_after_the_agents_timeouts_on_a_silent_provider() -> None:
+    stage = Stage()
+    async with HTTP_BACKENDS["anthropic"]() as here, HTTP_BACKENDS["openai-compatible"]() as there:
+        clients = {
+            here.model.partition(":")[0]: here.client(Plan()),
+            there.model.partition(":")[0]: there.client(Plan(text="Hello.")),
+        }
+        here.server.will(mute(), hanging())
+        agent = Agent(
+            "a",
+            model=here.model,
+            fallbacks=[there.model],
+            first_byte_timeout_s=0.2,
+            stream_idle_timeout_s=0.3,
+        )
+        runtime = Runtime(stage.store, [agent], models=ModelRouter(clients), owner="here")
+        chat = await runtime.start("a")
+        for limit in ("no byte for 0.2 s", "no further byte for 0.3 s"):
+            async with asyncio.timeout(60):
+                assert (await chat.send("Hi")).text == "Hello."
+            log = [bytes(entry.body).decode() async for entry in chat.session.entries()]
+            assert limit in "".join(log)
+        assert len(here.server.requests) == 2
+        resumed = await runtime.resume(chat.id)
+        assert resumed.agent.first_byte_timeout_s == 0.2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,7 +20,7 @@ from perdure.models.protocol import (
     ToolCallDelta,
     ToolDeclaration,
 )
-from perdure.models.scenario import Scenario, uncut
+from perdure.models.scenario import Hang, Reply, Say, Scenario, uncut
 from perdure.models.scenario_yaml import read_scenario
 from perdure.models.scripted import (
     MOST_REMEMBERED,
@@ -242,3 +243,28 @@ def test_of_many_conversations_the_newest_are_remembered() -> None:
 
 def test_nothing_is_counted_as_nothing() -> None:
     assert counted(Hearing().heard(())) == told(())
+
+
+@pytest.mark.parametrize(
+    ("steps", "limit"),
+    [((Hang(),), "first_byte_timeout_s"), ((Say("Wait"), Hang()), "stream_idle_timeout_s")],
+)
+async def test_hang_ends_at_the_timeout_of_the_request(
+    steps: tuple[Say | Hang, ...], limit: str
+) -> None:
+    clock = ManualClock()
+    model = ScriptedModel(Scenario(name="a", sequence=(Reply(steps=steps),)), clock=clock)
+    limits: dict[str, Any] = {limit: 30.0}
+    request = ModelRequest("scripted:a", (user("Hi"),), **limits)
+
+    async def words() -> list[Delta]:
+        return [delta async for delta in model.stream(request)]
+
+    task = asyncio.ensure_future(words())
+    await asyncio.sleep(0.01)
+    clock.advance(29)
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    clock.advance(1)
+    with pytest.raises(ModelUnavailable, match=rf"30 s \({limit}\)"):
+        await task

@@ -123,7 +123,9 @@ class Answering:
         Raises: ModelNotHere.
         """
         self.require(self.agent.model)
-        return await self.runtime.start(self.agent, workspace=Workspace(working_dir=str(cwd)))
+        chat = await self.runtime.start(self.agent, workspace=Workspace(working_dir=str(cwd)))
+        await self._remark_unpriced(self.agent)
+        return chat
 
     async def go_on(self, session: str, cwd: Path = Path()) -> Resumed:
         """An existing session; a turn of it that was interrupted runs on.
@@ -150,9 +152,16 @@ class Answering:
             chat = await self.runtime.resume(handle.id, agent, workspace=place)
         if known.withheld is not None:
             remark(NOT_IN_FORCE.format(_WHY[known.withheld]))
+        await self._remark_unpriced(agent)
         if chat.turn is not None:
             await chat.turn.started()
         return Resumed(chat, chat.turn, handle.head)
+
+    async def _remark_unpriced(self, agent: Agent) -> None:
+        host = self.runtime.host
+        warning = await host.unpriced_warning(agent, host.budget_of(agent))
+        if warning is not None:
+            remark(f"{warning}; its price goes into [models.prices] of your settings")
 
     async def _as_typed(self, session: StreamId, agent: Agent) -> Agent:
         """`agent` with the permissions that the command line names, granted if they are wider."""

@@ -19,6 +19,7 @@ from perdure.errors import ConfigError, WrongArgument
 from perdure.models.catalogue import is_model_name, require_model_name
 from perdure.models.prices import Price, dollars
 from perdure.models.protocol import ThinkingLevel
+from perdure.models.protocol import TimeoutS as ModelTimeoutS
 from perdure.session.ledger import UnknownPolicy
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.tools.mcp.servers import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, McpServer, TimeoutS
@@ -91,6 +92,13 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     compact_threshold: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
         Meta(description="The share of the model's window from which on that is done."),
+    ] = None
+    first_byte_timeout_s: Annotated[
+        ModelTimeoutS | None, Meta(description="Limit on the wait for an answer's first byte.")
+    ] = None
+    stream_idle_timeout_s: Annotated[
+        ModelTimeoutS | None,
+        Meta(description="Limit on the wait for each further byte of an answer."),
     ] = None
 
     def __post_init__(self) -> None:
@@ -227,6 +235,8 @@ BUILT_IN: Mapping[str, object] = {
     "chat.max_messages": 0,
     "chat.auto_compact": True,
     "chat.compact_threshold": CompactionSettings().trigger,
+    "chat.first_byte_timeout_s": None,
+    "chat.stream_idle_timeout_s": None,
     "store.address": None,
     "store.namespace": "default",
     "store.lock_timeout_s": LOCK_TIMEOUT_S,

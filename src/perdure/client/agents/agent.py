@@ -19,9 +19,10 @@ from perdure.engine.turns.config import (
     OnExceed,
     QueueModes,
 )
+from perdure.engine.turns.environment import SilenceLimits
 from perdure.errors import ConfigError, WrongArgument
 from perdure.models.catalogue import require_model_name
-from perdure.models.protocol import ThinkingLevel
+from perdure.models.protocol import ThinkingLevel, TimeoutS
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.pasted import PastePolicy
 from perdure.session.declared.arguments import check_fields, takes_declared
@@ -78,6 +79,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     people, and agents that may invoke it, what it is; `max_agents` is how many sessions of other
     agents a session may open with ``invoke_agent``, `max_depth` how deep those may nest.
     A question not answered within `question_expires_s` ends its turn (None: it waits).
+    A model call fails as unavailable if its provider sends no byte within `first_byte_timeout_s`
+    (None: 60, and 600 with thinking on), or no further one within `stream_idle_timeout_s` (None:
+    `InputLimits.model_silence_s`); then the model is tried again, or the next fallback is called.
     """
 
     name: str | None = None
@@ -101,11 +105,18 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_agents: Annotated[int, Meta(ge=0)] = 16
     max_depth: Annotated[int, Meta(ge=0)] = 3
     question_expires_s: Annotated[float, Meta(gt=0)] | None = None
+    first_byte_timeout_s: TimeoutS | None = None
+    stream_idle_timeout_s: TimeoutS | None = None
 
     @property
     def budget(self) -> Budget:
         """What a session may spend, and what happens then."""
         return Budget(self.max_cost_microcents, self.on_exceed)
+
+    @property
+    def silence(self) -> SilenceLimits:
+        """How long a model's provider may be silent."""
+        return SilenceLimits(self.first_byte_timeout_s, self.stream_idle_timeout_s)
 
 
 class Agent(AgentSettings, frozen=True):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import msgspec
 
 from perdure.client.agents.resting import Resting
 from perdure.client.agents.saying import Said, message_of
 from perdure.client.agents.standing import note_if_idle
-from perdure.client.agents.turn import Turn, TurnWork
+from perdure.client.agents.turn import Turn, TurnWork, Waits, WhileWaiting
 from perdure.client.conversation.abandonment import abandon_invoked
 from perdure.client.conversation.appending import settled
 from perdure.client.conversation.call_order import reached
@@ -33,9 +31,11 @@ class Chat(Resting):
     One turn runs at a time. `turn` is the newest turn that this handle has run, None before any.
     """
 
-    def send(self, said: Said | InFlightMessage) -> Turn:
+    def send(self, said: Said | InFlightMessage, *, while_waiting: WhileWaiting = "wait") -> Turn:
         """Say something; the turn that answers it runs at once.
 
+        With `while_waiting` "raise", awaiting the turn raises TurnWaiting as soon as the turn waits
+        for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
         process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
@@ -48,7 +48,7 @@ class Chat(Resting):
         async def work(signals: Signals) -> TurnState:
             return await self._running.new_turn(message, contents, signals)
 
-        self.turn = self._turn(work)
+        self.turn = self._turn(work, while_waiting)
         return self.turn
 
     def recover(self) -> Turn:
@@ -121,7 +121,7 @@ class Chat(Resting):
 
     # ------------------------------------------------------------ inside
 
-    def _turn(self, work: TurnWork) -> Turn:
+    def _turn(self, work: TurnWork, while_waiting: WhileWaiting = "wait") -> Turn:
         signals = Signals()
         before = self._order.take(signals.begun)
 
@@ -129,8 +129,9 @@ class Chat(Resting):
             await reached(before)
             return await work(signals)
 
-        is_waiting = partial(self._running.environment.person_waits.is_waiting, self.id)
-        return Turn(in_order, self.session.watch, self._turns, is_waiting, signals)
+        waits = Waits(self.id, self._running.environment.person_waits, self.questions)
+        watch = self.session.watch
+        return Turn(in_order, watch, self._turns, waits, signals, while_waiting=while_waiting)
 
     async def _queued(self, body: Queued, contents: tuple[bytes, ...]) -> Entry:
         environment = self._running.environment

@@ -5,6 +5,7 @@ Sessions that are no chats, such as those of a flow's roles, get what their turn
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.invoking import Invoking, told_of
+from perdure.client.agents.notices import OnQuestion, QuestionCalls, unpriced_warning
 from perdure.client.agents.providers import default_models
 from perdure.client.agents.servers import Servers
 from perdure.client.agents.terms import Caps, InFlow, terms_of
@@ -65,6 +67,7 @@ class Host:
         has_traced_content: bool | None = None,
         owner: str | None = None,
         lease_ttl_ms: int = LEASE_TTL_MS,
+        on_question: OnQuestion | None = None,
     ) -> None:
         self.store = store
         self.agents: dict[str, Agent] = {}
@@ -83,7 +86,8 @@ class Host:
         self._lease_ttl_ms = lease_ttl_ms
         self._scales = Scales()
         self._cooldowns = Cooldowns()
-        self.person_waits = PersonWaits()
+        self._asking = QuestionCalls(store, on_question)
+        self.person_waits = PersonWaits(self._asking.call)
         self._call_orders: WeakValueDictionary[str, CallOrder] = WeakValueDictionary()
         self._vault = Vault(os.environ)
         self._has_traced_content = has_traced_content
@@ -110,6 +114,15 @@ class Host:
         """What a session of `agent` may spend: what the runtime says, else what the agent does."""
         return self._budget or agent.budget
 
+    async def unpriced_warning(self, agent: Agent, budget: Budget) -> str | None:
+        """What to report if `agent` has models without a price under a limited `budget`."""
+        if not budget.max_cost_microcents:
+            return None
+        if self._own_models is None:
+            return unpriced_warning(agent, budget, self._cost)
+        # To look a price up may load the provider's library, which takes seconds.
+        return await asyncio.to_thread(unpriced_warning, agent, budget, self._cost)
+
     def call_order(self, session: str) -> CallOrder:
         """The order of the calls to `session`, which all its chats in this runtime share."""
         order = self._call_orders.get(session)
@@ -134,8 +147,7 @@ class Host:
         `caps` is the agent whose limits count, if not its own; `flow` replaces the agent's
         permissions, `budget` the configured one; the turns of `invoked_by` wait for these.
         """
-        caps = caps or agent
-        tools = told_of(agent.tools_in(workspace), self.agents)
+        caps, tools = caps or agent, told_of(agent.tools_in(workspace), self.agents)
         clock, budget = self.store.outside.clock, budget or self.budget_of(caps)
         observer = chosen_observer(os.environ, clock, has_content=self._has_traced_content)
         delegation = Invoking(self, stream, agent, workspace, budget=budget, invoked_by=invoked_by)
@@ -162,6 +174,7 @@ class Host:
             person_waits=self.person_waits,
             scratch_dir=scratch_dir_of(self.store.backend, stream),
             record=None if flow is None else flow.record,
+            silence=agent.silence,
         )
         environment = with_hooks(environment, Hooks(self.store.hooks, agent.hooks))
         judge = judge_of(tools, agent.permissions) if flow is None else flow.judge
@@ -170,6 +183,7 @@ class Host:
 
     async def aclose(self) -> None:
         """Let go of the models that were made here, and end the MCP servers."""
+        await self._asking.aclose()
         await self.servers.aclose()
         if self._own_models is not None:
             await self._own_models.aclose()

@@ -11,16 +11,15 @@ from typing import Annotated, Self
 import msgspec
 from msgspec import Meta
 
-from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.bindings import Bindings
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.delegation.narrowing import resumed_agent
+from perdure.client.agents.chats import Chats
 from perdure.client.agents.hosting import Host
+from perdure.client.agents.notices import OnQuestion
 from perdure.client.agents.standing import end_if_idle, expire_or_end
 from perdure.client.agents.turn import Turn
-from perdure.client.agents.workspace import Workspace, detected, kept_workspace
-from perdure.client.conversation.binding import Binding
-from perdure.client.session import Session
+from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.store import Store
 from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
 from perdure.engine.hooks.registry import Hook, Hooks
@@ -35,7 +34,6 @@ from perdure.models.protocol import ModelClient
 from perdure.secrets.pasted import pasted
 from perdure.session.codec import new_side
 from perdure.session.declared.arguments import takes_all_declared
-from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import SessionStarted
 from perdure.stores.protocol import Commit, Write
@@ -54,7 +52,9 @@ class Runtime:
     for another key of a provider that refused the one there is. `mcp_servers` are those that agents
     may name; they end with the runtime. `idle_timeout_s` closes sessions nobody has said anything
     in for so long: on `end_idle`, and when they are resumed. `has_traced_content` has traces hold
-    what was said (None: as $PERDURE_OTEL_CONTENT says). `host` is what flows build on.
+    what was said (None: as $PERDURE_OTEL_CONTENT says). `on_question` is called, beside the turn,
+    with each `OpenQuestion` that a turn here begins to wait for: again if the turn is resumed
+    unanswered. What it raises is logged. `host` is what flows build on.
     Leaving its ``async with`` waits for running turns but never for people: a turn that waits for a
     person is suspended, as all are when the block fails. Suspended turns stay open in the log with
     their questions; `resume` continues them.
@@ -77,6 +77,7 @@ class Runtime:
         idle_timeout_s: Annotated[float, Meta(gt=0)] | None = None,
         owner: str | None = None,
         lease_ttl_ms: Annotated[int, Meta(ge=1)] = LEASE_TTL_MS,
+        on_question: OnQuestion | None = None,
     ) -> None:
         self.host = Host(
             store,
@@ -90,12 +91,14 @@ class Runtime:
             has_traced_content=has_traced_content,
             owner=owner,
             lease_ttl_ms=lease_ttl_ms,
+            on_question=on_question,
         )
         self._store = store
         self._bindings = Bindings(self.host)
         self._idle_timeout_s = idle_timeout_s
         self._open: dict[str, Hooks] = {}
         self._running: set[Turn] = set()
+        self._chats = Chats(self.host, self._running)
 
     async def start(
         self,
@@ -137,7 +140,7 @@ class Runtime:
         started = SessionStarted(self._bindings.snapshot(bound), msgspec.to_builtins(place), prompt)
         write = Write(stream=header.id, create=header, entries=(new_side(started),))
         await self._store.backend.commit(Commit(writes=(write,), at=header.created_at))
-        chat = self._chat(await self._store.open(header.id), bound, place, prompt)
+        chat = await self._chats.chat(await self._store.open(header.id), bound, place, prompt)
         await self._opened(chat, is_resumed=False)
         return chat
 
@@ -170,7 +173,7 @@ class Runtime:
         await end_if_idle(self._store, found, self._idle_timeout_s)
         given = None if agent is None else self.host.agent(agent)
         bound = await self._bindings.in_force(handle.id, given, workspace)
-        chat = await self._resumed(
+        chat = await self._chats.resumed(
             handle, bound, given, lambda kept: kept.narrowed(tools, allowed_commands, scope)
         )
         await self._opened(chat, is_resumed=True)
@@ -255,44 +258,6 @@ class Runtime:
             id, hooks = self._open.popitem()
             await hooks.tell(SessionShutdown(id))
         await self.host.aclose()
-
-    async def _resumed(
-        self,
-        handle: Session,
-        bound: Binding,
-        given: Agent | None,
-        narrowed: Callable[[Agent], Agent],
-    ) -> Chat:
-        snapshot = bound.agent or {}
-        name = str(snapshot.get("id", ""))
-        today = given or self.host.agents.get(name)
-        workspace = kept_workspace(bound.workspace)
-        whole = await self.host.servers.equipped(
-            today or Agent(name), workspace.working_dir, tool_names(snapshot)
-        )
-        kept = agent_of(snapshot, whole.registry)
-        agent = narrowed(kept if today is None else resumed_agent(kept, whole))
-        workspace = msgspec.structs.replace(workspace, scope=agent.permissions.scope)
-        is_child = isinstance(bound, SessionStarted) and bound.invoked_by is not None
-        budget = agent.budget if is_child else None  # what its parent left it, whoever resumes it
-        return self._chat(handle, agent, workspace, bound.system_prompt, caps=today, budget=budget)
-
-    def _chat(
-        self,
-        session: Session,
-        agent: Agent,
-        workspace: Workspace,
-        prompt: str | None,
-        *,
-        caps: Agent | None = None,
-        budget: Budget | None = None,
-    ) -> Chat:
-        running = self.host.running(
-            StreamId(session.id), agent, workspace, prompt=prompt, caps=caps, budget=budget
-        )
-        handle = session if agent.hooks is None else session.asking(agent.hooks)
-        order = self.host.call_order(session.id)
-        return Chat(handle, agent, workspace, running, self._running, order=order)
 
 
 async def _stop(turns: Iterable[Turn]) -> None:

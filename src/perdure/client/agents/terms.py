@@ -95,13 +95,13 @@ def _config(agent: Agent, environment: Environment, caps: Caps, model: str) -> T
         question_expires_s=agent.question_expires_s,
         budget=caps.budget,
         max_output_tokens=agent.max_output_tokens,
-        cost=_guarded(caps.cost),
+        cost=guarded_cost(caps.cost),
         judge=caps.judge,
         ends_when_denied=caps.ends_when_denied,
     )
 
 
-def _guarded(cost: Cost) -> Cost:
+def guarded_cost(cost: Cost) -> Cost:
     """`cost`, by which a price is unknown where a price list fails, or returns no price."""
 
     def guarded(model: str, usage: Usage) -> int | None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import msgspec
 
+from perdure.client.reading import OpenQuestion
 from perdure.client.watching import Watch
+from perdure.engine.turns.environment import PersonWaits
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import TurnFailed, TurnSuspended
+from perdure.errors import TurnFailed, TurnSuspended, TurnWaiting
 from perdure.events.types import AnyEvent, Event
-from perdure.session.ids import EntryId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import TurnEnd
 from perdure.session.messages import Message, Usage
 
@@ -41,6 +44,24 @@ class Reply(msgspec.Struct, frozen=True):
         return self.message.text if self.message is not None else ""
 
 
+WhileWaiting = Literal["wait", "raise"]
+"""What awaiting a turn does while the turn waits for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The waits of one session's turns for a person; `questions` lists what they wait for."""
+
+    session: StreamId
+    all: PersonWaits
+    questions: Callable[[], Awaitable[list[OpenQuestion]]]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the session waits now."""
+        return self.all.is_waiting(self.session)
+
+
 TurnWork = Callable[[Signals], Coroutine[Any, Any, TurnState]]
 """Runs the turn."""
 
@@ -49,7 +70,8 @@ class Turn:
     """A turn that is running, or has ended.
 
     ``await turn`` gives its `Reply`, or raises TurnFailed, or TurnSuspended once it was stopped
-    here; ``async for event in turn`` gives its events, from its beginning, any number of times.
+    here, or TurnWaiting while it waits for a person and `while_waiting` is "raise"; ``async for
+    event in turn`` gives its events, from its beginning, any number of times.
     Leaving the loop, or never entering it, does not stop the turn. While it runs it is a member of
     `running`, which is given by who sees it to its end.
     """
@@ -59,11 +81,14 @@ class Turn:
         work: TurnWork,
         watch: Callable[[int], Watch],
         running: set[Turn] | None = None,
-        is_waiting: Callable[[], bool] = lambda: False,
+        waits: Waits | None = None,
         signals: Signals | None = None,
+        *,
+        while_waiting: WhileWaiting = "wait",
     ) -> None:
         self._watch = watch
-        self._is_waiting = is_waiting
+        self._waits = waits
+        self._while_waiting = while_waiting
         self._signals = signals or Signals()
         self._task = asyncio.ensure_future(work(self._signals))
         self._task.add_done_callback(self._settle)
@@ -79,7 +104,7 @@ class Turn:
     @property
     def is_waiting(self) -> bool:
         """Whether it waits for a person: it, or an agent that it invoked, asked a question."""
-        return self.is_running and self._is_waiting()
+        return self.is_running and self._waits is not None and self._waits.is_waiting
 
     def __await__(self) -> Generator[Any, None, Reply]:
         return self._reply().__await__()
@@ -124,6 +149,8 @@ class Turn:
         await self.settled()
 
     async def _reply(self) -> Reply:
+        if self._while_waiting == "raise" and self._waits is not None:
+            await self._settled_or_waiting(self._waits)
         await self.settled()
         state = self._result()
         finished = state.finished
@@ -135,6 +162,18 @@ class Turn:
             cut = msgspec.structs.replace(state.partial, stop_reason="aborted")
             return Reply(finished.end, cut, None, usage, state.number)
         return Reply(finished.end, state.answer, state.answer_id, usage, state.number)
+
+    async def _settled_or_waiting(self, waits: Waits) -> None:
+        """Wait until the turn has ended. Raises: TurnWaiting once it waits for a person."""
+        while self.is_running:
+            change = waits.all.change()
+            try:
+                asked = await waits.questions() if self.is_waiting else []
+                if asked and self.is_waiting:
+                    raise TurnWaiting(tuple(each.id for each in asked), asked[0].question.text)
+                await asyncio.wait((self._task, change), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                change.cancel()
 
     async def _until_over(self, watch: Watch) -> AsyncIterator[AnyEvent]:
         """The events of `watch` up to the turn's end; what broke the turn off is raised."""

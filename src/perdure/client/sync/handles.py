@@ -14,10 +14,11 @@ from msgspec import Meta
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat as AsyncChat
 from perdure.client.agents.hosting import Host
+from perdure.client.agents.notices import OnQuestion
 from perdure.client.agents.resting import ChatStatus
 from perdure.client.agents.runtime import Runtime as AsyncRuntime
 from perdure.client.agents.saying import Said
-from perdure.client.agents.turn import Reply
+from perdure.client.agents.turn import Reply, WhileWaiting
 from perdure.client.agents.turn import Turn as AsyncTurn
 from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.appending import ExpectedLeaf, Item, Parent
@@ -709,15 +710,20 @@ class Chat(Handle[AsyncChat]):
         """
         return self.portal.call(self.asynchronous.branch(entry, focus, expected_leaf=expected_leaf))
 
-    def send(self, said: Said | InFlightMessage) -> Turn:
+    def send(self, said: Said | InFlightMessage, *, while_waiting: WhileWaiting = "wait") -> Turn:
         """Say something; the turn that answers it runs at once.
 
+        With `while_waiting` "raise", awaiting the turn raises TurnWaiting as soon as the turn waits
+        for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
         process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
         it), TurnFailed. SecretPasted for a credential, where the agent refuses them.
         """
-        return Turn(self.portal, self.portal.run(lambda: self.asynchronous.send(said)))
+        return Turn(
+            self.portal,
+            self.portal.run(lambda: self.asynchronous.send(said, while_waiting=while_waiting)),
+        )
 
     def recover(self) -> Turn:
         """Go on with the turn that was interrupted.
@@ -783,6 +789,7 @@ class Runtime(Handle[AsyncRuntime]):
         idle_timeout_s: Annotated[float, Meta(gt=0)] | None = None,
         owner: str | None = None,
         lease_ttl_ms: Annotated[int, Meta(ge=1)] = LEASE_TTL_MS,
+        on_question: OnQuestion | None = None,
     ) -> None:
         portal = portal_of(store, "Runtime", "store")
         made = portal.run(
@@ -799,6 +806,7 @@ class Runtime(Handle[AsyncRuntime]):
                 idle_timeout_s=idle_timeout_s,
                 owner=owner,
                 lease_ttl_ms=lease_ttl_ms,
+                on_question=on_question,
             )
         )
         super().__init__(portal, made)

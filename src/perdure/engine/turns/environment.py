@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from perdure.context.tokens import corrected_scale
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.leading import Claim
@@ -19,7 +21,7 @@ from perdure.events.bus import LiveBus
 from perdure.models.protocol import ModelClient, ThinkingLevel, ToolDeclaration
 from perdure.secrets.vault import Vault
 from perdure.session.clock import Clock, RandomSource
-from perdure.session.ids import StreamId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import Delegated
 from perdure.session.messages import Usage
 from perdure.stores.protocol import SessionStore
@@ -66,10 +68,17 @@ class Cooldowns:
         return {provider: until for provider, until in self._until.items() if until > at}
 
 
-class PersonWaits:
-    """The sessions of one process whose turns wait for a person."""
+OnWait = Callable[[StreamId, EntryId], None]
 
-    def __init__(self) -> None:
+
+class PersonWaits:
+    """The sessions of one process whose turns wait for a person.
+
+    `on_wait` is called with the session and the question when a turn begins to wait for its answer.
+    """
+
+    def __init__(self, on_wait: OnWait = lambda session, question: None) -> None:
+        self.on_wait = on_wait
         self._waiting: Counter[StreamId] = Counter()
         self._watchers: set[asyncio.Future[None]] = set()
 
@@ -100,6 +109,13 @@ class PersonWaits:
         for watcher in tuple(self._watchers):
             if not watcher.done():
                 watcher.set_result(None)
+
+
+class SilenceLimits(msgspec.Struct, frozen=True):
+    """How long a model's provider may be silent; see `ModelRequest`. Units: seconds."""
+
+    first_byte_timeout_s: float | None = None
+    stream_idle_timeout_s: float | None = None
 
 
 RenewCredentials = Callable[[str], Awaitable[bool]]
@@ -161,6 +177,7 @@ class Environment:
     record: Path | None = None
     invoked_by: tuple[StreamId, ...] = ()
     person_waits: PersonWaits = field(default_factory=PersonWaits)
+    silence: SilenceLimits = field(default_factory=SilenceLimits)
 
     @property
     def claim(self) -> Claim:

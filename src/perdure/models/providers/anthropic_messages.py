@@ -22,7 +22,7 @@ from perdure.errors import ConfigError
 from perdure.models.catalogue import ANTHROPIC_URL
 from perdure.models.protocol import ModelRequest, ThinkingLevel
 from perdure.models.providers.bounded_http import HOOKS
-from perdure.models.providers.calling import CONNECT_TIMEOUT_S, WireClient, silence_s
+from perdure.models.providers.calling import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
 from perdure.models.providers.mapping import IMAGES, PDF
 from perdure.models.providers.rounds import open_rounds
 
@@ -46,7 +46,8 @@ class AnthropicMessages(WireClient):
     """A `ModelClient` for the models ``<provider>:<name>`` of Anthropic, or of a proxy before it.
 
     `base_url` None is Anthropic itself, which needs `api_key`.
-    Units: `connect_timeout_s` and `idle_timeout_s` seconds; None: `limits.model_silence_s`.
+    Units: `connect_timeout_s` and `stream_idle_timeout_s` seconds; the latter is for requests that
+    name none, None: `limits.model_silence_s`.
     Raises: ConfigError when the key is missing.
     """
 
@@ -57,7 +58,7 @@ class AnthropicMessages(WireClient):
         api_key: str | None = None,
         context_window: int | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        idle_timeout_s: float | None = None,
+        stream_idle_timeout_s: float | None = None,
     ) -> None:
         url = base_url or ANTHROPIC_URL
         if not api_key and url.startswith(ANTHROPIC_URL):
@@ -69,13 +70,14 @@ class AnthropicMessages(WireClient):
             media_types=IMAGES | {PDF},
             secrets=(api_key,) if api_key else (),
             context_window=context_window,
+            stream_idle_timeout_s=stream_idle_timeout_s,
         )
         self._sdk = AsyncAnthropic(
             base_url=url,
             api_key=api_key or "none",
             max_retries=0,
             http_client=DefaultAsyncHttpxClient(
-                timeout=Timeout(silence_s(idle_timeout_s), connect=connect_timeout_s),
+                timeout=Timeout(SOCKET_TIMEOUT_S, connect=connect_timeout_s),
                 event_hooks=HOOKS,
             ),
         )

@@ -1,11 +1,13 @@
-"""The answers of providers within limits: how long one may be, and that none is compressed.
+"""Limits on the answers of providers: their size, the silence before and in them, no compression.
 
 What is compressed has no end that could be seen on the wire; so it is not asked for, and refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, cast
 
 import httpx2
@@ -54,8 +56,65 @@ class _Bounded(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
+class Patience:
+    """How long one call waits for bytes, and whether the first one has come.
+
+    Units: seconds.
+    """
+
+    def __init__(self, first_byte_s: float, stream_idle_s: float) -> None:
+        self._first_byte_s = first_byte_s
+        self._stream_idle_s = stream_idle_s
+        self._is_answered = False
+
+    @contextmanager
+    def in_force(self) -> Generator[None]:
+        """Apply the limits to the requests that are sent within the block."""
+        token = _patience_of_call.set(self)
+        try:
+            yield
+        finally:
+            _patience_of_call.reset(token)
+
+    def read_limit_s(self, *, is_answered: bool) -> float:
+        """The limit on the next read, from now on with or without an answer."""
+        self._is_answered = is_answered
+        return self._stream_idle_s if is_answered else self._first_byte_s
+
+    def exhausted(self, address: str) -> str:
+        """Say that the limit in force was reached at `address`."""
+        if self._is_answered:
+            limit = f"{self._stream_idle_s:g} s (stream_idle_timeout_s)"
+            return f"{address} sent no further byte for {limit}"
+        return f"{address} sent no byte for {self._first_byte_s:g} s (first_byte_timeout_s)"
+
+
+_patience_of_call: ContextVar[Patience | None] = ContextVar("patience_of_call", default=None)
+
+
+async def limit_first_byte(request: httpx2.Request) -> None:
+    """Limit the wait for the answer to `request`."""
+    patience = _patience_of_call.get()
+    if patience is not None:
+        read = patience.read_limit_s(is_answered=False)
+        timeout = {**request.extensions.get("timeout", {}), "read": read}
+        request.extensions = {**request.extensions, "timeout": timeout}
+
+
+async def limit_silence(response: httpx2.Response) -> None:
+    """Limit each wait for more of `response`."""
+    patience = _patience_of_call.get()
+    if patience is not None:
+        # The transport looks the limit up again when it begins to read the body.
+        timeout = response.request.extensions["timeout"]
+        timeout["read"] = patience.read_limit_s(is_answered=True)
+
+
+REQUEST_HOOKS = (ask_uncompressed, limit_first_byte)
+RESPONSE_HOOKS = (limit_silence, bound_answer)
+
 HOOKS = cast(
     "dict[str, list[Callable[..., Awaitable[Any]]]]",
-    {"request": [ask_uncompressed], "response": [bound_answer]},
+    {"request": list(REQUEST_HOOKS), "response": list(RESPONSE_HOOKS)},
 )
 """For the client of a provider's library."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from typing import Any
 
 from pydantic_ai.direct import model_request_stream
@@ -21,6 +21,7 @@ from perdure.bounds.limits import limits
 from perdure.errors import ModelUnavailable
 from perdure.models.protocol import Counted, Delta, Finished, ModelInfo, ModelRequest, TextDelta
 from perdure.models.providers.answers import EventMapper, usage_of
+from perdure.models.providers.bounded_http import Patience
 from perdure.models.providers.classify import model_error, unended
 from perdure.models.providers.mapping import wire_messages, wire_parameters, wire_settings
 from perdure.models.providers.pricing import cost_microcents, cost_of
@@ -30,9 +31,12 @@ from perdure.session.messages import StopReason, Usage
 CONNECT_TIMEOUT_S = 10.0
 
 
-def silence_s(given: float | None) -> float:
-    """How long a stream may be silent, in seconds; models that reason may be so for minutes."""
-    return limits().model_silence_s if given is None else given
+SOCKET_TIMEOUT_S = 600.0
+"""Limit on sending a request; on reading, each call sets its own."""
+
+FIRST_BYTE_TIMEOUT_S = 60.0
+FIRST_BYTE_THINKING_TIMEOUT_S = 600.0
+"""Where a request names no limit; models that reason may be silent for minutes before."""
 
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -57,8 +61,10 @@ class WireClient(ABC):
         media_types: Collection[str],
         secrets: Collection[str] = (),
         context_window: int | None = None,
+        stream_idle_timeout_s: float | None = None,
     ) -> None:
         self._address = address
+        self._stream_idle_timeout_s = stream_idle_timeout_s
         self._media_types = media_types
         self._secrets = secrets
         self._window = context_window
@@ -72,9 +78,11 @@ class WireClient(ABC):
             return ModelInfo(model, self._window)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        mapper = EventMapper()
+        mapper, patience = EventMapper(), self._patience(request)
         try:
-            async with self._opened(request) as response:
+            async with AsyncExitStack() as stack:
+                with patience.in_force():
+                    response = await stack.enter_async_context(self._opened(request))
                 is_counted = False
                 async with aclosing(_deltas(mapper, response)) as deltas:
                     async for delta in deltas:
@@ -93,6 +101,7 @@ class WireClient(ABC):
                 self._secrets,
                 address=self._address,
                 has_begun=mapper.has_begun,
+                silence=patience.exhausted(self._address),
             ) from None
 
     @abstractmethod
@@ -115,6 +124,16 @@ class WireClient(ABC):
             model_request_parameters=wire_parameters(request),
             instrument=False,
         )
+
+    def _patience(self, request: ModelRequest) -> Patience:
+        is_thinking = request.thinking_level != "off"
+        first_byte_s = FIRST_BYTE_THINKING_TIMEOUT_S if is_thinking else FIRST_BYTE_TIMEOUT_S
+        if request.first_byte_timeout_s is not None:
+            first_byte_s = request.first_byte_timeout_s
+        idle_s = request.stream_idle_timeout_s
+        if idle_s is None:
+            idle_s = self._stream_idle_timeout_s
+        return Patience(first_byte_s, limits().model_silence_s if idle_s is None else idle_s)
 
     def cost_microcents(self, model: str, usage: Usage) -> int | None:
         """What `usage` of `model` costs at this address; None when nobody knows."""

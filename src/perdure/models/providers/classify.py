@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import cast
 
 from pydantic_ai.exceptions import (
@@ -96,11 +96,13 @@ def model_error(
     *,
     address: str = "the provider",
     has_begun: bool = True,
+    silence: str | None = None,
 ) -> ModelError:
     """`error`, raised while `model` was called at `address`, as the error perdure decides by.
 
     `has_begun` says that part of an answer had come: then one without an end was cut off, else what
-    came was no answer at all. `secrets` are kept out of all texts.
+    came was no answer at all. `silence` says which limit a read that timed out has reached.
+    `secrets` are kept out of all texts.
     """
     if isinstance(error, ModelError):
         return error
@@ -108,7 +110,7 @@ def model_error(
         return _of_status(error, model, secrets)
     is_transport = type(error).__module__.partition(".")[0] in _TRANSPORTS
     if is_transport or isinstance(error, ModelConnectionError | ModelRequestTimeout):
-        return ModelUnavailable(model, redacted(_connection_text(error, address), secrets))
+        return ModelUnavailable(model, redacted(_connection_text(error, address, silence), secrets))
     if _is_unended(error, has_begun=has_begun):
         return unended(model, has_begun=has_begun)
     if isinstance(error, ModelAPIError):
@@ -220,12 +222,20 @@ def _retry_after_s(error: ModelAPIError, said: str) -> float | None:
     return float(found[1]) * _SECONDS[found[2].lower()] if found else None
 
 
-def _connection_text(error: Exception, address: str) -> str:
+def _connection_text(error: Exception, address: str, silence: str | None) -> str:
     """What the connection said: libraries wrap it in words like "Connection error."."""
+    if silence is not None and any(type(each).__name__ == "ReadTimeout" for each in _chain(error)):
+        return silence
     if isinstance(error, ModelTimeoutError | ModelRequestTimeout):
         return f"{address} did not answer in time"
-    root: BaseException = error
-    while root.__cause__ is not None:
-        root = root.__cause__
+    *_, root = _chain(error)
     words = str(root) or "without a word"
     return f"no connection to {address}, or it broke ({type(root).__name__}: {words})"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """`error`, then its cause, and the cause of that."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__

@@ -20,8 +20,8 @@ from pydantic_ai.providers.google import GoogleProvider
 from perdure.errors import ConfigError
 from perdure.models.catalogue import GOOGLE_URL
 from perdure.models.protocol import ModelRequest
-from perdure.models.providers.bounded_http import ask_uncompressed, bound_answer
-from perdure.models.providers.calling import CONNECT_TIMEOUT_S, WireClient, silence_s
+from perdure.models.providers.bounded_http import REQUEST_HOOKS, RESPONSE_HOOKS
+from perdure.models.providers.calling import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
 from perdure.models.providers.mapping import PDF
 
 _MEDIA_TYPES = frozenset(
@@ -49,7 +49,8 @@ class GoogleGenerative(WireClient):
     """A `ModelClient` for the models ``<provider>:<name>`` of the Gemini API, or of a proxy.
 
     `base_url` None is Google itself, which needs `api_key`; it comes without the API's version.
-    Units: `connect_timeout_s` and `idle_timeout_s` seconds; None: `limits.model_silence_s`.
+    Units: `connect_timeout_s` and `stream_idle_timeout_s` seconds; the latter is for requests that
+    name none, None: `limits.model_silence_s`.
     Raises: ConfigError when the key is missing.
     """
 
@@ -60,7 +61,7 @@ class GoogleGenerative(WireClient):
         api_key: str | None = None,
         context_window: int | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        idle_timeout_s: float | None = None,
+        stream_idle_timeout_s: float | None = None,
     ) -> None:
         url = base_url or GOOGLE_URL
         if not api_key and url.startswith(GOOGLE_URL):
@@ -72,12 +73,13 @@ class GoogleGenerative(WireClient):
             media_types=_MEDIA_TYPES,
             secrets=(api_key,) if api_key else (),
             context_window=context_window,
+            stream_idle_timeout_s=stream_idle_timeout_s,
         )
         self._http = httpx2.AsyncClient(
-            timeout=httpx2.Timeout(silence_s(idle_timeout_s), connect=connect_timeout_s),
+            timeout=httpx2.Timeout(SOCKET_TIMEOUT_S, connect=connect_timeout_s),
             event_hooks={
-                "request": [_ConnectLimit(connect_timeout_s), ask_uncompressed],
-                "response": [_note, bound_answer],
+                "request": [_ConnectLimit(connect_timeout_s), *REQUEST_HOOKS],
+                "response": [_note, *RESPONSE_HOOKS],
             },
         )
         self._provider = GoogleProvider(

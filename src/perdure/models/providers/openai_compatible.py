@@ -23,7 +23,7 @@ from perdure.errors import ConfigError
 from perdure.models.catalogue import OPENAI_URL
 from perdure.models.protocol import ModelRequest
 from perdure.models.providers.bounded_http import HOOKS
-from perdure.models.providers.calling import CONNECT_TIMEOUT_S, WireClient, silence_s
+from perdure.models.providers.calling import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
 from perdure.models.providers.mapping import IMAGES, PDF
 
 _DOCUMENTS = frozenset({PDF, "audio/wav", "audio/mpeg"})
@@ -42,7 +42,8 @@ class OpenAICompatible(WireClient):
     """A `ModelClient` for the models ``<provider>:<name>`` of one server.
 
     `base_url` None is OpenAI itself, which needs `api_key`; other servers may do without one.
-    Units: `connect_timeout_s` and `idle_timeout_s` seconds; None: `limits.model_silence_s`.
+    Units: `connect_timeout_s` and `stream_idle_timeout_s` seconds; the latter is for requests that
+    name none, None: `limits.model_silence_s`.
     Raises: ConfigError when the key is missing.
     """
 
@@ -54,15 +55,16 @@ class OpenAICompatible(WireClient):
         provider: str = "openai",
         context_window: int | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        idle_timeout_s: float | None = None,
+        stream_idle_timeout_s: float | None = None,
     ) -> None:
         url = base_url or OPENAI_URL
-        self._sdk = openai_sdk(url, api_key, provider, connect_timeout_s, idle_timeout_s)
+        self._sdk = openai_sdk(url, api_key, provider, connect_timeout_s)
         super().__init__(
             url,
             media_types=IMAGES | _DOCUMENTS if provider in _SHOWS_DOCUMENTS else IMAGES,
             secrets=(api_key,) if api_key else (),
             context_window=context_window,
+            stream_idle_timeout_s=stream_idle_timeout_s,
         )
         self._profile = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
         if is_openai(url):
@@ -90,7 +92,6 @@ def openai_sdk(
     api_key: str | None,
     provider: str,
     connect_timeout_s: float,
-    idle_timeout_s: float | None,
 ) -> AsyncOpenAI:
     """A client of OpenAI's library for `url` that never calls twice.
 
@@ -105,7 +106,7 @@ def openai_sdk(
         api_key=api_key or "none",
         max_retries=0,
         http_client=DefaultAsyncHttpxClient(
-            timeout=Timeout(silence_s(idle_timeout_s), connect=connect_timeout_s),
+            timeout=Timeout(SOCKET_TIMEOUT_S, connect=connect_timeout_s),
             event_hooks=HOOKS,
         ),
     )

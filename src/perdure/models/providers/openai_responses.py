@@ -26,7 +26,8 @@ class OpenAIResponses(WireClient):
     """A `ModelClient` for the models ``<provider>:<name>`` of a server of the responses API.
 
     `base_url` None is OpenAI itself, which needs `api_key`; other servers may do without one.
-    Units: `connect_timeout_s` and `idle_timeout_s` seconds; None: `limits.model_silence_s`.
+    Units: `connect_timeout_s` and `stream_idle_timeout_s` seconds; the latter is for requests that
+    name none, None: `limits.model_silence_s`.
     Raises: ConfigError when the key is missing.
     """
 
@@ -38,15 +39,16 @@ class OpenAIResponses(WireClient):
         provider: str = "openai-responses",
         context_window: int | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        idle_timeout_s: float | None = None,
+        stream_idle_timeout_s: float | None = None,
     ) -> None:
         url = base_url or OPENAI_URL
-        self._sdk = openai_sdk(url, api_key, provider, connect_timeout_s, idle_timeout_s)
+        self._sdk = openai_sdk(url, api_key, provider, connect_timeout_s)
         super().__init__(
             url,
             media_types=IMAGES | {PDF},
             secrets=(api_key,) if api_key else (),
             context_window=context_window,
+            stream_idle_timeout_s=stream_idle_timeout_s,
         )
         self._provider: Provider[AsyncOpenAI] = (
             OpenAIProvider(openai_client=self._sdk)

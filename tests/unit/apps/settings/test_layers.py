@@ -89,6 +89,8 @@ def test_a_project_sets_nothing_else(files: Files) -> None:
         "chat.max_messages": "4",
         "chat.auto_compact": "false",
         "chat.compact_threshold": "0.5",
+        "chat.first_byte_timeout_s": "9",
+        "chat.stream_idle_timeout_s": "9",
         "store.address": '"postgresql://example.org/x"',
         "store.lock_timeout_s": "0.1",
         "tools.search_endpoint": '"https://example.org"',

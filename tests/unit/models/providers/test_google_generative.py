@@ -47,14 +47,14 @@ async def test_a_window_can_be_told_and_a_proxy_needs_no_key() -> None:
 async def test_the_limit_on_connecting_is_not_that_on_silence() -> None:
     async with google_server() as server:
         client = GoogleGenerative(
-            base_url=server.url, api_key=KEY, connect_timeout_s=3.0, idle_timeout_s=500.0
+            base_url=server.url, api_key=KEY, connect_timeout_s=3.0, stream_idle_timeout_s=500.0
         )
         limits: list[object] = []
 
         async def look(request: object) -> None:
-            limits.append(vars(request)["extensions"]["timeout"])
+            limits.append(dict(vars(request)["extensions"]["timeout"]))
 
         client._http.event_hooks["request"].append(look)  # pyright: ignore[reportPrivateUsage] - what is sent cannot be seen from outside
         await Wire(client, server, MODEL).answer()
         await client.aclose()
-    assert limits == [{"connect": 3.0, "read": 500.0, "write": 500.0, "pool": 500.0}]
+    assert limits == [{"connect": 3.0, "read": 60.0, "write": 600.0, "pool": 600.0}]

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from perdure.context.build import History
 from perdure.engine.turns.config import CompactionSettings, Limits, OnExceed, QueueModes
-from perdure.models.protocol import ThinkingLevel
+from perdure.models.protocol import ThinkingLevel, TimeoutS
 from perdure.secrets.pasted import PastePolicy
 from perdure.session.ledger import InterruptPolicy
 from perdure.tools.mcp.servers import McpServer
@@ -115,4 +115,11 @@ class AgentFile(
     question_expires_s: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         Meta(description="Seconds after which an unanswered question ends its turn."),
+    ] = None
+    first_byte_timeout_s: Annotated[
+        TimeoutS | None,
+        Meta(description="Limit on the wait for an answer's first byte; 60, with thinking 600."),
+    ] = None
+    stream_idle_timeout_s: Annotated[
+        TimeoutS | None, Meta(description="Limit on the wait for each further byte of an answer.")
     ] = None

@@ -170,6 +170,8 @@ class _Binding:
                 history=filed.history,
                 on_pasted=filed.on_pasted,
                 question_expires_s=filed.question_expires_s,
+                first_byte_timeout_s=filed.first_byte_timeout_s,
+                stream_idle_timeout_s=filed.stream_idle_timeout_s,
                 permissions=filed.permissions or Permissions(),
                 **own,
                 **money,

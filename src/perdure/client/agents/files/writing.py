@@ -65,6 +65,8 @@ def agent_text(agent: Agent) -> str:
         history=agent.history,
         on_pasted=agent.on_pasted,
         question_expires_s=agent.question_expires_s,
+        first_byte_timeout_s=agent.first_byte_timeout_s,
+        stream_idle_timeout_s=agent.stream_idle_timeout_s,
     )
     return yaml_of(cast("dict[str, object]", msgspec.to_builtins(filed)))
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.inputs import Expired, Woken
 from perdure.engine.turns.state import PendingQuestion
+from perdure.secrets.masking import masked
 from perdure.stores.watching import change
+
+_log = logging.getLogger(__name__)
 
 
 async def answer_wait(
@@ -15,11 +19,17 @@ async def answer_wait(
 ) -> Woken | Expired:
     """Wait for what is appended about `asked` after seq `head`, or until it expires.
 
-    The session and those that wait for it are marked as waiting for a person meanwhile.
+    The session and those that wait for it are marked as waiting for a person meanwhile. The log of
+    the program gets a line, and `person_waits.on_wait` is
+    called.
     """
     expires_at = asked.question.expires_at
     sessions = (environment.stream, *environment.invoked_by)
     with environment.person_waits.waiting(sessions):
+        if asked.answer is None:
+            text = masked(asked.question.text)
+            _log.warning("session %s waits for an answer to %s: %s", sessions[0], asked.id, text)
+            environment.person_waits.on_wait(environment.stream, asked.id)
         if expires_at is None:
             return await _answered(environment, asked, head)
         left_s = (expires_at - environment.clock.now_ms()) / 1000

@@ -50,7 +50,8 @@ async def streaming(
     environment: Environment, request: ModelRequest
 ) -> AsyncGenerator[AsyncIterator[Delta]]:
     """The deltas of a model call, which ends with the block, also in the middle of the answer."""
-    deltas = environment.models.stream(request)
+    limits = msgspec.structs.asdict(environment.silence)
+    deltas = environment.models.stream(msgspec.structs.replace(request, **limits))
     try:
         yield deltas
     finally:

@@ -53,6 +53,8 @@ agents = st.builds(
     max_agents=st.integers(1, 20),
     max_depth=st.integers(0, 5),
     question_expires_s=st.sampled_from([None, 0.5, 2_592_000.0]),
+    first_byte_timeout_s=st.sampled_from([None, 0.5, 120.0]),
+    stream_idle_timeout_s=st.sampled_from([None, 1.5, 86_400.0]),
 )
 
 

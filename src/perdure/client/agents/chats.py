@@ -1,0 +1,92 @@
+"""Chats made of a session and the agent that is in force in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.delegation.narrowing import resumed_agent
+from perdure.client.agents.hosting import Host
+from perdure.client.agents.turn import Turn
+from perdure.client.agents.workspace import Workspace, kept_workspace
+from perdure.client.conversation.binding import Binding
+from perdure.client.session import Session
+from perdure.engine.turns.config import Budget
+from perdure.session.ids import StreamId
+from perdure.session.notes import SessionStarted
+
+_log = logging.getLogger(__name__)
+
+
+class Chats:
+    """Makes the chats of one runtime, whose running turns are in `running`."""
+
+    def __init__(self, host: Host, running: set[Turn]) -> None:
+        self._host = host
+        self._running = running
+
+    async def resumed(
+        self,
+        handle: Session,
+        bound: Binding,
+        given: Agent | None,
+        narrowed: Callable[[Agent], Agent],
+    ) -> Chat:
+        """A chat in a session under the agent `bound` there.
+
+        It is restricted to what `given`, or the runtime's agent of that id, allows, and by
+        `narrowed`. Raises: ConfigError; McpUnavailable.
+        """
+        snapshot = bound.agent or {}
+        name = str(snapshot.get("id", ""))
+        today = given or self._host.agents.get(name)
+        workspace = kept_workspace(bound.workspace)
+        whole = await self._host.servers.equipped(
+            today or Agent(name), workspace.working_dir, tool_names(snapshot)
+        )
+        kept = agent_of(snapshot, whole.registry)
+        agent = narrowed(kept if today is None else _as_of_today(resumed_agent(kept, whole), today))
+        workspace = msgspec.structs.replace(workspace, scope=agent.permissions.scope)
+        is_child = isinstance(bound, SessionStarted) and bound.invoked_by is not None
+        budget = agent.budget if is_child else None  # what its parent left it, whoever resumes it
+        return await self.chat(
+            handle, agent, workspace, bound.system_prompt, caps=today, budget=budget
+        )
+
+    async def chat(
+        self,
+        session: Session,
+        agent: Agent,
+        workspace: Workspace,
+        prompt: str | None,
+        *,
+        caps: Agent | None = None,
+        budget: Budget | None = None,
+    ) -> Chat:
+        """A chat of `agent`, with the limits of `caps` and, if given, another `budget`.
+
+        Logs a warning if the budget cannot be kept.
+        """
+        running = self._host.running(
+            StreamId(session.id), agent, workspace, prompt=prompt, caps=caps, budget=budget
+        )
+        budget = budget or self._host.budget_of(caps or agent)
+        warning = await self._host.unpriced_warning(agent, budget)
+        if warning is not None:
+            _log.warning("session %s: %s; give Runtime(prices=...) one", session.id, warning)
+        handle = session if agent.hooks is None else session.asking(agent.hooks)
+        order = self._host.call_order(session.id)
+        return Chat(handle, agent, workspace, running, self._running, order=order)
+
+
+def _as_of_today(agent: Agent, today: Agent) -> Agent:
+    """`agent` with the timeouts of `today`: how long to wait for a model is not the session's."""
+    return msgspec.structs.replace(
+        agent,
+        first_byte_timeout_s=today.first_byte_timeout_s,
+        stream_idle_timeout_s=today.stream_idle_timeout_s,
+    )

@@ -1,0 +1,78 @@
+"""What a runtime reports to its program: questions that turns wait for, models without a price."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.terms import guarded_cost
+from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
+from perdure.client.store import Store
+from perdure.engine.turns.config import Budget, OnExceed
+from perdure.models.prices import Cost, in_dollars
+from perdure.secrets.masking import log_failure
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.messages import Usage
+from perdure.tools.callbacks import called
+
+_log = logging.getLogger(__name__)
+
+OnQuestion = Callable[[OpenQuestion], Awaitable[object] | object]
+"""Called with each question that a turn begins to wait for; a plain or an async function."""
+
+_CONSEQUENCES: dict[OnExceed, str] = {
+    "fail": "each of its turns fails",
+    "warn": "its calls are made and cannot be counted",
+    "pause_for_approval": "each of its turns waits for an answer before it calls the model",
+}
+
+
+class QuestionCalls:
+    """Calls `on_question` for the turns of one runtime, beside the turns."""
+
+    def __init__(self, store: Store, on_question: OnQuestion | None) -> None:
+        self._store = store
+        self._on_question = on_question
+        self._running: set[asyncio.Task[None]] = set()
+
+    def call(self, session: StreamId, question: EntryId) -> None:
+        """Call it for `question`, unless the question is answered meanwhile."""
+        if self._on_question is None:
+            return
+        task = asyncio.ensure_future(self._called(session, question, self._on_question))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def aclose(self) -> None:
+        """Cancel the calls that still run."""
+        running = tuple(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _called(self, session: StreamId, question: EntryId, on_question: OnQuestion) -> None:
+        notes = await self._store.backend.notes(session, INBOX_KINDS)
+        now = self._store.outside.clock.now_ms()
+        for asked in open_questions(notes, now):
+            if asked.id != question:
+                continue
+            try:
+                await called(on_question, asked)
+            except Exception as error:  # noqa: BLE001 - the question stays in the inbox
+                log_failure(_log, error, "on_question failed for %s", question)
+
+
+def unpriced_warning(agent: Agent, budget: Budget, cost: Cost) -> str | None:
+    """What to report if `agent` has models without a price under a limited `budget`."""
+    known = guarded_cost(cost)
+    models = dict.fromkeys(link.model for link in agent.chain)
+    unpriced = [model for model in models if known(model, Usage(1, 1)) is None]
+    if not unpriced:
+        return None
+    return (
+        f"the price of {' and of '.join(unpriced)} is unknown, so the limit of "
+        f"{in_dollars(budget.max_cost_microcents)} cannot be kept: "
+        f"{_CONSEQUENCES[budget.on_exceed]}"
+    )

@@ -1,0 +1,154 @@
+"""What a runtime reports to its program: questions that turns wait for, models without a price."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.chat import Chat
+from perdure.client.reading import OpenQuestion
+from perdure.errors import TurnWaiting
+from perdure.tools.spec import ToolSpec
+from tests.fakes.chats import until
+from tests.fakes.players import Theatre, asks
+
+
+async def run(call: object) -> Any:
+    return "struck"
+
+
+STRIKE = ToolSpec("strike", "Strike.", {"type": "object"}, run, action="os", is_gated=True)
+INVOKE = asks("invoke_agent", json=json.dumps({"agent": "scout", "input": "strike it"}))
+
+
+async def waiting_chat(theatre: Theatre, **options: Any) -> Chat:
+    """A chat whose first turn will ask before it runs `STRIKE`."""
+    return await theatre.chat(tools=(STRIKE,), options=options)
+
+
+async def test_awaiting_a_turn_that_waits_raises_if_asked_to() -> None:
+    theatre = Theatre(main=[asks("strike")])
+    chat = await waiting_chat(theatre)
+    turn = chat.send("go", while_waiting="raise")
+    for _ in range(2):
+        with pytest.raises(TurnWaiting, match="waits for an answer to 's/") as caught:
+            await turn
+        (question,) = await theatre.store.questions()
+        assert caught.value.questions == (question.id,)
+        assert caught.value.text == question.question.text
+        assert turn.is_waiting
+    (question,) = await theatre.store.questions()
+    await theatre.store.answer(question.id, "allow", by="me")
+    assert (await turn).text == "done"
+    assert (await chat.send("again", while_waiting="raise")).text == "done"
+
+
+async def test_question_of_an_invoked_agent_raises_for_its_invoker() -> None:
+    theatre = Theatre(lead=[INVOKE], scout=[asks("strike")])
+    agents = [Agent(n, model=f"p:{n}", tools=("invoke_agent", STRIKE)) for n in ("lead", "scout")]
+    chat = await theatre.runtime(*agents).start("lead", id="s")
+    turn = chat.send("go", while_waiting="raise")
+    with pytest.raises(TurnWaiting) as caught:
+        await turn
+    (question,) = await theatre.store.questions()
+    assert caught.value.questions == (question.id,)
+    assert not question.id.startswith("s/")
+    await chat.abort()
+
+
+async def test_on_question_is_called_beside_the_turn_and_may_answer() -> None:
+    theatre = Theatre(main=[asks("strike"), asks("strike")])
+    asked: list[OpenQuestion] = []
+
+    async def on_question(question: OpenQuestion) -> None:
+        asked.append(question)
+        await theatre.store.answer(question.id, "allow", by="program")
+        if len(asked) == 1:
+            raise LookupError("in the callback")
+
+    chat = await waiting_chat(theatre, on_question=on_question)
+    assert (await chat.send("go")).text == "done"
+    assert [each.question.topic for each in asked] == ["approval", "approval"]
+
+
+async def test_plain_on_question_gets_the_question_of_an_invoked_agent() -> None:
+    theatre = Theatre(lead=[INVOKE], scout=[asks("strike")])
+    agents = [Agent(n, model=f"p:{n}", tools=("invoke_agent", STRIKE)) for n in ("lead", "scout")]
+    asked: list[OpenQuestion] = []
+    runtime = theatre.runtime(*agents, on_question=asked.append)
+    chat = await runtime.start("lead", id="s")
+    chat.send("go")
+
+    async def is_asked() -> bool:
+        return bool(asked)
+
+    await until(is_asked)
+    assert [each.id for each in asked] == [each.id for each in await theatre.store.questions()]
+    await runtime.close()
+
+
+async def test_leaving_the_runtime_does_not_wait_for_on_question() -> None:
+    theatre = Theatre(main=[asks("strike")])
+    ended: list[str] = []
+    begun = asyncio.Event()
+
+    async def on_question(question: OpenQuestion) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+
+    agent = Agent("helper", model="p:main", tools=(STRIKE,))
+    async with asyncio.timeout(60), theatre.runtime(agent, on_question=on_question) as runtime:
+        (await runtime.start("helper", id="s")).send("go")
+        await begun.wait()
+    assert ended == ["cancelled"]
+    assert len(await theatre.store.questions()) == 1
+
+
+async def test_turn_that_begins_to_wait_logs_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    theatre = Theatre(main=[asks("strike")])
+    chat = await waiting_chat(theatre)
+    with pytest.raises(TurnWaiting):
+        await chat.send("go", while_waiting="raise")
+    (question,) = await theatre.store.questions()
+    lines = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert lines == [f"session s waits for an answer to {question.id}: {question.question.text}"]
+
+
+@pytest.mark.parametrize(
+    ("on_exceed", "consequence"),
+    [
+        ("pause_for_approval", "waits for an answer before it calls the model"),
+        ("fail", "each of its turns fails"),
+        ("warn", "cannot be counted"),
+    ],
+)
+async def test_unpriced_model_under_a_budget_warns_at_start_and_at_resume(
+    on_exceed: str, consequence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    theatre = Theatre()
+    theatre.players.price = None
+    chat = await theatre.chat(
+        fallbacks=["p:other"], max_cost_microcents=200_000_000, on_exceed=on_exceed
+    )
+    assert "so the limit of $2.00 cannot be kept" in caplog.text
+    assert "the price of p:main and of p:other is unknown" in caplog.text
+    assert consequence in caplog.text
+    caplog.clear()
+    await theatre.runtime(chat.agent).resume("s")
+    assert "p:main" in caplog.text
+
+
+async def test_priced_model_or_no_budget_warns_of_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    theatre = Theatre()
+    await theatre.chat(id="priced", max_cost_microcents=1)
+    theatre.players.price = None
+    await theatre.chat(id="unlimited")
+    assert caplog.records == []
