@@ -140,6 +140,7 @@ if TYPE_CHECKING:
     from perdure.session.flows.graph import FlowEdge as FlowEdge
     from perdure.session.flows.graph import FlowNode as FlowNode
     from perdure.session.flows.graph import Graph as Graph
+    from perdure.session.flows.kinds import RunSettings as RunSettings
     from perdure.session.flows.run import FeedbackContext as FeedbackContext
     from perdure.session.flows.run import FlowRun as FlowRun
     from perdure.session.flows.run import FlowState as FlowState
@@ -327,6 +328,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "FlowNode",
         "Graph",
     ),
+    "perdure.session.flows.kinds": ("RunSettings",),
     "perdure.session.flows.run": (
         "FeedbackContext",
         "FlowRun",

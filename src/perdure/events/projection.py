@@ -329,6 +329,7 @@ _SIMPLE: Mapping[str, str] = {
     ledger.Interrupted.kind: "agent:interrupted",
     ledger.LateOutcome.kind: "agent:late_outcome",
     flows.FlowStarted.kind: "flow:started",
+    flows.RunSettings.kind: "flow:settings_changed",
     flows.WorkspaceBound.kind: "flow:workspace_bound",
     flows.WorkflowChanged.kind: "flow:workflow_changed",
     flows.NodeClaimed.kind: "flow:role_active",

@@ -5,7 +5,8 @@ pretend to be two, or two to be one. What only a shell could carry out is refuse
 
 In a glob ``*`` is any run of characters within one argument, ``?`` one character, and ``**`` as the
 last word any number of further arguments, each as ``*``. None of them stands for an option, nor for
-``..`` in a path: a rule names the options it allows, and says itself where its paths lead.
+``..`` in a path: a rule names the options it allows, and says itself where its paths lead. Only
+``**`` alone fits every command.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ MAX_LENGTH = 32 * 1024
 
 ANY_WORDS = "**"
 """As the last word of a rule: any number of further words."""
+
+ANY_COMMAND = "**"
+"""The glob that fits every command."""
 
 _UP = re.compile(r"(?<![^/\\=:,;@\s])\.\.(?![^/\\:,;\s])")
 """What leads up in a path, or in a path that stands in an argument."""
@@ -93,6 +97,8 @@ def rule_words(line: str, *, is_glob: bool = False) -> tuple[str, ...]:
     if not is_glob:
         return words_of(line)
     words = tuple(shlex.split(line, comments=False, posix=True))
+    if words == (ANY_COMMAND,):
+        return words
     if not words or not words[0] or _is_pattern(words[0]):
         raise ValueError("a rule names a program, without * and ?")
     for word in words:
@@ -106,6 +112,8 @@ def _is_pattern(word: str) -> bool:
 
 
 def _fits(words: tuple[str, ...], rule: tuple[str, ...]) -> bool:
+    if rule == (ANY_COMMAND,):
+        return True
     if rule[-1] == ANY_WORDS and len(rule) > 1:
         fixed = rule[:-1]
         if len(words) < len(fixed) or not all(map(_word_fits, words, fixed)):

@@ -97,10 +97,11 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     `scope`: ``sandboxed`` is the working directory, ``project`` also the directories `roots`,
     ``full`` every path; the floors (credentials, ``.git``, ...) hold in all three. A command runs
-    if it is one of `allowed_commands` or fits one of `allowed_command_globs` (`tools.commands`),
-    with `command_env` besides the minimal environment. `allowed_domains` are exact host names;
-    `credentials` gives the Authorization header for some of them. `search_endpoint` is what
-    `web_search` asks, with `search_credential`; `is_search_local` lets it be in the own network.
+    if it is one of `allowed_commands` or fits one of `allowed_command_globs` (`tools.commands`;
+    ``**`` fits every command), with `command_env` besides the minimal environment.
+    `allowed_domains` are exact host names; `credentials` gives the Authorization header for some of
+    them. `search_endpoint` is what `web_search` asks, with `search_credential`; `is_search_local`
+    lets it be in the own network.
     `approval` says what is asked before (`tools.judging`).
     Units: `command_timeout_s` seconds, at most 120.
     Raises: ConfigError for what can never work or would be unsafe.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.tools.commands import NeedsShell, argv_of, canonical, is_allowed, words_of
+from perdure.tools.commands import NeedsShell, argv_of, canonical, is_allowed, rule_words, words_of
 
 WORDS = st.lists(
     st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs"))), max_size=4
@@ -59,6 +59,13 @@ def test_star_stays_within_an_argument_and_two_stars_take_all_that_follow() -> N
     assert is_allowed(("npm", "run", "x", "y"), (), globs)
     assert not is_allowed(("npm", "run", "x", "--", "y"), (), globs)
     assert not is_allowed(("npm", "install"), (), globs)
+
+
+def test_two_stars_alone_fit_every_command_and_lead_no_other_rule() -> None:
+    assert is_allowed(("rm", "-rf", "../x"), (), ("**",))
+    for rule in ("** -x", "*", "?"):
+        with pytest.raises(ValueError, match="names a program"):
+            rule_words(rule, is_glob=True)
 
 
 def test_nothing_is_allowed_by_nothing() -> None:

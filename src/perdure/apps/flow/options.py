@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.options import only_text
-from perdure.apps.flow.roles import Acting, role_agents
+from perdure.apps.flow.roles import Acting, role_agents, roles_of
+from perdure.apps.flow.run_settings import permissions_in
 from perdure.apps.opening import existing_store
 from perdure.apps.wiring import models
 from perdure.client.agents.runtime import Runtime
@@ -68,7 +70,16 @@ async def opened_flow(
 ) -> AsyncGenerator[tuple[Store, Flow]]:
     """An existing flow, to be decided in, wherever its files are.
 
+    Its roles have the agents that a command line would give them.
     Raises: FlowNotFound, AmbiguousId.
     """
     async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-        yield opened, flows.look(await opened.find(id, only="flow"))
+        flow = flows.look(await opened.find(id, only="flow"))
+        state = await flow.state()
+        if state.settings is None or state.document is not None:
+            yield opened, flow
+            return
+        permissions = permissions_in(state.settings, os.environ)
+        acting = Acting(roles_of(state.graph), permissions=permissions)
+        async with flows_of(opened, acting) as equipped:
+            yield opened, equipped.look(flow.id)

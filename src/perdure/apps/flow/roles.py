@@ -28,9 +28,9 @@ from perdure.session.flows.run import FlowState, RoleConfiguration
 from perdure.session.notes import SessionStarted
 from perdure.tools.permissions import Permissions
 
-INSTRUCTIONS = """You are the role `{role}` in a flow of several roles that hand work to each other.
-You can read, search and write files of the workspace; what you may do without being asked, the \
-person has decided. Write what you hand over to a file in the record folder, then hand it over as \
+INSTRUCTIONS = """You work with other roles that hand work to each other. You can read, search and \
+write files of the workspace and run commands; what you may do without being asked, the person has \
+decided. Write what you hand over to a file in the record folder, then hand it over as \
 your instructions say. Say what you looked at and what you changed; say so when you do not know."""
 
 
@@ -145,7 +145,7 @@ def role_agents(acting: Acting) -> list[Agent]:
         Agent(
             role,
             model=model or DEFAULT_MODEL,
-            instructions=INSTRUCTIONS.format(role=role),
+            instructions=INSTRUCTIONS,
             tools=builtin_tools(acting.permissions),
             permissions=acting.permissions,
         )

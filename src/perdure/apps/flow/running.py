@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.chat.permitting import CommandsOption, DomainsOption, permissions_of
+from perdure.apps.chat.permitting import CommandsOption, DomainsOption
 from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
 from perdure.apps.cli.options import (
     JsonOption,
@@ -46,16 +46,21 @@ from perdure.apps.flow.roles import (
     roles_in,
     roles_of,
 )
+from perdure.apps.flow.run_settings import (
+    acting_of,
+    new_settings,
+    resumed_settings,
+    typed_settings,
+)
 from perdure.apps.opening import NAMESPACE, existing_store, writable_store
 from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
 from perdure.apps.terminal.text import safe
-from perdure.apps.wiring import scenario_in
 from perdure.client.flows.documents.beginning import document_in
 from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
-from perdure.session.flows.kinds import ConsentMode
-from perdure.session.flows.run import RoleConfiguration
+from perdure.session.flows.kinds import ConsentMode, RunSettings
+from perdure.session.flows.run import FlowState, RoleConfiguration
 
 ConsentOption = Annotated[
     ConsentMode,
@@ -144,11 +149,11 @@ def begin(  # noqa: PLR0913 - each is an option of the command
     """
     if not file.is_file():
         raise PathNotFound(str(file))
-    acted = None if scenario is None else scenario_in(scenario)
-    permissions = permissions_of(os.environ, None, commands, domains)
+    typed = typed_settings(model, scenario, commands, domains, offered)
+    settings = new_settings(typed, os.environ)
     said = Given(
         workspace,
-        Acting((), model, acted, permissions, offered=offered or ()),
+        acting_of(settings, os.environ),
         inputs or (),
         record,
         project,
@@ -156,6 +161,7 @@ def begin(  # noqa: PLR0913 - each is an option of the command
         consent,
         configuring_in(configuring),
         roles or (),
+        settings,
     )
     shown = Shown(is_watching=is_watching, as_json=as_json)
     return run(lambda: _begun(store, namespace, file, said, shown))
@@ -221,6 +227,7 @@ async def _of_roles(
             consent=said.consent,
             configuring=said.configuring,
             roles=chosen,
+            settings=msgspec.structs.replace(said.settings, model=acting.model),
         )
 
 
@@ -251,27 +258,37 @@ def resume(  # noqa: PLR0913 - each is an option of the command
         1  it waits for a person
         4  its files are not on this machine: name them with --workspace
     """
-    acted = None if scenario is None else scenario_in(scenario)
-    permissions = permissions_of(os.environ, None, commands, domains)
+    typed = typed_settings(model, scenario, commands, domains, offered)
 
     async def work() -> int:
         async with existing_store(store, namespace) as opened:
             async with flows_of(opened) as flows:
                 state = await flows.state(await opened.find(flow, only="flow"))
-            if state.document is not None:
-                said = Acting((), model, acted, permissions)
-                async with resumed(opened, state, said, workspace) as found:
-                    return await worked(opened, found, is_watching=is_watching, as_json=as_json)
-            graph = state.graph
-            before = await models_before(opened, state)
-            known = (*before, *(offered or ()))
-            used = model if acted is not None else model_of_roles(model, known)
-            acting = Acting(roles_of(graph), used, acted, permissions, offered=offered or ())
-            async with flows_of(opened, acting) as flows:
-                found = await flows.open(state.run.flow_id, workspace=workspace)
+            async with _resumed(opened, state, typed, workspace) as found:
                 return await worked(opened, found, is_watching=is_watching, as_json=as_json)
 
     return run(work)
+
+
+@asynccontextmanager
+async def _resumed(
+    store: Store, state: FlowState, typed: RunSettings, workspace: Path | None
+) -> AsyncGenerator[Flow]:
+    """The flow that stands at `state`, with what it was run with before and what is `typed`."""
+    settings = resumed_settings(state.settings, typed, os.environ)
+    acting = await asyncio.to_thread(acting_of, settings, os.environ)
+    if state.document is not None:
+        acting = msgspec.structs.replace(acting, model=typed.model)  # its own agents name theirs
+        async with resumed(store, state, acting, workspace, settings) as found:
+            yield found
+        return
+    if acting.scenario is None:
+        before = await models_before(store, state)
+        used = model_of_roles(settings.model, (*before, *settings.offered))
+        settings = msgspec.structs.replace(settings, model=used)
+    acting = msgspec.structs.replace(acting, roles=roles_of(state.graph), model=settings.model)
+    async with flows_of(store, acting) as flows:
+        yield await flows.open(state.run.flow_id, workspace=workspace, settings=settings)
 
 
 async def worked(store: Store, flow: Flow, *, is_watching: bool, as_json: bool) -> int:

@@ -13,6 +13,7 @@ from perdure.client.agents.agent import tool_names
 from perdure.client.amounts import amount
 from perdure.client.flows.equipping import Equipment
 from perdure.client.flows.feeds import RoleFeed
+from perdure.client.flows.granting import check_grant
 from perdure.client.flows.place import shelf_of
 from perdure.client.inbox.granting import change_consent
 from perdure.client.inbox.staged import require_as_staged
@@ -123,12 +124,15 @@ class Flow:
         """Change what roles may do without asking: the `mode`, or one exact `command` (MCP tool).
 
         Questions that are thereby answered are answered: their turns go on.
-        Raises: ValueError when neither is given; FlowRefusal when the flow is completed.
+        Raises: ValueError when neither is given; FlowRefusal when the flow is completed;
+        ConfigError for a command or a tool that no role can use.
         """
         if mode is None and command is None:
             raise ValueError("say which mode, or which command, the roles may use")
         granted = tool if command is not None else None
         store = self._store
+        if command is not None and not is_revoked:
+            await check_grant(store.backend, self._equipment, await self.state(), tool, command)
         return await change_consent(
             store.backend,
             self._journal,

@@ -59,6 +59,7 @@ from perdure.session.flows.kinds import (
     FlowImported,
     FlowStarted,
     RoleConfigured,
+    RunSettings,
 )
 from perdure.session.flows.run import FeedbackContext, FlowState, RoleConfiguration
 from perdure.session.ids import StreamId, stream_id
@@ -113,6 +114,7 @@ class Flows:
         inputs: Mapping[str, object] | None = None,
         configuring: Configuring | Mapping[Dimension, Configuring] = "given",
         roles: Mapping[str, RoleConfiguration] | None = None,
+        settings: RunSettings | None = None,
     ) -> Flow:
         """A new flow of `workflow`: a graph, a workflow document, or the path of either's file.
 
@@ -126,6 +128,7 @@ class Flows:
         waits until a person says so, where there is something to choose; with "auto" a model
         chooses, and a person where it fails thrice. It can be said by dimension:
         ``{"model": "auto", "skills": "ask"}``, what is left out being "given".
+        `settings` is stored for the program that runs the flow next, in `FlowState.settings`.
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError for readings and inputs that are missing or cannot be
         used, what there is not in `roles`, and a record folder of another flow; WrongArgument;
@@ -139,7 +142,8 @@ class Flows:
         root = Path(absolute(workspace) or ".")
         folder = root / (record_folder or Path(".perdure", "records", flow))
         document = await asyncio.to_thread(document_in, workflow)
-        begun = Begun(flow, root, folder, project or root.name, consent)
+        kept = () if settings is None else (settings,)
+        begun = Begun(flow, root, folder, project or root.name, consent, kept)
         if document is not None:
             if _by_dimension(configuring) != ("given", "given") or roles:
                 raise ConfigError("a workflow document says itself what its agents work with")
@@ -181,7 +185,7 @@ class Flows:
             configuring=of_model,
             skills_configuring=of_skills if of_skills != of_model else None,
         )
-        return await self._begin(begun.flow, started, chosen)
+        return await self._begin(begun.flow, started, (*begun.settings, *chosen))
 
     async def _of_document(
         self, begun: Begun, found: Located, inputs: Mapping[str, object]
@@ -196,7 +200,8 @@ class Flows:
             made.start,
             begun.consent,
         )
-        return await self._begin(begun.flow, started, (made.document, *made.passed), made.blobs)
+        besides = (*begun.settings, made.document, *made.passed)
+        return await self._begin(begun.flow, started, besides, made.blobs)
 
     async def _begin(
         self,
@@ -224,11 +229,17 @@ class Flows:
         """
         return await outputs_of(self._store.backend, await self.state(flow))
 
-    async def open(self, flow: str, *, workspace: str | os.PathLike[str] | None = None) -> Flow:
+    async def open(
+        self,
+        flow: str,
+        *,
+        workspace: str | os.PathLike[str] | None = None,
+        settings: RunSettings | None = None,
+    ) -> Flow:
         """Return the flow with the whole id `flow`.
 
         With `workspace` it goes on in that folder from now on, its record folder being where it
-        was below the former one.
+        was below the former one. `settings` are stored if they differ from the stored ones.
         Raises: FlowNotFound; FlowRefusal when its workspace or its record folder is
         not on this machine.
         """
@@ -237,6 +248,8 @@ class Flows:
         if workspace is not None:
             root = Path(absolute(workspace) or ".")
             await journal.append(lambda state: moved(state, root))
+        if settings is not None:
+            await journal.append(lambda state: () if state.settings == settings else (settings,))
         place_of(await journal.state())
         return self._flow(found, journal)
 

@@ -21,7 +21,7 @@ from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.structure import faults_of
 from perdure.errors import ConfigError, FlowRefusal, InvalidWorkflow
 from perdure.session.flows.graph import Graph, base_role
-from perdure.session.flows.kinds import ConsentMode, WorkspaceBound
+from perdure.session.flows.kinds import ConsentMode, RunSettings, WorkspaceBound
 from perdure.session.flows.run import FlowState, RoleConfiguration
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
@@ -62,13 +62,17 @@ class FlowPlace:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A flow that begins: its id and its folders, all absolute, its project and its consent."""
+    """A flow that begins: its id and its folders, all absolute, its project and its consent.
+
+    `settings` are what a program runs it with.
+    """
 
     flow: StreamId
     workspace: Path
     record: Path
     project: str
     consent: ConsentMode
+    settings: tuple[RunSettings, ...] = ()
 
 
 def begun_record(

@@ -23,6 +23,7 @@ from perdure.session.flows.kinds import (
     Dimension,
     GrantedTool,
     ImprovementMode,
+    RunSettings,
 )
 from perdure.session.flows.run import FeedbackContext, FlowRun, FlowState, RoleConfiguration
 from perdure.session.ids import StreamId
@@ -126,7 +127,8 @@ class Flow(Handle[AsyncFlow]):
         """Change what roles may do without asking: the `mode`, or one exact `command` (MCP tool).
 
         Questions that are thereby answered are answered: their turns go on.
-        Raises: ValueError when neither is given; FlowRefusal when the flow is completed.
+        Raises: ValueError when neither is given; FlowRefusal when the flow is completed;
+        ConfigError for a command or a tool that no role can use.
         """
         return self.portal.call(
             self.asynchronous.consent(
@@ -222,6 +224,7 @@ class Flows(Handle[AsyncFlows]):
         inputs: Mapping[str, object] | None = None,
         configuring: Configuring | Mapping[Dimension, Configuring] = "given",
         roles: Mapping[str, RoleConfiguration] | None = None,
+        settings: RunSettings | None = None,
     ) -> Flow:
         """A new flow of `workflow`: a graph, a workflow document, or the path of either's file.
 
@@ -235,6 +238,7 @@ class Flows(Handle[AsyncFlows]):
         waits until a person says so, where there is something to choose; with "auto" a model
         chooses, and a person where it fails thrice. It can be said by dimension:
         ``{"model": "auto", "skills": "ask"}``, what is left out being "given".
+        `settings` is stored for the program that runs the flow next, in `FlowState.settings`.
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError for readings and inputs that are missing or cannot be
         used, what there is not in `roles`, and a record folder of another flow; WrongArgument;
@@ -254,6 +258,7 @@ class Flows(Handle[AsyncFlows]):
                     inputs=inputs,
                     configuring=configuring,
                     roles=roles,
+                    settings=settings,
                 )
             ),
         )
@@ -266,16 +271,23 @@ class Flows(Handle[AsyncFlows]):
         """
         return self.portal.call(self.asynchronous.outputs(flow))
 
-    def open(self, flow: str, *, workspace: str | os.PathLike[str] | None = None) -> Flow:
+    def open(
+        self,
+        flow: str,
+        *,
+        workspace: str | os.PathLike[str] | None = None,
+        settings: RunSettings | None = None,
+    ) -> Flow:
         """Return the flow with the whole id `flow`.
 
         With `workspace` it goes on in that folder from now on, its record folder being where it
-        was below the former one.
+        was below the former one. `settings` are stored if they differ from the stored ones.
         Raises: FlowNotFound; FlowRefusal when its workspace or its record folder is
         not on this machine.
         """
         return Flow(
-            self.portal, self.portal.call(self.asynchronous.open(flow, workspace=workspace))
+            self.portal,
+            self.portal.call(self.asynchronous.open(flow, workspace=workspace, settings=settings)),
         )
 
     def state(self, flow: str) -> FlowState:

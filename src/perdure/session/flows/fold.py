@@ -88,10 +88,10 @@ def _after(state: FlowState, entry: Entry, body: object, *, is_own: bool) -> Flo
     state = replace(state, head=entry.seq)
     if apply is None:
         return state
-    in_force = state.consent_in_force
+    in_force, settings = state.consent_in_force, state.settings
     state = apply(state, body, entry.at)
     if not is_own:
-        return withheld(state)
+        return withheld(replace(state, settings=settings))
     if isinstance(body, kinds.ConsentChanged) and in_force is not None:
         return replace(state, consent_in_force=consent_after(in_force, body, entry.at))
     if isinstance(body, kinds.WorkspaceBound):
@@ -100,6 +100,10 @@ def _after(state: FlowState, entry: Entry, body: object, *, is_own: bool) -> Flo
 
 
 # ---------------------------------------------------------------- where it runs, and what
+
+
+def _run_settings(state: FlowState, body: kinds.RunSettings, _: int) -> FlowState:
+    return replace(state, settings=body)
 
 
 def _workspace_bound(state: FlowState, body: kinds.WorkspaceBound, _: int) -> FlowState:
@@ -383,6 +387,7 @@ def _completed(state: FlowState, _: kinds.FlowCompleted, __: int) -> FlowState:
 
 
 _APPLY: Mapping[type[object], Callable[[FlowState, Any, int], FlowState]] = {
+    kinds.RunSettings: _run_settings,
     kinds.WorkspaceBound: _workspace_bound,
     kinds.WorkflowChanged: _workflow_changed,
     kinds.NodeClaimed: _node_claimed,

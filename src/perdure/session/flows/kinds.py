@@ -90,6 +90,22 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
     skills_configuring: Configuring | None = None
 
 
+class RunSettings(SideBody, frozen=True, omit_defaults=True):
+    """What a program runs the flow with, so that it runs with the same again.
+
+    `scenario` is an absolute path; without `commands` roles may be allowed any command. The newest
+    counts as a whole, if this user's perdure wrote it.
+    """
+
+    kind: ClassVar[str] = "flow_settings"
+
+    model: str | None = None
+    scenario: str | None = None
+    commands: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+    offered: tuple[str, ...] = ()
+
+
 class WorkspaceBound(SideBody, frozen=True):
     """The flow goes on where its files now lie."""
 
@@ -394,7 +410,8 @@ class NodePassed(SideBody, frozen=True, omit_defaults=True):
 
 
 FLOW_BODIES: tuple[type[SideBody], ...] = (
-    *(FlowStarted, WorkspaceBound, WorkflowChanged, NodeClaimed, NodeParked, NodeContinued),
+    *(FlowStarted, RunSettings, WorkspaceBound, WorkflowChanged),
+    *(NodeClaimed, NodeParked, NodeContinued),
     *(
         HumanReplied,
         StopAsked,

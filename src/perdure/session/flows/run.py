@@ -25,6 +25,7 @@ from perdure.session.flows.kinds import (
     InitializationMode,
     Offers,
     RepairAsked,
+    RunSettings,
     SelectorOpened,
 )
 from perdure.session.ids import StreamId
@@ -231,6 +232,8 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     """Role instance -> what a selector chose, of which a person has yet to choose the rest."""
     declined: dict[str, Declined] = {}
     """Node -> its handoff that was declined, until the node is claimed again and told."""
+    settings: RunSettings | None = None
+    """What the flow was last run with, where that is in force."""
 
     @cached_property
     def owing(self) -> tuple[FlowNode, ...]:

@@ -227,3 +227,10 @@ def test_what_went_along_an_edge_is_looked_up_however_much_it_was() -> None:
     assert at_once == one_by_one
     assert len(at_once.digests["owner-intake=>a"]) == 2000
     assert at_once.run.history_handoff["owner-intake=>a"][-1] == "1999.md"
+
+
+def test_settings_that_another_perdure_wrote_are_not_in_force() -> None:
+    log = FlowLog(LINE).add(kinds.RunSettings("p:m", commands=("make *",)))
+    theirs = kinds.RunSettings("p:other")
+    state = state_after(log.state, entry_of(log.state.head + 1, theirs), theirs, is_own=False)
+    assert state.settings == kinds.RunSettings("p:m", commands=("make *",))

@@ -123,6 +123,7 @@ EXPECTED: tuple[SideBody, ...] = (
     ),
     kinds.SelectorOpened("owner", SELECTOR, 2, kinds.Offers(("p:m",)), "it says nothing"),
     kinds.RoleConfigured("owner", "p:m", is_automatic=True, selector=SELECTOR, is_partial=True),
+    kinds.RunSettings("p:m", "/w/s.yaml", ("make *",), ("example.org",), ("p:n",)),
 )
 
 

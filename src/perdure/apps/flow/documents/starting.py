@@ -20,7 +20,7 @@ from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
 from perdure.engine.flows.documents.admission import from_texts
 from perdure.errors import InvalidWorkflow
-from perdure.session.flows.kinds import Configuring, ConsentMode, Dimension
+from perdure.session.flows.kinds import Configuring, ConsentMode, Dimension, RunSettings
 from perdure.session.flows.run import FlowState
 from perdure.workflow.reading import Located
 
@@ -33,7 +33,10 @@ InputsOption = Annotated[
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What was said on the command line of a new flow; the last two only of one of roles."""
+    """What was said on the command line of a new flow.
+
+    `configuring` and `roles` only of one of roles; `settings` is what is kept for `resume`.
+    """
 
     workspace: Path
     acting: Acting
@@ -44,6 +47,7 @@ class Given(msgspec.Struct, frozen=True):
     consent: ConsentMode = "no-access"
     configuring: Mapping[Dimension, Configuring] = {}
     roles: Sequence[str] = ()
+    settings: RunSettings = RunSettings()
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -83,12 +87,17 @@ async def begun(store: Store, document: Prepared, given: Given) -> AsyncGenerato
             record_folder=None if given.record is None else given.record.absolute(),
             consent=given.consent,
             inputs=document.inputs,
+            settings=given.settings,
         )
 
 
 @asynccontextmanager
 async def resumed(
-    store: Store, state: FlowState, acting: Acting, workspace: Path | None
+    store: Store,
+    state: FlowState,
+    acting: Acting,
+    workspace: Path | None,
+    settings: RunSettings,
 ) -> AsyncGenerator[Flow]:
     """The flow that stands at `state`, to be run on.
 
@@ -97,7 +106,7 @@ async def resumed(
     assert state.document is not None
     agents = recast(state.document, acting, is_foreign=state.is_foreign)
     async with flows_of(store, msgspec.structs.replace(acting, agents=agents)) as flows:
-        yield await flows.open(state.run.flow_id, workspace=workspace)
+        yield await flows.open(state.run.flow_id, workspace=workspace, settings=settings)
 
 
 def inputs_in(words: Sequence[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from perdure.errors import ConfigError
 from perdure.secrets.pasted import PastePolicy
 from perdure.session.ledger import Spending
 from perdure.tools.builtin.delegating import INVOKE_AGENT
-from perdure.tools.commands import is_allowed, rule_words
+from perdure.tools.commands import ANY_COMMAND, is_allowed, rule_words
 from perdure.tools.permissions import SCOPES, ApprovalMode, Permissions
 from perdure.tools.registry import ToolRegistry
 
@@ -29,7 +29,6 @@ _PASTED: tuple[PastePolicy, ...] = ("warn", "redact", "refuse")
 
 def within(child: Permissions, parent: Permissions) -> Permissions:
     """`child`, as far as `parent` has the same."""
-    globs = parent.allowed_command_globs
     commands = tuple(dict.fromkeys((*_allowed(child, parent), *_allowed(parent, child))))
     domains = tuple(host for host in child.allowed_domains if host in parent.allowed_domains)
     has_search = (child.search_endpoint, child.search_credential) == (
@@ -40,7 +39,7 @@ def within(child: Permissions, parent: Permissions) -> Permissions:
         scope=SCOPES[min(SCOPES.index(child.scope), SCOPES.index(parent.scope))],
         roots=_roots(child, parent),
         allowed_commands=commands,
-        allowed_command_globs=tuple(g for g in child.allowed_command_globs if g in globs),
+        allowed_command_globs=_globs(child.allowed_command_globs, parent.allowed_command_globs),
         command_env=_same(child.command_env, parent.command_env),
         command_timeout_s=min(child.command_timeout_s, parent.command_timeout_s),
         allowed_domains=domains,
@@ -76,6 +75,13 @@ def _allowed(these: Permissions, others: Permissions) -> Iterator[str]:
         argv = rule_words(line, is_glob=False)
         if is_allowed(argv, others.allowed_commands, others.allowed_command_globs):
             yield line
+
+
+def _globs(child: tuple[str, ...], parent: tuple[str, ...]) -> tuple[str, ...]:
+    """The globs that both have, where `ANY_COMMAND` of the one covers those of the other."""
+    if ANY_COMMAND in parent:
+        return child
+    return parent if ANY_COMMAND in child else tuple(glob for glob in child if glob in parent)
 
 
 def _roots(child: Permissions, parent: Permissions) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from perdure.session.ledger import Spending
 from perdure.tools.permissions import SCOPES, ApprovalMode, Permissions
 
 lines = st.sets(st.sampled_from(["ls", "git status", "pytest -q"])).map(tuple)
-globs = st.sets(st.sampled_from(["git *", "pytest *"])).map(tuple)
+globs = st.sets(st.sampled_from(["git *", "pytest *", "**"])).map(tuple)
 hosts = st.sets(st.sampled_from(["a.example.org", "b.example.org"])).map(sorted).map(tuple)
 permissions = st.builds(
     Permissions,
@@ -39,7 +39,8 @@ def test_a_child_is_never_wider_than_itself_or_its_parent(
             allowed_commands=both.allowed_commands,
             allowed_domains=both.allowed_domains,
         )
-        assert set(both.allowed_command_globs) <= set(wide.allowed_command_globs)
+        globs = set(wide.allowed_command_globs)
+        assert set(both.allowed_command_globs) <= globs or "**" in globs
         assert both.command_env.items() <= wide.command_env.items()
         assert both.command_timeout_s <= wide.command_timeout_s
         assert both.search_endpoint in (None, wide.search_endpoint)

@@ -1,0 +1,107 @@
+"""What ``perdure flow run`` was given, kept with the flow, and what ``resume`` makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from perdure.apps.chat.permitting import TypedPermissions, permissions_of
+from perdure.apps.flow.roles import Acting
+from perdure.apps.settings.document import commands_and_hosts
+from perdure.apps.settings.layers import Configuration
+from perdure.apps.wiring import scenario_in
+from perdure.errors import ConfigError
+from perdure.models.scenario import Scenario
+from perdure.session.flows.kinds import RunSettings
+from perdure.tools.commands import ANY_COMMAND
+from perdure.tools.permissions import Permissions
+
+replace = msgspec.structs.replace
+
+
+def typed_settings(
+    model: str | None,
+    scenario: Path | None,
+    commands: Sequence[str] | None,
+    domains: Sequence[str] | None,
+    offered: Sequence[str] | None = None,
+) -> RunSettings:
+    """What a command line says; the scenario by its absolute path."""
+    path = None if scenario is None else str(scenario.absolute())
+    given = (tuple(each or ()) for each in (commands, domains, offered))
+    return RunSettings(model, path, *given)
+
+
+def new_settings(typed: RunSettings, environment: Mapping[str, str]) -> RunSettings:
+    """The settings of a new flow: what is `typed`, else the commands and hosts of the settings.
+
+    Raises: ConfigError.
+    """
+    configuration = Configuration(Path(), environment)
+
+    def said(given: tuple[str, ...], key: str) -> tuple[str, ...]:
+        return given or (tuple(configuration.value(key)) if configuration.is_set(key) else ())
+
+    return replace(
+        typed,
+        commands=said(typed.commands, "chat.allowed_commands"),
+        domains=said(typed.domains, "chat.allowed_domains"),
+    )
+
+
+def resumed_settings(
+    kept: RunSettings | None, typed: RunSettings, environment: Mapping[str, str]
+) -> RunSettings:
+    """`kept`, what the flow was run with before, as the command line changes it.
+
+    A model takes the place of a scenario, and the other way round. Commands and hosts that are
+    allowed already narrow what is allowed; others are added.
+    Raises: ConfigError.
+    """
+    if kept is None:
+        return new_settings(typed, environment)
+    is_said = typed.model is not None or typed.scenario is not None
+    acts = typed if is_said else kept
+    named = TypedPermissions(commands=typed.commands, domains=typed.domains)
+    before = commands_and_hosts(kept.commands, kept.domains)
+    now = named.applied(before)
+    commands = (*now.allowed_commands, *now.allowed_command_globs)
+    return RunSettings(
+        acts.model,
+        acts.scenario,
+        commands if kept.commands else typed.commands,
+        now.allowed_domains,
+        typed.offered or kept.offered,
+    )
+
+
+def permissions_in(settings: RunSettings, environment: Mapping[str, str]) -> Permissions:
+    """What the tools of roles may touch at all; what of it runs unasked is the flow's consent.
+
+    Raises: ConfigError.
+    """
+    commands = settings.commands or (ANY_COMMAND,)
+    permissions = permissions_of(environment, None, commands, settings.domains)
+    return replace(permissions, allowed_domains=settings.domains)
+
+
+def acting_of(settings: RunSettings, environment: Mapping[str, str]) -> Acting:
+    """Who works with `settings`, but for their roles. Raises: ConfigError."""
+    permissions = permissions_in(settings, environment)
+    scenario = scenario_of(settings)
+    return Acting((), settings.model, scenario, permissions, offered=settings.offered)
+
+
+def scenario_of(settings: RunSettings) -> Scenario | None:
+    """The scenario that the scripted model acts. Raises: ConfigError."""
+    if settings.scenario is None:
+        return None
+    file = Path(settings.scenario)
+    if not file.is_file():
+        raise ConfigError(
+            f"there is no scenario {file}, which the flow is run with; name one with --scenario "
+            "FILE, or a model with -m"
+        )
+    return scenario_in(file)

@@ -1,0 +1,69 @@
+"""Whether a grant for a whole flow takes effect: some role has the tool and may run the command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from perdure.client.agents.agent import tool_names
+from perdure.client.conversation.authority import authority_of
+from perdure.client.flows.equipping import Equipment, agent_for
+from perdure.client.inbox.consenting import COMMANDS
+from perdure.errors import ConfigError
+from perdure.session.flows.kinds import GrantedTool
+from perdure.session.flows.run import FlowState
+from perdure.stores.protocol import SessionStore
+from perdure.tools.commands import NeedsShell, is_allowed, words_of
+from perdure.tools.permissions import Permissions
+
+
+async def check_grant(
+    store: SessionStore, equipment: Equipment, state: FlowState, tool: GrantedTool, name: str
+) -> None:
+    """Refuse to grant `name`, an exact command or a tool, that no role of the flow can use.
+
+    A role whose agent is not known here may be able to.
+    Raises: ConfigError.
+    """
+    argv: tuple[str, ...] = ()
+    if tool == "bash":
+        try:
+            argv = words_of(name)
+        except NeedsShell as error:
+            told = f"{name!r} needs a shell, and commands run without one: {error}"
+            raise ConfigError(told) from None
+    for role in state.graph.roles:
+        snapshot = await _snapshot(store, equipment, state, role)
+        if snapshot is None or _is_able(snapshot, argv, name):
+            return
+    if tool == "mcp":
+        raise ConfigError(f"no role of this flow has a tool {name!r}")
+    raise ConfigError(
+        f"no role of this flow may run {name!r}: their agents have no {COMMANDS}, or allow other "
+        "commands only"
+    )
+
+
+async def _snapshot(
+    store: SessionStore, equipment: Equipment, state: FlowState, role: str
+) -> Mapping[str, object] | None:
+    """The agent of `role` as a snapshot; None where it is not known, or its tools may change."""
+    agent = agent_for(equipment.agents, role)
+    if agent is not None and agent.mcp_servers:
+        return None
+    session = state.sessions.get(role)
+    if session is not None:
+        known = await authority_of(store, session)
+        if known.bound is not None and known.withheld is None:
+            return known.bound.agent
+    return None if agent is None else agent.snapshot()
+
+
+def _is_able(snapshot: Mapping[str, object], argv: tuple[str, ...], name: str) -> bool:
+    names = tool_names(snapshot)
+    if not argv:
+        return name in names
+    allowed = msgspec.convert(snapshot.get("permissions", {}), Permissions)
+    globs = allowed.allowed_command_globs
+    return COMMANDS in names and is_allowed(argv, allowed.allowed_commands, globs)
