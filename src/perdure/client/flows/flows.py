@@ -142,13 +142,9 @@ class Flows:
         root = Path(absolute(workspace) or ".")
         folder = root / (record_folder or Path(".perdure", "records", flow))
         document = await asyncio.to_thread(document_in, workflow)
-        kept = () if settings is None else (settings,)
-        begun = Begun(flow, root, folder, project or root.name, consent, kept)
+        begun = Begun(flow, root, folder, project or root.name, consent, settings)
         if document is not None:
-            if _by_dimension(configuring) != ("given", "given") or roles:
-                raise ConfigError("a workflow document says itself what its agents work with")
-            if feedback != STANDARD:
-                raise ConfigError("nobody looks back at a workflow document; leave out feedback")
+            _require_plain(configuring, roles, feedback)
             return await self._of_document(begun, document, inputs or {})
         if inputs:
             raise ConfigError("a workflow of roles takes no inputs; a workflow document does")
@@ -185,7 +181,7 @@ class Flows:
             configuring=of_model,
             skills_configuring=of_skills if of_skills != of_model else None,
         )
-        return await self._begin(begun.flow, started, (*begun.settings, *chosen))
+        return await self._begin(begun.flow, started, (*begun.kept, *chosen))
 
     async def _of_document(
         self, begun: Begun, found: Located, inputs: Mapping[str, object]
@@ -200,7 +196,7 @@ class Flows:
             made.start,
             begun.consent,
         )
-        besides = (*begun.settings, made.document, *made.passed)
+        besides = (*begun.kept, made.document, *made.passed)
         return await self._begin(begun.flow, started, besides, made.blobs)
 
     async def _begin(
@@ -327,6 +323,18 @@ class Flows:
         clock = self._store.outside.clock
         runner = FlowRunner(ground, roles, clock, lambda: self._waker.wakes(journal.flow))
         return await runner.run()
+
+
+def _require_plain(
+    configuring: Configuring | Mapping[Dimension, Configuring],
+    roles: Mapping[str, RoleConfiguration] | None,
+    feedback: FeedbackContext,
+) -> None:
+    """Refuse what a workflow document says itself, or has not. Raises: ConfigError."""
+    if _by_dimension(configuring) != ("given", "given") or roles:
+        raise ConfigError("a workflow document says itself what its agents work with")
+    if feedback != STANDARD:
+        raise ConfigError("nobody looks back at a workflow document; leave out feedback")
 
 
 async def _unless_gone(flow: Flow, store: SessionStore) -> FlowState | None:

@@ -72,7 +72,12 @@ class Begun:
     record: Path
     project: str
     consent: ConsentMode
-    settings: tuple[RunSettings, ...] = ()
+    settings: RunSettings | None = None
+
+    @property
+    def kept(self) -> tuple[RunSettings, ...]:
+        """What of it is a body of its own."""
+        return () if self.settings is None else (self.settings,)
 
 
 def begun_record(
