@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from itertools import chain, repeat
 
 import msgspec
 
@@ -18,7 +19,7 @@ from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
 from perdure.session.ids import EntryId, StreamId, is_number, number_of
 from perdure.session.info import SessionInfo, info_after
-from perdure.session.kinds import MESSAGE
+from perdure.session.kinds import MESSAGE, TreeBody
 from perdure.session.messages import Message
 from perdure.session.notes import CLOSING, Label, LeafMoved, Question
 from perdure.session.tree import TreeNode, index_of, nodes_of
@@ -219,8 +220,13 @@ class SessionReader:
         leaf = (await self._look()).leaf
         return await log.branch(self.id, leaf, limit=limit, kind=kind)
 
-    async def _see(self, appended: Sequence[Entry]) -> None:
-        """Remember where the session stands after `appended`, read again only if others wrote."""
+    async def _see(
+        self, appended: Sequence[Entry], bodies: Sequence[Message | TreeBody] = ()
+    ) -> None:
+        """Remember where the session stands after `appended`, read again only if others wrote.
+
+        `bodies` are those of `appended`, where they are known.
+        """
         if not appended or appended[0].seq != self.head + 1:
             await self._look()
             return
@@ -234,7 +240,7 @@ class SessionReader:
             self._state,
             head=appended[-1].seq,
             leaf=leaf,
-            info=info_after(self._state.info, appended),
+            info=info_after(self._state.info, appended, chain(bodies, repeat(None))),
         )
 
     async def _resolve(self, reference: EntryRef) -> EntryId:
