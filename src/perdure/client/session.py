@@ -7,15 +7,14 @@ any number of handles, tasks and processes may use the same session. Running tur
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from perdure.client.clock import absolute
-from perdure.client.conversation.abandonment import abandon_turn
 from perdure.client.conversation.appending import Appender, ExpectedLeaf
 from perdure.client.conversation.hooking import asked
 from perdure.client.erasing import erase_session
-from perdure.client.inbox.answer import answer_question
 from perdure.client.reading import EntryRef
 from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMoved
 from perdure.engine.hooks.registry import Hooks
@@ -37,9 +36,17 @@ from perdure.session.notes import (
     SessionInfoChanged,
     SessionReopened,
 )
+from perdure.stores.access.later import Later
 from perdure.stores.draft import Stored
 from perdure.stores.keeping.erasing import Certificate, ForkPolicy
 from perdure.stores.protocol import Commit, Write
+
+if TYPE_CHECKING:
+    from perdure.client.conversation import abandonment
+    from perdure.client.inbox import answer as answering
+else:
+    abandonment = Later("perdure.client.conversation.abandonment")
+    answering = Later("perdure.client.inbox.answer")
 
 
 @takes_all_declared
@@ -210,7 +217,7 @@ class Session(Appender):
         Raises: LeaseHeld while that process is alive, or where nobody can tell and its lease has
         not run out.
         """
-        was_open = await abandon_turn(self._backing.store, self._outside.clock, self.id)
+        was_open = await abandonment.abandon_turn(self._backing.store, self._outside.clock, self.id)
         await self._look()
         return was_open
 
@@ -239,7 +246,7 @@ class Session(Appender):
             raise InvalidEntry(reason, told=reason)
         clock = self._outside.clock
         answer = Answer(choice, by, note)
-        given = await answer_question(self._backing.store, clock, found, body, answer)
+        given = await answering.answer_question(self._backing.store, clock, found, body, answer)
         await self._look()
         return given
 

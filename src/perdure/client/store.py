@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside, absolute
-from perdure.client.conversation.authority import questions_in_force
 from perdure.client.erasing import (
     erase_namespace,
     erase_session,
@@ -41,6 +39,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import Origin, SessionInfo, StreamHeader
 from perdure.session.search.values import HITS, Hit, SearchQuery, SearchRole
+from perdure.stores.access.later import Later
 from perdure.stores.draft import Backing, Draft, Stored
 from perdure.stores.keeping.erasing import Certificate, ForkPolicy
 from perdure.stores.protocol import (
@@ -54,6 +53,13 @@ from perdure.stores.protocol import (
     Verification,
     Write,
 )
+
+if TYPE_CHECKING:
+    from perdure.client.conversation import authority
+    from perdure.client.inbox import flows as inbox_of_flows
+else:
+    authority = Later("perdure.client.conversation.authority")
+    inbox_of_flows = Later("perdure.client.inbox.flows")
 
 
 @takes_all_declared
@@ -199,11 +205,11 @@ class Store:
         """
         notes = await self.backend.notes_of_all(INBOX_KINDS)
         asked = open_questions(notes, self.outside.clock.now_ms())
-        asked = await questions_in_force(self.backend, asked)
+        asked = await authority.questions_in_force(self.backend, asked)
         flows = await self.backend.notes_of_all(FLOW_KINDS)
         if not flows:
             return asked
-        of_flows = await _inbox_of_flows().questions(self.backend, self.outside.clock, flows)
+        of_flows = await inbox_of_flows.questions(self.backend, self.outside.clock, flows)
         return sorted((*asked, *of_flows), key=lambda question: question.at)
 
     async def answer(
@@ -225,7 +231,7 @@ class Store:
             session = await self.open(stream.header.id)
             return await session.answer(id, answer, by=by, note=note)
         clock, flow = self.outside.clock, stream.header.id
-        answering = _inbox_of_flows().Answering(self.backend, clock, flow)
+        answering = inbox_of_flows.Answering(self.backend, clock, flow)
         return await answering.answer(id, answer, by=by, note=note)
 
     async def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
@@ -335,11 +341,6 @@ class Store:
 
     async def _handle(self, stream: StreamId, backing: Backing) -> Session:
         return Session(backing, await backing.log.state(stream), self.outside, self.bus)
-
-
-def _inbox_of_flows() -> Any:
-    """`client.inbox.flows`, by name: only a store with flows loads what they are decided by."""
-    return importlib.import_module("perdure.client.inbox.flows")
 
 
 async def _found(

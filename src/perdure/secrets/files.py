@@ -6,8 +6,6 @@ each pattern reads in linear time.
 
 from __future__ import annotations
 
-import re
-
 NAME = (
     r"(?:passw(?:or)?[dt]|passphrase|(?<=[_.-])pass(?![a-z])|pwd|secret|token|credentials?"
     r"|kennwort|contrase(?:ñ|n)a|wachtwoord|mot[ _-]de[ _-]passe|senha"
@@ -18,12 +16,12 @@ NAME = (
 
 _NAMED = rf"[\w.-]{{0,60}}{NAME}[\w.-]{{0,30}}"
 
-IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
+IN_FILES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     # texts of which one must be there, in lower case; the kind; a pattern whose group is the secret
     (
         ("machine", "default"),
         "password",  # .netrc
-        re.compile(
+        (
             r"(?i)\b(?:machine\s{1,4}\S{1,200}|default)"
             r"(?:\s{1,80}(?:login|account)\s{1,4}\S{1,100}){0,3}\s{1,80}password\s{1,4}(\S{3,200})"
         ),
@@ -31,7 +29,7 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         (":",),
         "password",  # .pgpass
-        re.compile(
+        (
             r"(?m)^[^\s:]{1,200}:(?:[0-9]{4,5}|\*):[^\s:]{1,100}:[^\s:]{1,100}"
             r":((?:\\[\\:]|[^\s\\:]){3,200})$"
         ),
@@ -39,7 +37,7 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("<", "&lt;"),
         "secret",  # <password>…</password>
-        re.compile(
+        (
             rf"(?i)(?:<|&lt;)(?:[\w.-]{{1,40}}:)?{_NAMED}(?:\s[^<>&]{{0,200}})?(?:>|&gt;)\s{{0,80}}"
             r"(?![0-9.,]{0,40}(?:<|&lt;))([^<>&\s][^<>&]{2,400})(?=<|&lt;)"
         ),
@@ -47,7 +45,7 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("value",),
         "secret",  # name: API_TOKEN, value: …
-        re.compile(
+        (
             rf"(?i)\b(?:key|name)[\\\"']{{0,2}}\s{{0,3}}[=:]\s{{0,3}}[\\\"']{{0,2}}{_NAMED}"
             r"[\\\"']{0,2},?\s{1,80}[\\\"']{0,2}value[\\\"']{0,2}\s{0,3}[=:]\s{0,3}[\\\"']{0,2}"
             r"([^\s\"'\\<>,;{}]{4,400})"
@@ -56,12 +54,12 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("<string>",),
         "secret",  # a property list
-        re.compile(rf"(?i)<key>{_NAMED}</key>\s{{0,80}}<string>([^<>\s][^<>]{{2,400}})</string>"),
+        rf"(?i)<key>{_NAMED}</key>\s{{0,80}}<string>([^<>\s][^<>]{{2,400}})</string>",
     ),
     (
         ("private-lines", "private-mac"),
         "private-key",  # PuTTY
-        re.compile(
+        (
             r"(?i)Private-(?:Lines:\s[0-9]{1,4}\s{1,4}|MAC:\s)"
             r"((?:[A-Za-z0-9+/=]{1,200}(?:\s{1,4}|$)){1,200})"
         ),
@@ -69,22 +67,22 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("://",),
         "password",  # a token in place of the user's name
-        re.compile(r"(?i)[a-z][a-z0-9+.-]{0,20}://([\w.~%+-]{20,200})(?::[^\s/\"'<>@]{0,80})?@"),
+        r"(?i)[a-z][a-z0-9+.-]{0,20}://([\w.~%+-]{20,200})(?::[^\s/\"'<>@]{0,80})?@",
     ),
     (
         ("jdbc:oracle",),
         "password",
-        re.compile(r"(?i)jdbc:oracle:\w{1,10}:[^\s/\"']{1,80}/([^\s@\"']{1,200})@"),
+        r"(?i)jdbc:oracle:\w{1,10}:[^\s/\"']{1,80}/([^\s@\"']{1,200})@",
     ),
     (
         ("digest",),
         "authorization",
-        re.compile(r"(?i)digest\s[^\r\n]{0,400}?response=\\?\"?([^\"\s,\\]{16,200})"),
+        r"(?i)digest\s[^\r\n]{0,400}?response=\\?\"?([^\"\s,\\]{16,200})",
     ),
     (
         ("sshpass", "mysql", "mariadb", "login"),
         "password",  # -p PASSWORD
-        re.compile(
+        (
             r"(?:sshpass|mysql(?:dump|admin)?|mariadb(?:-dump)?|(?:docker|podman|registry) login)"
             r"(?:\s{1,3}(?!-p)[^\s|;&]{1,100}){0,10}\s{1,3}-p\s{0,3}[\"']?([^\s\"'|;&]{3,200})"
         ),
@@ -92,7 +90,7 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("$",),
         "password-hash",
-        re.compile(
+        (
             r"(\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2(?:id|i|d)|scrypt|sha1|pbkdf2[\w-]{0,20})\$"
             r"[\w./+=,$-]{16,300})"
         ),
@@ -100,12 +98,12 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("wifi:",),
         "password",
-        re.compile(r"WIFI:[^\s]{0,200}?;P:((?:\\.|[^;\\\s]){3,100});"),
+        r"WIFI:[^\s]{0,200}?;P:((?:\\.|[^;\\\s]){3,100});",
     ),
     (
         (" is ", " was ", " lautet "),
         "password",  # the password is …
-        re.compile(
+        (
             r"(?i)\b(?:password|passphrase|passwort|token|secret|api[ -]key)\s(?:is|was|lautet)"
             r"\s{1,3}[\"'`]?(?=[^\s\"'`]{0,80}[0-9])(?=[^\s\"'`]{0,80}[a-z])([^\s\"'`]{6,200})"
         ),
@@ -113,7 +111,7 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("|", ">"),
         "secret",  # a YAML block: password: |
-        re.compile(
+        (
             rf"(?i){NAME}[\w.-]{{0,30}}[\"']?:[ \t]{{1,10}}[|>][+-]?[ \t]{{0,10}}\r?\n"
             r"[ \t]{1,80}(\S{4,200})"
         ),
@@ -121,21 +119,19 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("identified by", "password '"),
         "password",  # SQL
-        re.compile(
-            r"(?i)\b(?:identified(?:\swith\s\w{1,40})?\sby|password)\s{1,4}'([^'\s]{4,200})'"
-        ),
+        (r"(?i)\b(?:identified(?:\swith\s\w{1,40})?\sby|password)\s{1,4}'([^'\s]{4,200})'"),
     ),
     (
         ("<input",),
         "password",  # a form that is filled in
-        re.compile(
+        (
             r"(?i)<input\s(?=[^<>]{0,200}\btype=[\"']?password)[^<>]{0,200}?\bvalue=[\"']?([^\"'\s<>]{4,200})"
         ),
     ),
     (
         ("redis-cli", "sqlcmd", "zip", "7z", "ldap", "curl"),
         "password",  # options of one letter
-        re.compile(
+        (
             r"\b(?:redis-cli(?=\s)(?:\s{1,3}(?!-a)[^\s|;&]{1,100}){0,10}\s{1,3}-a"
             r"|(?:sqlcmd|zip|unzip)(?=\s)(?:\s{1,3}(?!-P)[^\s|;&]{1,100}){0,10}\s{1,3}-P"
             r"|7z[ar]?(?=\s)(?:\s{1,3}(?!-p)[^\s|;&]{1,100}){0,10}\s{1,3}-p"
@@ -147,12 +143,12 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("pass:", "passphrase"),
         "password",  # of openssl and gpg
-        re.compile(r"(?:-pass(?:in|out)?\s{1,3}pass:|--passphrase[ =])[\"']?([^\s\"'$]{3,200})"),
+        r"(?:-pass(?:in|out)?\s{1,3}pass:|--passphrase[ =])[\"']?([^\s\"'$]{3,200})",
     ),
     (
         ("setenv ", "set -", "env "),
         "secret",  # a variable of a shell or an image
-        re.compile(
+        (
             rf"(?im)^[ \t]{{0,20}}(?:setenv|set\s-[a-z]{{1,4}}|env)\s{{1,4}}{_NAMED}\s{{1,4}}[\"']?"
             r"([^\s\"'$=][^\s\"']{3,200})"
         ),
@@ -160,12 +156,12 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         (",",),
         "secret",  # define('DB_PASSWORD', '…'), get("PASSWORD", "…")
-        re.compile(rf"(?i)[\"']{_NAMED}[\"']\s?,\s{{0,20}}[\"']([^\s\"']{{6,200}})[\"']\s?\)"),
+        rf"(?i)[\"']{_NAMED}[\"']\s?,\s{{0,20}}[\"']([^\s\"']{{6,200}})[\"']\s?\)",
     ),
     (
         ("|", "**"),
         "secret",  # Markdown: a table, bold
-        re.compile(
+        (
             rf"(?i)(?:\|\s{{0,20}}{NAME}\s{{0,20}}\||\*\*{NAME}:?\*\*:?)\s{{0,20}}`?"
             r"(?=[^\s`|]{0,80}[0-9])([^\s`|*]{6,200})"
         ),

@@ -2,7 +2,9 @@
 
 Pure. A shape errs on the side of replacing: a key that is none costs a word of a transcript, one
 that gets through costs the account. Each pattern reads in linear time: what is repeated without a
-bound is taken as a whole and never tried again from within (tests/attacks/test_patterns.py).
+bound is taken as a whole and never tried again from within (tests/attacks/test_patterns.py). The
+patterns are text: `re` compiles each at its first use and keeps it, so a program that looks for no
+secret does not wait for that.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class Find(NamedTuple):
     kind: str
 
 
-PLACEHOLDER = re.compile(r"\[[a-z]+(?:-[a-z]+)*-[0-9]+\]")
+PLACEHOLDER = r"\[[a-z]+(?:-[a-z]+)*-[0-9]+\]"
 """What stands where a value was: its kind and its number."""
 
 _MARKED: dict[str, str] = {
@@ -53,24 +55,24 @@ _MARKED: dict[str, str] = {
 BEGINS = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
 """Where a word begins, be it behind an escaped line feed of JSON inside JSON."""
 
-_marked = re.compile(
+_MARKED_KEY = (
     rf"{BEGINS}(?:"
     + "|".join(f"(?P<{kind.replace('-', '_')}>{shape})" for kind, shape in _MARKED.items())
     + ")"
 )
 
-_token = re.compile(rf"{BEGINS}eyJ[\w-]{{10,}}+(?P<rest>\.[\w-]{{10,}}(?:\.[\w-]*)?)?")
+_TOKEN = rf"{BEGINS}eyJ[\w-]{{10,}}+(?P<rest>\.[\w-]{{10,}}(?:\.[\w-]*)?)?"
 """A JSON web token if it has a `rest`. One without takes its whole run of characters along:
 whatever begins in that run ends where it does, so each run is read once."""
 
 _ENDS_VALUE = r"""\s"'`,;<>|\\"""
 
-_PLACED: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
+_PLACED: tuple[tuple[tuple[str, ...], str, str], ...] = (
     # texts of which one must be there, the kind, and a pattern whose group is the secret
     (
         ("private key",),
         "private-key",
-        re.compile(
+        (
             r"(-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
             r"(?:[\w+/=\s\\:,.\"'>#|*;&]|-(?!----END))*(?:-----END [A-Z0-9 ]{0,40}-----)?)"
         ),
@@ -78,7 +80,7 @@ _PLACED: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("authorization",),
         "authorization",
-        re.compile(
+        (
             r"(?i)authorization[\"']?\s{0,3}[:=]\s{0,3}(?:\\?[\"'])?"
             r"(?:(?:bearer|basic|token|digest|negotiate|apikey)\s{1,3})?"
             rf"([^{_ENDS_VALUE}]{{6,}})"
@@ -87,22 +89,22 @@ _PLACED: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("bearer", "basic"),
         "authorization",
-        re.compile(rf"(?i){BEGINS}(?:bearer|basic)\s{{1,3}}([\w.~+/=-]{{16,}})"),
+        rf"(?i){BEGINS}(?:bearer|basic)\s{{1,3}}([\w.~+/=-]{{16,}})",
     ),
     (
         ("cookie",),
         "cookie",
-        re.compile(r"(?i)(?:set-)?cookie[\"']?\s{0,3}:\s{0,3}[\"']?([^\r\n\"'\\]{8,})"),
+        r"(?i)(?:set-)?cookie[\"']?\s{0,3}:\s{0,3}[\"']?([^\r\n\"'\\]{8,})",
     ),
     (
         ("://",),
         "password",
-        re.compile(r"(?i)[a-z][a-z0-9+.-]{0,20}://[^\s/:@\"'<>]{0,80}:([^\s/\"'<>]{1,200})@"),
+        r"(?i)[a-z][a-z0-9+.-]{0,20}://[^\s/:@\"'<>]{0,80}:([^\s/\"'<>]{1,200})@",
     ),
     (
         ("?", "&", ";"),
         "url-secret",
-        re.compile(
+        (
             r"(?i)[?&;#](?:api[_-]?key|key|token|access_token|refresh_token|auth|sig|signature|secret|"
             r"password|code|x-amz-(?:signature|security-token|credential)|x-goog-signature)="
             r"([^&\s\"'#<>\\]{8,})"
@@ -111,12 +113,12 @@ _PLACED: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("password=",),
         "password",
-        re.compile(r"(?i)[?&;](?:ssl)?password=([^&;\s\"'#<>\\]{1,200})"),
+        r"(?i)[?&;](?:ssl)?password=([^&;\s\"'#<>\\]{1,200})",
     ),
     (
         ("https://",),
         "webhook",
-        re.compile(
+        (
             r"https://(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)"
             r"([\w/-]{16,})"
         ),
@@ -124,37 +126,37 @@ _PLACED: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         ("-u", "--user"),
         "password",
-        re.compile(r"(?:\s-u|--user)[ =][\"']?[^\s:\"'$]{1,60}:([^\s\"'$]{3,})"),
+        r"(?:\s-u|--user)[ =][\"']?[^\s:\"'$]{1,60}:([^\s\"'$]{3,})",
     ),
     (
         ("--",),
         "password",
-        re.compile(
+        (
             r"(?i)--[\w-]{0,40}(?:password|passwd|token|api-?key|secret)[ =]"
             r"[\"']?([^\s\"'$<\[-][^\s\"']{5,})"
         ),
     ),
 )
 
-_assigned = re.compile(
+_ASSIGNED = (
     rf"(?i)({NAME})[\w.-]{{0,30}}(?:\\?[\"'\]])?(\s{{0,3}}(?::=|=>|[:=])\s{{0,3}})"
     rf"((?:\\?[\"'`])?)([^{_ENDS_VALUE}]{{4,}})"
 )
-_named_key = re.compile(rf"(?i){NAME}$|^(?:authorization|x-api-key|cookie|set-cookie|auth)$")
-_entropic = re.compile(
+_NAMED_KEY = rf"(?i){NAME}$|^(?:authorization|x-api-key|cookie|set-cookie|auth)$"
+_ENTROPIC = (
     r"(?i)(?<![a-z])(?:key|auth|sig|signature|pass|hash_?salt|salt|seed)"
     r"(?:\\?[\"'])?\s{0,3}[:=]\s{0,3}(?:\\?[\"'])?([\w+/=.~-]{20,}+)(?P<call>\()?"
 )
 
-_REFERENCE = re.compile(
+_REFERENCE = (
     r"(?i)\$\w+|\$\{[^}]*\}?|\$\(.*|%\w+%|%s|%\(\w+\)s|\{+[\w.]*\}*|<[\w -]+>?|\(\w+:?\)?"
     r"|\*{3,}|x{3,}|\.{3,}|…+"
     r"|(?:os|env|environ|process|config|self|args|settings|this|opts|options)[.\[].*"
     r"|none|null|true|false|undefined|your[_-][\w-]*|changeme|placeholder|redacted|\[redacted\]"
 )
-_WORD = re.compile(r"^[A-Za-z_][a-z_]*(?:[A-Z][a-z]+)*[.:)\]}]*$")
-_NUMBER = re.compile(r"[\d.,_]+")
-_CALL = re.compile(r"^[A-Za-z_][\w.]*[(\[]")
+_WORD = r"^[A-Za-z_][a-z_]*(?:[A-Z][a-z]+)*[.:)\]}]*$"
+_NUMBER = r"[\d.,_]+"
+_CALL = r"^[A-Za-z_][\w.]*[(\[]"
 
 _ASSIGNED_HINTS = (
     "pass",
@@ -175,17 +177,17 @@ ENTROPY_BITS = 3.2
 
 def finds(text: str) -> Iterator[Find]:
     """The secrets in `text`, in no order; they may overlap."""
-    for found in _marked.finditer(text):
+    for found in re.finditer(_MARKED_KEY, text):
         kind = (found.lastgroup or "").replace("_", "-")
         yield Find(found.start(), found.end(), kind)
-    for found in _token.finditer(text):
+    for found in re.finditer(_TOKEN, text):
         if found["rest"]:
             yield Find(found.start(), found.end(), "jwt")
     lowered = text.lower()
     for hints, kind, shape in (*_PLACED, *IN_FILES):
         if not any(hint in lowered for hint in hints):
             continue
-        for found in shape.finditer(text):
+        for found in re.finditer(shape, text):
             if not _is_reference(found[1]):
                 yield Find(found.start(1), found.end(1), kind)
     if any(hint in lowered for hint in _ASSIGNED_HINTS):
@@ -193,23 +195,23 @@ def finds(text: str) -> Iterator[Find]:
 
 
 def _assignments(text: str) -> Iterator[Find]:
-    placeholders = [each.span() for each in PLACEHOLDER.finditer(text)]
+    placeholders = [each.span() for each in re.finditer(PLACEHOLDER, text)]
     begins = [start for start, _ in placeholders]
-    for found in _assigned.finditer(text):
+    for found in re.finditer(_ASSIGNED, text):
         kind = "password" if found[1].lower().startswith(("pass", "pwd")) else "secret"
         is_marked = bool(found[3]) or (kind == "password" and found[2] == "=")
         before = bisect_left(begins, found.start())
         is_of_ours = before > 0 and found.start() < placeholders[before - 1][1]
         if not is_of_ours and _is_assigned(found[4], kind, is_marked=is_marked):
             yield Find(found.start(4), found.end(4), kind)
-    for found in _entropic.finditer(text):
+    for found in re.finditer(_ENTROPIC, text):
         if not found["call"] and is_random(found[1]):
             yield Find(found.start(1), found.end(1), "secret")
 
 
 def is_secret_name(name: str) -> bool:
     """Whether a field called `name` holds a secret."""
-    return _named_key.search(name) is not None
+    return re.search(_NAMED_KEY, name) is not None
 
 
 def is_secret_value(value: str) -> bool:
@@ -240,12 +242,12 @@ def _is_assigned(value: str, kind: str, *, is_marked: bool) -> bool:
 
     `is_marked` says that it stands in quotes, or right behind a password's equals sign.
     """
-    if kind == "secret" and (len(value) < 6 or _NUMBER.fullmatch(value)):
+    if kind == "secret" and (len(value) < 6 or re.fullmatch(_NUMBER, value)):
         return False
-    if not is_secret_value(value) or _named_key.search(value.rstrip(").]}:;")):
+    if not is_secret_value(value) or re.search(_NAMED_KEY, value.rstrip(").]}:;")):
         return False
-    return is_marked or not (_WORD.match(value) or _CALL.match(value))
+    return is_marked or not (re.match(_WORD, value) or re.match(_CALL, value))
 
 
 def _is_reference(value: str) -> bool:
-    return _REFERENCE.fullmatch(value) is not None or PLACEHOLDER.fullmatch(value) is not None
+    return any(re.fullmatch(shape, value) for shape in (_REFERENCE, PLACEHOLDER))

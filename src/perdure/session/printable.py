@@ -8,27 +8,25 @@ from __future__ import annotations
 
 import re
 
-_CONTROL = re.compile(
+_CONTROL = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0, DEL and C1, except tab and line feed
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"  # direction marks, overrides and isolates
     "\u2028\u2029\ufeff\ufff9-\ufffb"  # line separators, byte order mark, annotations
     "\ud800-\udfff]"  # half characters, which no terminal can be sent
 )
-_UNSEEN = re.compile(
+_UNSEEN = (
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u2000-\u200c\u200e\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ud800-\udfff\ufe00-\ufe0e"
     "\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
     "|(?<![\u2190-\u2bff\u3030\u303d\ufe0f\U0001f000-\U0001fbff])[\u200d\ufe0f]"
 )
 """What no person sees, or takes for a space; an emoji may hold its joiner and its selector."""
-_JSON_CONTROL = re.compile(
-    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb]"
-)
+_JSON_CONTROL = "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb]"
 
 
 def safe(text: str) -> str:
     """`text` with a U+FFFD for every control character; tabs and line feeds stay."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+    return re.sub(_CONTROL, "\N{REPLACEMENT CHARACTER}", text)
 
 
 def revealed(text: str) -> str:
@@ -36,7 +34,7 @@ def revealed(text: str) -> str:
 
     For what a person decides about: two texts that look alike are not the same.
     """
-    return _UNSEEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+    return re.sub(_UNSEEN, lambda found: f"<U+{ord(found[0]):04X}>", text)
 
 
 def json_escaped(document: str) -> str:
@@ -44,4 +42,4 @@ def json_escaped(document: str) -> str:
 
     They only occur inside the strings of a document, and JSON itself escapes C0.
     """
-    return _JSON_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
+    return re.sub(_JSON_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", document)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -24,11 +24,16 @@ from perdure.session.entries import Entry, Here, NewEntry, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import decode_message
+from perdure.stores.access.later import Later
 from perdure.stores.access.loop_lock import LoopLock
 from perdure.stores.access.process import running_loop
-from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, LogReading, SessionStore, Write
 from perdure.stores.watching import Changes
+
+if TYPE_CHECKING:
+    from perdure.stores import in_memory
+else:
+    in_memory = Later("perdure.stores.in_memory")
 
 
 class Backing(Protocol):
@@ -84,7 +89,7 @@ class Draft:
     """A session that is not in its store yet. Made by `begun`."""
 
     def __init__(
-        self, store: SessionStore, memory: MemoryStore, birth: Write, clock: Clock
+        self, store: SessionStore, memory: in_memory.MemoryStore, birth: Write, clock: Clock
     ) -> None:
         self.store = store
         self._memory = memory
@@ -101,7 +106,7 @@ class Draft:
         cls, store: SessionStore, birth: Write, clock: Clock, random: RandomSource
     ) -> Draft:
         """A draft of the session that `birth` creates; nothing is written to `store`."""
-        memory = MemoryStore(store.namespace, clock=clock, random=random)
+        memory = in_memory.MemoryStore(store.namespace, clock=clock, random=random)
         await memory.commit(Commit(writes=(birth,), at=clock.now_ms()))
         return cls(store, memory, birth, clock)
 

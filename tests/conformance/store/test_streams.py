@@ -340,10 +340,10 @@ async def test_a_reference_that_means_nothing_is_not_found(
     assert (refused.value.entry, refused.value.stream) == (reference, "s")
 
 
-async def test_a_prefix_that_fits_several_foreign_ids_is_ambiguous(store: SessionStore) -> None:
+async def test_a_prefix_that_matches_several_foreign_ids_is_ambiguous(store: SessionStore) -> None:
     await create(store, S, said("a", alias="abc1"), said("b", alias="abc2"), said("c", alias="abd"))
 
-    with pytest.raises(Exception, match="several") as refused:
+    with pytest.raises(Exception, match="ambiguous") as refused:
         await store.find_entry(S, "abc")
 
     assert vars(refused.value) == {"prefix": "abc", "candidates": ("abc1", "abc2")}

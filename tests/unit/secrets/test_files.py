@@ -48,7 +48,7 @@ def test_hostile_text_four_times_as_long_takes_four_times_as_long(unit: str) -> 
         begun = time.process_time()
         for _ in range(3):
             for _, _, shape in IN_FILES:
-                for _ in shape.finditer(text):
+                for _ in re.finditer(shape, text):
                     pass
         return time.process_time() - begun
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -19,10 +20,10 @@ from perdure.client.agents.servers import Servers
 from perdure.client.agents.terms import Caps, InFlow, terms_of
 from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.call_order import CallOrder
-from perdure.client.conversation.hooking import with_hooks
 from perdure.client.looking.scratch import scratch_dir_of
 from perdure.client.processes import is_gone, named_process
 from perdure.client.store import Store
+from perdure.engine.hooks.hooked import HookedModels
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.telemetry.choosing import chosen_observer, told_models
 from perdure.engine.turns.config import Budget, Limits
@@ -176,7 +177,7 @@ class Host:
             record=None if flow is None else flow.record,
             silence=agent.silence,
         )
-        environment = with_hooks(environment, Hooks(self.store.hooks, agent.hooks))
+        environment = _with_hooks(environment, Hooks(self.store.hooks, agent.hooks))
         judge = judge_of(tools, agent.permissions) if flow is None else flow.judge
         today = Caps(self._limits or caps.limits, budget, self._cost, judge, flow is not None)
         return SessionTurns(environment, terms_of(agent, environment, prompt, today))
@@ -194,3 +195,9 @@ class Host:
         if is_renewed is True and isinstance(self.models, ModelRouter):
             await self.models.renew(provider)
         return is_renewed
+
+
+def _with_hooks(environment: Environment, hooks: Hooks) -> Environment:
+    """`environment`, its models and tools asked about."""
+    models = HookedModels(environment.models, hooks, environment.stream)
+    return replace(environment, models=models, hooks=hooks)

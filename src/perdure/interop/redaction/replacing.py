@@ -116,7 +116,7 @@ class Redactor:
             found += _matches(self._folder_shape, text, "cwd")
             found += paths.homes(text)
             found += paths.people(self._people, text)
-        kept = [each.span() for each in PLACEHOLDER.finditer(text)]
+        kept = [each.span() for each in re.finditer(PLACEHOLDER, text)]
         return [
             f for f in found if not any(start <= f.start and f.end <= end for start, end in kept)
         ]

@@ -56,15 +56,23 @@ _VOICED = "\u3099\u309a\uff9e\uff9f"
 
 _ASCII_WORD = re.compile(f"[a-z0-9]{{1,{LONGEST}}}")
 _RUN = re.compile("[A-Za-z0-9\x80-\U0010ffff]+")
-_PLAIN_RUN = re.compile(f"[{_PLAIN}]+")
 _HAS_ASCII = re.compile("[a-z0-9]")
-_IS_DROPPED = re.compile(f"[{_DROPPED}]+")
 
 
 @cache
 def _piece() -> re.Pattern[str]:
     """Made when it is needed: that takes longer than importing all of this package."""
     return re.compile(f"[{_SINGLE}][{_VOICED}{_DROPPED}]*|[^ {_SINGLE}]+")
+
+
+@cache
+def _plain_run() -> re.Pattern[str]:
+    return re.compile(f"[{_PLAIN}]+")
+
+
+@cache
+def _dropped() -> re.Pattern[str]:
+    return re.compile(f"[{_DROPPED}]+")
 
 
 @cache
@@ -85,7 +93,7 @@ def _is_part_of_word(code: int) -> bool:
         return True
     character = chr(code)
     is_letter = unicodedata.category(character)[0] in "LNM"
-    return is_letter or _IS_DROPPED.match(character) is not None
+    return is_letter or _dropped().match(character) is not None
 
 
 _SEPARATED = _Separated()
@@ -138,7 +146,7 @@ def _folded_run(run: str) -> str:
 
 def _folded_pieces(run: str) -> str:
     return " ".join(
-        part if _PLAIN_RUN.fullmatch(part) else _folded_part(part)
+        part if _plain_run().fullmatch(part) else _folded_part(part)
         for part in run.translate(_SEPARATED).split()
     )
 
@@ -163,7 +171,7 @@ def _found_in(run: str) -> Iterator[Word]:
         for found in _ASCII_WORD.finditer(run.lower()):
             yield Word(found.group(), found.start(), found.end())
         return
-    if _PLAIN_RUN.fullmatch(run):
+    if _plain_run().fullmatch(run):
         for place, character in enumerate(run):
             yield Word(character, place, place + 1)
         return
@@ -179,7 +187,7 @@ def _folded(piece: str) -> str:
     decomposed = unicodedata.normalize("NFKD", piece).casefold()
     decomposed = unicodedata.normalize("NFKD", decomposed)
     kept = "".join(character for character in decomposed if not _is_accent(character))
-    return unicodedata.normalize("NFC", _IS_DROPPED.sub("", kept))
+    return unicodedata.normalize("NFC", _dropped().sub("", kept))
 
 
 def _is_accent(character: str) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import apsw
 
@@ -23,8 +23,8 @@ from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
-from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.access.later import Later
 from perdure.stores.access.lease_term import lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
@@ -53,19 +53,34 @@ from perdure.stores.protocol import (
     Taking,
     Verification,
 )
-from perdure.stores.sqlite import appending, reading, verify
+from perdure.stores.sqlite import appending, reading
 from perdure.stores.sqlite.database import Database, attach, detach
-from perdure.stores.sqlite.keeping import quotas, retaining, running
-from perdure.stores.sqlite.keeping.records import backups_of, certificates_of, remember_backup
 from perdure.stores.sqlite.packing.cipher import cipher_of
 from perdure.stores.sqlite.packing.contents import Packed, packed
 from perdure.stores.sqlite.packing.requests import Request, shares_of
 from perdure.stores.sqlite.rows import Tables
-from perdure.stores.sqlite.search import following, indexing, querying
-from perdure.stores.sqlite.upkeep import collecting, measuring, sealing
-from perdure.stores.sqlite.upkeep.collecting import batched
 from perdure.stores.upkeep import Vacuumed
 from perdure.stores.watching import Changes
+
+if TYPE_CHECKING:
+    from perdure.session.search import query as wording
+    from perdure.stores.sqlite import verify
+    from perdure.stores.sqlite.keeping import quotas, records, retaining, running
+    from perdure.stores.sqlite.search import following, indexing, querying
+    from perdure.stores.sqlite.upkeep import collecting, measuring, sealing
+else:
+    wording = Later("perdure.session.search.query")
+    verify = Later("perdure.stores.sqlite.verify")
+    quotas = Later("perdure.stores.sqlite.keeping.quotas")
+    records = Later("perdure.stores.sqlite.keeping.records")
+    retaining = Later("perdure.stores.sqlite.keeping.retaining")
+    running = Later("perdure.stores.sqlite.keeping.running")
+    following = Later("perdure.stores.sqlite.search.following")
+    indexing = Later("perdure.stores.sqlite.search.indexing")
+    querying = Later("perdure.stores.sqlite.search.querying")
+    collecting = Later("perdure.stores.sqlite.upkeep.collecting")
+    measuring = Later("perdure.stores.sqlite.upkeep.measuring")
+    sealing = Later("perdure.stores.sqlite.upkeep.sealing")
 
 SCHEME = "sqlite:///"
 
@@ -271,7 +286,7 @@ class _Searching(_Handle):
     """`Searching`: an index that is brought up to date before it is asked, in steps."""
 
     async def search(self, query: SearchQuery) -> list[Hit]:
-        sought = sought_in(query.text)
+        sought = wording.sought_in(query.text)
         # Where the file cannot be written, the search reads what is not indexed.
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
@@ -292,7 +307,7 @@ class _Upkeep(_Handle):
         database = self._open_database()
         found = await self._read(collecting.unreferenced)
         blobs = blob_bytes = 0
-        for part in batched(found.blobs):
+        for part in collecting.batched(found.blobs):
             removed = await database.write(partial(collecting.remove, found, part), self.durability)
             blobs, blob_bytes = blobs + len(removed), blob_bytes + sum(removed)
         keys = await self._write(
@@ -344,13 +359,13 @@ class _Erasing(_Handle):
         )
 
     async def erasures(self) -> list[Certificate]:
-        return await self._read(certificates_of)
+        return await self._read(records.certificates_of)
 
     async def remember_backup(self, backup: Backup) -> None:
-        await self._write(lambda tables: remember_backup(tables, backup))
+        await self._write(lambda tables: records.remember_backup(tables, backup))
 
     async def backups(self) -> list[Backup]:
-        return await self._read(lambda tables, _: backups_of(tables))
+        return await self._read(lambda tables, _: records.backups_of(tables))
 
 
 class _Retaining(_Handle):
@@ -433,7 +448,7 @@ class SqliteStore(
         while True:
             database = await asyncio.to_thread(open_file)
             try:
-                if database.site.is_writable:
+                if database.site.is_writable and await database.read(records.open_erasures):
                     await running.go_on(database, durability, clock)
             except BaseException as error:
                 # A rekey, a repair or a restore may have come before the first look into the file.
